@@ -235,6 +235,9 @@ class TestClient:
 
         Args:
             subject: the name of a prompt, or the URI template of resources; it has a brace.
+            argument: of the prompt or template.
+            value: the beginning of its value.
+            known: the other arguments, as far as they are known.
 
         Raises:
             ProtocolError: there is no such prompt, template or argument.

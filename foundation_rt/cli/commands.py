@@ -137,7 +137,7 @@ async def _inspect(client: Client, line: CommandLine) -> Answer:
         **{name: each for name, each in found.items() if name not in failed},
         "failed": {name: error.message for name, error in failed.items()},
     }
-    page = [*_introduction(server)]
+    page = [*_initialized(server)]
     for name, listed in found.items():
         page += _section(name, listed)
     return Answer(data, page, FAILURE_EXIT if failed else 0)
@@ -163,7 +163,7 @@ async def _lists(client: Client, server: ServerDescription) -> dict[str, Any]:
     return found
 
 
-def _introduction(server: ServerDescription) -> Page:
+def _initialized(server: ServerDescription) -> Page:
     rows = [
         ("revision", f"{server.revision.name} ({server.revision.mode.value})"),
         ("capabilities", capability_list(server.capabilities) or "none"),

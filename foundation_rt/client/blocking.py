@@ -1,4 +1,4 @@
-"""The client for scripts: the same methods, and each waits until it has its answer.
+"""The client for scripts: the same methods, each of which blocks until it has its result.
 
 ::
 
@@ -7,7 +7,7 @@
     with connect("uvx some-server") as client:
         print(client.call("forecast", {"city": "Oslo"}, timeout=5).text)
 
-It is the client of `client`, on an event loop in a thread of its own (spec/client-blocking.md).
+It runs a `Client` on an event loop in a thread of its own (spec/client-blocking.md).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 def _waits(
     method: Callable[Concatenate[Client, Given], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[BlockingClient, Given], Result]:
-    """The method of a `BlockingClient` that does what `method` does."""
+    """Return the blocking form of a coroutine method of `Client`."""
 
     def wait(self: BlockingClient, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
         return self.run(lambda: method(self.client, *args, **kwargs))
@@ -54,7 +54,7 @@ def _waits(
 def _asks(
     method: Callable[Concatenate[Client, Given], Result],
 ) -> Callable[Concatenate[BlockingClient, Given], Result]:
-    """The same for one that is not waited for: the client is touched by its own thread only."""
+    """Return the blocking form of a plain method of `Client`, which runs on the client's thread."""
 
     def ask(self: BlockingClient, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
         async def there() -> Result:
@@ -68,14 +68,15 @@ def _asks(
 
 @define(eq=False, repr=False)
 class BlockingClient:
-    """A `Client` whose methods wait; made by `connect`.
+    """A `Client` whose methods block; made by `connect`.
 
     It may be used from any number of threads. Callbacks (`on_progress`, `on_log`, ...) are called
-    on its own thread and cannot use it; handlers of questions can, if they are no `async def`.
-    Inside a running event loop it works too, but that loop stands still meanwhile: use `Client`.
+    on its own thread and cannot use it; handlers of the server's requests can, unless they are
+    `async def`.
+    Inside a running event loop it works too, but blocks that loop: use `Client` there.
 
     Args:
-        client: used by nobody else.
+        client: used by this object only.
     """
 
     client: Client
@@ -83,7 +84,7 @@ class BlockingClient:
 
     def __attrs_post_init__(self) -> None:
         self._thread = LoopThread(self.client.close)
-        # In garbage collection nobody may wait; what is then still there at exit is waited for.
+        # Garbage collection must not block; the end of the interpreter waits for what is left.
         finalize(self, self._thread.end_soon).atexit = False
 
     def __enter__(self) -> BlockingClient:
@@ -145,14 +146,14 @@ class BlockingClient:
             return self.client.stderr_tail  # closed: it does not change any more
 
     def subscribe(self, *uris: str) -> BlockingSubscription:
-        """Hear of changes of resources: ``with client.subscribe(uri) as changes``.
+        """Subscribe to changes of resources: ``with client.subscribe(uri) as changes``.
 
-        It is kept through lost connections, and makes new ones by itself.
+        It outlives lost connections, and connects again by itself.
         """
         return BlockingSubscription(self, self.client.subscribe(*uris))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Have the client's thread do something with `client`, and wait for it.
+        """Run a coroutine on the client's thread, and wait for its result.
 
         Raises:
             ConnectionLostError: the client is closed, or was closed meanwhile.
@@ -170,7 +171,7 @@ class BlockingClient:
             ) from None
 
     def tell(self, function: Callable[[], object]) -> None:
-        """Have the client's thread call `function`, soon; not at all if the client is closed."""
+        """Call `function` on the client's thread, soon; do nothing if the client is closed."""
         self._thread.tell(function)
 
 
@@ -191,7 +192,7 @@ def _stderr_tail(client: Client) -> str:
 
 @define(eq=False, repr=False)
 class BlockingSubscription:
-    """An iterator over the URIs of resources that have changed; it waits for the next one.
+    """A blocking iterator over the URIs of resources that have changed.
 
     It ends when it, or the client, is closed, which another thread may do. See `Subscription`.
     """
@@ -230,7 +231,7 @@ class BlockingSubscription:
             raise
 
     def close(self) -> None:
-        """Unsubscribe; whoever iterates gets what has come so far, and the end."""
+        """Unsubscribe; an iteration gets the changes received so far, then ends."""
         self._client.tell(self._subscription.close)
 
 
@@ -243,7 +244,7 @@ def connect(
     on_stderr: Callable[[str], object] | None = None,
     **options: Unpack[ConnectOptions],
 ) -> BlockingClient:
-    """A blocking client for a server; nothing is started or sent before it is used.
+    """Return a blocking client for a server; nothing is started or sent before it is used.
 
     Takes what `foundation_rt.client.connect` takes, and raises what that raises.
     """

@@ -1,7 +1,6 @@
-"""Functions of the caller's that are told what comes meanwhile: progress, log messages.
+"""The caller's functions for progress and log messages.
 
-What a server sends may be anything, and so may what a callback does: neither harms anybody else
-(CLIENT-16).
+Neither the data of a server nor a callback that raises affects another call (CLIENT-16).
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ LogCallback = Callable[[str, str | None, Any], object]
 
 
 def check_plain(name: str, callback: Callable[..., object] | None) -> None:
-    """Hold that the callback of that name can be called: nothing awaits what it gives.
+    """Raise unless the callback is a plain function. Its return value is ignored.
 
     Raises:
-        UsageError: it is an `async def` function, whose body would never run.
+        UsageError: it is an `async def` function: its body would never run.
     """
     if callback is not None and inspect.iscoroutinefunction(callback):
         raise UsageError(f"{name} is called, and not awaited: it must not be `async def`")
 
 
 def call_callback(callback: Callable[..., object], *values: Any) -> None:
-    """Call what belongs to the caller; what it raises is logged."""
+    """Call a function of the caller; log what it raises."""
     try:
         callback(*values)
-    except (Exception, asyncio.CancelledError):  # the latter is of whatever it has looked at
+    except (Exception, asyncio.CancelledError):  # a callback may read a cancelled future
         log.exception("a callback failed")
 
 
 def report_progress(callback: ProgressCallback, params: Mapping[str, Any]) -> None:
-    """Tell what a `notifications/progress` says, if it says how much is done."""
+    """Pass on a `notifications/progress`, if it says how much is done."""
     done, total, message = params.get("progress"), params.get("total"), params.get("message")
     if type(done) in (int, float):
         call_callback(
@@ -54,7 +53,7 @@ def report_progress(callback: ProgressCallback, params: Mapping[str, Any]) -> No
 
 
 def report_log_message(callback: LogCallback, params: Mapping[str, Any]) -> None:
-    """Tell what a `notifications/message` says."""
+    """Pass on a `notifications/message`."""
     level, logger = params.get("level"), params.get("logger")
     call_callback(
         callback,

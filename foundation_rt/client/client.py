@@ -1,7 +1,7 @@
-"""The client: what a program holds that depends on a server it does not control.
+"""The client of one MCP server.
 
-Nothing is sent before something is asked for: the first call connects, whoever makes it, and so
-does the first one after a connection was lost (CLIENT-07).
+Nothing is sent before the first call. That call connects, and so does the first call after a
+connection was lost (CLIENT-07).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .results.results import CallResult, CompletionResult, PromptResult, ReadRes
 from .results.tool_schemas import ToolSchema
 from .session.pending_requests import NotificationReceived
 from .session.server_description import ServerDescription
-from .session.session import Session
+from .session.session import ClientSession
 from .session.session_link import SessionLink, TransportFactory
 from .session.subscriptions import Subscription, Subscriptions
 from .tools.input_rounds import InputRounds
@@ -53,12 +53,12 @@ log.addHandler(logging.NullHandler())
 class Client:
     """Calls the tools of one server, reads its resources, gets its prompts.
 
-    Made by `connect`. All methods may be used by many tasks of one event loop at once. Every one of
-    them ends in a result or in an `MCPError`, in the time it is given.
+    `connect` makes it. Many tasks of one event loop may use it at once. Every method ends with a
+    result or an `MCPError` within its timeout.
 
     Args:
-        make_transport: makes a way to the server, for every session a new one.
-        questions: answers what the server asks.
+        make_transport: makes a transport to the server; called once for each session.
+        handlers: answer the requests of the server.
         ids: makes the ids of requests.
         draw: gives random numbers, at least 0 and less than 1; they spread retries.
     """
@@ -92,7 +92,7 @@ class Client:
         )
         self._breakers = Breakers(options.breaker, options.tool_breakers)
 
-    # -- beginning and end
+    # -- start and end
 
     async def __aenter__(self) -> Client:
         return self
@@ -106,7 +106,7 @@ class Client:
         await self.close()
 
     async def initialize(self, *, timeout: float | None = None) -> ServerDescription:
-        """Connect now, and not with the first call; return what is known of the server.
+        """Connect now instead of with the first call; return the server's description.
 
         Raises:
             MCPError: it cannot be reached (E201, E202), has no common revision (E206), or lacks a
@@ -119,24 +119,24 @@ class Client:
         return await self._perform("initialize", negotiate, timeout)
 
     async def close(self) -> None:
-        """End the connection, and with it what runs; a second time does nothing."""
+        """End the connection and all running calls. A second call does nothing."""
         self._resilience.watch.close()
         try:
             await self._subscriptions.close()
             await self._tools.close()
-        finally:  # also where this was cancelled: no server may be left
+        finally:  # also if this is cancelled: no server process may stay behind
             await self._link.close()
 
-    # -- what is known
+    # -- state
 
     @property
     def server(self) -> ServerDescription | None:
-        """What is known of the server; None as long as there is no connection."""
+        """The server's description; None without a connection."""
         session = self._link.current
         return None if session is None else session.server
 
     def has_capability(self, capability: str) -> bool:
-        """Whether the server declared one, as in `tools` or `resources.subscribe` (AC-003.5).
+        """Return whether the server declared a capability such as `resources.subscribe` (AC-003.5).
 
         Before the first connection nothing is declared.
         """
@@ -153,7 +153,7 @@ class Client:
 
     @property
     def stderr_tail(self) -> str:
-        """What the server's process wrote on stderr last, and how it ended; or nothing."""
+        """The last stderr lines of the server's process, and how it ended; may be empty."""
         return "" if self._link.transport is None else self._link.transport.stderr_tail()
 
     # -- tools
@@ -171,15 +171,16 @@ class Client:
     ) -> CallResult:
         """Call a tool.
 
-        Cancelled, it ends at once, and the server is told that nobody waits (CLIENT-15).
+        A call that is cancelled ends at once, and the server is notified (CLIENT-15).
 
         Args:
-            arguments: by name; JSON. They are held against the tool's schema before they are sent.
-            timeout: seconds for all of it; by default what `tool_timeouts` or `timeout` says.
-            correlation_id: ties the call to others, in logs of both sides.
-            idempotent: whether the tool may run twice; by default what its annotations say.
-            on_progress: is told how far it is; a plain function, likewise `on_log`.
-            on_log: is told the log messages that come meanwhile.
+            tool: its name.
+            arguments: by name; JSON. They are checked against the tool's schema first.
+            timeout: in s, for the whole call; by default that of `tool_timeouts` or `timeout`.
+            correlation_id: relates the call to others, in the logs of both sides.
+            idempotent: whether the tool may run twice; by default as its annotations say.
+            on_progress: gets the progress; a plain function, as is `on_log`.
+            on_log: gets the log messages of the call.
 
         Returns:
             The result, also if the tool says that it failed (`is_error`).
@@ -213,7 +214,7 @@ class Client:
         return call.read(answer)
 
     async def list_tools(self, *, timeout: float | None = None) -> tuple[ToolSchema, ...]:
-        """The tools of the server, from the cache as long as that is fresh.
+        """Return the tools of the server, from the cache while that is fresh.
 
         Raises:
             MCPError: they cannot be listed.
@@ -229,7 +230,7 @@ class Client:
         return await self._perform("tools/list", operation, timeout)
 
     async def get_tool_schema(self, tool: str, *, timeout: float | None = None) -> ToolSchema:
-        """One tool, from the cache as long as that is fresh (AC-004.4).
+        """Return one tool, from the cache while that is fresh (AC-004.4).
 
         Raises:
             MCPError: E204: there is none of this name; or they cannot be listed.
@@ -245,13 +246,13 @@ class Client:
         return await self._perform("tools/list", operation, timeout)
 
     def invalidate(self) -> None:
-        """Forget the listed tools; they are listed again when they are next needed (AC-004.5)."""
+        """Drop the cached tools; the next call that needs them lists them again (AC-004.5)."""
         self._tools.invalidate()
 
     # -- resources, prompts, completions
 
     async def list_resources(self, *, timeout: float | None = None) -> tuple[Resource, ...]:
-        """The resources of the server, all pages.
+        """Return the resources of the server, all pages.
 
         Raises:
             MCPError: they cannot be listed; E205: the server has none.
@@ -263,7 +264,7 @@ class Client:
     async def list_resource_templates(
         self, *, timeout: float | None = None
     ) -> tuple[ResourceTemplate, ...]:
-        """The templates of resources; see `list_resources`."""
+        """Return the resource templates; see `list_resources`."""
         from .results.listed import ResourceTemplate
 
         return await self._list(
@@ -275,7 +276,7 @@ class Client:
         )
 
     async def list_prompts(self, *, timeout: float | None = None) -> tuple[Prompt, ...]:
-        """The prompts of the server; see `list_resources`."""
+        """Return the prompts of the server; see `list_resources`."""
         from .results.listed import Prompt
 
         return await self._list(Prompt, "prompts", "prompts/list", "prompts", timeout)
@@ -296,7 +297,7 @@ class Client:
         *,
         timeout: float | None = None,
     ) -> PromptResult:
-        """The messages of a prompt.
+        """Return the messages of a prompt.
 
         Raises:
             MCPError: there is none, or the arguments do not fit: E203.
@@ -323,12 +324,14 @@ class Client:
         known: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> CompletionResult:
-        """What could complete `value`.
+        """Return the completions of `value`.
 
         Args:
             subject: the name of a prompt, or the URI template of resources; it has a brace.
-            argument: of the prompt or template, that `value` is the beginning of.
-            known: other arguments, as far as they are known.
+            argument: of the prompt or template.
+            value: the beginning of its value.
+            known: the other arguments, as far as they are known.
+            timeout: in s, for the whole request.
 
         Raises:
             MCPError: the server knows no such subject, or completes nothing (E205).
@@ -343,11 +346,12 @@ class Client:
         return CompletionResult.read(await self._perform("completion/complete", complete, timeout))
 
     def subscribe(self, *uris: str, timeout: float | None = None) -> Subscription:
-        """Hear of changes of resources: ``async with client.subscribe(uri) as changes``.
+        """Subscribe to changes of resources: ``async with client.subscribe(uri) as changes``.
 
-        It is kept through lost connections, and makes new ones by itself.
+        It outlives lost connections, and connects again by itself.
 
         Args:
+            uris: the resources; a change of a resource below one of them counts.
             timeout: seconds that the server has to confirm it, each time.
 
         Raises:
@@ -358,10 +362,10 @@ class Client:
     # -- the server itself
 
     async def ping(self, *, timeout: float | None = None) -> float:
-        """Ask for a sign of life; return the seconds it took (`ping`, or `server/discover`).
+        """Send `ping` or `server/discover`; return the round-trip time in s.
 
         Raises:
-            MCPError: there was none.
+            MCPError: there was no response.
         """
 
         async def operation(attempt: Attempt) -> float:
@@ -375,10 +379,10 @@ class Client:
 
         return await self._perform("ping", operation, timeout)
 
-    # -- how it is done
+    # -- internals
 
     def _now(self) -> float:
-        """The time of the event loop it lives on, also where that does not run."""
+        """Return the time of the client's event loop, also while that does not run."""
         loop = self._link.loop
         return 0.0 if loop is None else loop.time()
 
@@ -396,8 +400,8 @@ class Client:
             self.options.timeout if timeout is None else timeout,
         )
 
-    async def _session(self, attempt: Attempt) -> Session:
-        """The session for a try, which knows it from now on."""
+    async def _session(self, attempt: Attempt) -> ClientSession:
+        """Return the session for an attempt, and note it there."""
         if self._link.current is None:
             attempt.admit()
         session = attempt.session = await self._link.session()
@@ -406,7 +410,7 @@ class Client:
     async def _ask(
         self, capability: str, method: str, params: Mapping[str, Any], attempt: Attempt
     ) -> dict[str, Any]:
-        """Something that may be asked any number of times."""
+        """Send a request that may be repeated."""
         attempt.is_idempotent = True
         session = await self._session(attempt)
         _require(session, capability)
@@ -424,10 +428,10 @@ class Client:
 
         return await self._perform(method, operation, timeout)
 
-    # -- what sessions bring
+    # -- called by sessions
 
-    async def _prepare(self, session: Session) -> None:
-        """A new session: its tools are other ones, maybe, and it is listened to."""
+    async def _prepare(self, session: ClientSession) -> None:
+        """Prepare a new session: its log level, its tools, its notifications."""
         self._tools.invalidate()
         await self._set_log_level(session)
         required = self.options.require
@@ -435,8 +439,8 @@ class Client:
             await self._tools.list(session, Attempt())
         self._subscriptions.began(session)
 
-    async def _set_log_level(self, session: Session) -> None:
-        """Once, in the handshake mode; a server that refuses is of use all the same."""
+    async def _set_log_level(self, session: ClientSession) -> None:
+        """Send `logging/setLevel`, in the handshake mode; a refusal is only logged."""
         level = self.options.log_level
         server = session.server
         if level is None or server.revision.is_stateless or not server.can("logging"):
@@ -448,11 +452,11 @@ class Client:
                 raise
             log.warning("the server does not set its log level: %s", error.message)
 
-    def told(self, told: NotificationReceived) -> None:
-        """The server says something unasked; see `NotificationObserver`."""
-        if told.method == "notifications/message" and self.options.on_log is not None:
-            report_log_message(self.options.on_log, told.params)
-        self._subscriptions.told(told)
+    def notified(self, notification: NotificationReceived) -> None:
+        """Handle a notification; see `NotificationObserver`."""
+        if notification.method == "notifications/message" and self.options.on_log is not None:
+            report_log_message(self.options.on_log, notification.params)
+        self._subscriptions.notified(notification)
 
     def _list_changed(self, kind: str) -> None:
         if kind == "tools":
@@ -461,8 +465,8 @@ class Client:
             call_callback(self.options.on_list_changed, kind)
 
 
-def _require(session: Session, capability: str) -> None:
-    """E205, if the server lacks it; some revisions have no word for completions."""
+def _require(session: ClientSession, capability: str) -> None:
+    """Raise E205 if the server lacks a capability; some revisions do not declare completions."""
     server = session.server
     if capability == "completions" and not server.revision.has("capabilities", capability):
         return

@@ -1,4 +1,4 @@
-"""What `connect` takes by name, for type checkers: nothing here is needed while a program runs."""
+"""The options of `connect`, for type checkers; not imported at run time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class ConnectOptions(TypedDict, total=False):
-    """The attributes of `ClientOptions`, and the arguments of `ClientHandlers`; described there.
+    """The options of `ClientOptions` and `ClientHandlers`, which describe them.
 
-    A program that wraps `connect` hands them on with ``**options: Unpack[ConnectOptions]``.
+    A program that wraps `connect` passes them on with ``**options: Unpack[ConnectOptions]``.
     """
 
     name: str

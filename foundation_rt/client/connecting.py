@@ -1,4 +1,4 @@
-"""`connect`: from what names a server to a client for it."""
+"""`connect`: makes a client for a server that is named or described."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ def connect(
     on_stderr: Callable[[str], object] | None = None,
     **options: Unpack[ConnectOptions],
 ) -> Client:
-    """A client for a server; nothing is started or sent before it is used.
+    """Return a client for a server; nothing is started or sent before it is used.
 
     ::
 
         async with connect("uvx some-server") as client:
             result = await client.call("forecast", {"city": "Oslo"}, timeout=5)
 
-    It has to be closed, as `async with` does it. A program that ends without that leaves behind
-    what its servers have started, and a server that does not end when its input does.
+    It has to be closed, as `async with` does. A program that ends without closing it leaves the
+    processes behind that its servers have started, and servers that ignore the end of input.
 
     Args:
         target: a command line, or a list of its words; a URL (needs the extra `client`); a `Path`
             of a program, of a `.py` file, or of a `.json` file that lists one server as
             `mcpServers`; the dict of such a file, or of one entry in it; a `StdioServer` or a
-            `HttpServer`; a `Server` of this process; or a function that makes channels.
+            `HttpServer`; a `Server` of this process; or a function that makes transports.
         headers: for a URL, sent with every request: `{"Authorization": "Bearer ..."}`.
         env: for a command; added to the few variables that every child gets.
         cwd: for a command; the folder it runs in.
         on_stderr: for a command, is given every line that it writes on stderr; a plain function.
-        options: what `ClientOptions` has (`timeout`, `require`, `revision`, ...), and what
-            `ClientHandlers` has (`sampling`, `elicitation`, `elicitation_url`, `roots`, ...).
+        options: those of `ClientOptions` (`timeout`, `require`, `revision`, ...) and those of
+            `ClientHandlers` (`sampling`, `elicitation`, `elicitation_url`, `roots`, ...).
 
     Raises:
         TypeError: there is no option of that name.
@@ -107,5 +107,5 @@ def _other_transport_factory(target: Any) -> Callable[[], Transport]:
         return made
     raise UsageError(
         "connect takes a command line, a list of words, a URL, a Path, a dict of mcpServers, a "
-        f"StdioServer, a HttpServer, a Server or a function that makes channels, not {target!r}"
+        f"StdioServer, a HttpServer, a Server or a function that makes transports, not {target!r}"
     )

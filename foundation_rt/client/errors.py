@@ -1,4 +1,4 @@
-"""What a call of the client can end in: `MCPError` and its children, and `ToolCallError`.
+"""The errors of the client, and their catalogue (CERR-01).
 
 An `MCPError` says that the call did not get its answer: the server, or the way to it, failed or
 refused. A `ToolCallError` is an answer: the tool ran, and failed. They never mix.
@@ -172,7 +172,7 @@ def _restored(kind: type[_Portable], args: tuple[Any, ...], state: dict[str, Any
 
 
 class MCPError(_Portable):
-    """A request to a server that got no usable answer (CERR-03).
+    """A request to a server got no usable response (CERR-03).
 
     Args:
         code: one of `CATALOGUE`, whose entry says what is not given here.
@@ -228,7 +228,7 @@ class MCPError(_Portable):
 
 
 class ConnectionLostError(MCPError, ConnectionError):
-    """The way to the server is gone, or could not be made: E201."""
+    """The connection to the server was lost, or could not be made: E201."""
 
     def __init__(
         self,
@@ -250,14 +250,14 @@ class ConnectionLostError(MCPError, ConnectionError):
 
 
 class SessionExpiredError(ConnectionLostError):
-    """The server does not know the session, or not any more: nothing ran, and a new one helps."""
+    """The server does not know the session: nothing ran, and a new session helps."""
 
     def __init__(self, message: str, *, original_code: int | None = None, data: Any = None) -> None:
         super().__init__(message, may_have_run=False, original_code=original_code, data=data)
 
 
 class CallTimeoutError(MCPError, TimeoutError):
-    """There was no answer in time: E202. It may still come, and be dropped."""
+    """There was no response in time: E202. A late response is dropped."""
 
     def __init__(
         self,
@@ -273,10 +273,10 @@ class CallTimeoutError(MCPError, TimeoutError):
 
 
 class CircuitOpenError(MCPError):
-    """The server has failed too often, and is left in peace: E201; nothing was sent (BREAK-02).
+    """The circuit is open: the server has failed too often (E201). Nothing was sent (BREAK-02).
 
     Args:
-        retry_after: until it is asked again, in s.
+        retry_after: time until the next request may be sent, in s.
     """
 
     def __init__(self, message: str, *, retry_after: float) -> None:
@@ -299,7 +299,7 @@ class InvalidArgumentsError(MCPError):
 
 
 class InvalidResponseError(MCPError):
-    """The server answered with what cannot be used: E209."""
+    """The server sent a response that cannot be used: E209."""
 
     def __init__(
         self,
@@ -327,7 +327,7 @@ class NotOfferedError(MCPError):
 
 
 class ToolCallError(_Portable):
-    """A tool answered that it failed (`isError`); no failure of the server.
+    """A tool reported that it failed (`isError`); the server did not fail.
 
     What servers of this runtime say in a `StructuredError` is in the attributes; of other servers
     there are only the message and the content.

@@ -1,12 +1,11 @@
 """An event loop in a thread of its own, for programs that have none.
 
-It begins when it is made and ends when it is told to, when nobody holds what uses it any more, or
-with the interpreter (BLOCK-05). Whoever gives it work waits for that; so nothing that runs on the
-loop may give it any.
+It starts when it is made. It ends when `end` is called, when its user is collected, or with the
+interpreter (BLOCK-05). A caller blocks until its work is done, so code on the loop must not call
+`run`.
 
-Everything that is given to the loop is given under one lock, and so is the word that it shall end:
-what was taken before that is done, and nothing is taken afterwards. No caller waits for a loop that
-does not run any more.
+Work and the order to end are given to the loop under one lock: work that was accepted before the
+end is done, later work is refused. So no caller waits for a loop that has stopped.
 """
 
 from __future__ import annotations
@@ -29,11 +28,15 @@ Result = TypeVar("Result")
 
 log = logging.getLogger("foundation_rt.client")
 
-_LOOK_UP = 0.5  # seconds; a signal that comes just before a lock is waited for interrupts nothing
-_LEFTOVERS = 1.0  # seconds in which what still runs must end, once what it works with has ended
-_AT_EXIT = 15.0  # seconds that the interpreter waits before it has the end cut short
-_CUT_SHORT = 5.0  # seconds that this may take: what is killed is gone in milliseconds
-_STEP = 0.5  # seconds for one step of it
+_POLL_SECONDS = (
+    0.5  # seconds; a signal that comes just before a lock is waited for interrupts nothing
+)
+_LEFTOVER_SECONDS = (
+    1.0  # seconds in which what still runs must end, once what it works with has ended
+)
+_EXIT_SECONDS = 15.0  # that the interpreter waits before it cuts the end short
+_ABORT_SECONDS = 5.0  # for an end that was cut short; a killed process is gone in ms
+_STEP_SECONDS = 0.5  # for one step of it
 
 
 class LoopEnded(Exception):
@@ -42,10 +45,10 @@ class LoopEnded(Exception):
 
 @define(eq=False, repr=False)
 class _Work(Generic[Result]):
-    """Something that a thread gives the loop to do, and can take back from the first moment on.
+    """Work that a thread gives the loop, and can cancel from the first moment on.
 
-    By the future of `run_coroutine_threadsafe` it could not: the loop may have begun, and the
-    thread be interrupted, before that function has returned it (BLOCK-03).
+    The future of `run_coroutine_threadsafe` is not enough: the thread may be interrupted after the
+    loop has started the work, and before that function has returned the future (BLOCK-03).
 
     Args:
         begin: makes the coroutine.
@@ -56,14 +59,14 @@ class _Work(Generic[Result]):
     _is_withdrawn: bool = field(default=False, init=False)
 
     async def run(self) -> Result:
-        """Do it, on the loop."""
+        """Run the coroutine, on the loop."""
         if self._is_withdrawn:
             raise asyncio.CancelledError
         self._task = asyncio.current_task()
         return await self.begin()
 
     def withdraw(self) -> None:
-        """Have it end, on the loop; nothing happens if it has."""
+        """Cancel it, on the loop; do nothing if it has ended."""
         self._is_withdrawn = True
         if self._task is not None:
             self._task.cancel()
@@ -74,8 +77,8 @@ class LoopThread:
     """Runs coroutines for other threads.
 
     Args:
-        last: what the loop does at its end; bounded in time. It may be cancelled several times, for
-            each of its steps, which then has to leave nothing behind all the same.
+        last: the last work of the loop; bounded in time. It may be cancelled once for each of its
+            steps, and has to leave nothing behind even then.
 
     Attributes:
         is_ending: whether it takes no work any more.
@@ -90,7 +93,7 @@ class LoopThread:
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
     is_ending: bool = field(default=False, init=False)
     _stop: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _hurry: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _abort: asyncio.Event = field(factory=asyncio.Event, init=False)
     _thread: threading.Thread = field(init=False)
     _process: int = field(factory=os.getpid, init=False)
     # Not `join`: until Python 3.13 a thread whose `join` was interrupted counts as ended.
@@ -107,9 +110,9 @@ class LoopThread:
         atexit.register(self._exit)
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """What the coroutine that `work` makes returns; raises what it raises.
+        """Run the coroutine that `work` makes; return what it returns, raise what it raises.
 
-        Whoever is interrupted while he waits has it cancelled (BLOCK-03).
+        An interrupt of the waiting thread cancels it (BLOCK-03).
 
         Raises:
             LoopEnded: the loop has been told to end.
@@ -121,7 +124,7 @@ class LoopThread:
                 "a callback of a blocking client runs on the client's own thread, which cannot "
                 "wait for itself: call the client from another thread"
             )
-        if self._is_elsewhere:
+        if self._is_forked:
             raise UsageError("a process that was forked needs a client of its own: make one there")
         asked = _Work(work)
         try:
@@ -136,16 +139,16 @@ class LoopThread:
             raise
 
     def tell(self, function: Callable[[], object]) -> None:
-        """Have `function` called on the loop, soon; not at all if the loop is ending."""
-        if self._is_elsewhere:
+        """Call `function` on the loop, soon; do nothing if the loop is ending."""
+        if self._is_forked:
             return
         with self._lock:
             if not self.is_ending:
                 self._loop.call_soon_threadsafe(function)
 
     def end_soon(self) -> None:
-        """Have it end, and do not wait."""
-        if self._is_elsewhere:
+        """Start the end, and do not wait for it."""
+        if self._is_forked:
             return
         with self._lock:
             if not self.is_ending:
@@ -153,75 +156,75 @@ class LoopThread:
                 self._loop.call_soon_threadsafe(self._stop.set)
 
     def end(self) -> None:
-        """Have it end, and wait for that; who is interrupted meanwhile has it hurry (BLOCK-04)."""
+        """End the loop and wait for it; an interrupt meanwhile cuts the end short (BLOCK-04)."""
         if threading.current_thread() is self._thread:
             self.end_soon()  # a callback; it ends when that has returned
             return
-        if self._is_elsewhere:
+        if self._is_forked:
             return
         try:
             self.end_soon()
-            while not self._gone.wait(_LOOK_UP):
+            while not self._gone.wait(_POLL_SECONDS):
                 pass
         except BaseException:
-            self._cut_short()
+            self._abort_shutdown()
             raise
         self._thread.join()
 
     @property
-    def _is_elsewhere(self) -> bool:
-        """Whether this is a fork of the process that has the thread: nobody runs the loop here.
+    def _is_forked(self) -> bool:
+        """Return whether this is a forked process, which has neither the thread nor its loop.
 
-        Its lock may have been held by a thread that is not here either.
+        The lock may be held for ever here, by a thread of the parent.
         """
         return os.getpid() != self._process
 
     def _exit(self) -> None:
-        """The interpreter ends."""
-        if self._is_elsewhere:
+        """End the loop when the interpreter ends."""
+        if self._is_forked:
             return
         has_gone = False
         try:
             self.end_soon()
-            has_gone = self._gone.wait(_AT_EXIT)
+            has_gone = self._gone.wait(_EXIT_SECONDS)
         finally:
             if not has_gone:
-                self._cut_short()
-                self._gone.wait(_CUT_SHORT)
+                self._abort_shutdown()
+                self._gone.wait(_ABORT_SECONDS)
 
-    def _cut_short(self) -> None:
+    def _abort_shutdown(self) -> None:
         with suppress(RuntimeError):  # closed: nothing to hurry
-            self._loop.call_soon_threadsafe(self._hurry.set)
+            self._loop.call_soon_threadsafe(self._abort.set)
 
     # -- in the thread
 
     def _run_loop(self) -> None:
         try:
-            self._loop.run_until_complete(self._live())
+            self._loop.run_until_complete(self._main())
         finally:
             self._loop.close()
             atexit.unregister(self._exit)
             self._gone.set()
 
-    async def _live(self) -> None:
+    async def _main(self) -> None:
         await self._stop.wait()
-        await self._conclude()
+        await self._shut_down()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
-            await asyncio.wait(others, timeout=_LEFTOVERS)
+            await asyncio.wait(others, timeout=_LEFTOVER_SECONDS)
             for other in others:
                 other.cancel()
-            await asyncio.wait(others, timeout=_LEFTOVERS)
+            await asyncio.wait(others, timeout=_LEFTOVER_SECONDS)
         await self._loop.shutdown_asyncgens()
 
-    async def _conclude(self) -> None:
-        """Do what is last; in a hurry, cancel one step of it after the other."""
+    async def _shut_down(self) -> None:
+        """Run the last work; when the end is cut short, cancel it step by step."""
         last = asyncio.ensure_future(self._last())
-        hurry = asyncio.ensure_future(self._hurry.wait())
+        hurry = asyncio.ensure_future(self._abort.wait())
         await asyncio.wait([last, hurry], return_when=asyncio.FIRST_COMPLETED)
         while not last.done():
             last.cancel()
-            await asyncio.wait([last], timeout=_STEP)
+            await asyncio.wait([last], timeout=_STEP_SECONDS)
         hurry.cancel()
         if not last.cancelled() and last.exception() is not None:
             log.error("a client could not be closed", exc_info=last.exception())
@@ -230,7 +233,7 @@ class LoopThread:
 def _outcome(future: Future[Result]) -> Result:
     while True:
         try:
-            return future.result(_LOOK_UP)
+            return future.result(_POLL_SECONDS)
         except TimeoutError:
             if future.done():  # its own
                 return future.result()

@@ -1,4 +1,4 @@
-"""What can be set of a client, and what it is by default."""
+"""The settings of a client, and their defaults."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def _one_of(known: Any) -> Callable[[Any, Any, str | None], None]:
 
 @frozen(kw_only=True, eq=False)
 class ClientOptions:
-    """How a client behaves.
+    """The settings of a client.
 
     Attributes:
-        name: what it calls itself; likewise `version` and `title`.
-        require: capabilities without which a server is of no use (E205), as in `tools` or
+        name: of the client, as servers see it; likewise `version` and `title`.
+        require: capabilities that the server must have (E205), such as `tools` or
             `resources.subscribe`. None requires tools, or else resources or prompts. Tools are
             listed at once unless they are left out here.
         revision: the only one to speak; None agrees with the server on the newest that both
@@ -68,19 +68,19 @@ class ClientOptions:
             to start is waited for as long as a call waits for it.
         probe_timeout: seconds after which a server that does not answer `server/discover` is asked
             `initialize` as well.
-        handler_timeout: seconds that a handler may take to answer what the server asks; meanwhile
-            no deadline runs.
+        handler_timeout: seconds that a handler may take for a request of the server; meanwhile no
+            deadline runs.
         tool_cache_ttl_ms: how long listed tools are kept, in ms, where the server does not say.
             `MCP_TOOL_CACHE_TTL` wins over it.
         max_pages: the most pages of one list that are followed.
-        breaker: when a server that fails is left in peace.
+        breaker: when the circuit of a failing server opens.
         tool_breakers: whether every tool has a breaker of its own besides.
-        retries: how often, and how fast, is tried again what may be tried again.
+        retries: how often and how soon a request is repeated.
         log_level: the least severe log messages that the server is to send; None leaves it to
             the server.
-        on_log: is told of log messages: level, logger or None, data; a plain function, as is
+        on_log: gets log messages: level, logger or None, data; a plain function, as is
             `on_list_changed`.
-        on_list_changed: is told which list is another one now: `tools`, `prompts` or `resources`.
+        on_list_changed: gets the name of a list that changed: `tools`, `prompts` or `resources`.
 
     Raises:
         ConfigError: a value cannot be used; the message says why.
@@ -108,7 +108,7 @@ class ClientOptions:
 
     @property
     def forced(self) -> Revision | None:
-        """The only revision that is to be spoken, if there is one."""
+        """The only revision that may be spoken, if there is one."""
         return None if self.revision is None else REVISIONS[self.revision]
 
     @property
@@ -119,7 +119,7 @@ class ClientOptions:
 
 
 def from_environment(given: Mapping[str, Any]) -> ClientOptions:
-    """The options `given`, with what the environment says instead (CLIENT-05).
+    """Return the options `given`, overridden by the environment (CLIENT-05).
 
     Raises:
         ConfigError: a value, or a variable, cannot be used.

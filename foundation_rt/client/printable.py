@@ -1,4 +1,4 @@
-"""What a server says, made fit for a terminal (CERR-12, CHILD-08, CLI-19).
+"""Text of a server, made safe to print on a terminal (CERR-12, CHILD-08, CLI-19).
 
 A server chooses its names, descriptions, results and errors, and a terminal obeys control
 characters: they move the cursor over what was printed, set the window's title, answer in the user's
@@ -14,7 +14,7 @@ import re
 from typing import Any
 
 MAX_MESSAGE_CHARACTERS = 1000
-"""What is kept of a server's text in a message."""
+"""Longest text of a server that a message repeats."""
 
 _LINE_BREAKS = "\t\n"
 _UNFIT = (
@@ -48,7 +48,7 @@ def without_unfit(text: str) -> str:
 
 
 def readable(text: Any) -> str:
-    """A server's text, of bounded length and without what a terminal would act upon (CERR-12)."""
+    """Return a server's text, bounded and without control characters (CERR-12)."""
     if not isinstance(text, str):
         return ""
     cut = text[:MAX_MESSAGE_CHARACTERS] + ("..." if len(text) > MAX_MESSAGE_CHARACTERS else "")

@@ -1,7 +1,7 @@
 """Files that list servers as desktop clients write them: `mcpServers`, or `servers` (spec/cli.md).
 
-Such files are written for several clients at once, so members that are not known are passed over;
-what a server is started or reached with is taken exactly or refused. The values of `env` and
+Such files are shared by several clients, so unknown members are ignored. The members that start or
+reach a server are used exactly or refused. The values of `env` and
 `headers` are secrets as a rule: no message repeats one.
 """
 
@@ -64,6 +64,7 @@ class ServerFile:
 
         Args:
             path: of the file; for errors, and for the folder of the project.
+            content: the object in the file.
 
         Raises:
             ServerFileError: it has not such a form.
@@ -77,7 +78,7 @@ class ServerFile:
         return cls(path, entries)
 
     def server(self, name: str, variables: Mapping[str, str]) -> StdioServer | HttpServer:
-        """The server of that name (CLI-15).
+        """Return the server of that name (CLI-15).
 
         Args:
             name: one of `entries`.
@@ -155,7 +156,7 @@ class _Entry:
         return _VARIABLE.sub(lambda found: self.variable(found[1], member), text)
 
     def variable(self, expression: str, member: str) -> str:
-        """What `${expression}` stands for; as in a shell, a default also replaces nothing."""
+        """Return the value of `${expression}`; a default also replaces an empty value."""
         if expression == "workspaceFolder":
             return str(self.folder())
         read = _VARIABLE_NAME.fullmatch(expression)
@@ -170,7 +171,7 @@ class _Entry:
         return value
 
     def folder(self) -> Path:
-        """The project a file belongs to: editors keep theirs in a folder of their own."""
+        """Return the project folder of a file: editors keep theirs in a folder below it."""
         parent = self.path.absolute().parent
         return parent.parent if parent.name in (".vscode", ".cursor") else parent
 
@@ -208,7 +209,7 @@ def _read_text(path: Path) -> str:
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
-    """The object in the file; comments and last commas are allowed, as editors do."""
+    """Return the object in the file; comments and trailing commas are allowed."""
     for noise in (_COMMENT, _LAST_COMMA):
         text = noise.sub(_blank, text)
     try:
@@ -222,7 +223,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 
 
 def _blank(found: re.Match[str]) -> str:
-    """A string as it is; anything else as blanks, so that errors name the right place."""
+    """Return a string as it is, else blanks, so that errors name the right place."""
     text = found[0]
     return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)
 

@@ -1,4 +1,4 @@
-"""Descriptions of servers, from what a program or a configuration names them by."""
+"""Turn the target of `connect` into the description of a server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DICT: Final = Path("mcpServers")
 
 
 def is_url(text: str) -> bool:
-    """Whether a text is an address, of HTTP or not: `ftp://host` is refused, and no command."""
+    """Return whether a text is a URL; `ftp://host` is one, and is refused later."""
     return re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://\S*", text) is not None
 
 

@@ -107,7 +107,7 @@ def test_it_has_what_the_client_has() -> None:
         return {name for name in dir(cls) if not name.startswith("_")}
 
     fields = {each.name for each in Client.__attrs_attrs__}  # type: ignore[attr-defined]
-    names = public(Client) - fields - {"told", "lost"}  # which are for its sessions
+    names = public(Client) - fields - {"notified", "lost"}  # which are for its sessions
     assert names - public(BlockingClient) == set()
     for name in names:
         ours, theirs = getattr(BlockingClient, name), getattr(Client, name)
@@ -147,7 +147,7 @@ def test_errors_are_the_clients(client: BlockingClient) -> None:
 def test_who_waits_looks_up_now_and_then(
     client: BlockingClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_thread, "_LOOK_UP", 0.001)
+    monkeypatch.setattr(loop_thread, "_POLL_SECONDS", 0.001)
     with pytest.raises(CallTimeoutError):
         client.call("wait", timeout=0.1)
 
@@ -355,7 +355,7 @@ def test_nobody_waits_for_a_loop_that_has_ended(stage: Stage) -> None:
 def test_what_hangs_on_the_loop_does_not_hold_it(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_thread, "_LEFTOVERS", 0.01)
+    monkeypatch.setattr(loop_thread, "_LEFTOVER_SECONDS", 0.01)
     started = threading.Event()
 
     async def fail() -> None:

@@ -77,7 +77,7 @@ def test_a_hint_repeats_no_value_of_a_variable() -> None:
 
 @pytest.mark.rule("CLIENT-34")
 @pytest.mark.parametrize(
-    ("target", "given", "why"),
+    ("target", "given", "reason"),
     [
         ("", {}, "empty"),
         ("  ", {}, "empty"),
@@ -106,9 +106,9 @@ def test_a_hint_repeats_no_value_of_a_variable() -> None:
     ],
 )
 def test_a_target_that_cannot_be_used_is_refused_at_once(
-    target: Any, given: dict[str, Any], why: str
+    target: Any, given: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(UsageError, match=why):
+    with pytest.raises(UsageError, match=reason):
         connect(target, **given)
 
 

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.client import CallResult, Client, MCPError, StdioServer, connect
 from foundation_rt.client.resilience.retries import RetryPolicy
-from foundation_rt.client.session.session import Session
+from foundation_rt.client.session.session import ClientSession
 from tests.support.leaks import Held, tasks
 from tests.support.misbehaving_acts import (
     asks_again,
@@ -216,10 +216,10 @@ def nothing_kept() -> Iterator[None]:
     assert [each for each in clients() if all(each is not other for other in before)] == []
 
 
-def clients() -> list[Client | Session]:
+def clients() -> list[Client | ClientSession]:
     """The clients and sessions there are."""
     gc.collect()
-    return [each for each in gc.get_objects() if isinstance(each, Client | Session)]
+    return [each for each in gc.get_objects() if isinstance(each, Client | ClientSession)]
 
 
 @pytest.mark.rule("CLIENT-29")

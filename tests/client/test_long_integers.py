@@ -73,4 +73,4 @@ def test_a_question_of_the_server_is_answered_under_its_long_id() -> None:
     line = b'{"jsonrpc": "2.0", "id": 99999999999999999999, "method": "ping"}'
     [asked] = PendingRequests(UuidRequestIds()).receive(line, None)
     assert isinstance(asked, RequestReceived)
-    assert b'"id":99999999999999999999' in answer(asked.question, result={})
+    assert b'"id":99999999999999999999' in answer(asked.request, result={})

@@ -88,8 +88,8 @@ async def make(target: Any, *, modern: bool, over_http: bool) -> dict[str, Any]:
         ) as client,
     ):
         report = await _look(client) | await _ask(client)
-        await _follow(client, seen, report)
-        report |= await _withdraw(client)
+        await _follow_session(client, seen, report)
+        report |= await _cancel_request(client)
         if over_http and not modern:
             # The Python SDK now and then closes a stream before it has said how to resume it.
             report["reconnected"] = (await client.call("drop", idempotent=True)).text
@@ -166,7 +166,7 @@ def _sample(request: Any) -> SampleResult:
     return SampleResult("assistant", (Text("I am a model"),), "test")
 
 
-async def _follow(client: Client, seen: Seen, report: dict[str, Any]) -> None:
+async def _follow_session(client: Client, seen: Seen, report: dict[str, Any]) -> None:
     """Progress, log messages and changes."""
     async with asyncio.TaskGroup() as group:
         group.create_task(client.call("count", {"to": 3}, on_progress=seen.advance))
@@ -185,7 +185,7 @@ async def _follow(client: Client, seen: Seen, report: dict[str, Any]) -> None:
     }
 
 
-async def _withdraw(client: Client) -> dict[str, Any]:
+async def _cancel_request(client: Client) -> dict[str, Any]:
     """Withdraw a call that runs, and have another one take too long."""
     running = asyncio.create_task(client.call("wait"))
     await say(client, "waiting")

@@ -100,7 +100,7 @@ class ClientMachine(RuleBasedStateMachine):
         knows=st.booleans(),
         tool_breakers=st.booleans(),
         is_asked=st.booleans(),
-        patience=st.sampled_from([3, 100]),
+        timeout=st.sampled_from([3, 100]),
     )
     def begin(
         self,
@@ -109,7 +109,7 @@ class ClientMachine(RuleBasedStateMachine):
         knows: bool,
         tool_breakers: bool,
         is_asked: bool,
-        patience: int,
+        timeout: int,
     ) -> None:
         self.loop = VirtualLoop(ManualClock())
         self.loop.set_exception_handler(lambda _, context: self.unhandled.append(context))
@@ -119,7 +119,7 @@ class ClientMachine(RuleBasedStateMachine):
             revision=revision if knows else None,
             connect_timeout=CONNECT_TIMEOUT,
             probe_timeout=1.0,
-            breaker=BreakerSettings(failure_threshold=patience, reset_timeout_ms=5_000),
+            breaker=BreakerSettings(failure_threshold=timeout, reset_timeout_ms=5_000),
             tool_breakers=tool_breakers,
             handler_timeout=QUESTION_TIMEOUT,
         )

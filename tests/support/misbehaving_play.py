@@ -138,7 +138,7 @@ class Play:
     def reach(self, point: str, way: Any = None, default: list[Act] | None = None) -> Exchange:
         """Come to a point that the transport itself has."""
         exchange = Exchange({}, None, self._acts(point, default or []), way)
-        self._go_on(exchange)
+        self._advance_shutdown(exchange)
         return exchange
 
     def receive(self, line: bytes, way: Any = None) -> list[Exchange]:
@@ -166,7 +166,7 @@ class Play:
                 usual = "acknowledge" if method == "subscriptions/listen" else "answer"
                 acts = self._acts(method, [[usual]])
             exchange = Exchange(message, right_answer(message, self._script()), acts, way)
-        self._go_on(exchange)
+        self._advance_shutdown(exchange)
         self.wake({method or "answer", nonce})
         return exchange
 
@@ -175,13 +175,13 @@ class Play:
         woken = [each for name, each in self._held if name in names]
         self._held = [each for each in self._held if each[0] not in names]
         for exchange in woken:
-            self._go_on(exchange)
+            self._advance_shutdown(exchange)
 
     def _acts(self, point: str, default: list[Act]) -> list[Act]:
         starts: list[dict[str, list[Act]]] = self._script().get("starts") or [{}]
         return starts[min(self._start, len(starts) - 1)].get(point, default)
 
-    def _go_on(self, exchange: Exchange) -> None:
+    def _advance_shutdown(self, exchange: Exchange) -> None:
         while exchange.acts:
             name, *arguments = exchange.acts.popleft()
             if name == "wait":

@@ -17,7 +17,7 @@ from foundation_rt.client.client import Client
 from foundation_rt.client.errors import MCPError
 from foundation_rt.client.handlers.client_handlers import ClientHandlers
 from foundation_rt.client.options import ClientOptions
-from foundation_rt.client.session.session import Session
+from foundation_rt.client.session.session import ClientSession
 from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
@@ -87,9 +87,9 @@ class ScriptedChannel(PlayedChannel):
         self._sent = stage.sent
 
     @property
-    def receiver(self) -> Session:
+    def receiver(self) -> ClientSession:
         receiver = self._receiver
-        assert isinstance(receiver, Session)
+        assert isinstance(receiver, ClientSession)
         return receiver
 
     def send(self, message: ClientMessage) -> None:

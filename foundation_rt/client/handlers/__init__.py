@@ -1,1 +1,1 @@
-"""Answering what servers ask: sampling, elicitation, roots."""
+"""The handlers of a server's requests: sampling, elicitation, roots."""

@@ -60,12 +60,12 @@ log = logging.getLogger("foundation_rt.client")
 
 @define(eq=False, repr=False)
 class HandlerCall:
-    """A question that can be put to its handler.
+    """A request of the server that was read, and its handler.
 
     Attributes:
         handler: a function, `def` or `async def`.
         arguments: what it is called with.
-        write: makes the result that is sent of what it answers.
+        write: turns the handler's return value into the result to send.
     """
 
     method: str
@@ -81,21 +81,21 @@ def _check_handler(instance: Any, attribute: Any, value: Any) -> None:
 
 @define(eq=False, repr=False, kw_only=True)
 class ClientHandlers:
-    """What servers may ask; any number of clients can share it.
+    """The handlers of one client, or of several that share them.
 
-    Handlers may be `def` or `async def`, and are called for several questions at a time; a `def`
-    handler each time in a thread of its own. They know nothing of the server that asks: where the
-    user should, give each client handlers that do.
+    A handler is `def` or `async def`, and may run for several requests at a time; each run of a
+    `def` handler has a thread of its own. Handlers do not know which server asks: give each client
+    its own where the user has to see it.
 
     Args:
-        sampling: makes a language model go on with a `SamplingRequest`; returns a `SampleResult`,
-            or the wire's object of one, or None to decline.
+        sampling: has a language model continue a `SamplingRequest`; returns a `SampleResult`, or
+            its object on the wire, or None to decline.
         elicitation: shows an `ElicitationRequest`; returns what was filled in, as an object (what
             it lacks has its default), or an `ElicitResult`, or None to decline.
         elicitation_url: shows an `ElicitationUrlRequest`; returns whether the user goes there, or
             an `ElicitResult`, or None to decline.
         roots: places, each a `pathlib.Path`, a `file:` URI or a `Root`; or a function that
-            returns such, called anew for each question.
+            returns them, called for each request.
         sampling_tools: whether `sampling` can offer a model the tools of a request.
 
     Raises:
@@ -124,7 +124,7 @@ class ClientHandlers:
                 raise UsageError("{} {}".format(*error.issues[0])) from None
 
     def capabilities(self, revision: Revision) -> dict[str, Any]:
-        """What a server is told it may ask (QUEST-01)."""
+        """Return the capabilities that a server sees (QUEST-01)."""
         given: dict[str, Any] = {}
         modes = self._modes(revision)
         if modes:
@@ -137,22 +137,24 @@ class ClientHandlers:
         return given
 
     async def answer(self, method: str, params: Any, revision: Revision) -> dict[str, Any]:
-        """The result of a question.
+        """Return the result of one request of the server.
 
         Args:
-            params: whatever was sent.
+            method: of the request.
+            params: as they came; may be any JSON.
+            revision: of the session.
 
         Raises:
-            ServerRequestRefused: there is none; carries the error that the server gets.
+            ServerRequestRefused: it is refused; carries the error for the server.
         """
         return await self._ask(self._prepare(method, params, revision))
 
     async def answer_all(self, requests: Any, revision: Revision) -> dict[str, dict[str, Any]]:
-        """The `inputResponses` to the `inputRequests` of a result, asked all at once (QUEST-14).
+        """Return the `inputResponses` to `inputRequests`, whose handlers run at once (QUEST-14).
 
         Raises:
-            InvalidResponseError: they are no questions, or not such as may be asked; none was.
-            ServerRequestRefused: one was not answered; the others have been cancelled.
+            InvalidResponseError: they are not requests that this client allows; no handler ran.
+            ServerRequestRefused: one was refused; the others were cancelled.
         """
         asked = self._prepare_all(requests, revision)
         try:
@@ -164,7 +166,7 @@ class ClientHandlers:
             return {key: task.result() for key, task in tasks.items()}
         raise failure
 
-    # -- what is asked ---------------------------------------------------------------------------
+    # -- reading requests
 
     def _modes(self, revision: Revision) -> list[str]:
         given = {"form": self.elicitation, "url": self.elicitation_url}
@@ -191,7 +193,7 @@ class ClientHandlers:
         return asked
 
     def _prepare(self, method: str, params: Any, revision: Revision) -> HandlerCall:
-        """The question, read; raises `ServerRequestRefused` (QUEST-02, QUEST-03)."""
+        """Read a request; raise `ServerRequestRefused` if it may not be sent (QUEST-02, -03)."""
         capability = _CAPABILITY_OF.get(method)
         if method not in revision.client_requests or capability not in self.capabilities(revision):
             raise ServerRequestRefused(
@@ -237,7 +239,7 @@ class ClientHandlers:
         form, write = read_form(params)
         return HandlerCall(method, self.elicitation, (form,), write)
 
-    # -- and answered ----------------------------------------------------------------------------
+    # -- running handlers
 
     async def _ask(self, prepared: HandlerCall) -> dict[str, Any]:
 
@@ -258,7 +260,7 @@ class ClientHandlers:
 
 
 async def _nothing() -> None:
-    """The handler of what is known without one."""
+    """Do nothing: the roots are known without a handler."""
 
 
 def _written(prepared: HandlerCall, answer: Any) -> dict[str, Any]:
@@ -273,7 +275,7 @@ def _written(prepared: HandlerCall, answer: Any) -> dict[str, Any]:
 
 
 def _checked(prepared: HandlerCall, refused: ServerRequestRefused) -> ServerRequestRefused:
-    """What a handler raised, if it can be sent (QUEST-12)."""
+    """Return the refusal that a handler raised, if it is JSON (QUEST-12)."""
     try:
         as_json(refused.to_wire(), "/error")
         return refused
@@ -282,7 +284,7 @@ def _checked(prepared: HandlerCall, refused: ServerRequestRefused) -> ServerRequ
 
 
 def _unusable(prepared: HandlerCall, error: InvalidClientResult) -> ServerRequestRefused:
-    """Told to the log by the names of members; what they hold may be the user's secret."""
+    """Log the names of the wrong members; their values may be the user's secrets."""
     issues = "; ".join(f"{path or 'it'} {what}" for path, what in error.issues)
     log.warning("the answer to %s cannot be sent: %s", prepared.method, issues)
     return _failed("The client has no usable answer", "invalid_answer")
@@ -300,10 +302,12 @@ def _failed(message: str, reason: str) -> ServerRequestRefused:
 async def run_handler(
     handler: Callable[..., Any], arguments: tuple[Any, ...], ended: Callable[[], object]
 ) -> Any:
-    """What `handler` returns; raises what it raises.
+    """Run a handler on the event loop or in a thread; return what it returns, raise what it raises.
 
     Args:
-        ended: called once, when the handler has really ended; from any thread.
+        handler: a function, `def` or `async def`.
+        arguments: of the handler.
+        ended: called once, when the handler has ended; from any thread.
 
     Raises:
         RuntimeError: there is no thread for it; or it raised something that is no `Exception`.
@@ -330,7 +334,7 @@ async def _in_thread(function: Callable[[], Any], ended: Callable[[], object]) -
         outcome: tuple[Any, BaseException | None]
         try:
             outcome = context.run(function), None
-        except BaseException as error:  # SystemExit too: nobody but this thread would hear of it
+        except BaseException as error:  # SystemExit too: only this thread would see it
             outcome = None, error
         ended()
         with suppress(RuntimeError):  # the loop has been closed

@@ -1,4 +1,4 @@
-"""Asking the user for a server: by a form, or by a page that is opened outside of this program.
+"""Elicitation: a form that the user fills in, or a page that the user visits in a browser.
 
 A form is checked as far as every form can be: types, lengths, limits, choices, formats. Patterns
 are not evaluated: a server that chooses one could stop the event loop with it (QUEST-05).
@@ -94,10 +94,10 @@ class ElicitationUrlRequest:
 
 
 def read_form(params: Mapping[str, Any]) -> tuple[ElicitationRequest, Write]:
-    """A form, and what writes the answer to it.
+    """Read a form; return it, and the function that writes the result.
 
     Raises:
-        ServerRequestRefused: it is none (QUEST-03, QUEST-05).
+        ServerRequestRefused: it is not a valid form (QUEST-03, QUEST-05).
     """
     schema = required(params, "requestedSchema", dict)
     properties = required(schema, "properties", dict, "/requestedSchema")
@@ -130,7 +130,7 @@ def _compile(schema: Mapping[str, Any], properties: Mapping[str, Any]) -> Valida
 
 
 def _field(field: Any, path: str) -> dict[str, Any]:
-    """The part of a field's schema that is checked."""
+    """Return the part of a field's schema that is checked."""
     if type(field) is not dict:
         raise malformed(path, "is not an object")
     kind = field.get("type")
@@ -143,10 +143,10 @@ def _field(field: Any, path: str) -> dict[str, Any]:
     return {**checked, **_choices(field, "oneOf", path)} if kind == "string" else checked
 
 
-def _choices(attempt: Mapping[str, Any], titled: str, path: str) -> dict[str, Any]:
-    if "enum" in attempt:
-        return {"enum": required(attempt, "enum", list, path)}
-    options = optional(attempt, titled, list, path)
+def _choices(members: Mapping[str, Any], titled: str, path: str) -> dict[str, Any]:
+    if "enum" in members:
+        return {"enum": required(members, "enum", list, path)}
+    options = optional(members, titled, list, path)
     if options is None:
         return {}
     if len(options) > MAX_CHOICES:
@@ -181,10 +181,10 @@ def _write_form(request: ElicitationRequest, validate: Validator, answer: Any) -
 
 
 def read_page(params: Mapping[str, Any], revision: Revision) -> tuple[ElicitationUrlRequest, Write]:
-    """A page to visit, and what writes the answer to it.
+    """Read a page to visit; return it, and the function that writes the result.
 
     Raises:
-        ServerRequestRefused: it is none (QUEST-03, QUEST-07).
+        ServerRequestRefused: it is not a valid page (QUEST-03, QUEST-07).
     """
     url = required(params, "url", str)
     if not is_web_page(url):

@@ -1,4 +1,4 @@
-"""Refusing what a server asks: the error for it, and reading the params of a question.
+"""Reading the params of a server's request, and the error that refuses it.
 
 What a server sends may be anything. A member that is not what the specification has is named in
 the refusal (QUEST-03); a member that may be left out may be null as well.
@@ -18,7 +18,7 @@ _KINDS: dict[type, str] = {str: "a string", dict: "an object", list: "an array"}
 
 
 class ServerRequestRefused(MCPError):
-    """What a server asks is not answered: E210.
+    """A request of the server is refused: E210.
 
     A handler may raise it to choose what the server is told; in the stateless mode, where nothing
     is told, the request that asked ends with it (QUEST-15).
@@ -35,13 +35,13 @@ class ServerRequestRefused(MCPError):
         )
 
     def to_wire(self) -> dict[str, Any]:
-        """The error object of a JSON-RPC response."""
+        """Return the error object of a JSON-RPC response."""
         wire = {"code": self.original_code, "message": self.message}
         return wire if self.data is None else {**wire, "data": self.data}
 
 
 def malformed(path: str, what: str) -> ServerRequestRefused:
-    """The refusal of params of which the member at `path` is wrong: -32602."""
+    """Return the refusal of params whose member at `path` is wrong: -32602."""
     return ServerRequestRefused(
         JsonRpcErrorCode.INVALID_PARAMS,
         f"Invalid params: {path or 'they'} {what}",
@@ -49,24 +49,27 @@ def malformed(path: str, what: str) -> ServerRequestRefused:
     )
 
 
-def required(attempt: Mapping[str, Any], name: str, kind: type, path: str = "") -> Any:
-    """The member `name` of the object at `path`.
+def required(members: Mapping[str, Any], name: str, kind: type, path: str = "") -> Any:
+    """Return the member `name` of the object at `path`.
 
     Args:
+        members: of the object.
+        name: of the member.
         kind: `str`, `dict` or `list`.
+        path: of the object, for the error.
 
     Raises:
         ServerRequestRefused: it is missing, or of another kind.
     """
-    value = attempt.get(name)
+    value = members.get(name)
     if type(value) is not kind:
         raise malformed(f"{path}/{name}", f"is not {_KINDS[kind]}")
     return value
 
 
-def optional(attempt: Mapping[str, Any], name: str, kind: type, path: str = "") -> Any:
+def optional(members: Mapping[str, Any], name: str, kind: type, path: str = "") -> Any:
     """As `required`, but None for a member that is missing or null."""
-    return None if attempt.get(name) is None else required(attempt, name, kind, path)
+    return None if members.get(name) is None else required(members, name, kind, path)
 
 
 def as_json(value: Any, path: str) -> Any:

@@ -1,4 +1,4 @@
-"""Telling a server which places this program works in."""
+"""Roots: the files and folders that this program works in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Place = Root | Path | str
 
 
 def write_roots(places: Any) -> dict[str, Any]:
-    """The result of `roots/list` that names `places` (QUEST-10).
+    """Return the result of `roots/list` that names `places` (QUEST-10).
 
     Raises:
         InvalidClientResult: they are not several places, or one of them is none.

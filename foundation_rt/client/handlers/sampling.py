@@ -1,4 +1,4 @@
-"""Asking this program's language model for a server."""
+"""Sampling: a server asks the language model of this program."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CHOICES = get_args(ToolChoice)
 
 @frozen(eq=False, kw_only=True)
 class SamplingRequest:
-    """A conversation that a server wants this program's model to go on with.
+    """A conversation that a server asks this program's model to continue.
 
     What the model says goes to the server; `max_tokens` binds it, the rest is advice.
 
@@ -74,10 +74,12 @@ class SamplingRequest:
 def read_sampling(
     params: Mapping[str, Any], revision: Revision, *, with_tools: bool
 ) -> tuple[SamplingRequest, Callable[[Any], dict[str, Any]]]:
-    """A conversation, and what writes the answer to it.
+    """Read a conversation; return it, and the function that writes the result.
 
     Args:
-        with_tools: whether the server was told that the model can use tools.
+        params: of the request, as they came.
+        revision: of the session.
+        with_tools: whether the client declared `sampling.tools`.
 
     Raises:
         ServerRequestRefused: it is none (QUEST-03, QUEST-08).
@@ -103,7 +105,7 @@ def read_sampling(
 
 
 def _kinds(revision: Revision, with_tools: bool) -> tuple[type, ...]:
-    """The classes of blocks there are in the conversation."""
+    """Return the classes of blocks that the conversation may have."""
     audio = (Audio,) if "audio" in revision.content_kinds else ()
     tools = (ToolUse, ToolUseResult) if with_tools else ()
     return (Text, Image, *audio, *tools)
@@ -224,17 +226,17 @@ def _texts(params: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _number(attempt: Mapping[str, Any], name: str, path: str = "") -> Any:
-    value = attempt.get(name)
+def _number(members: Mapping[str, Any], name: str, path: str = "") -> Any:
+    value = members.get(name)
     if value is not None and type(value) not in (int, float):
         raise malformed(f"{path}/{name}", "is not a number")
     return value
 
 
 def _one_of(
-    attempt: Mapping[str, Any], name: str, allowed: Sequence[str], default: Any, path: str = ""
+    members: Mapping[str, Any], name: str, allowed: Sequence[str], default: Any, path: str = ""
 ) -> Any:
-    value = default if attempt.get(name) is None else attempt[name]
+    value = default if members.get(name) is None else members[name]
     if value not in allowed:
         raise malformed(f"{path}/{name}", f"is not one of {', '.join(allowed)}")
     return value

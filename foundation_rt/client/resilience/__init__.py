@@ -1,1 +1,1 @@
-"""How calls fail: errors, deadlines, circuit breakers, and what is tried again."""
+"""Deadlines, circuit breakers, retries, and the meaning of errors of the wire."""

@@ -1,4 +1,4 @@
-"""One try of what a caller wants: what everybody who has to do with it knows of it."""
+"""One attempt of an operation, as every layer of the client sees it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from ..callbacks import LogCallback, ProgressCallback
     from ..errors import MCPError
     from ..session.pending_requests import NotificationReceived
-    from ..session.session import Session
+    from ..session.session import ClientSession
     from .breakers import Permits
     from .deadline import Deadline
 
 
 @define(eq=False, repr=False)
 class Attempt:
-    """One try of what a caller wants: who hears of it, and how long it may take.
+    """One attempt of an operation: its callbacks, its deadline, its state.
 
     Attributes:
         is_idempotent: whether it may run twice.
-        permits: of the call's circuit breakers; None of what is no call of its own.
-        session: the one it has; None as long as it waits for one.
-        was_sent: whether anything of it has been handed to a channel, and not been refused.
-        was_answered: whether the server has answered what was sent last, however.
-        has_begun: whether the server has begun to carry it out, and asked for more.
-        answer_bytes: length of the message that its last answer came in.
+        permits: of the call's circuit breakers; None for a request that is part of another call.
+        session: the session it uses; None while it waits for one.
+        was_sent: whether a request of it was handed to a transport, and not refused.
+        was_answered: whether the server has responded to its last request.
+        has_begun: whether the server has started it, and asked for input.
+        answer_bytes: length of the message with its last response.
     """
 
     deadline: Deadline | None = None
@@ -38,7 +38,7 @@ class Attempt:
     on_notification: Callable[[NotificationReceived], object] | None = None
     is_idempotent: bool = False
     permits: Permits | None = None
-    session: Session | None = field(default=None, init=False)
+    session: ClientSession | None = field(default=None, init=False)
     was_sent: bool = field(default=False, init=False)
     was_answered: bool = field(default=False, init=False)
     has_begun: bool = field(default=False, init=False)
@@ -46,7 +46,7 @@ class Attempt:
     answer: asyncio.Future[dict[str, Any] | MCPError] = field(init=False)
 
     def admit(self) -> None:
-        """Take the permits of the call; to be called before anything is sent for it (BREAK-10).
+        """Take the permits of the call, before anything is sent for it (BREAK-10).
 
         Raises:
             CircuitOpenError: a circuit is open.
@@ -55,6 +55,6 @@ class Attempt:
             self.permits.take()
 
     def withdraw(self) -> None:
-        """Give the permits back while the client itself holds the call up (BREAK-13)."""
+        """Release the permits while the client itself delays the call (BREAK-13)."""
         if self.permits is not None:
             self.permits.release()

@@ -1,4 +1,10 @@
-"""The circuit breakers of one server: its own, and on request one for each of its tools."""
+"""The circuit breakers of one server, and the permits that a call holds of them.
+
+A server has one breaker, and on request one more for each tool. A call may need several attempts,
+pages and rounds, and is one call to a breaker (BREAK-10). A call that sends nothing takes no
+permit, so it succeeds while the circuit is open. A call that waits for a free slot of the client
+holds no permit meanwhile (BREAK-13).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +19,7 @@ from ..errors import CircuitOpenError
 from .circuit_breaker import BreakerSettings, CircuitBreaker, CircuitState, Permit
 
 Verdict = Callable[[CircuitBreaker, Permit, float], None]
-"""How a call ended, for one breaker: it succeeded, failed, or was abandoned."""
+"""Reports the end of a call to one breaker: succeeded, failed or abandoned."""
 
 
 @define(eq=False, repr=False)
@@ -31,12 +37,12 @@ class Permits:
 
     @property
     def are_held(self) -> bool:
-        """Return whether something of the call was to be sent, and its result is not settled."""
+        """Return whether the call was about to send something, and is not settled."""
         return bool(self._held)
 
     @property
     def has_probe(self) -> bool:
-        """Return whether the call finds out for others if a circuit can be closed."""
+        """Return whether the call is the probe of a half-open circuit."""
         return any(map(CircuitBreaker.is_probe, self.breakers, self._held))
 
     def take(self) -> None:
@@ -56,7 +62,7 @@ class Permits:
             self._held.append(permit)
 
     def renew(self) -> None:
-        """Give the permits back if a state has changed since: the next try has to take new ones."""
+        """Release the permits if a state has changed since: the next attempt takes new ones."""
         now = asyncio.get_running_loop().time()
         for breaker, permit in zip(self.breakers, self._held, strict=False):
             if not breaker.is_current(permit, now):
@@ -64,14 +70,14 @@ class Permits:
                 return
 
     def settle(self, *verdicts: Verdict) -> None:
-        """Report how the call ended, to each breaker its verdict."""
+        """Report the end of the call to each breaker."""
         now = asyncio.get_running_loop().time()
         held, self._held = self._held, []
         for breaker, permit, verdict in zip(self.breakers, held, verdicts, strict=False):
             verdict(breaker, permit, now)
 
     def release(self) -> None:
-        """Give back what is held: the call says nothing of the server."""
+        """Release what is held: the call says nothing about the server."""
         if self._held:
             self.settle(*[CircuitBreaker.abandoned] * len(self._held))
 
@@ -88,13 +94,13 @@ log = logging.getLogger("foundation_rt.client")
 
 @define(eq=False, repr=False)
 class Breakers:
-    """Has them, and logs their changes.
+    """The circuit breakers of one server; logs their changes.
 
     Args:
-        has_tools: whether every tool has one of its own besides.
+        has_tools: whether every tool has a breaker, too.
 
     Attributes:
-        server: what everything goes through.
+        server: the breaker of every call.
     """
 
     settings: BreakerSettings
@@ -106,7 +112,7 @@ class Breakers:
         self.server = CircuitBreaker(self.settings, partial(_log, None))
 
     def of_tool(self, tool: str) -> tuple[CircuitBreaker, ...]:
-        """Those that a call of this tool goes through."""
+        """Return the breakers for a call of this tool."""
         if not self.has_tools:
             return (self.server,)
         breaker = self._tools.get(tool)
@@ -116,11 +122,11 @@ class Breakers:
         return (self.server, breaker)
 
     def forget(self, tool: str) -> None:
-        """There is no such tool: names that callers make up must not pile up here."""
+        """Drop the breaker of a tool that does not exist, so that invented names do not pile up."""
         self._tools.pop(tool, None)
 
     def tool_state(self, tool: str, now: float) -> CircuitState:
-        """State of a tool's own; CLOSED if it has none."""
+        """Return the state of a tool's breaker; CLOSED if it has none."""
         breaker = self._tools.get(tool)
         return CircuitState.CLOSED if breaker is None else breaker.state(now)
 

@@ -1,4 +1,4 @@
-"""The circuit breaker: a server that keeps failing is left in peace, and asked again by one call.
+"""The circuit breaker: stops the calls to a failing server, and tries it again with one call.
 
                     failures in a row                time
         CLOSED ────────────────────────► OPEN ─────────────► HALF_OPEN
@@ -8,13 +8,13 @@
           └─────────────────────────────────────────────────────────┘
                                 the probe succeeded
 
-Pure: `now` is any clock's seconds that never go back, and nothing happens but by a call. What time
-has brought about is worked out as soon as anybody asks, as of when it was due (BREAK-05).
+Pure: `now` is the time of a monotonic clock, in s. The state changes only inside a call; a change
+that was due earlier counts from its due time (BREAK-05).
 
-Every call that is let through holds a `Permit` of the state it was given in, and only what ends
-while that state lasts has a say. So a call from before the circuit opened, however it ends,
-decides nothing afterwards, and neither does a probe that was given up (BREAK-04). What counts as a
-failure, whoever calls decides. A breaker belongs to one thread, that of its client's event loop.
+Every admitted call holds a `Permit` of the state in which it was admitted. A result counts only
+while that state lasts: a call from before the circuit opened decides nothing later, and neither
+does a probe that timed out (BREAK-04). The caller decides which result is a failure. A breaker
+belongs to one thread, that of its client's event loop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .settings import at_least
 
 
 class CircuitState(StrEnum):
-    """Whether calls go through: all of them, none, or those that find out (BREAK-01)."""
+    """The state of a circuit: it admits all calls, none, or probes (BREAK-01)."""
 
     CLOSED = "CLOSED"
     OPEN = "OPEN"
@@ -36,18 +36,18 @@ class CircuitState(StrEnum):
 
 
 OnChange = Callable[[CircuitState, CircuitState], object]
-"""Told of each change, after it: the state before, and the one since."""
+"""Called after each change, with the old and the new state."""
 
 
 @frozen(eq=False, repr=False)
 class BreakerSettings:
-    """When the circuit opens, and how it closes (BREAK-01).
+    """The settings of a circuit breaker (BREAK-01).
 
     Attributes:
         failure_threshold: failures in a row that open it.
-        reset_timeout_ms: how long it then stays open, in ms.
-        probe_timeout_ms: how long a probe is waited for, in ms, before it counts as failed.
-        half_open_max: how many probes may be under way at once.
+        reset_timeout_ms: time that it then stays open, in ms.
+        probe_timeout_ms: time after which a probe counts as failed, in ms.
+        half_open_max: most probes at one time.
 
     Raises:
         ConfigError: one of them is no whole number, or less than 1.
@@ -61,7 +61,7 @@ class BreakerSettings:
 
 @define(eq=False, repr=False)
 class Permit:
-    """Leave for one call; given back by telling how the call ended, once."""
+    """Permission for one call; returned once, with the result of the call."""
 
     _epoch: int
     _given: float
@@ -69,14 +69,14 @@ class Permit:
 
 @define(eq=False, repr=False)
 class CircuitBreaker:
-    """One circuit: that of a server, or of one of its tools.
+    """The circuit of a server, or of one of its tools.
 
     Args:
         settings: when it opens, and how it closes.
-        on_change: observes; must not raise.
+        on_change: observes each change; must not raise.
 
     Attributes:
-        failures: how many there were in a row.
+        failures: number of failures in a row.
     """
 
     _settings: BreakerSettings = field(factory=BreakerSettings)
@@ -88,12 +88,12 @@ class CircuitBreaker:
     _open_until: float = field(default=0.0, init=False)
 
     def state(self, now: float) -> CircuitState:
-        """The state at `now`, in s."""
+        """Return the state at `now`, in s."""
         self._let_time_pass(now)
         return self._state
 
     def admit(self, now: float) -> Permit | None:
-        """Leave for a call; None: it is to be refused, and not sent (BREAK-02, BREAK-03)."""
+        """Return a permit for a call; None if it must not be sent (BREAK-02, BREAK-03)."""
         self._let_time_pass(now)
         if self._state is CircuitState.OPEN:
             return None
@@ -105,14 +105,14 @@ class CircuitBreaker:
         return permit
 
     def succeeded(self, permit: Permit, now: float) -> None:
-        """The server did what it is there for, even if that was to refuse the call."""
+        """Count a success: the server responded, even if it refused the call."""
         if self._counts(permit, now):
             self.failures = 0
             if self._state is CircuitState.HALF_OPEN:
                 self._change(CircuitState.CLOSED)
 
     def failed(self, permit: Permit, now: float) -> None:
-        """The server, or the way to it, failed the call."""
+        """Count a failure of the server, or of the connection to it."""
         if self._counts(permit, now):
             self.failures += 1
             # A probe's failure is one more in the row that opened the circuit.
@@ -120,7 +120,7 @@ class CircuitBreaker:
                 self._open(now)
 
     def abandoned(self, permit: Permit, now: float) -> None:
-        """The call ended and says nothing of the server; if it was the probe, the next call is."""
+        """Return a permit whose call says nothing; after a probe the next call is the probe."""
         self._counts(permit, now)
 
     def is_current(self, permit: Permit, now: float) -> bool:
@@ -129,14 +129,14 @@ class CircuitBreaker:
         return permit._epoch == self._epoch
 
     def is_probe(self, permit: Permit) -> bool:
-        """Return whether the permit was given to find out if the circuit can be closed."""
+        """Return whether the permit belongs to a probe."""
         return permit in self._probes
 
     def retry_after(self, now: float) -> float:
-        """How long a refused call should wait, in s; 0 if the next one would be let through.
+        """Return the time until the next call can be admitted, in s; 0 if it can be now.
 
-        While the circuit is open, that is until a probe may be sent; while there is a probe, until
-        it is given up, at the latest.
+        With an open circuit that is the time until a probe; with a running probe, the time until
+        it times out.
         """
         self._let_time_pass(now)
         if self._state is CircuitState.OPEN:
@@ -153,7 +153,7 @@ class CircuitBreaker:
             self._change(CircuitState.HALF_OPEN)
 
     def _counts(self, permit: Permit, now: float) -> bool:
-        """Take back a permit; whether its call has a say in the present state (BREAK-04)."""
+        """Take back a permit; return whether its call counts in the present state (BREAK-04)."""
         self._let_time_pass(now)
         counts = permit._epoch == self._epoch
         permit._epoch = -1  # a second result of the same call has no say

@@ -1,11 +1,11 @@
-"""How long a caller waits, whatever it waits for (CLIENT-20).
+"""Deadlines of calls (CLIENT-20).
 
-A deadline is for the server and the way to it. While a person answers what the server asks, it
-stands still; but not for longer in all than its allowance, so that a server cannot hold a caller
-for ever by asking.
+A deadline limits the time of the server and of the connection. It is paused while a handler of the
+caller answers a request of the server, in all for no longer than its allowance: a server cannot
+block a caller for ever with requests.
 
-What runs inside one is cancelled as `asyncio.timeout` does it. But that arms a timer each time,
-which is cancelled again by nearly every call, and costs it 3.5 of 28 us; here one timer serves all.
+A deadline cancels its body as `asyncio.timeout` does. But that arms and cancels a timer for each
+call, 3.5 of 28 us; here one timer serves all calls.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from attrs import define, field
 
 @define(eq=False, repr=False)
 class DeadlineTimer:
-    """Ends deadlines when their time is over, with one timer of the event loop for all of them.
+    """Expires deadlines, with one timer of the event loop for all of them.
 
-    It is armed for the earliest of those there were, and when it fires for the earliest there is.
-    Once this is closed it is not left armed for nobody.
+    It is armed for the earliest deadline so far, and when it fires for the earliest that is left.
+    After `close` it is armed only while a deadline runs.
     """
 
     _is_closed: bool = field(default=False, init=False)
@@ -30,20 +30,20 @@ class DeadlineTimer:
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
 
     def add(self, deadline: Deadline, end: float) -> None:
-        """Watch a deadline, or see that it ends at another time now."""
+        """Watch a deadline, or note that its end has changed."""
         self._running.add(deadline)
         loop = asyncio.get_running_loop()
         if self._timer is None or end < self._timer.when() or loop is not self._loop:
             self._arm(loop, end)
 
     def remove(self, deadline: Deadline) -> None:
-        """It was left."""
+        """Stop watching a deadline."""
         self._running.discard(deadline)
         if self._is_closed:
             self._disarm()
 
     def close(self) -> None:
-        """There will be few from now on, or none."""
+        """Disarm the timer as soon as no deadline runs."""
         self._is_closed = True
         self._disarm()
 
@@ -72,15 +72,15 @@ class DeadlineTimer:
 
 @define(eq=False, repr=False)
 class Deadline:
-    """Cancels what runs inside it when its time is over; raises `TimeoutError` then.
+    """Cancels its body when its time is over, and raises `TimeoutError`.
 
-    It may be entered again after it was left: the time is one for all. It may be held by whoever
-    outlives what runs inside it, as a handler does that still asks when the server has answered.
+    It may be entered several times in a row, and has one end for all. Code that outlives
+    its body may pause it, such as a handler that still runs after the response.
 
     Args:
         when: the time of the event loop at which it is over.
-        allowance: how long it may stand still in all, in seconds.
-        watch: ends it.
+        allowance: how long it may be paused in all, in s.
+        watch: expires it.
     """
 
     when: float
@@ -93,14 +93,14 @@ class Deadline:
     _held_since: float = field(default=0.0, init=False)
 
     def hold(self) -> None:
-        """Let it stand still until `resume`; may be nested."""
+        """Pause it until `resume`; may be nested."""
         self._holds += 1
         if self._holds == 1:
             self._held_since = asyncio.get_running_loop().time()
             self._move()
 
     def resume(self) -> None:
-        """Let it go on, if nobody else holds it."""
+        """Resume it, unless it is paused elsewhere."""
         self._holds -= 1
         if self._holds == 0:
             held = min(asyncio.get_running_loop().time() - self._held_since, self.allowance)
@@ -109,16 +109,16 @@ class Deadline:
             self._move()
 
     def remaining(self) -> float:
-        """Seconds that are left."""
+        """Return the seconds that are left."""
         return self.when - asyncio.get_running_loop().time()
 
     @property
     def end(self) -> float:
-        """When it is over, as things stand."""
+        """The time at which it is over, as things stand."""
         return self.when + self.allowance if self._holds else self.when
 
     def expire(self) -> None:
-        """Its time is over: cancel what runs inside it."""
+        """Cancel its body: its time is over."""
         assert self._task is not None
         self._is_over = True
         self._task.cancel()
@@ -139,7 +139,7 @@ class Deadline:
         self.watch.remove(self)
         assert self._task is not None
         task, self._task = self._task, None
-        # Cancelled by somebody else too, it is cancelled.
+        # A task that was also cancelled from elsewhere stays cancelled.
         is_ours = self._is_over and task.uncancel() <= self._cancellations
         if is_ours and kind is asyncio.CancelledError:
             raise TimeoutError from error

@@ -1,4 +1,4 @@
-"""What errors of the wire mean to a caller: JSON-RPC errors and HTTP statuses to `MCPError`s.
+"""Map errors of the wire to `MCPError`: JSON-RPC errors and HTTP statuses.
 
 `BY_NUMBER` is the seed's table (GEO-1.5a-005), and what the specification has added to it. A number
 alone is ambiguous: -32002 is a failed conversion to the seed, a missing resource to the
@@ -23,19 +23,19 @@ from ..errors import CallTimeoutError, InvalidResponseError, MCPError, SessionEx
 from ..printable import readable
 
 REQUEST_CANCELLED = -32800
-"""What a server answers that was told not to go on (the Language Server Protocol's code)."""
+"""The code of a response to a cancelled request (Language Server Protocol)."""
 
 _CONVERSION_FAILED_OR_NOT_FOUND = int(JsonRpcErrorCode.RESOURCE_NOT_FOUND)
 
 
 @frozen(eq=False, repr=False)
 class Meaning:
-    """What an error means to a caller (CERR-07).
+    """The meaning of an error for a caller (CERR-07).
 
     Attributes:
-        code: of the catalogue; what is None below is as its entry says.
-        may_have_run: whether the request may have been carried out.
-        is_about_session: whether all that is wrong is that the server does not know the session.
+        code: of the catalogue, whose entry replaces each None below.
+        may_have_run: whether the request may have run.
+        is_about_session: whether the server does not know the session, and nothing else is wrong.
     """
 
     code: str
@@ -47,8 +47,8 @@ class Meaning:
 
 
 @frozen(eq=False, repr=False)
-class _Told:
-    """A well-formed error object, and what was asked."""
+class _WireError:
+    """A well-formed error object, and the method of its request."""
 
     number: int
     message: str
@@ -68,7 +68,7 @@ _CLIENT_CAPABILITY = Meaning(
     "Use a program that has the capability.",
 )
 UNKNOWN = Meaning("E201", "An unexpected error occurred", "Try again later.", may_have_run=True)
-"""What every number means that is not in `BY_NUMBER` (AC-005.5)."""
+"""The meaning of every number that is not in `BY_NUMBER` (AC-005.5)."""
 
 BY_NUMBER: Mapping[int, Meaning] = {
     int(JsonRpcErrorCode.PARSE_ERROR): _MALFORMED,
@@ -109,7 +109,7 @@ _BY_ERROR_CODE: Mapping[str, Meaning] = {
 _REFUSED_FOR_LOAD = ("concurrency_limit", "principal_share", "rate_limit")
 
 BEFORE_SESSION = ("initialize", "server/discover")
-"""What is asked before there is a session: it can neither have expired nor be cancelled by name."""
+"""Requests before there is a session: it cannot have expired, nor can they be cancelled by id."""
 
 _READS = ("resources/read", "resources/subscribe", "resources/unsubscribe")
 _NOUNS = {"tools": "tool", "prompts": "prompt", "resources": "resource", "tasks": "task"}
@@ -134,11 +134,11 @@ _SESSION_NUMBERS = (-32000, -32001, -32002, JsonRpcErrorCode.INVALID_REQUEST)
 
 
 def map_mcp_error(error: Any, method: str | None = None) -> MCPError:
-    """The error to raise for a JSON-RPC error object (CERR-07 to CERR-12).
+    """Return the error to raise for a JSON-RPC error object (CERR-07 to CERR-12).
 
     Args:
-        error: the member `error` of an answer, as it came; may be anything that JSON can say.
-        method: what was asked; None if it is not known.
+        error: the member `error` of a response, as it came; may be any JSON.
+        method: of the request; None if it is not known.
 
     Returns:
         With `original_code` and `data` as they came. E202 is a `CallTimeoutError`; an unknown
@@ -149,12 +149,12 @@ def map_mcp_error(error: Any, method: str | None = None) -> MCPError:
         return InvalidResponseError("the server answered with an error that has no code")
     data = error.get("data")
     message = readable(error.get("message")) or f"the server answered with error {number}"
-    told = _Told(number, message, data if isinstance(data, Mapping) else {}, method)
-    return _raised(_meaning(told), message, number, data, _retry_after(told.data))
+    wire = _WireError(number, message, data if isinstance(data, Mapping) else {}, method)
+    return _make_error(_meaning(wire), message, number, data, _retry_after(wire.data))
 
 
 def map_http_status(status: int, *, retry_after: float | None = None, detail: str = "") -> MCPError:
-    """The error to raise for an HTTP response that says nothing by JSON-RPC (CERR-13).
+    """Return the error to raise for an HTTP response without a JSON-RPC error (CERR-13).
 
     It is also what 401, 403, 429 and 5xx mean whose body is a JSON-RPC error that names no
     request: there the status says more.
@@ -167,10 +167,10 @@ def map_http_status(status: int, *, retry_after: float | None = None, detail: st
     meaning = _BY_STATUS.get(status) or _by_class(status)
     said = readable(detail)
     message = f"the server answered with HTTP status {status}" + (f": {said}" if said else "")
-    return _raised(meaning, message, None, {"status": status}, retry_after)
+    return _make_error(meaning, message, None, {"status": status}, retry_after)
 
 
-def _raised(
+def _make_error(
     meaning: Meaning, message: str, number: int | None, data: Any, retry_after: float | None
 ) -> MCPError:
     error: MCPError
@@ -197,67 +197,67 @@ def _raised(
     return error
 
 
-def _meaning(told: _Told) -> Meaning:
-    """The first that has an answer, from the most explicit to the least."""
-    if _is_about_session(told):
-        return BY_NUMBER[-32000] if told.method in BEFORE_SESSION else _NO_SESSION
-    found = _by_error_code(told) or _by_message(told) or _by_data(told)
-    found = found or BY_NUMBER.get(told.number, UNKNOWN)
+def _meaning(wire: _WireError) -> Meaning:
+    """Return the first meaning found, from the most explicit sign to the least."""
+    if _is_about_session(wire):
+        return BY_NUMBER[-32000] if wire.method in BEFORE_SESSION else _NO_SESSION
+    found = _by_error_code(wire) or _by_message(wire) or _by_data(wire)
+    found = found or BY_NUMBER.get(wire.number, UNKNOWN)
     if found.code == "E204" and found.user_message is None:
-        return _not_available(_noun(told.method))
+        return _not_available(_noun(wire.method))
     return found
 
 
-def _is_about_session(told: _Told) -> bool:
+def _is_about_session(wire: _WireError) -> bool:
     """Return whether the server does not know the session, and says so beyond doubt (CERR-11).
 
     The session is given up for it, with all that waits in it: a tool that has lost a session of its
     own must not be taken for that.
     """
-    if told.number not in _SESSION_NUMBERS:
+    if wire.number not in _SESSION_NUMBERS:
         return False
-    is_ours = told.number == JsonRpcErrorCode.NOT_INITIALIZED
-    if is_ours and told.data.get("code") == ErrorCode.NOT_INITIALIZED:
+    is_ours = wire.number == JsonRpcErrorCode.NOT_INITIALIZED
+    if is_ours and wire.data.get("code") == ErrorCode.NOT_INITIALIZED:
         return True
-    return re.fullmatch(_UNKNOWN_SESSION, _words(told)) is not None
+    return re.fullmatch(_UNKNOWN_SESSION, _words(wire)) is not None
 
 
-def _by_error_code(told: _Told) -> Meaning | None:
+def _by_error_code(wire: _WireError) -> Meaning | None:
     """By the `StructuredError` that servers of this runtime send along (CERR-08)."""
-    code = told.data.get("code")
+    code = wire.data.get("code")
     found = _BY_ERROR_CODE.get(code) if isinstance(code, str) else None
-    details = told.data.get("details")
+    details = wire.data.get("details")
     if code == ErrorCode.RESOURCE_EXHAUSTED and isinstance(details, Mapping):
         return _BUSY if details.get("reason") in _REFUSED_FOR_LOAD else found
     return found
 
 
-def _by_data(told: _Told) -> Meaning | None:
+def _by_data(wire: _WireError) -> Meaning | None:
     """By members of the data that have one meaning, and by the method (CERR-10)."""
-    if isinstance(told.data.get("requiredCapabilities"), Mapping):
+    if isinstance(wire.data.get("requiredCapabilities"), Mapping):
         return _CLIENT_CAPABILITY
-    if told.method in BEFORE_SESSION and isinstance(told.data.get("supported"), list):
+    if wire.method in BEFORE_SESSION and isinstance(wire.data.get("supported"), list):
         return _NO_COMMON_REVISION
-    has_uri = isinstance(told.data.get("uri"), str)
-    if told.number == _CONVERSION_FAILED_OR_NOT_FOUND:
-        is_missing = has_uri or told.method in _READS
+    has_uri = isinstance(wire.data.get("uri"), str)
+    if wire.number == _CONVERSION_FAILED_OR_NOT_FOUND:
+        is_missing = has_uri or wire.method in _READS
     else:
-        is_invalid = told.number == JsonRpcErrorCode.INVALID_PARAMS
-        is_missing = is_invalid and has_uri and told.method in (None, *_READS)
+        is_invalid = wire.number == JsonRpcErrorCode.INVALID_PARAMS
+        is_missing = is_invalid and has_uri and wire.method in (None, *_READS)
     return _not_available("resource") if is_missing else None
 
 
-def _by_message(told: _Told) -> Meaning | None:
+def _by_message(wire: _WireError) -> Meaning | None:
     """By how its message begins, whichever its number is (CERR-09)."""
-    text = _words(told)
+    text = _words(wire)
     missing = re.match(_MISSING, text)
     if missing:
         return _not_available((missing["noun"] or missing["kind"]).lower())
     return _NO_COMMON_REVISION if re.match(_OTHER_REVISION, text) else None
 
 
-def _words(told: _Told) -> str:
-    return re.sub(_PREFIX, "", told.message, count=1)
+def _words(wire: _WireError) -> str:
+    return re.sub(_PREFIX, "", wire.message, count=1)
 
 
 def _not_available(noun: str) -> Meaning:
@@ -265,12 +265,12 @@ def _not_available(noun: str) -> Meaning:
 
 
 def _noun(method: str | None) -> str:
-    """What a method is about; a method of another kind is itself what is missing."""
+    """Return the noun of a method; for other methods the function itself is missing."""
     return _NOUNS.get((method or "tools").partition("/")[0], "function")
 
 
 def _retry_after(data: Mapping[str, Any]) -> float | None:
-    """What a server of this runtime asks a client to wait, in s (RATE-02)."""
+    """Return the time that a server of this runtime asks to wait, in s (RATE-02)."""
     details = data.get("details")
     waited = details.get("retryAfterMs") if isinstance(details, Mapping) else None
     return waited / 1000 if type(waited) is int and waited >= 0 else None
@@ -304,7 +304,7 @@ _BY_STATUS: Mapping[int, Meaning] = {
 
 
 def _by_class(status: int) -> Meaning:
-    """What a status means that has no row of its own: the class decides (RFC 9110, 15)."""
+    """Return the meaning of a status by its class (RFC 9110, 15)."""
     if 300 <= status < 400:
         return _NO_SERVICE
     if 400 <= status < 500:

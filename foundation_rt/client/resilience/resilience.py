@@ -1,9 +1,7 @@
-"""Around every call: its deadline, the circuit breakers, and what is tried again (section 3 of
-spec/client-failing.md).
+"""The deadline, the circuit breakers and the retries of every call (spec/client-failing.md).
 
-One call takes one permit of every breaker, when something of it is to be sent; one try is one
-`Attempt`. The error of a try says if it may be repeated: only what cannot have run, or what may run
-twice.
+A call takes one permit of every breaker before it sends anything. Each try is one `Attempt`, whose
+error says whether it may be repeated: it did not run, or it may run twice.
 """
 
 from __future__ import annotations
@@ -26,24 +24,24 @@ from .retries import RetryBudget, RetryPolicy
 Result = TypeVar("Result")
 
 _FAILURES = {"E201", "E202", "E209"}
-"""What says that the server is not well (BREAK-10)."""
+"""Codes that count as a failure of the server (BREAK-10)."""
 
 _SAYS_NOTHING = {"E207", "E208"}
-"""What is said on the way to the server, maybe by somebody else."""
+"""Codes that a proxy may send: they say nothing about the server."""
 
 
 @define(eq=False, repr=False)
 class Resilience:
-    """Performs operations so that they fail well.
+    """Performs operations with a deadline, circuit breakers and retries.
 
     Args:
-        allowance: seconds that a deadline may stand still while a person answers.
+        allowance: seconds that a deadline may be paused in all.
         draw: gives a random number, at least 0 and less than 1.
-        not_ready: makes the error of what could not be sent in time; it takes what was to be sent
-            and how long that was waited for, in s.
+        not_ready: makes the error for a request that could not be sent in time; takes the request
+            and the timeout in s.
 
     Attributes:
-        watch: of the deadlines; to be closed with the client.
+        watch: of the deadlines; closed with the client.
     """
 
     policy: RetryPolicy
@@ -62,23 +60,24 @@ class Resilience:
         breakers: Sequence[CircuitBreaker],
         timeout: float,
     ) -> Result:
-        """Try `operation` until it has a result, or there is no use in trying (RETRY-10).
+        """Try `operation` until it has a result, or a retry is of no use (RETRY-10).
 
         Args:
-            what: it is, for messages.
+            what: the operation, for messages.
+            operation: performs one attempt.
             make_attempt: makes the `Attempt` for each try.
             breakers: that of the server, and that of the tool if it has one.
             timeout: seconds for all of it; 0 or less, or NaN, is over before it begins.
 
         Raises:
-            MCPError: the last one there was; it speaks for all tries.
+            MCPError: the last one; its `may_have_run` covers all attempts.
         """
         if not timeout > 0:
             raise CallTimeoutError(f"{what} was given no time", may_have_run=False)
         end = asyncio.get_running_loop().time() + timeout
         deadline = Deadline(end, self.allowance, self.watch)
         permits = Permits(breakers, what)
-        told: MCPError | None = None
+        reported: MCPError | None = None
         tries = Tries()
         try:
             while True:
@@ -87,15 +86,17 @@ class Resilience:
                 try:
                     result = await self._try_once(what, operation, attempt, deadline, timeout)
                 except CircuitOpenError as refusal:
-                    error = told or refusal
+                    error = reported or refusal
                     may_have_run = error.may_have_run or _may_have_run(refusal, attempt)
-                    raise _saying(error, may_have_run) from None
+                    raise _with_may_have_run(error, may_have_run) from None
                 except MCPError as error:
-                    told = _saying(error, _may_have_run(error, attempt) or _has_run(told))
+                    reported = _with_may_have_run(
+                        error, _may_have_run(error, attempt) or _has_run(reported)
+                    )
                     delay = self._delay(error, attempt, tries, deadline)
                     if delay is None:
                         self._settle(permits, error, attempt)
-                        raise told from error.__cause__
+                        raise reported from error.__cause__
                 else:
                     self._succeeded(permits)
                     return result
@@ -103,7 +104,7 @@ class Resilience:
                     await asyncio.sleep(delay)
                 permits.renew()
         finally:
-            permits.release()  # also where the caller has gone
+            permits.release()  # also if the caller was cancelled
 
     async def _try_once(
         self,
@@ -119,22 +120,22 @@ class Resilience:
         except MCPError:
             raise
         except TimeoutError:
-            raise self._late(what, attempt, timeout) from None
+            raise self._timeout_error(what, attempt, timeout) from None
 
-    def _late(self, what: str, attempt: Attempt, timeout: float) -> CallTimeoutError:
+    def _timeout_error(self, what: str, attempt: Attempt, timeout: float) -> CallTimeoutError:
         if not attempt.was_sent:
             return self.not_ready(what, timeout)
         message = f"the server did not answer {what} within {timeout:g} s"
         return CallTimeoutError(message, may_have_run=True)
 
     def _succeeded(self, permits: Permits) -> None:
-        """Count a success, if anything was sent for it (BREAK-10)."""
+        """Count a success, if anything was sent (BREAK-10)."""
         if permits.are_held:
             permits.settle(CircuitBreaker.succeeded, CircuitBreaker.succeeded)
             self.budget.succeeded()
 
     def _settle(self, permits: Permits, error: MCPError, attempt: Attempt) -> None:
-        """Report to the breakers what a call that ended in `error` says of them (BREAK-10)."""
+        """Report a call that ended in `error` to the breakers (BREAK-10)."""
         if not permits.are_held:
             return
         if not _is_failure(error):
@@ -154,7 +155,7 @@ class Resilience:
     def _delay(
         self, error: MCPError, attempt: Attempt, tries: Tries, deadline: Deadline
     ) -> float | None:
-        """Seconds to wait before the next try; None if there is to be none (RETRY-10)."""
+        """Return the seconds until the next attempt; None for no further one (RETRY-10)."""
         assert attempt.permits is not None
         if not _may_repeat(error, attempt):
             return None
@@ -163,7 +164,7 @@ class Resilience:
         if attempt.permits.has_probe and _is_failure(error) and not is_expired:
             return None  # a probe asks once
         if not tries.is_repaired and session is not None and not session.is_usable:
-            tries.is_repaired = True  # the session is made anew: that is no retry of the server
+            tries.is_repaired = True  # a new session is no retry of the server
             return 0.0
         if tries.number >= self.policy.max_attempts:
             return None
@@ -176,10 +177,10 @@ class Resilience:
 
 @define(eq=False, repr=False)
 class Tries:
-    """How often a call was tried.
+    """The attempts of one call.
 
     Attributes:
-        number: of tries, the present one included.
+        number: of attempts, the present one included.
         is_repaired: whether the call was repeated once because its session was lost.
     """
 
@@ -188,44 +189,44 @@ class Tries:
 
 
 def _is_failure(error: MCPError) -> bool:
-    """Return whether an error says that the server, or the way to it, is not well."""
+    """Return whether an error is a failure of the server, or of the connection to it."""
     return error.code in _FAILURES and not _is_an_applications(error)
 
 
 def _cause(error: MCPError, attempt: Attempt) -> MCPError:
-    """Return the error of the session, if that has ended, else the call's own."""
+    """Return the error of the session if that has ended, else the call's own."""
     session = attempt.session
     return error if session is None or session.error is None else session.error
 
 
 def _may_repeat(error: MCPError, attempt: Attempt) -> bool:
-    """Return whether the same may be asked again (RETRY-10)."""
+    """Return whether the request may be repeated (RETRY-10)."""
     return error.retryable and (attempt.is_idempotent or not _may_have_run(error, attempt))
 
 
 def _may_have_run(error: MCPError, attempt: Attempt) -> bool:
-    """Return whether this try may have been carried out, in part at least (CLIENT-21).
+    """Return whether this attempt may have run, at least in part (CLIENT-21).
 
-    What was only needed for it, a connection or a list of tools, says nothing of it.
+    A connection or a list of tools that it needed first does not count.
     """
     return attempt.was_sent and (error.may_have_run or attempt.has_begun)
 
 
-def _has_run(told: MCPError | None) -> bool:
-    return told is not None and told.may_have_run
+def _has_run(reported: MCPError | None) -> bool:
+    return reported is not None and reported.may_have_run
 
 
-def _saying(error: MCPError, may_have_run: bool) -> MCPError:
-    """The error as it is for all tries together; its own object, if others hold it too."""
+def _with_may_have_run(error: MCPError, may_have_run: bool) -> MCPError:
+    """Return the error with this `may_have_run`; a copy, since others may hold it."""
     if error.may_have_run == may_have_run:
         return error
-    told = copy(error)
-    told.may_have_run = may_have_run
-    return told
+    reported = copy(error)
+    reported.may_have_run = may_have_run
+    return reported
 
 
 def _is_an_applications(error: MCPError) -> bool:
-    """Return whether what the server runs has failed, and not the server.
+    """Return whether an application behind the server has failed, and not the server.
 
     A handler of a foundation-rt server says so itself (FEAT-02); and numbers outside the range that
     JSON-RPC reserves are an application's own.

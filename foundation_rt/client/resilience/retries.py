@@ -1,9 +1,9 @@
-"""How often a failed request may be sent again, and after how long. Pure.
+"""The number of retries and the time between them. Pure.
 
-Waits are drawn from the whole range up to a bound that doubles (full jitter), so that clients that
-failed together do not come back together (RETRY-01). All calls of a client share one budget, which
-successes fill and retries empty, so that a server in trouble gets a tenth more requests at most,
-not three times as many (RETRY-02). Whether a request may be repeated at all is decided elsewhere.
+The backoff is random up to a bound that doubles (full jitter), so that clients that failed together
+do not retry together (RETRY-01). All calls of a client share one budget, which successes fill and
+retries empty: a server in trouble gets at most a tenth more requests, not three times as many
+(RETRY-02). `resilience` decides whether a request may be repeated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAX_DOUBLINGS = 62  # 1 ms has become 146 million years; a power of 2 must not 
 
 @frozen(eq=False, repr=False)
 class RetryPolicy:
-    """How often, and how soon.
+    """The number of attempts, and the backoff between them.
 
     Attributes:
         max_attempts: of one call, the first included; 1: nothing is tried again after a wait. A
@@ -26,7 +26,7 @@ class RetryPolicy:
             one: that is no attempt (RETRY-10).
         base_delay_ms: bound of the wait before the second attempt, in ms; it doubles with each.
         max_delay_ms: the longest wait, in ms.
-        budget: how many retries may be ahead of what successes give back; each gives a tenth.
+        budget: retries in advance; each success gives back a tenth.
 
     Raises:
         ConfigError: `max_attempts` is less than 1, one of the others is negative or not finite, or
@@ -39,12 +39,12 @@ class RetryPolicy:
     budget: float = field(default=10.0, validator=at_least(0, whole=False))
 
     def delay(self, attempt: int, draw: float, retry_after: float | None = None) -> float:
-        """How long to wait after `attempt` attempts, in s (RETRY-01).
+        """Return the time to wait after `attempt` attempts, in s (RETRY-01).
 
         Args:
             attempt: from 1 on.
             draw: random, from 0 to 1.
-            retry_after: what the server asked for, in s: the least, up to `max_delay_ms`.
+            retry_after: time that the server asked for, in s: the minimum, up to `max_delay_ms`.
         """
         doublings = min(attempt - 1, _MAX_DOUBLINGS)
         longest = self.max_delay_ms / 1000
@@ -55,7 +55,7 @@ class RetryPolicy:
 
 @define(eq=False, repr=False)
 class RetryBudget:
-    """How many retries all calls of a client have left (RETRY-02).
+    """The retries that all calls of a client have left (RETRY-02).
 
     Counted in tenths, as integers: ten times 0.1 is less than 1.
     """
@@ -67,14 +67,14 @@ class RetryBudget:
         self._tenths = self._full
 
     def take(self) -> bool:
-        """Return whether there is one retry left; it is taken."""
+        """Take one retry; return whether there was one."""
         if self._tenths < _COST:
             return False
         self._tenths -= _COST
         return True
 
     def succeeded(self) -> None:
-        """A call succeeded."""
+        """Count a successful call."""
         self._tenths = min(self._tenths + 1, self._full)
 
     @property

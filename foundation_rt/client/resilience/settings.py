@@ -1,4 +1,4 @@
-"""Checking the numbers that can be set of a client: what cannot be used is refused by its name."""
+"""Validators for the numbers in a client's settings."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Check = Callable[[Any, Any, Any], None]
 
 
 def positive(_: Any, attribute: Any, value: Any) -> None:
-    """Refuse what is no number greater than 0; one without end is a number."""
+    """Refuse values that are not a number greater than 0; infinity is allowed."""
     check_positive(attribute.name, value)
 
 
 def check_positive(name: str, value: Any) -> None:
-    """Hold that the value of that name is a number greater than 0.
+    """Raise unless the value of that name is a number greater than 0.
 
     Raises:
         ConfigError: it is not.
@@ -27,10 +27,11 @@ def check_positive(name: str, value: Any) -> None:
 
 
 def at_least(least: int, *, whole: bool = True) -> Check:
-    """Refuse what is less, no number, or without end.
+    """Return a validator that refuses smaller values, infinity, and values that are no number.
 
     Args:
-        whole: refuse what is no integer, too.
+        least: the smallest value.
+        whole: whether only integers are allowed.
     """
     kind = "whole number" if whole else "number"
 

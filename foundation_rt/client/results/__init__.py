@@ -1,1 +1,1 @@
-"""What servers list and answer, read."""
+"""The tools, resources, prompts and results of a server, read from the wire."""

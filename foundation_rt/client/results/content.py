@@ -1,4 +1,4 @@
-"""Content as it comes from a server: wire shapes to the classes of `protocol.content`.
+"""Read content blocks from the wire into the classes of `protocol.content`.
 
 What a block is for (its text, its bytes, its URI) has to be what its kind says, or it is refused.
 What only describes it (annotations, icons, a title, a size) is left out where it is not what the
@@ -34,7 +34,7 @@ _THEMES = ("light", "dark")
 
 
 def read_block(wire: Any) -> Content:
-    """A content block of a tool or a prompt.
+    """Return a content block of a tool or a prompt.
 
     Raises:
         InvalidResponseError: it is no content block, or not what its kind says.
@@ -46,7 +46,7 @@ def read_block(wire: Any) -> Content:
 
 
 def read_contents(wire: Any) -> ResourceContents:
-    """The contents of a resource: what `resources/read` lists, or what a block embeds.
+    """Return the contents of a resource, from `resources/read` or from an embedded block.
 
     Raises:
         InvalidResponseError: it has no URI, or neither text nor bytes.

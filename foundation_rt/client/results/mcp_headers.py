@@ -1,4 +1,4 @@
-"""Arguments that HTTP headers repeat, as a client finds them in tools it did not write (SEP-2243).
+"""The arguments of a tool that the HTTP headers `Mcp-Param-*` repeat (SEP-2243).
 
 The schema is a server's: it may be none at all, and still its annotations decide whether the tool
 may be shown (CTOOL-09). So they are looked for without compiling it, along every keyword that any
@@ -23,7 +23,7 @@ _UNFIT: Final = f"must be text, true, false or an integer up to {MAX_INTEGER}: a
 
 
 def find_parameters(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
-    """The arguments that headers repeat.
+    """Return the arguments that headers repeat.
 
     Args:
         schema: the input schema of a tool, as it came.
@@ -61,7 +61,7 @@ def _annotations(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def header_texts(
     parameters: tuple[HeaderParameter, ...], arguments: Mapping[str, Any]
 ) -> tuple[dict[str, str], list[ValidationIssue]]:
-    """What the headers say: name to text, not yet encoded; and the values that none can say.
+    """Return the headers, name to text, not yet encoded; and the values that fit in none.
 
     A value that is absent or null has no header (CTOOL-10).
     """

@@ -1,8 +1,8 @@
-"""Results as they come from a server: of a tool, a resource, a prompt, a completion.
+"""Results of a server: of a tool, a resource, a prompt, a completion.
 
-`read` looks at the frame of a result; what its parts hold is decoded when it is first asked for,
-since many callers want one member of a result, and base64 of megabytes costs milliseconds
-(CTOOL-12). Whatever a server sends instead of a result is an `InvalidResponseError` (E209).
+`read` checks the frame of a result. Its parts are decoded on first access: many callers want one
+member of a result, and base64 of megabytes costs milliseconds (CTOOL-12). A result that cannot be
+read is an `InvalidResponseError` (E209).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _CODES = frozenset(ErrorCode)
 
 @define(eq=False, repr=False)
 class CallResult:
-    """What a tool answered.
+    """The result of a tool.
 
     Attributes:
         wire: the result as it came.
         is_error: the tool says that it failed; `error` says how.
-        unchecked: why the structured result was not held against the tool's output schema; None if
-            it was, or if there is nothing to check (CTOOL-04, CTOOL-19).
+        unchecked: why the structured result was not checked against the tool's output schema; None
+            if it was, or if there is no schema (CTOOL-04, CTOOL-19).
     """
 
     wire: Mapping[str, Any]
@@ -44,10 +44,11 @@ class CallResult:
 
     @classmethod
     def read(cls, wire: Any, correlation_id: str | None = None) -> CallResult:
-        """The result of `tools/call`.
+        """Read the result of `tools/call`.
 
         Args:
-            correlation_id: the one that was sent with the call, if there was one.
+            wire: the result, as it came.
+            correlation_id: the one that was sent with the call, if any.
 
         Raises:
             InvalidResponseError: it is no such result (CTOOL-11).
@@ -128,15 +129,15 @@ class CallResult:
     def correlation_id(self) -> str | None:
         """The id under which the server has logged the call, else the one that was sent with it."""
         error = self.error
-        told = None if error is None else error.correlation_id
-        return self._correlation_id if told is None else told
+        logged = None if error is None else error.correlation_id
+        return self._correlation_id if logged is None else logged
 
     @property
     def error(self) -> ToolCallError | None:
-        """How the tool failed; None if it did not (CTOOL-15).
+        """The error of the tool; None if it did not fail (CTOOL-15).
 
-        It is made anew each time: one that is kept would hold, once raised, the frames it came
-        through and with them this result.
+        Each access makes a new one: a kept exception, once raised, would hold its frames and with
+        them this result.
 
         Raises:
             InvalidResponseError: it failed, and its content cannot be read.
@@ -144,7 +145,7 @@ class CallResult:
         return _tool_error(self) if self.is_error else None
 
     def value(self) -> Any:
-        """The plain value of the result (CTOOL-16).
+        """Return the plain value of the result (CTOOL-16).
 
         That is the structured result, without the object that some servers put around it
         (CTOOL-21); else the only text block, read as JSON if it is JSON; else
@@ -192,7 +193,7 @@ class CallResult:
 
 @frozen(eq=False, repr=False)
 class ReadResult:
-    """What a resource holds.
+    """The contents of a resource.
 
     Attributes:
         wire: the result of `resources/read` as it came.
@@ -204,7 +205,7 @@ class ReadResult:
 
     @classmethod
     def read(cls, wire: Any) -> ReadResult:
-        """The result of `resources/read`.
+        """Read the result of `resources/read`.
 
         Raises:
             InvalidResponseError: it is no such result.
@@ -247,7 +248,7 @@ class PromptResult:
 
     @classmethod
     def read(cls, wire: Any) -> PromptResult:
-        """The result of `prompts/get`.
+        """Read the result of `prompts/get`.
 
         Raises:
             InvalidResponseError: it is no such result.
@@ -265,7 +266,7 @@ class PromptResult:
 
 @frozen(eq=False, repr=False)
 class CompletionResult:
-    """What could complete an argument.
+    """The completions of an argument.
 
     Attributes:
         wire: the result of `completion/complete` as it came.
@@ -281,7 +282,7 @@ class CompletionResult:
 
     @classmethod
     def read(cls, wire: Any) -> CompletionResult:
-        """The result of `completion/complete`.
+        """Read the result of `completion/complete`.
 
         Raises:
             InvalidResponseError: it is no such result.
@@ -301,7 +302,7 @@ class CompletionResult:
 
 
 def _check_frame(wire: Any, method: str) -> None:
-    """A result is an object, and complete (MCP 2026-07-28, "ResultType")."""
+    """Check that a result is an object and complete (MCP 2026-07-28, "ResultType")."""
     if type(wire) is not dict:
         raise InvalidResponseError(f"the result of {method} is not an object")
     if wire.get("resultType", "complete") != "complete":
@@ -336,28 +337,28 @@ def _json_or_text(text: str) -> Any:
 
 
 def _tool_error(result: CallResult) -> ToolCallError:
-    """The error in a result: a foundation-rt server tells it as JSON (ERR-02), others in words."""
+    """Return the error in a result: JSON from a foundation-rt server (ERR-02), text from others."""
     content, text = result.content, "\n".join(result._texts())
-    told = _structured_error(text) if len(content) == 1 else None
-    if told is None:
+    structured_error = _structured_error(text) if len(content) == 1 else None
+    if structured_error is None:
         return ToolCallError(text or "the tool failed and said nothing", content=content)
     return ToolCallError(
-        told.message,
-        code=told.code,
-        details=told.details,
-        run_id=told.run_id,
-        correlation_id=told.correlation_id,
+        structured_error.message,
+        code=structured_error.code,
+        details=structured_error.details,
+        run_id=structured_error.run_id,
+        correlation_id=structured_error.correlation_id,
         content=content,
     )
 
 
 def _structured_error(text: str) -> StructuredError | None:
-    """The error that `text` is the JSON of; None if it is none."""
-    told = _json_or_text(text)
-    if type(told) is not dict:
+    """Return the error that `text` is the JSON of; None if it is something else."""
+    value = _json_or_text(text)
+    if type(value) is not dict:
         return None
-    code, message, details = told.get("code"), told.get("message"), told.get("details")
-    run_id, correlation_id = told.get("runId"), told.get("correlationId")
+    code, message, details = value.get("code"), value.get("message"), value.get("details")
+    run_id, correlation_id = value.get("runId"), value.get("correlationId")
     if type(code) is not str or code not in _CODES or type(message) is not str:
         return None
     return StructuredError(

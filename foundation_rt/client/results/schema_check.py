@@ -1,7 +1,7 @@
-"""A schema that a server sent, and the validator it becomes when it is first needed.
+"""A schema of a server, compiled on first use.
 
-What cannot be compiled is not checked here, and says why; the server checks its arguments anyway
-(CTOOL-04).
+A schema that cannot be compiled is not checked, and `problem` says why; the server checks its
+arguments anyway (CTOOL-04).
 """
 
 from __future__ import annotations

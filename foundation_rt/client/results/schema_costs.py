@@ -1,4 +1,4 @@
-"""The cost of checking values against a schema that a server sent, found out before it is compiled.
+"""The cost of a server's schema, estimated before it is compiled.
 
 A schema of a few kilobytes can take seconds and gigabytes to compile. What exceeds a limit here is
 not compiled, and its values are not checked (CTOOL-19). Patterns are limited in number; the engine
@@ -99,7 +99,7 @@ def _inner(keyword: str, value: Any) -> list[Any]:
 
 @define(eq=False)
 class _Expansion:
-    """How many schemas the engine goes through to know what a schema has evaluated.
+    """The number of schemas that the engine visits for `unevaluated...` keywords.
 
     It follows every path, so that references to one schema multiply.
     """

@@ -1,7 +1,7 @@
-"""One tool of a server, as it was listed: what it takes, what it returns, what is known about it.
+"""One tool of a server, as `tools/list` has it.
 
-Its schemas are compiled when they are first needed: a server may list thousands of tools, and a
-program calls a few of them (0.8 ms each).
+Its schemas are compiled on first use (0.8 ms each): a server may list thousands of tools, and a
+program calls a few of them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @define(eq=False, repr=False)
 class ToolSchema:
-    """A tool as `tools/list` has it; made by `read`.
+    """A tool of a server; made by `read`.
 
     Attributes:
         wire: as it came, every member kept.
-        annotations: what the server says the tool does to the world; empty if it says nothing. They
-            are to be believed as far as the server is (MCP 2026-07-28, "Tool").
+        annotations: the effects of the tool, as the server describes them; may be empty. They are
+            as trustworthy as the server (MCP 2026-07-28, "Tool").
     """
 
     name: str
@@ -43,7 +43,7 @@ class ToolSchema:
 
     @classmethod
     def read(cls, wire: Any) -> ToolSchema:
-        """A member of `tools`.
+        """Read a member of `tools`.
 
         Raises:
             InvalidResponseError: it is no tool (CTOOL-01).
@@ -104,7 +104,7 @@ class ToolSchema:
 
     @property
     def uncheckable(self) -> str | None:
-        """Why something of it is not checked; known after the first check (CTOOL-04)."""
+        """Why a schema of it is not checked; known after the first check (CTOOL-04)."""
         parts = (("inputSchema", self._input), ("outputSchema", self._output))
         found = [
             f"{member}: {check.problem}"
@@ -119,11 +119,11 @@ class ToolSchema:
         return None if self._output is None else self._output.problem
 
     def check_arguments(self, arguments: Mapping[str, Any]) -> tuple[ValidationIssue, ...]:
-        """What is wrong with the arguments of a call; `()` when nothing is (CTOOL-02)."""
+        """Return the problems of a call's arguments; `()` if there are none (CTOOL-02)."""
         return self._input.issues(arguments)
 
     def check_output(self, structured: Any) -> tuple[ValidationIssue, ...]:
-        """What is wrong with a structured result; `()` when nothing is (CTOOL-02)."""
+        """Return the problems of a structured result; `()` if there are none (CTOOL-02)."""
         return () if self._output is None else self._output.issues(structured)
 
     @property
@@ -137,7 +137,7 @@ class ToolSchema:
         return self._find_header_params()[1]
 
     def header_params(self, arguments: Mapping[str, Any]) -> dict[str, str]:
-        """What the headers of a call repeat: names after `Mcp-Param-` to texts, not yet encoded.
+        """Return the headers of a call: names after `Mcp-Param-` to texts, not yet encoded.
 
         Raises:
             InvalidArgumentsError: a value is none that a header can say (CTOOL-10).

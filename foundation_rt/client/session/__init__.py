@@ -1,1 +1,1 @@
-"""Conversations with a server, from handshake to end, and what outlives them."""
+"""Sessions with a server, from handshake to end, and the subscriptions that outlive them."""

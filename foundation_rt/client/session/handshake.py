@@ -36,8 +36,8 @@ _MODERN_CODES = {
 }
 _INTERNAL = int(JsonRpcErrorCode.INTERNAL_ERROR)
 _NO_ACCESS = {"E207", "E208"}
-# How often a server may name what it speaks instead of introducing itself.
-_MAX_CHOICES = 3
+# How often a server may name its revisions instead of describing itself.
+_MAX_PROPOSALS = 3
 _MAX_NAMED = 10
 
 
@@ -56,13 +56,13 @@ class HandshakeRequest:
 
 @define(eq=False, repr=False)
 class Handshake:
-    """One server's introduction.
+    """The handshake with one server.
 
     Args:
         info: the client's name and version, as the wire has them.
-        capabilities: what the client can do, by revision.
-        forced: the only revision that is to be spoken; None leaves it to both sides.
-        known: what this server spoke before; it is not probed again.
+        capabilities: returns the capabilities of the client in a revision.
+        forced: the only revision that may be spoken; None allows any that both sides speak.
+        known: the revision of an earlier session; the server is not probed again.
     """
 
     info: Mapping[str, Any]
@@ -70,15 +70,15 @@ class Handshake:
     forced: Revision | None = None
     known: Revision | None = None
     _is_understood: bool = field(default=False, init=False)
-    _choices: int = field(default=0, init=False)
+    _proposals: int = field(default=0, init=False)
 
     def first(self) -> HandshakeRequest:
-        """What to begin with (CLIENT-01, CLIENT-02)."""
+        """Return the first request (CLIENT-01, CLIENT-02)."""
         revision = self.forced or self.known or REVISIONS[NEWEST_REVISION]
         return self._discover(revision) if revision.is_stateless else self.initialize(revision)
 
     def initialize(self, revision: Revision | None = None) -> HandshakeRequest:
-        """The first step of the handshake mode; by default with its newest revision."""
+        """Return the request of the handshake mode; by default with its newest revision."""
         revision = revision or REVISIONS[NEWEST_HANDSHAKE_REVISION]
         params = {
             "protocolVersion": revision.name,
@@ -88,7 +88,7 @@ class Handshake:
         return HandshakeRequest("initialize", params, revision)
 
     def meta(self, revision: Revision) -> dict[str, Any]:
-        """What every request of the stateless mode says in its `_meta` (CLIENT-03)."""
+        """Return the `_meta` of every request of the stateless mode (CLIENT-03)."""
         return {
             VERSION_KEY: revision.name,
             INFO_KEY: revision.keep("implementation", self.info),
@@ -97,22 +97,21 @@ class Handshake:
 
     @property
     def may_fall_back(self) -> bool:
-        """Return whether a server that does not answer the first question is asked `initialize`."""
+        """Return whether a server that does not answer the first request gets `initialize`."""
         return self.forced is None
 
     @property
     def may_have_ended_it(self) -> bool:
-        """Return whether a server that has ended may have done so for the first question."""
+        """Return whether a server may have ended because of the first request."""
         return not self._is_understood and self.forced is None and self.known is None
 
     def answered(
         self, opening: HandshakeRequest, result: Mapping[str, Any]
     ) -> ServerDescription | HandshakeRequest:
-        """The server answered `opening`.
+        """Handle the result of `opening`; return the description, or the next request.
 
         Raises:
-            MCPError: what it said is no introduction (E209), or there is no revision that both
-                speak (E206).
+            MCPError: the result cannot be read (E209), or there is no common revision (E206).
         """
         self._is_understood = True
         if opening.method == "initialize":
@@ -120,22 +119,22 @@ class Handshake:
         return self._discovered(opening, result)
 
     def refused(self, opening: HandshakeRequest, error: MCPError) -> HandshakeRequest:
-        """The server refused `opening`; returns what to try next (CLIENT-02).
+        """Handle the refusal of `opening`; return the next request (CLIENT-02).
 
         Raises:
-            MCPError: there is nothing else to try.
+            MCPError: there is no other request to try.
         """
         is_discovery = opening.method == "server/discover"
         supported = _names(error.data, "supported")
         if error.original_code == _UNSUPPORTED or (supported and not is_discovery):
-            return self._choose(supported, error)
+            return self._choose_revision(supported, error)
         if error.original_code in _MODERN_CODES or error.code in _NO_ACCESS:
             raise error
         if isinstance(error, ConnectionLostError) or not is_discovery:
             raise error
         if self.may_fall_back:
             return self.initialize()
-        raise self._other_kind(error)
+        raise self._unsupported_error(error)
 
     def _discover(self, revision: Revision) -> HandshakeRequest:
         return HandshakeRequest("server/discover", {"_meta": self.meta(revision)}, revision)
@@ -145,41 +144,43 @@ class Handshake:
     ) -> ServerDescription | HandshakeRequest:
         supported = _names(result, "supportedVersions")
         if not supported:
-            # Servers of the older kind answer what they do not know with anything.
+            # Older servers answer an unknown method with any result.
             return self.refused(opening, InvalidResponseError("the server names no revision"))
         if opening.revision.name not in supported:
-            return self._choose(supported, no_common_revision(supported, self._ours()))
+            return self._choose_revision(
+                supported, no_common_revision(supported, self._supported())
+            )
         meta = result.get("_meta")
         said = meta.get(SERVER_INFO_KEY) if isinstance(meta, Mapping) else None
-        return _introduction(opening.revision, result, said or result.get("serverInfo"))
+        return _initialized(opening.revision, result, said or result.get("serverInfo"))
 
-    def _choose(self, supported: list[str], error: MCPError) -> HandshakeRequest:
-        """The newest revision that both speak, unless the server goes on like that."""
+    def _choose_revision(self, supported: list[str], error: MCPError) -> HandshakeRequest:
+        """Propose the newest common revision, a bounded number of times."""
         self._is_understood = True
-        self._choices += 1
-        common = [name for name in self._ours() if name in supported]
+        self._proposals += 1
+        common = [name for name in self._supported() if name in supported]
         if not common:
-            raise no_common_revision(supported, self._ours())
-        if self._choices > _MAX_CHOICES:
+            raise no_common_revision(supported, self._supported())
+        if self._proposals > _MAX_PROPOSALS:
             raise error
         revision = REVISIONS[common[0]]
         return self._discover(revision) if revision.is_stateless else self.initialize(revision)
 
-    def _other_kind(self, error: MCPError) -> MCPError:
-        """E206, if the server has understood all but the question, as the older kind does."""
+    def _unsupported_error(self, error: MCPError) -> MCPError:
+        """Return E206 if the server did not know the method, as older servers do not."""
         if error.original_code in (None, _INTERNAL):
             return error
         return MCPError(
             "E206",
-            f"the server does not speak {self._ours()[0]}, and no other is to be spoken: "
+            f"the server does not speak {self._supported()[0]}, and no other is to be spoken: "
             f"{error.message}",
             suggested_action="Let the client find the revision, or update the server.",
             original_code=error.original_code,
             data=error.data,
         )
 
-    def _ours(self) -> list[str]:
-        """What may be spoken, newest first."""
+    def _supported(self) -> list[str]:
+        """Return the revisions that may be spoken, newest first."""
         return [name for name in SUPPORTED_REVISIONS if self.forced in (None, REVISIONS[name])]
 
     def _initialized(self, result: Mapping[str, Any]) -> ServerDescription:
@@ -188,11 +189,11 @@ class Handshake:
             raise InvalidResponseError("the answer to initialize names no protocolVersion")
         if name not in HANDSHAKE_REVISIONS:
             raise no_common_revision([name], [*reversed(HANDSHAKE_REVISIONS)])
-        return _introduction(REVISIONS[name], result, result.get("serverInfo"))
+        return _initialized(REVISIONS[name], result, result.get("serverInfo"))
 
 
 def no_common_revision(theirs: list[str], ours: list[str]) -> MCPError:
-    """E206: neither side speaks what the other one does."""
+    """Return E206: there is no common revision."""
     named = ", ".join(map(readable, theirs[:_MAX_NAMED]))
     return MCPError(
         "E206",
@@ -201,7 +202,7 @@ def no_common_revision(theirs: list[str], ours: list[str]) -> MCPError:
     )
 
 
-def _introduction(revision: Revision, result: Mapping[str, Any], said: Any) -> ServerDescription:
+def _initialized(revision: Revision, result: Mapping[str, Any], said: Any) -> ServerDescription:
     capabilities = result.get("capabilities")
     if not isinstance(capabilities, Mapping):
         raise InvalidResponseError("the server's introduction has no capabilities")
@@ -215,6 +216,6 @@ def _introduction(revision: Revision, result: Mapping[str, Any], said: Any) -> S
 
 
 def _names(data: Any, member: str) -> list[str]:
-    """The revisions that an error or an introduction names; what is no name is left out."""
+    """Return the revisions that a list names; other values are left out."""
     listed = data.get(member) if isinstance(data, Mapping) else None
     return [name for name in listed if type(name) is str] if isinstance(listed, list) else []

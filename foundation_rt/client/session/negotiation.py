@@ -1,4 +1,4 @@
-"""The handshake, performed: what `handshake` wants to ask is asked, until both sides are known."""
+"""Perform the handshake: send its requests until a revision is agreed on."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from .server_description import ServerDescription
 log = logging.getLogger("foundation_rt.client")
 
 SendHandshake = Callable[[HandshakeRequest], Awaitable[dict[str, Any]]]
-"""Sends an opening; returns the result, or raises the `MCPError` that the server answered with."""
+"""Sends a request of the handshake; returns its result, or raises the server's `MCPError`."""
 
 
 async def negotiate(
     handshake: Handshake, say: SendHandshake, probe_timeout: float
 ) -> ServerDescription:
-    """What is known of the server, once both sides know what they speak (CLIENT-01, CLIENT-02).
+    """Agree on a revision; return the description of the server (CLIENT-01, CLIENT-02).
 
     Args:
-        probe_timeout: seconds after which a server that leaves the first question unanswered is
-            asked `initialize` as well.
+        handshake: decides which request is next.
+        say: sends a request.
+        probe_timeout: seconds after which a server that does not answer `server/discover` gets
+            `initialize` as well.
 
     Raises:
-        MCPError: there is no common revision, or no way to find one.
+        MCPError: there is no common revision, or it cannot be found.
     """
     outcome: HandshakeRequest | ServerDescription = handshake.first()
     while isinstance(outcome, HandshakeRequest):
@@ -38,19 +40,19 @@ async def negotiate(
 async def _ask(
     handshake: Handshake, say: SendHandshake, opening: HandshakeRequest, probe_timeout: float
 ) -> HandshakeRequest | ServerDescription:
-    """Ask `opening`; return what came of it, or what to ask next."""
-    asked = {asyncio.ensure_future(_say(say, opening)): opening}
+    """Send `opening`; return the description of the server, or the next request."""
+    asked = {asyncio.ensure_future(_send_handshake(say, opening)): opening}
     try:
         if opening.method == "server/discover" and handshake.may_fall_back:
             done, _ = await asyncio.wait(asked, timeout=probe_timeout)
             if not done:
-                # Of the older kind, or only slow to start: the first good answer decides.
+                # The server is an older one, or slow to start: the first good response decides.
                 other = handshake.initialize()
-                asked[asyncio.ensure_future(_say(say, other))] = other
+                asked[asyncio.ensure_future(_send_handshake(say, other))] = other
         pending = {*asked}
         while True:
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            # A server that was slow to start has answered both: the newer kind counts.
+            # A server that was slow to start has answered both: `server/discover` counts.
             task = next(each for each in asked if each in done)
             pending |= done - {task}
             try:
@@ -68,7 +70,7 @@ async def _ask(
         await asyncio.gather(*asked, return_exceptions=True)
 
 
-async def _say(say: SendHandshake, opening: HandshakeRequest) -> dict[str, Any]:
+async def _send_handshake(say: SendHandshake, opening: HandshakeRequest) -> dict[str, Any]:
     result = await say(opening)
     spoken = result.get("protocolVersion")
     if opening.method == "initialize" and spoken != opening.revision.name:

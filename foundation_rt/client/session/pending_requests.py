@@ -82,10 +82,10 @@ def _texts(pattern: re.Pattern[bytes], line: bytes) -> Iterator[str]:
 
 @define(eq=False, repr=False)
 class PendingRequest:
-    """A request that is waiting for its answer.
+    """A request that waits for its response.
 
     Attributes:
-        holder: whoever waits; the conversation does not look into it.
+        attempt: belongs to the caller; not used here.
     """
 
     id: str
@@ -95,7 +95,7 @@ class PendingRequest:
 
 @define(eq=False, repr=False)
 class ResponseReceived:
-    """The answer to a request; `error` is None if it has a result."""
+    """A response to a request; `error` is None if it has a result."""
 
     request: PendingRequest
     result: Any
@@ -104,35 +104,35 @@ class ResponseReceived:
 
 @define(eq=False, repr=False)
 class InvalidResponse:
-    """The server answered a request, or seems to have, with something that is no answer."""
+    """A message that seems to answer a request, and is no valid response."""
 
     request: PendingRequest
-    why: str
+    reason: str
 
 
 @define(eq=False, repr=False)
 class RequestReceived:
-    """The server wants an answer."""
+    """A request of the server."""
 
-    question: Request
+    request: Request
 
 
 @define(eq=False, repr=False)
 class NotificationReceived:
-    """The server says something unasked.
+    """A notification of the server.
 
     Attributes:
-        about: the request that it belongs to, as far as that is known.
+        request: the request that it belongs to; None if unknown.
     """
 
     method: str
     params: Mapping[str, Any]
-    about: PendingRequest | None
+    request: PendingRequest | None
 
 
 @define(eq=False, repr=False)
 class Ignored:
-    """Something that belongs to nothing, and is dropped."""
+    """A message that matches no request, and is dropped."""
 
     reason: str
 
@@ -146,7 +146,7 @@ _PROGRESS = "notifications/progress"
 
 @define(eq=False, repr=False)
 class PendingRequests:
-    """Requests and answers over one channel."""
+    """The pending requests of one session."""
 
     ids: RequestIdGenerator
     pending: dict[str, PendingRequest] = field(factory=dict, init=False)
@@ -158,13 +158,15 @@ class PendingRequests:
         attempt: Any,
         wants_progress: bool = False,
     ) -> tuple[PendingRequest, bytes]:
-        """A new request: what waits for its answer, and its line.
+        """Add a request; return it, and its line.
 
-        Its answer takes it out of `pending`; the caller does when nobody waits any more.
+        Its response removes it from `pending`; the caller removes it when it stops waiting.
 
         Args:
-            wants_progress: its own id is the token of its progress then, so that no other
-                request's can be taken for it.
+            method: of the request.
+            params: of the request; JSON.
+            attempt: kept with the request.
+            wants_progress: whether to send a progress token: its id, which is unique.
 
         Raises:
             MCPError: E203: `params` is not JSON.
@@ -181,10 +183,11 @@ class PendingRequests:
         return request, line
 
     def receive(self, line: bytes | LineTooLong, stream: str | None) -> list[MessageReceived]:
-        """What a line means (CLIENT-12 to CLIENT-14).
+        """Return the meaning of a line: one message, or those of a batch (CLIENT-12 to CLIENT-14).
 
         Args:
-            stream: the id of the request on whose own stream it came, if there is one.
+            line: as it came.
+            stream: the id of the request on whose own stream it came; None for a shared stream.
         """
         if isinstance(line, LineTooLong):
             return [self._unreadable(f"a message of more than {line.limit} bytes", stream)]
@@ -221,68 +224,70 @@ class PendingRequests:
             return InvalidResponse(request, "the result is not an object")
         return ResponseReceived(request, answer.result, answer.error)
 
-    def _read_notification(self, told: Notification, stream: str | None) -> MessageReceived:
-        # null stands for what is not there, as some servers write it.
-        params = {} if told.params in (ABSENT, None) else told.params
+    def _read_notification(self, notification: Notification, stream: str | None) -> MessageReceived:
+        # Some servers write null for absent params.
+        params = {} if notification.params in (ABSENT, None) else notification.params
         if type(params) is not dict:
-            return Ignored(f"params of {told.method} that are not an object")
+            return Ignored(f"params of {notification.method} that are not an object")
         about = _subscription(params) or stream
-        if told.method == _PROGRESS:
+        if notification.method == _PROGRESS:
             about = params.get("progressToken")
         return NotificationReceived(
-            told.method, params, self.pending.get(about) if type(about) is str else None
+            notification.method, params, self.pending.get(about) if type(about) is str else None
         )
 
-    def _read_malformed(self, what: Malformed, stream: str | None) -> MessageReceived:
-        # Without the id of a request it is, on one stream for all, what a server prints by mistake.
-        request = self._take(what.id) or self._take(stream)
-        why = f"what is no message: {what.detail}"
+    def _read_malformed(self, malformed: Malformed, stream: str | None) -> MessageReceived:
+        # On a shared stream, a line without the id of a request was printed by mistake.
+        request = self._take(malformed.id) or self._take(stream)
+        reason = f"what is no message: {malformed.detail}"
         return (
-            Ignored(why) if request is None else InvalidResponse(request, f"the server sent {why}")
+            Ignored(reason)
+            if request is None
+            else InvalidResponse(request, f"the server sent {reason}")
         )
 
-    def _read_remains(self, what: Malformed, line: bytes) -> list[MessageReceived]:
-        """A line without an id that can be read; on one stream for all it may hold answers."""
+    def _read_remains(self, malformed: Malformed, line: bytes) -> list[MessageReceived]:
+        """Return the meaning of an unreadable line; on a shared stream it may hold responses."""
         found = {name: self.pending[name] for name in ids_in(line) if name in self.pending}
         answered = [
             name for name, request in found.items() if not repeats_request(line, request.method)
         ]
-        return [self._read_malformed(what, name) for name in answered or (None,)]
+        return [self._read_malformed(malformed, name) for name in answered or (None,)]
 
-    def _unreadable(self, what: str, stream: str | None) -> MessageReceived:
+    def _unreadable(self, malformed: str, stream: str | None) -> MessageReceived:
         request = self._take(self._only(stream))
         return (
-            Ignored(what)
+            Ignored(malformed)
             if request is None
-            else InvalidResponse(request, f"the server sent {what}")
+            else InvalidResponse(request, f"the server sent {malformed}")
         )
 
     def _only(self, stream: str | None) -> str | None:
-        """The one request that something without an id can belong to (CLIENT-13)."""
+        """Return the id of the one request that a message without an id may answer (CLIENT-13)."""
         if stream is None and len(self.pending) == 1:
             return next(iter(self.pending))
         return stream
 
     def _take(self, request_id: Any) -> PendingRequest | None:
-        """The request of this id, which waits no more: there is one answer to it (CLIENT-12)."""
+        """Remove and return the request of this id: it has one response (CLIENT-12)."""
         return self.pending.pop(request_id, None) if type(request_id) is str else None
 
 
 def _subscription(params: Mapping[str, Any]) -> Any:
-    """The request that opened the subscription which a notification is for, if it says so."""
+    """Return the id of the subscription that a notification names."""
     meta = params.get("_meta")
     return meta.get(SUBSCRIPTION_ID_KEY) if type(meta) is dict else None
 
 
 def notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
-    """The line of a notification."""
+    """Return the line of a notification."""
     return orjson.dumps(_message(method, params))
 
 
-def answer(question: Request, *, result: Any = None, error: Any = None) -> bytes:
-    """The line that answers what a server asked."""
+def answer(request: Request, *, result: Any = None, error: Any = None) -> bytes:
+    """Return the line of the response to a request of the server."""
     outcome = {"result": result} if error is None else {"error": error}
-    return dumps({"jsonrpc": "2.0", "id": question.id, **outcome})
+    return dumps({"jsonrpc": "2.0", "id": request.id, **outcome})
 
 
 def _message(

@@ -1,4 +1,4 @@
-"""What is known of a server: what it said of itself, and what it can do (GEO-1.5a-003)."""
+"""The description of a server: its name, its revision, its capabilities (GEO-1.5a-003)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..errors import NotOfferedError
 
 @frozen(eq=False)
 class ServerDescription:
-    """A server, as it introduced itself.
+    """A server, as its handshake describes it.
 
     Attributes:
-        revision: what is spoken with it.
-        capabilities: what it can do, as it said.
+        revision: of the session.
+        capabilities: as it declared them.
         implementation: its `serverInfo`, as it came.
-        instructions: how it wants to be used; for language models.
+        instructions: advice on its use, for language models.
     """
 
     revision: Revision
@@ -29,12 +29,12 @@ class ServerDescription:
 
     @property
     def name(self) -> str:
-        """What it calls itself; empty if it did not say."""
+        """Its name; empty if it gave none."""
         return _text(self.implementation.get("name"))
 
     @property
     def version(self) -> str:
-        """Its version; empty if it did not say."""
+        """Its version; empty if it gave none."""
         return _text(self.implementation.get("version"))
 
     def can(self, *path: str) -> bool:
@@ -47,7 +47,7 @@ class ServerDescription:
         return True
 
     def check(self, required: Collection[str]) -> None:
-        """Look for what the caller cannot do without (CLIENT-06).
+        """Raise unless the server has the required capabilities (CLIENT-06).
 
         Args:
             required: paths of capabilities, as in `tools` or `resources.subscribe`.
@@ -60,10 +60,10 @@ class ServerDescription:
                 raise NotOfferedError(capability)
 
     def check_any(self) -> None:
-        """Look for something to offer: tools, resources or prompts (CLIENT-06).
+        """Raise unless the server has tools, resources or prompts (CLIENT-06).
 
         Raises:
-            NotOfferedError: E205, for `tools`: there is none of them.
+            NotOfferedError: E205, for `tools`: it has none of them.
         """
         if not any(map(self.can, ("tools", "resources", "prompts"))):
             raise NotOfferedError("tools")

@@ -1,7 +1,7 @@
-"""One conversation with one server, over one channel, from its handshake to its end.
+"""One session with one server, over one transport, from its handshake to its end.
 
-What is decided, others decide (`pending_requests`, `handshake`); here it is performed: futures,
-tasks and time. A session that has lost its channel is over; the client makes another one.
+`pending_requests` and `handshake` decide; this module performs: futures, tasks and time. A session
+that has lost its transport is over; the client makes another one.
 """
 
 from __future__ import annotations
@@ -57,35 +57,35 @@ if TYPE_CHECKING:
 log = logging.getLogger("foundation_rt.client")
 
 _UNSUPPORTED = int(JsonRpcErrorCode.UNSUPPORTED_PROTOCOL_VERSION)
-# How long requests of a session that has expired may still hear so for themselves, in s.
-_PATIENCE = 1.0
+# How long requests of an expired session may wait for their own error, in s.
+_EXPIRY_SECONDS = 1.0
 _LOG_MESSAGE = "notifications/message"
 
 
 class NotificationObserver(Protocol):
-    """Who is told what a session brings unasked."""
+    """Gets the notifications of a session."""
 
-    def told(self, told: NotificationReceived) -> None:
-        """The server says something that belongs to no single request."""
+    def notified(self, notification: NotificationReceived) -> None:
+        """Handle a notification that belongs to no single request."""
 
 
 @define(eq=False, repr=False)
-class Session:
-    """A `Receiver` of what a channel brings, and a sender of requests.
+class ClientSession:
+    """Sends requests over a transport, and receives its messages (`Receiver`).
 
     Args:
-        probe_timeout: seconds after which a server that leaves the first question unanswered is
-            asked `initialize` as well.
-        handler_timeout: seconds that answering one question of the server's may take.
-        log_level: the least severe level of log messages that the server is to send.
+        probe_timeout: seconds after which a server that does not answer `server/discover` gets
+            `initialize` as well.
+        handler_timeout: seconds that a handler may take for one request of the server.
+        log_level: the least severe log messages that the server should send.
 
     Attributes:
-        server: what is known of it, once `start` has returned.
-        is_begun: whether it has been handed to those who wait for it.
-        is_usable: whether anything can be asked in it. One that the server does not know any more
-            cannot, and ends as soon as what is under way has heard the same (CHTTP-18).
-        error: why it is over; None as long as it is not.
-        ended: is set when it is over.
+        server: its description, once `start` has returned.
+        is_begun: whether the calls that waited for it have it.
+        is_usable: whether it takes requests. An expired one does not, and ends as soon as its
+            pending requests have got their own error (CHTTP-18).
+        error: the reason for its end; None while it lasts.
+        ended: set when it is over.
     """
 
     transport: Transport
@@ -111,24 +111,23 @@ class Session:
             self.handlers, self.handler_timeout, self._reply, self._deadlines
         )
 
-    # -- beginning and end
+    # -- start and end
 
     async def start(self, required: frozenset[str] | None) -> None:
-        """Open the channel and introduce both sides to each other, step by step (CLIENT-04).
+        """Open the transport and perform the handshake, step by step (CLIENT-04).
 
         Args:
-            required: capabilities without which the server is of no use; None: any that has
-                something to offer will do.
+            required: capabilities that the server must have; None: tools, resources or prompts.
 
         Raises:
-            MCPError: there is no way to the server, or no common revision, or it lacks something.
+            MCPError: there is no connection, no common revision, or a capability is missing.
         """
         await self.transport.open(self)
         try:
-            self.server = await negotiate(self.handshake, self._say, self.probe_timeout)
+            self.server = await negotiate(self.handshake, self._send_handshake, self.probe_timeout)
         except ConnectionLostError:
             if self.error is not None:
-                raise self.error from None  # as the channel says it: whether anything was read
+                raise self.error from None  # the transport knows whether anything was read
             raise
         if required is None:
             self.server.check_any()
@@ -143,7 +142,7 @@ class Session:
         self._log_connection()
 
     async def close(self) -> None:
-        """End it; whoever waits for an answer gets a `ConnectionLostError`."""
+        """End it; pending requests get a `ConnectionLostError`."""
         self._end(client_closed())
         try:
             if self._expiry is not None:
@@ -152,7 +151,7 @@ class Session:
         finally:
             await self.transport.close()
 
-    async def _say(self, opening: HandshakeRequest) -> dict[str, Any]:
+    async def _send_handshake(self, opening: HandshakeRequest) -> dict[str, Any]:
         self._revision = opening.revision if opening.revision.is_stateless else None
         return await self.request(opening.method, opening.params, Attempt())
 
@@ -177,21 +176,24 @@ class Session:
         meta: Mapping[str, Any] | None = None,
         header_params: Mapping[str, str] = NO_HEADER_PARAMS,
     ) -> dict[str, Any]:
-        """Ask the server, and wait for its answer; cancelled, the server is told (CLIENT-15).
+        """Send a request, and wait for its result; a cancellation notifies the server (CLIENT-15).
 
         Args:
+            method: of the request.
+            params: of the request; JSON.
+            attempt: the attempt that it belongs to.
             meta: further members of `_meta`.
-            mirrored: the arguments that headers repeat.
+            header_params: the arguments that headers repeat.
 
         Raises:
-            MCPError: the server refused, or its answer is none, or it will not come; or nothing
-                was sent, because a circuit is open.
+            MCPError: the server refused it, the response is invalid, or none will come; or a
+                circuit is open, and nothing was sent.
         """
         attempt.admit()
         if self.transport.is_congested:
-            await self._turn(attempt)
+            await self._wait_for_transport(attempt)
         if not self.is_usable:
-            raise self._over()
+            raise self._ended_error()
         attempt.was_answered = False
         attempt.answer = asyncio.get_running_loop().create_future()
         message = self._with_meta(params, meta)
@@ -207,7 +209,7 @@ class Session:
             )
             outcome = await attempt.answer
         except asyncio.CancelledError:
-            self._withdraw(request)
+            self._cancel_request(request)
             raise
         finally:
             self.requests.pending.pop(request.id, None)
@@ -215,13 +217,13 @@ class Session:
             raise outcome
         return outcome
 
-    async def _turn(self, attempt: Attempt) -> None:
-        """Wait until the channel takes a request.
+    async def _wait_for_transport(self, attempt: Attempt) -> None:
+        """Wait until the transport takes a request.
 
         Raises:
             CircuitOpenError: a circuit has opened meanwhile.
         """
-        # Over HTTP the wait is for one of the client's own places, and says nothing of the server.
+        # Over HTTP the wait is for a slot of the client, and says nothing about the server.
         # Elsewhere the server does not read, which is its failure.
         if self.transport.has_exchanges:
             attempt.withdraw()
@@ -229,7 +231,7 @@ class Session:
         attempt.admit()
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Tell the server something."""
+        """Send a notification."""
         line = notification(method, params)
         self.transport.send(ClientMessage(line, method=method, revision=self._revision))
 
@@ -240,14 +242,14 @@ class Session:
             return params
         return {**(params or {}), "_meta": {**self._meta, **(meta or {})}}
 
-    def _withdraw(self, request: PendingRequest) -> None:
-        """Nobody waits for this answer any more (CLIENT-15)."""
+    def _cancel_request(self, request: PendingRequest) -> None:
+        """Cancel a request, and notify the server (CLIENT-15)."""
         answer = request.attempt.answer
-        # Whoever is cancelled while waiting for it has cancelled it.
+        # A task that is cancelled while it awaits the future has cancelled the future.
         if self.error is not None or (answer.done() and not answer.cancelled()):
             return
         is_told = self.transport.has_exchanges and (self._revision and self._revision.is_stateless)
-        # Before both sides know what they speak a request is only forgotten.
+        # A request of the handshake cannot be cancelled by a notification.
         if not is_told and request.method not in BEFORE_SESSION:
             params: dict[str, Any] = {
                 "requestId": request.id,
@@ -258,51 +260,51 @@ class Session:
             self.notify("notifications/cancelled", params)
         self.transport.forget(request.id)
 
-    # -- what a channel brings
+    # -- messages of the transport; see `Receiver`
 
     def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
-        """A message has come."""
+        """Handle a message."""
         for arrival in self.requests.receive(line, request_id):
             if isinstance(arrival, ResponseReceived) and isinstance(line, bytes):
                 arrival.request.attempt.answer_bytes = len(line)
             try:
-                self._arrived(arrival)
+                self._message_received(arrival)
             except Exception as error:
                 broken = unexpected_error(error)
                 log.error(broken.message)
-                if isinstance(arrival, ResponseReceived):  # there will be no other answer
+                if isinstance(arrival, ResponseReceived):  # there will be no other response
                     self._settle(arrival.request, broken)
 
     def failed(self, request_id: str, error: MCPError) -> None:
-        """No answer to this request will come."""
+        """Fail a request that will get no response."""
         request = self.requests.pending.get(request_id)
         if request is not None:
             self._refused(request, error)
 
     def awaits(self, request_id: str) -> bool:
-        """Return whether a request still waits for its answer."""
+        """Return whether a request still waits for its response."""
         return request_id in self.requests.pending
 
     def lost(self, error: MCPError) -> None:
-        """The channel has ended by itself."""
+        """End the session: the transport has ended."""
         if self.error is None:
-            # As long as it begins, those who wait for it are told; later there may be nobody.
+            # During the start the waiting calls get the error; later there may be no call.
             level = logging.WARNING if self.is_begun else logging.DEBUG
             log.log(level, "the connection was lost: %s", error.message)
             self._end(error)
 
     def _end(self, error: MCPError) -> None:
-        """It is over; whoever waits for an answer is told why."""
+        """End the session, and fail its pending requests."""
         self.is_usable = False
         if self.error is None:
             self.error = error
         self.ended.set()
-        self._open_requests.abandon()
+        self._open_requests.cancel_all()
         for request in [*self.requests.pending.values()]:
             self._settle(request, _lost(error, may_have_run=True))
 
-    def _over(self) -> ConnectionLostError:
-        """Nothing can be asked in this session any more."""
+    def _ended_error(self) -> ConnectionLostError:
+        """Return the error for a request to a session that has ended."""
         if self.error is None:
             return SessionExpiredError("the session has expired")
         return _lost(self.error, may_have_run=False)
@@ -314,14 +316,14 @@ class Session:
             self._expiry = asyncio.create_task(self._expire(error))
 
     async def _expire(self, error: SessionExpiredError) -> None:
-        """What else is under way may hear for itself that it did not run, and be repeated."""
+        """Give pending requests time to get their own error, which allows a retry."""
         attempts = [each.attempt for each in self.requests.pending.values()]
         answers = [each.answer for each in attempts if each.on_notification is None]
         if answers:
-            await asyncio.wait(answers, timeout=_PATIENCE)
+            await asyncio.wait(answers, timeout=_EXPIRY_SECONDS)
         self.lost(error)
 
-    def _arrived(self, arrival: MessageReceived) -> None:
+    def _message_received(self, arrival: MessageReceived) -> None:
         if isinstance(arrival, ResponseReceived):
             arrival.request.attempt.was_answered = True
             if arrival.error is None:
@@ -329,43 +331,48 @@ class Session:
             else:
                 self._refused(arrival.request, _refusal(arrival.request, arrival.error))
         elif isinstance(arrival, NotificationReceived):
-            self._hear(arrival)
+            self._notification_received(arrival)
         elif isinstance(arrival, RequestReceived):
-            self._ask(arrival.question)
+            self._ask(arrival.request)
         elif isinstance(arrival, InvalidResponse):
             arrival.request.attempt.was_answered = True
-            self._settle(arrival.request, InvalidResponseError(arrival.why))
+            self._settle(arrival.request, InvalidResponseError(arrival.reason))
         elif isinstance(arrival, Ignored):
             log.debug("dropped: %s", arrival.reason)
 
-    def _hear(self, told: NotificationReceived) -> None:
-        attempt: Attempt | None = None if told.about is None else told.about.attempt
-        if told.method == "notifications/progress":
+    def _notification_received(self, notification: NotificationReceived) -> None:
+        attempt: Attempt | None = (
+            None if notification.request is None else notification.request.attempt
+        )
+        if notification.method == "notifications/progress":
             if attempt is not None and attempt.on_progress is not None:
-                report_progress(attempt.on_progress, told.params)
-        elif told.method == "notifications/cancelled":
-            self._take_back(told.params.get("requestId"))
+                report_progress(attempt.on_progress, notification.params)
+        elif notification.method == "notifications/cancelled":
+            self._cancelled_by_server(notification.params.get("requestId"))
         elif attempt is not None and attempt.on_notification is not None:
-            attempt.on_notification(told)
+            attempt.on_notification(notification)
         else:
-            if told.method == _LOG_MESSAGE:
-                self._report_log(told, attempt)
-            self.observer.told(told)
+            if notification.method == _LOG_MESSAGE:
+                self._report_log(notification, attempt)
+            self.observer.notified(notification)
 
-    def _report_log(self, told: NotificationReceived, attempt: Attempt | None) -> None:
-        """A log message belongs to the request on whose stream it came, else to all that run."""
+    def _report_log(self, notification: NotificationReceived, attempt: Attempt | None) -> None:
+        """Pass a log message to the request on whose stream it came, else to all pending ones."""
         attempts = [waiting.attempt for waiting in self.requests.pending.values()]
         for each in attempts if attempt is None else [attempt]:
             if each.on_log is not None:
-                report_log_message(each.on_log, told.params)
+                report_log_message(each.on_log, notification.params)
 
-    # -- what the server asks
+    # -- requests of the server
 
-    def _ask(self, question: Request) -> None:
+    def _ask(self, request: Request) -> None:
         if self._revision is not None and self._revision.is_stateless:
-            log.warning("dropped: the server asks %.64r, which it must not", question.method)
+            log.warning(
+                "dropped: the server sent the request %.64r, which this revision does not have",
+                request.method,
+            )
         elif self.error is None:
-            self._open_requests.ask(question, self.handshake_revision)
+            self._open_requests.ask(request, self.handshake_revision)
 
     def _deadlines(self) -> Iterator[Deadline]:
         for waiting in self.requests.pending.values():
@@ -374,30 +381,30 @@ class Session:
 
     @property
     def handshake_revision(self) -> Revision:
-        """What is spoken, or proposed as long as nothing is agreed on."""
+        """The revision of the session, or the one proposed during the handshake."""
         return self._revision or self.handshake.initialize().revision
 
-    def _take_back(self, request_id: Any) -> None:
-        """The server does not want an answer any more, or ends a stream of its own."""
-        self._open_requests.take_back(request_id)
+    def _cancelled_by_server(self, request_id: Any) -> None:
+        """Handle `notifications/cancelled`: of a request of the server, or of a stream."""
+        self._open_requests.cancel(request_id)
         request = self.requests.pending.get(request_id) if type(request_id) is str else None
         if request is not None and request.attempt.on_notification is not None:
             self._settle(request, ConnectionLostError("the server ended it", may_have_run=True))
 
     def _settle(self, request: PendingRequest, outcome: dict[str, Any] | MCPError) -> None:
-        """Hand over an answer; as a value, so that one nobody takes is no unretrieved exception."""
+        """Set the outcome of a request; as a value, so that asyncio never warns of an exception."""
         self.requests.pending.pop(request.id, None)
         future = request.attempt.answer
         if not future.done():
             future.set_result(outcome)
 
     def _reply(self, line: bytes) -> None:
-        if self.error is None:  # a handler may hold on beyond the end
+        if self.error is None:  # a handler may run longer than the session
             self.transport.send(ClientMessage(line, revision=self._revision))
 
 
 def _lost(error: MCPError, *, may_have_run: bool) -> ConnectionLostError:
-    """Return what a request is told of the end of its session."""
+    """Return the error of a request whose session has ended."""
     lost = ConnectionLostError(error.message, may_have_run=may_have_run, retryable=error.retryable)
     lost.suggested_action = error.suggested_action
     return lost
@@ -406,6 +413,6 @@ def _lost(error: MCPError, *, may_have_run: bool) -> ConnectionLostError:
 def _refusal(request: PendingRequest, said: Any) -> MCPError:
     error = map_mcp_error(said, request.method)
     if error.original_code == _UNSUPPORTED and request.method not in BEFORE_SESSION:
-        # It was spoken before: another server has taken its place, and has to be met first.
+        # It was spoken before: another server has replaced this one, and needs a handshake.
         return SessionExpiredError(error.message, original_code=_UNSUPPORTED, data=error.data)
     return error

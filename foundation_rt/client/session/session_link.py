@@ -1,6 +1,6 @@
-"""The one session that a client has: made when it is first needed, and again when it is lost.
+"""The one session of a client: made on first use, and again after it was lost.
 
-However many calls wait for it, it is made once (CLIENT-07).
+All calls that wait for it share one attempt to connect (CLIENT-07).
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from ..options import ClientOptions
 from ..transports.transport import Transport
 from .handshake import Handshake
 from .pending_requests import PendingRequests
-from .session import NotificationObserver, Session
+from .session import ClientSession, NotificationObserver
 from .shared_task import client_closed, join, shared, stop
 
 TransportFactory = Callable[[], Transport]
-"""Makes a new channel to the same server; called for every session."""
+"""Makes a new transport to the same server; called for each session."""
 
 
 @define(eq=False, repr=False)
 class SessionLink:
-    """Keeps a session.
+    """Holds the current session, and makes the next one.
 
     Args:
-        prepare: what belongs to beginning, beyond the handshake; what it raises ends the session.
+        prepare: runs after the handshake; an exception ends the session.
 
     Attributes:
-        channel: the last one there was; None before the first.
-        loop: the event loop it was first used on; None before.
+        transport: the latest one; None before the first.
+        loop: the event loop of its first use; None before that.
     """
 
     make_transport: TransportFactory
@@ -44,27 +44,27 @@ class SessionLink:
     handlers: ClientHandlers
     ids: RequestIdGenerator
     observer: NotificationObserver
-    prepare: Callable[[Session], Awaitable[None]]
+    prepare: Callable[[ClientSession], Awaitable[None]]
     transport: Transport | None = field(default=None, init=False)
     loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
-    _session: Session | None = field(default=None, init=False)
-    _connecting: asyncio.Task[Session] | None = field(default=None, init=False)
+    _session: ClientSession | None = field(default=None, init=False)
+    _connecting: asyncio.Task[ClientSession] | None = field(default=None, init=False)
     _known: Revision | None = field(default=None, init=False)
     _waiting: int = field(default=0, init=False)  # callers, for the session being made
     _overdue: asyncio.Timeout | None = field(default=None, init=False)
     _is_closed: bool = field(default=False, init=False)
 
     @property
-    def current(self) -> Session | None:
-        """The session there is; None if there is none that can be used."""
+    def current(self) -> ClientSession | None:
+        """The session, if it takes requests, else None."""
         session = self._session
         return session if session is not None and session.is_usable else None
 
-    async def session(self) -> Session:
-        """The session there is, or a new one.
+    async def session(self) -> ClientSession:
+        """Return the session, or make a new one.
 
         Raises:
-            MCPError: none can be made.
+            MCPError: it cannot be made.
             UsageError: the client was first used on another event loop.
         """
         self.check()
@@ -82,7 +82,7 @@ class SessionLink:
             self._look()
 
     def check(self) -> None:
-        """Raise unless the client can be used here and now.
+        """Raise if the client is closed, or belongs to another event loop.
 
         Raises:
             ConnectionLostError: it is closed.
@@ -90,12 +90,12 @@ class SessionLink:
         """
         if self._is_closed:
             raise client_closed()
-        self._stay()
+        self._check_loop()
 
     async def close(self) -> None:
-        """End the session; there will be no other one."""
+        """End the session for good."""
         if not self._is_closed:
-            self._stay()
+            self._check_loop()
         self._is_closed = True
         try:
             if self._connecting is not None:
@@ -105,11 +105,11 @@ class SessionLink:
                 await self._session.close()
 
     def not_ready(self, purpose: str, limit: float) -> CallTimeoutError:
-        """That nothing could be sent in time, with what is known of why.
+        """Return the error for a request that could not be sent in time, with the cause if known.
 
         Args:
-            purpose: what was to be sent, or nothing.
-            limit: the time there was, in s.
+            purpose: the request; may be empty.
+            limit: the timeout, in s.
         """
         transport = self.transport
         assert transport is not None  # connecting begins with it
@@ -118,8 +118,8 @@ class SessionLink:
         said = transport.stderr_tail()
         return CallTimeoutError(f"{message}: {said}" if said else message, may_have_run=False)
 
-    def _stay(self) -> None:
-        """Hold that there is one event loop: a session of another one would never answer."""
+    def _check_loop(self) -> None:
+        """Raise on another event loop: a session belongs to one."""
         loop = asyncio.get_running_loop()
         if self.loop is None:
             self.loop = loop
@@ -129,23 +129,23 @@ class SessionLink:
                 "and make another one here"
             )
 
-    def _connected(self, task: asyncio.Task[Session]) -> None:
+    def _connected(self, task: asyncio.Task[ClientSession]) -> None:
         self._connecting = None
 
-    async def _connect(self) -> Session:
+    async def _connect(self) -> ClientSession:
         if self._session is not None:
-            # Closed at once, one that has expired could not hear what did not run either.
+            # Closed at once, an expired session could not report the requests that did not run.
             await self._session.ended.wait()
             await self._session.close()
         handshake = self._handshake(self._known)
         try:
             session = await self._begin(self.make_transport(), handshake)
         except ConnectionLostError as error:
-            # What nobody has read says only that there is no way to the server (CHILD-15).
+            # A message that was never read says only that there is no connection (CHILD-15).
             if not (error.may_have_run and handshake.may_have_ended_it):
                 raise
-            # There are servers of the older kind that end, or hang up, when they are asked what
-            # they do not know: this one is not probed again (CLIENT-02).
+            # Some older servers end, or close the connection, on an unknown method: this one is
+            # not probed again (CLIENT-02).
             handshake = self._handshake(REVISIONS[NEWEST_HANDSHAKE_REVISION])
             session = await self._begin(self.make_transport(), handshake)
         self._session = session
@@ -155,10 +155,10 @@ class SessionLink:
 
     @asynccontextmanager
     async def _time_to_begin(self, transport: Transport) -> AsyncIterator[None]:
-        """Limit the time to connect: `connect_timeout`, and longer while a process is waited for.
+        """Limit the time to connect: `connect_timeout`, longer for a process that calls wait for.
 
-        A process that is slow to start is worth nothing when it is ended and started again. The
-        deadlines of the calls that wait for it are the limit then (CHILD-17).
+        Restarting a process that is slow to start would not help. The deadlines of the calls that
+        wait for it are the limit then (CHILD-17).
         """
         async with asyncio.timeout(self.options.connect_timeout) as limit:
             if transport.has_exchanges:
@@ -166,19 +166,19 @@ class SessionLink:
                 return
             limit.reschedule(None)
             loop = asyncio.get_running_loop()
-            timer = loop.call_later(self.options.connect_timeout, self._be_overdue, limit)
+            timer = loop.call_later(self.options.connect_timeout, self._mark_overdue, limit)
             try:
                 yield
             finally:
                 timer.cancel()
                 self._overdue = None
 
-    def _be_overdue(self, limit: asyncio.Timeout) -> None:
+    def _mark_overdue(self, limit: asyncio.Timeout) -> None:
         self._overdue = limit
         self._look()
 
     def _look(self) -> None:
-        """Give up what takes too long, once no caller waits for it."""
+        """Abort an overdue start as soon as no call waits for it."""
         if self._overdue is not None and not self._waiting:
             self._overdue.reschedule(asyncio.get_running_loop().time())
             self._overdue = None
@@ -187,11 +187,11 @@ class SessionLink:
         options = self.options
         return Handshake(options.info, self.handlers.capabilities, options.forced, known)
 
-    async def _begin(self, transport: Transport, handshake: Handshake) -> Session:
+    async def _begin(self, transport: Transport, handshake: Handshake) -> ClientSession:
         options = self.options
-        self._known = None  # remembered from a success only
+        self._known = None  # set again by a success
         self.transport = transport
-        session = Session(
+        session = ClientSession(
             transport,
             PendingRequests(self.ids),
             handshake,

@@ -1,4 +1,4 @@
-"""Waiting for what others wait for too: a connection being made, the tools being listed."""
+"""Tasks that several calls wait for: making a connection, listing the tools."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Result = TypeVar("Result")
 
 
 def shared(work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-    """A task that is to be joined; what it raises is nobody's if all who waited have gone."""
+    """Start a task to be joined. Its exception is dropped if all waiting callers have left."""
     task = asyncio.create_task(work)
     task.add_done_callback(_retrieve)
     return task
 
 
 async def join(task: asyncio.Task[Result]) -> Result:
-    """What a task results in that nobody but `Client.close` cancels.
+    """Return the result of a shared task, which only `Client.close` cancels.
 
-    Whoever waits may go without taking it from the others, and is not cancelled where it is.
+    Cancelling one waiting caller leaves the task, and the other callers, alone.
 
     Raises:
         ConnectionLostError: it was cancelled: the client is closed.
@@ -34,10 +34,10 @@ async def join(task: asyncio.Task[Result]) -> Result:
 
 
 async def stop(task: asyncio.Task[Any]) -> None:
-    """Cancel a task, and wait until it has gone.
+    """Cancel a task, and wait until it has ended.
 
-    Whoever is cancelled meanwhile cancels it once more, in whatever it was cleaning up, and still
-    waits: nothing may be left of it (CLIENT-29).
+    A caller that is cancelled meanwhile cancels the task once more, in its cleanup, and still
+    waits: nothing of it may be left (CLIENT-29).
     """
     task.cancel()
     try:
@@ -49,7 +49,7 @@ async def stop(task: asyncio.Task[Any]) -> None:
 
 
 def client_closed() -> ConnectionLostError:
-    """There is no use in trying again."""
+    """Return the error for a call to a closed client; a retry is of no use."""
     error = ConnectionLostError("the client is closed", may_have_run=False, retryable=False)
     error.suggested_action = "Make another client."
     return error

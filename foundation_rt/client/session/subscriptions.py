@@ -1,8 +1,9 @@
-"""What a server tells unasked: which of its lists and resources have changed.
+"""Notifications of changed lists and resources, and subscriptions to them.
 
-In the handshake mode it tells of lists by itself, and of a resource after `resources/subscribe`; in
-the stateless mode of whatever one request, `subscriptions/listen`, asks for, as long as that is
-open. A subscription outlives sessions: it is made again in every new one (CLIENT-31).
+In the handshake mode a server notifies of its lists by itself, and of a resource after
+`resources/subscribe`. In the stateless mode it notifies of the kinds that `subscriptions/listen`
+names, while that request is open. A subscription outlives sessions: it is made again in each new
+one (CLIENT-31).
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from ...errors import UsageError
 from ..errors import MCPError, NotOfferedError
 from ..resilience.attempt import Attempt
 from .pending_requests import NotificationReceived
-from .session import Session
+from .session import ClientSession
 from .session_link import SessionLink
 from .shared_task import client_closed, shared
 
-# Of one subscription, that nobody has taken yet. What a server tells beyond says no more.
+# Changes of one subscription that wait for the iterator; more would say nothing new.
 _MAX_CHANGES = 1_000
 
 
@@ -31,15 +32,15 @@ _MAX_CHANGES = 1_000
 class Subscription:
     """An asynchronous iterator over the URIs of resources that have changed.
 
-    A URI that changed several times before it was taken comes once. After a connection was lost
-    every URI counts as changed, because nobody knows. It ends when it is closed, or with an
-    `MCPError` when the server does not take it any more.
+    A URI that changed several times before it was read comes once. After a lost connection every
+    URI counts as changed. The iteration ends when it is closed, or with an `MCPError` when the
+    server refuses it.
 
     Args:
         timeout: seconds that the server has to confirm it.
 
     Attributes:
-        uris: what is subscribed to.
+        uris: the resources.
     """
 
     uris: tuple[str, ...]
@@ -100,38 +101,38 @@ class Subscription:
         return uri
 
     def close(self) -> None:
-        """Unsubscribe; whoever iterates gets what has come so far, and the end."""
+        """Unsubscribe; the iteration gets the changes received so far, then ends."""
         if not self._is_closed:
             self._is_closed = True
             self._wake.set()
             self._end(self)
 
     def changed(self, uri: str) -> None:
-        """A resource has changed: `uri`, or something below it."""
+        """Note a change of `uri`, or of a resource below it."""
         for each in (uri,) if len(self._changed) < _MAX_CHANGES else self.uris:
             self._changed[each] = None
         self._wake.set()
 
     @property
     def is_established(self) -> bool:
-        """Return whether the server has confirmed it once."""
+        """Return whether the server has confirmed it."""
         return self._established.is_set() and self._error is None
 
     def established(self) -> None:
-        """The server has confirmed it; if not for the first time, everything may have changed."""
+        """Note that the server has confirmed it; if it did before, everything may have changed."""
         if self.is_established:
             for uri in self.uris:
                 self.changed(uri)
         self._established.set()
 
     def ended(self, error: Exception) -> None:
-        """The server does not take it, or not any more."""
+        """End it: the server refuses it."""
         self._error = error
         self._established.set()
         self._wake.set()
 
     def covers(self, uri: str) -> bool:
-        """Whether a change of `uri` is one of what was subscribed to: it, or a part of it."""
+        """Return whether `uri` is one of the resources, or below one."""
         return any(uri == each or uri.startswith(each.rstrip("/") + "/") for each in self.uris)
 
 
@@ -144,28 +145,28 @@ _LISTS = {
     "notifications/prompts/list_changed": "prompts",
     "notifications/resources/list_changed": "resources",
 }
-# Between two tries to be told again, in s: doubled each time, until one has lasted for long.
-_FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 30.0
+# Between two attempts, in s: doubled each time, and reset after one that lasted.
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 30.0
 
 
 class Perform(Protocol):
-    """Performs an operation with a deadline, through the circuit breaker, and maybe again."""
+    """Performs an operation with a deadline, circuit breakers and retries."""
 
     async def __call__(
-        self, what: str, operation: Callable[[Attempt], Awaitable[Session]], timeout: float
-    ) -> Session:
+        self, what: str, operation: Callable[[Attempt], Awaitable[ClientSession]], timeout: float
+    ) -> ClientSession:
         """See `Resilience.perform`."""
 
 
 @define(eq=False, repr=False)
 class Subscriptions:
-    """Keeps what is subscribed to alive, whatever becomes of sessions.
+    """Keeps subscriptions alive across sessions.
 
     Args:
-        perform: performs what is asked as any other request, in the seconds it is given.
-        on_list_changed: is told of the lists that changed: `tools`, `prompts`, `resources`.
-        wants_all_lists: whether more than the tools is of interest.
+        perform: performs the requests like any other, with a timeout in s.
+        on_list_changed: gets the name of a changed list: `tools`, `prompts`, `resources`.
+        wants_all_lists: whether to listen to more lists than the tools.
     """
 
     link: SessionLink
@@ -177,7 +178,7 @@ class Subscriptions:
     _is_closed: bool = field(default=False, init=False)
 
     def open(self, uris: tuple[str, ...], timeout: float) -> Subscription:
-        """A subscription to the resources `uris`, to be entered.
+        """Return a subscription to the resources `uris`, to be entered.
 
         Raises:
             UsageError: there are none.
@@ -186,24 +187,24 @@ class Subscriptions:
             raise UsageError("subscribe takes the URI of a resource, or several")
         return Subscription(uris, timeout, self._begin, self._end)
 
-    def began(self, session: Session) -> None:
-        """There is a new session: listen to its lists, where that has to be asked for."""
+    def began(self, session: ClientSession) -> None:
+        """Listen to the lists of a new session, where that needs a request."""
         if session.server.revision.is_stateless:
             wanted = ["tools", "prompts", "resources"] if self.wants_all_lists else ["tools"]
             kinds = [kind for kind in wanted if session.server.can(kind, "listChanged")]
             if kinds:
                 self._spawn(self._listen_to_lists(session, kinds))
 
-    def told(self, told: NotificationReceived) -> None:
-        """The server has said something that belongs to no single request."""
-        kind = _LISTS.get(told.method)
+    def notified(self, notification: NotificationReceived) -> None:
+        """Handle a notification that belongs to no single request."""
+        kind = _LISTS.get(notification.method)
         if kind is not None:
             self.on_list_changed(kind)
         else:
-            _updated(told, self._open)
+            _updated(notification, self._open)
 
     async def close(self) -> None:
-        """End all of them; there will be no other ones."""
+        """End all of them for good."""
         self._is_closed = True
         tasks = {*self._open.values(), *self._others}
         for subscription in [*self._open]:
@@ -219,7 +220,7 @@ class Subscriptions:
         if self._is_closed:
             subscription.ended(client_closed())
             return
-        self._open[subscription] = asyncio.create_task(self._keep(subscription))
+        self._open[subscription] = asyncio.create_task(self._maintain(subscription))
 
     def _end(self, subscription: Subscription) -> None:
         task = self._open.pop(subscription, None)
@@ -238,30 +239,30 @@ class Subscriptions:
         self._others.add(task)
         task.add_done_callback(self._others.discard)
 
-    async def _keep(self, subscription: Subscription) -> None:
-        """Subscribe in every session there will be, until the subscription is closed."""
+    async def _maintain(self, subscription: Subscription) -> None:
+        """Subscribe in each session, until the subscription is closed."""
         clock = asyncio.get_running_loop().time
-        pause = _FIRST_PAUSE
+        pause = _FIRST_PAUSE_SECONDS
         while True:
             began = clock()
             try:
-                await self._follow(subscription)
-            except Exception as error:  # what is no MCPError is a mistake, of this program's
+                await self._follow_session(subscription)
+            except Exception as error:  # anything but an MCPError is a bug of this program
                 may_pass = isinstance(error, MCPError) and error.retryable
                 if not (subscription.is_established and may_pass):
                     subscription.ended(error)
                     return
                 log.info("the subscription is made again in %g s: %s", pause, error)
-            if clock() - began > _LONGEST_PAUSE:
-                pause = _FIRST_PAUSE
+            if clock() - began > _LONGEST_PAUSE_SECONDS:
+                pause = _FIRST_PAUSE_SECONDS
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    async def _follow(self, subscription: Subscription) -> None:
-        """Subscribe, and return when the session, or what it was asked to listen to, has ended."""
+    async def _follow_session(self, subscription: Subscription) -> None:
+        """Subscribe, and return when the session or the stream has ended."""
         streams: list[asyncio.Task[None]] = []
 
-        async def subscribe(attempt: Attempt) -> Session:
+        async def subscribe(attempt: Attempt) -> ClientSession:
             attempt.is_idempotent = True
             attempt.admit()
             session = attempt.session = await self.link.session()
@@ -284,64 +285,70 @@ class Subscriptions:
                 stream.cancel()
             await asyncio.gather(*streams, return_exceptions=True)
 
-    async def _unsubscribe(self, session: Session, uris: Sequence[str]) -> None:
-        """The handshake mode: what nobody wants any more; where it fails, changes are ignored."""
+    async def _unsubscribe(self, session: ClientSession, uris: Sequence[str]) -> None:
+        """Unsubscribe, in the handshake mode; after a failure, later changes are ignored."""
         try:
-            async with asyncio.timeout(_FIRST_PAUSE):
+            async with asyncio.timeout(_FIRST_PAUSE_SECONDS):
                 for uri in uris:
-                    # Somebody may have come back to it while the one before was answered.
+                    # A new subscription may have been made meanwhile.
                     if not any(uri in each.uris for each in self._open):
                         await session.request("resources/unsubscribe", {"uri": uri}, Attempt())
         except (MCPError, TimeoutError) as error:
             log.debug("not unsubscribed: %s", error)
 
-    async def _listen_to_lists(self, session: Session, kinds: Sequence[str]) -> None:
-        """Listen as long as the session lasts; a server that will not tell is not asked again."""
-        pause = _FIRST_PAUSE
+    async def _listen_to_lists(self, session: ClientSession, kinds: Sequence[str]) -> None:
+        """Listen while the session lasts; a server that refuses is not asked again."""
+        pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
-                await _listen(session, {f"{kind}ListChanged": True for kind in kinds}, self.told)
+                await _listen(
+                    session, {f"{kind}ListChanged": True for kind in kinds}, self.notified
+                )
             except MCPError as error:
                 if not error.retryable:
-                    log.info("the server does not tell of changes: %s", error.message)
+                    log.info("the server does not notify of changes: %s", error.message)
                     return
             await asyncio.sleep(pause)
             if not session.is_usable:
-                return  # the next one listens by itself
-            pause = min(2 * pause, _LONGEST_PAUSE)
-            for kind in kinds:  # nobody knows what has changed meanwhile
+                return  # the next session listens by itself
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            for kind in kinds:  # they may have changed meanwhile
                 self.on_list_changed(kind)
 
 
-def _updated(told: NotificationReceived, subscriptions: Iterable[Subscription]) -> None:
-    """Tell those whose resource it is, if it is a change of a resource."""
-    uri = told.params.get("uri")
-    if told.method == _UPDATED and isinstance(uri, str):
+def _updated(notification: NotificationReceived, subscriptions: Iterable[Subscription]) -> None:
+    """Pass a change of a resource to its subscriptions."""
+    uri = notification.params.get("uri")
+    if notification.method == _UPDATED and isinstance(uri, str):
         for subscription in subscriptions:
             if subscription.covers(uri):
                 subscription.changed(uri)
 
 
 async def _listen(
-    session: Session, wanted: Mapping[str, Any], hear: Callable[[NotificationReceived], object]
+    session: ClientSession,
+    wanted: Mapping[str, Any],
+    on_notification: Callable[[NotificationReceived], object],
 ) -> None:
-    """The stateless mode: one request, as long as it lasts."""
-    attempt = Attempt(on_notification=hear)
+    """Listen until the request `subscriptions/listen` ends, in the stateless mode."""
+    attempt = Attempt(on_notification=on_notification)
     await session.request("subscriptions/listen", {"notifications": wanted}, attempt)
 
 
 async def _listen_to_resources(
-    session: Session, subscription: Subscription, streams: list[asyncio.Task[None]]
+    session: ClientSession, subscription: Subscription, streams: list[asyncio.Task[None]]
 ) -> None:
     """Return when the server has confirmed, in the stateless mode; add the stream to `streams`."""
     confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def hear(told: NotificationReceived) -> None:
-        if told.method == _ACKNOWLEDGED and not confirmed.done():
+    def on_notification(notification: NotificationReceived) -> None:
+        if notification.method == _ACKNOWLEDGED and not confirmed.done():
             confirmed.set_result(None)
-        _updated(told, [subscription])
+        _updated(notification, [subscription])
 
-    stream = shared(_listen(session, {"resourceSubscriptions": [*subscription.uris]}, hear))
+    stream = shared(
+        _listen(session, {"resourceSubscriptions": [*subscription.uris]}, on_notification)
+    )
     streams.append(stream)
     await asyncio.wait([stream, confirmed], return_when=asyncio.FIRST_COMPLETED)
     if not confirmed.done():

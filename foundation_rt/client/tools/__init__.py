@@ -1,1 +1,1 @@
-"""Tools as they were listed, their calls, and lists in pages."""
+"""The tools of a server, their calls, and lists in pages."""

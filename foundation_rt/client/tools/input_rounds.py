@@ -1,7 +1,7 @@
-"""A request and its answer, with the rounds between in which the server asks for input (CLIENT-26).
+"""A request with its input rounds (CLIENT-26).
 
-In the stateless mode a server asks by a result that wants more; the request is sent again with the
-answers (MCP 2026-07-28, "Multi Round-Trip Requests").
+In the stateless mode a server asks with an `input_required` result; the request is sent again with
+the responses (MCP 2026-07-28, "Multi Round-Trip Requests").
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from attrs import define
 from ..errors import InvalidResponseError, MCPError
 from ..handlers.client_handlers import ClientHandlers
 from ..resilience.attempt import Attempt
-from ..session.session import Session
+from ..session.session import ClientSession
 from ..transports.transport import NO_HEADER_PARAMS
 
 MAX_ROUNDS = 10
-"""How often one request is answered with questions."""
+"""Most input rounds of one request."""
 
 _MAY_ASK_BACK = {"tools/call", "resources/read", "prompts/get"}
 
 
 @define(eq=False, repr=False)
 class InputRounds:
-    """Asks, and gives the server what it asks for, until it answers.
+    """Sends a request again with the requested input, until it is complete.
 
     Args:
-        handler_timeout: seconds that the questions of one round may take.
+        handler_timeout: seconds that the handlers of one round may take.
     """
 
     handlers: ClientHandlers
@@ -37,17 +37,17 @@ class InputRounds:
 
     async def exchange(
         self,
-        session: Session,
+        session: ClientSession,
         method: str,
         params: Mapping[str, Any],
         attempt: Attempt,
         meta: Mapping[str, Any] | None = None,
         header_params: Mapping[str, str] = NO_HEADER_PARAMS,
     ) -> dict[str, Any]:
-        """The result of a request; see `Session.request`.
+        """Return the complete result of a request; see `ClientSession.request`.
 
         Raises:
-            MCPError: there is none; E210: the caller did not give what the server asked for.
+            MCPError: there is none; E210: a handler refused the input.
         """
         said, rounds = params, 0
         while True:
@@ -63,9 +63,9 @@ class InputRounds:
             said = {**params, **await self._input(session, result, attempt)}
 
     async def _input(
-        self, session: Session, result: Mapping[str, Any], attempt: Attempt
+        self, session: ClientSession, result: Mapping[str, Any], attempt: Attempt
     ) -> dict[str, Any]:
-        """What a result wants to have, and the state that it wants back as it is."""
+        """Return the input that a result requires, with its opaque `requestState`."""
         along = {name: result[name] for name in ("requestState",) if name in result}
         if "inputRequests" in result:
             along["inputResponses"] = await self._answers(session, result["inputRequests"], attempt)
@@ -73,8 +73,10 @@ class InputRounds:
             raise InvalidResponseError("the server wants input and does not say which")
         return along
 
-    async def _answers(self, session: Session, requests: Any, attempt: Attempt) -> dict[str, Any]:
-        """The answers of the caller's handlers; meanwhile the deadline stands still (CLIENT-20)."""
+    async def _answers(
+        self, session: ClientSession, requests: Any, attempt: Attempt
+    ) -> dict[str, Any]:
+        """Run the caller's handlers, with the deadline paused (CLIENT-20)."""
         if attempt.deadline is not None:
             attempt.deadline.hold()
         try:
@@ -89,11 +91,11 @@ class InputRounds:
                 attempt.deadline.resume()
 
 
-def is_complete(session: Session, method: str, result: Mapping[str, Any]) -> bool:
-    """Return whether a result is the last one; if not, it wants input (CLIENT-14).
+def is_complete(session: ClientSession, method: str, result: Mapping[str, Any]) -> bool:
+    """Return whether a result is complete; if not, it requires input (CLIENT-14).
 
     Raises:
-        InvalidResponseError: it is of a type that a result of this method cannot be.
+        InvalidResponseError: a result of this method cannot be of its type.
     """
     kind = result.get("resultType", "complete")
     if kind == "complete" or not session.server.revision.is_stateless:

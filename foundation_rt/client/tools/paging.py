@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from ..errors import InvalidResponseError, MCPError
 from ..resilience.attempt import Attempt
-from ..session.session import Session
+from ..session.session import ClientSession
 from ..transports.transport import MAX_MESSAGE_BYTES
 from .input_rounds import is_complete
 
@@ -24,16 +24,19 @@ MAX_LIST_BYTES: Final = MAX_MESSAGE_BYTES
 
 
 async def list_all(
-    session: Session, method: str, member: str, attempt: Attempt, max_pages: int
+    session: ClientSession, method: str, member: str, attempt: Attempt, max_pages: int
 ) -> tuple[list[Any], int | None]:
-    """All entries of a list, and for how many ms the server says they may be kept.
+    """Return all entries of a list, and the server's cache hint in ms.
 
     Args:
-        member: of the result, that holds a page's entries.
-        max_pages: more of them are no list but a mistake.
+        session: the session to use.
+        method: that lists, such as `tools/list`.
+        member: of the result, with the entries of a page.
+        attempt: the attempt that it belongs to.
+        max_pages: most pages; a longer list is an error.
 
     Raises:
-        MCPError: the list cannot be had; E209 if it is none, is too long, or does not end.
+        MCPError: it cannot be listed; E209 if it is invalid, too long, or does not end.
     """
     entries: list[Any] = []
     hints: list[int] = []
@@ -66,10 +69,11 @@ async def list_all(
 
 
 def usable(read: Callable[[Any], Entry], entries: Iterable[Any], method: str) -> list[Entry]:
-    """Return the entries that `read` takes; one warning says how many are left out, and why.
+    """Return the valid entries; log one warning with the number and the reason of the others.
 
     Args:
-        read: raises `InvalidResponseError` for what is no entry.
+        read: reads an entry; raises `InvalidResponseError` for an invalid one.
+        entries: as they came.
         method: that listed them.
     """
     found: list[Entry] = []
@@ -85,20 +89,23 @@ def usable(read: Callable[[Any], Entry], entries: Iterable[Any], method: str) ->
 
 
 async def missing_arguments(
-    session: Session,
+    session: ClientSession,
     params: Mapping[str, Any],
     error: MCPError,
     attempt: Attempt,
     max_pages: int,
 ) -> MCPError:
-    """Return the error of a `prompts/get` that failed: E203 if arguments lacked (RETRY-11).
+    """Return the error of a failed `prompts/get`: E203 if arguments were missing (RETRY-11).
 
-    Some servers answer a missing argument as they answer a failure of their own, without a word of
-    the argument. Their list of prompts has it.
+    Some servers report a missing argument as a failure of their own, without its name. Their list
+    of prompts has it.
 
     Args:
+        session: of the request.
         params: of the request.
-        error: what it ended in; returned where nothing lacked.
+        error: of the request; returned if no argument is missing.
+        attempt: of the request.
+        max_pages: most pages of the list.
     """
     if error.code != "E201" or not attempt.was_answered:
         return error
@@ -120,7 +127,7 @@ async def missing_arguments(
 
 
 def _required(prompt: Mapping[str, Any]) -> list[str]:
-    """Return the names of the arguments that a prompt, as it is listed, cannot do without."""
+    """Return the names of the required arguments of a listed prompt."""
     arguments = prompt.get("arguments")
     if type(arguments) is not list:
         return []

@@ -1,4 +1,4 @@
-"""Which tool takes an input, and how long it may take: a table, looked up (spec/client-routing.md).
+"""Routes from inputs to tools and timeouts (spec/client-routing.md).
 
 ::
 
@@ -38,7 +38,7 @@ class SizeTimeout:
     maximum: float
 
     def seconds(self, size_bytes: int) -> float:
-        """How long an input of that size may take, in s."""
+        """Return the timeout for an input of that size, in s."""
         return min(self.base + self.per_mib * size_bytes / _MIB, self.maximum)
 
 
@@ -56,7 +56,7 @@ class FileRoute:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What no other route of a table has."""
+        """The key in a table; unique."""
         return ("file", self.extension.lower())
 
 
@@ -74,7 +74,7 @@ class UrlRoute:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What no other route of a table has."""
+        """The key in a table; unique."""
         return ("url", self.scheme.lower())
 
 
@@ -93,7 +93,7 @@ class ExportRoute:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What no other route of a table has."""
+        """The key in a table; unique."""
         return ("export", self.kind, self.format)
 
 
@@ -109,7 +109,7 @@ class Routed(NamedTuple):
 
 @define(eq=False, repr=False)
 class Router:
-    """A table of routes, by what they are for.
+    """A table of routes, by their input.
 
     Raises:
         ValueError: two routes are for the same input, or the extension of one has no dot before it.
@@ -128,10 +128,11 @@ class Router:
             self._table[route.key] = route
 
     def file(self, path: str | PathLike[str], *, size_bytes: int) -> Routed:
-        """The tool for a file; of several extensions that fit, the longest counts (ROUTE-01).
+        """Return the tool for a file; of several matching extensions the longest counts (ROUTE-01).
 
         Args:
             path: its name, with or without directories; it is not opened.
+            size_bytes: of the file.
 
         Raises:
             MCPError: there is none (E204).
@@ -155,7 +156,7 @@ class Router:
         raise self._no_route(f"no tool takes files that {ending}", "file")
 
     def url(self, url: str) -> Routed:
-        """The tool for a URL; its scheme alone counts (ROUTE-03).
+        """Return the tool for a URL, by its scheme (ROUTE-03).
 
         Raises:
             MCPError: there is none (E204). The message does not repeat the URL, which may hold a
@@ -168,7 +169,7 @@ class Router:
         raise self._no_route("no tool takes such a URL", "url")
 
     def export(self, kind: str, format: str) -> Routed:
-        """The tool that writes a document of a kind in a format (ROUTE-04).
+        """Return the tool that exports a document of a kind in a format (ROUTE-04).
 
         Raises:
             MCPError: there is none (E204).
@@ -180,7 +181,7 @@ class Router:
         raise self._no_route(f"no tool exports {what}", "export")
 
     def _no_route(self, message: str, source: str) -> MCPError:
-        """The error for an input that the table does not have; it names those that it has."""
+        """Return the error for an input without a route; it names the known ones."""
         known = sorted(" as ".join(rest) for first, *rest in self._table if first == source)
         action = f"Use one of: {', '.join(known)}." if known else None
         return MCPError("E204", message, suggested_action=action)

@@ -1,7 +1,7 @@
-"""What tools a server offers, kept for as long as it says, or as its user says.
+"""The cache of a server's tools. Pure.
 
-Pure: what time it is comes in (s, of a clock that never goes back). Asking for the list, once for
-any number of waiting calls, is the client's affair.
+The server or the settings choose its lifetime. `now` is the time of a monotonic clock, in s.
+`ServerTools` lists the tools, once for all calls that wait for them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from attrs import define, field
 from ..results.tool_schemas import ToolSchema
 
 REFUSING_SECONDS: Final = 1.0
-"""Age up to which a list may refuse a call by itself; a call lists no more often than that."""
+"""Age up to which a cached list may refuse a call, in s; a call lists no more often."""
 
 
 @define(eq=False, repr=False)
@@ -22,7 +22,7 @@ class ToolCache:
     """The tools of one server.
 
     Args:
-        ttl_ms: how long a list is fresh if the server does not say; 0: it is stale at once.
+        ttl_ms: lifetime of a list without a hint of the server; 0: it is stale at once.
     """
 
     ttl_ms: int
@@ -32,10 +32,11 @@ class ToolCache:
     _lifetime: float = field(default=0.0, init=False)
 
     def store(self, tools: Iterable[ToolSchema], now: float, ttl_hint_ms: Any = None) -> None:
-        """Take in a whole list; of two tools of one name the first counts (CTOOL-06, CTOOL-08).
+        """Store a whole list; of two tools with one name the first counts (CTOOL-06, CTOOL-08).
 
         Args:
-            now: when the list was asked for, or came, in s.
+            tools: all tools, in the server's order.
+            now: when the list came, in s.
             ttl_hint_ms: `ttlMs` of the list as it came, the least of its pages; None: it has none.
         """
         found: dict[str, ToolSchema] = {}
@@ -53,7 +54,7 @@ class ToolCache:
         return self._tools is not None
 
     def is_fresh(self, now: float) -> bool:
-        """Return whether the list may be used without asking for it again."""
+        """Return whether the list may be used without listing again."""
         return self.is_known and now < self._stored_at + self._lifetime
 
     def may_refuse(self, now: float) -> bool:
@@ -61,10 +62,10 @@ class ToolCache:
         return self.is_fresh(now) and now < self._stored_at + REFUSING_SECONDS
 
     def expires_by_time(self, now: float) -> bool:
-        """Return whether the list was fresh for some time, and that time has run out.
+        """Return whether the list had a lifetime, and it has run out.
 
-        One that was stale at once tells nothing about its age: whoever sent it wants to be asked
-        whenever the list is shown, not before each call.
+        A list without a lifetime (0 ms) does not count: its server wants a new list each time it is
+        shown, not before each call.
         """
         return self.is_known and self._lifetime > 0 and not self.is_fresh(now)
 
@@ -74,9 +75,9 @@ class ToolCache:
         return () if self._tools is None else tuple(self._tools.values())
 
     def get(self, name: str) -> ToolSchema | None:
-        """The tool of that name, if it is in the list, fresh or not."""
+        """Return the tool of that name, if it is in the list, fresh or not."""
         return None if self._tools is None else self._tools.get(name)
 
     def invalidate(self) -> None:
-        """Forget the list (CTOOL-07); compiled schemas stay, for those tools that come back."""
+        """Drop the list (CTOOL-07); compiled schemas stay, for tools that come back."""
         self._tools = None

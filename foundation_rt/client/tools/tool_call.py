@@ -1,6 +1,6 @@
-"""One call of a tool: found, checked, sent, sent again with other headers, and its result checked.
+"""One call of a tool: find it, check the arguments, send, check the result.
 
-What is around it, a session, deadlines, breakers and repetitions, is around every request.
+The session, the deadline, the breakers and the retries are those of every request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..errors import InvalidResponseError, MCPError
 from ..resilience.attempt import Attempt
 from ..results.results import CallResult
 from ..results.tool_schemas import ToolSchema
-from ..session.session import Session
+from ..session.session import ClientSession
 from ..transports.transport import NO_HEADER_PARAMS
 from .input_rounds import InputRounds
 from .tools import ServerTools
@@ -29,12 +29,12 @@ _HEADER_MISMATCH = int(JsonRpcErrorCode.HEADER_MISMATCH)
 
 @define(eq=False, repr=False)
 class ToolCall:
-    """A call that is to be made, in as many tries as it takes.
+    """A call of a tool, with its attempts.
 
     Args:
         name: of the tool.
         arguments: as `encode` makes them.
-        idempotent: whether it may run twice; None leaves it to the tool's annotations.
+        idempotent: whether it may run twice; None: as the tool's annotations say.
     """
 
     tools: ServerTools
@@ -45,8 +45,8 @@ class ToolCall:
     idempotent: bool | None
     _tool: ToolSchema | None = field(default=None, init=False)
 
-    async def run(self, session: Session, attempt: Attempt) -> dict[str, Any]:
-        """The answer of the server; asked again if it wants other headers (CLIENT-27).
+    async def run(self, session: ClientSession, attempt: Attempt) -> dict[str, Any]:
+        """Return the server's result; send again if it requires other headers (CLIENT-27).
 
         Raises:
             MCPError: there is none.
@@ -56,15 +56,15 @@ class ToolCall:
         except MCPError as error:
             if error.original_code != _HEADER_MISMATCH:
                 raise
-        attempt.was_sent = False  # it was refused, and has not run
+        attempt.was_sent = False  # it was refused, and did not run
         await self.tools.list(session, attempt)
         return await self._send(session, attempt)
 
     def read(self, answer: Mapping[str, Any]) -> CallResult:
-        """The result in an answer, held against the tool's output schema (CLIENT-25).
+        """Read a result, and check it against the tool's output schema (CLIENT-25).
 
         Raises:
-            InvalidResponseError: it is none, or does not fit.
+            InvalidResponseError: it is invalid, or does not fit the schema.
         """
         result = CallResult.read(answer, self.correlation_id)
         tool = self._tool
@@ -72,7 +72,7 @@ class ToolCall:
             _check_output(tool, result)
         return result
 
-    async def _send(self, session: Session, attempt: Attempt) -> dict[str, Any]:
+    async def _send(self, session: ClientSession, attempt: Attempt) -> dict[str, Any]:
         found = await self.tools.find(session, self.name, attempt)
         arguments = loads(self.arguments)
         tool = self._tool = await self.tools.check(session, found, arguments, attempt)
@@ -95,7 +95,7 @@ class ToolCall:
 
 
 def encode(tool: str, arguments: Mapping[str, Any] | None) -> bytes:
-    """Arguments as they are sent, and as they are checked: what JSON makes of them.
+    """Encode arguments as JSON; this form is sent and checked.
 
     Raises:
         MCPError: E203: they are not JSON.
@@ -105,7 +105,7 @@ def encode(tool: str, arguments: Mapping[str, Any] | None) -> bytes:
         encoded = dumps(given)
     except (TypeError, ValueError) as error:
         raise MCPError("E203", f"the arguments of {tool} are not JSON: {error}") from None
-    # orjson writes null for what JSON has no number for, and nobody would know.
+    # orjson writes null for NaN and infinities, without an error.
     if b"null" in encoded and _has_no_number(given):
         raise MCPError(
             "E203", f"the arguments of {tool} are not JSON: NaN or an infinity is in them"
@@ -114,7 +114,7 @@ def encode(tool: str, arguments: Mapping[str, Any] | None) -> bytes:
 
 
 def _has_no_number(value: Any) -> bool:
-    """Return whether NaN or an infinity is in what orjson has written."""
+    """Return whether a value that orjson has written holds NaN or an infinity."""
     if isinstance(value, float):
         return not isfinite(value)
     parts: Iterable[Any]

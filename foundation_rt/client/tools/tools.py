@@ -1,7 +1,7 @@
-"""The tools of a server, as they were listed (GEO-1.5a-004).
+"""The tools of a server (GEO-1.5a-004).
 
-They are listed when they are first needed, and again when what is known is too old; by one request,
-however many calls wait for it (CLIENT-23).
+They are listed on first use, and again when the cached list is too old. One request serves all
+calls that wait (CLIENT-23).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attrs import define, field
 from ..errors import CallTimeoutError, InvalidArgumentsError, InvalidResponseError, MCPError
 from ..resilience.attempt import Attempt
 from ..results.tool_schemas import ToolSchema
-from ..session.session import Session
+from ..session.session import ClientSession
 from ..session.shared_task import join, shared
 from .paging import list_all
 from .tool_cache import ToolCache
@@ -31,7 +31,7 @@ Listed = Mapping[str, ToolSchema]
 
 @define(eq=False, repr=False)
 class ServerTools:
-    """Finds tools, and holds arguments against their schemas.
+    """Finds tools, and checks arguments against their schemas.
 
     Args:
         max_pages: the most pages of the list that are followed.
@@ -45,11 +45,11 @@ class ServerTools:
     _listings: set[asyncio.Task[Listed]] = field(factory=set, init=False)
     _called: set[str] = field(factory=set, init=False)
 
-    async def find(self, session: Session, name: str, attempt: Attempt) -> ToolSchema:
+    async def find(self, session: ClientSession, name: str, attempt: Attempt) -> ToolSchema:
         """Return the tool of this name.
 
-        A list that must not be kept (a hint of 0 ms) still serves until it fails: the server checks
-        every call itself. A list that is older than a second is read again before it lacks a tool.
+        A list without a lifetime (a hint of 0 ms) is used until it fails: the server checks every
+        call itself. A list older than a second is read again before a tool counts as missing.
 
         Raises:
             MCPError: E204: there is none; or they cannot be listed.
@@ -63,9 +63,9 @@ class ServerTools:
         return found
 
     async def check(
-        self, session: Session, tool: ToolSchema, arguments: Any, attempt: Attempt
+        self, session: ClientSession, tool: ToolSchema, arguments: Any, attempt: Attempt
     ) -> ToolSchema:
-        """Check arguments against the schema; read an older list again first (CLIENT-24).
+        """Check arguments against the schema; read an old list again first (CLIENT-24).
 
         Returns:
             The tool as it is now.
@@ -88,18 +88,18 @@ class ServerTools:
         return tool
 
     def known(self) -> tuple[ToolSchema, ...] | None:
-        """Return all tools if the list is fresh; None if it has to be asked for."""
+        """Return all tools if the list is fresh, else None."""
         is_fresh = self.cache.is_fresh(asyncio.get_running_loop().time())
         return self.cache.tools if is_fresh else None
 
-    async def fresh(self, session: Session, attempt: Attempt) -> tuple[ToolSchema, ...]:
-        """All tools, listed anew if what is known is not fresh."""
-        known = self.known()  # making the session may have listed them
+    async def fresh(self, session: ClientSession, attempt: Attempt) -> tuple[ToolSchema, ...]:
+        """Return all tools; list them again unless the list is fresh."""
+        known = self.known()  # the start of the session may have listed them
         if known is not None:
             return known
         return tuple((await self.list(session, attempt)).values())
 
-    async def look_up(self, session: Session, name: str, attempt: Attempt) -> ToolSchema:
+    async def look_up(self, session: ClientSession, name: str, attempt: Attempt) -> ToolSchema:
         """Return the tool of this name from a list that is fresh.
 
         Raises:
@@ -108,11 +108,12 @@ class ServerTools:
         await self.fresh(session, attempt)
         return await self.find(session, name, attempt)
 
-    async def list(self, session: Session, attempt: Attempt) -> Listed:
-        """List the tools, by name; together with whoever does so already (CLIENT-23).
+    async def list(self, session: ClientSession, attempt: Attempt) -> Listed:
+        """List the tools, by name; join a listing that runs already (CLIENT-23).
 
         Args:
-            attempt: what they are listed for; it is asked for its permits.
+            session: the session to use.
+            attempt: the attempt that needs them; holds the permits.
 
         Raises:
             MCPError: they cannot be listed; E205: the server has none.
@@ -126,7 +127,7 @@ class ServerTools:
         return await join(self._listing)
 
     def invalidate(self) -> None:
-        """Forget what is known; a list that is being read serves nobody who comes from now on."""
+        """Drop the list; a listing that runs serves no later call."""
         self._listing = None
         self.cache.invalidate()
 
@@ -137,7 +138,7 @@ class ServerTools:
         if self._listings:
             await asyncio.wait(self._listings)
 
-    async def _list(self, session: Session) -> Listed:
+    async def _list(self, session: ClientSession) -> Listed:
         try:
             async with asyncio.timeout(self.timeout):
                 entries, hint = await list_all(
@@ -151,14 +152,14 @@ class ServerTools:
             ) from None
         listed = _usable(entries, needs_headers=_repeats_headers(session))
         if self._listing is not asyncio.current_task():
-            return listed  # they have changed while they were being listed
+            return listed  # they changed while they were being listed
         self._called.clear()
         self.cache.store(listed.values(), asyncio.get_running_loop().time(), hint)
         return {tool.name: tool for tool in self.cache.tools}
 
 
 def _issues(tool: ToolSchema, arguments: Any) -> tuple[ValidationIssue, ...]:
-    """Return what is wrong with arguments; nothing if they are too complex to be checked.
+    """Return the problems of arguments; none if they are too complex to check.
 
     The server checks them anyway (CTOOL-24).
     """
@@ -172,17 +173,17 @@ def _issues(tool: ToolSchema, arguments: Any) -> tuple[ValidationIssue, ...]:
 
 
 def no_such_tool(name: str) -> MCPError:
-    """E204: the list does not have it."""
+    """Return E204: there is no such tool."""
     return MCPError("E204", f"the server has no tool {name!r}", data={"tool": name})
 
 
-def _repeats_headers(session: Session) -> bool:
-    """Whether arguments are repeated in headers: over HTTP, in the stateless mode (SEP-2243)."""
+def _repeats_headers(session: ClientSession) -> bool:
+    """Return whether headers repeat arguments: over HTTP, in the stateless mode (SEP-2243)."""
     return session.transport.has_exchanges and session.server.revision.is_stateless
 
 
 def _usable(entries: list[Any], needs_headers: bool) -> dict[str, ToolSchema]:
-    """The entries that are tools; of two with one name the first."""
+    """Return the valid tools; of two with one name the first."""
     found: dict[str, ToolSchema] = {}
     for entry in entries:
         try:

@@ -1,1 +1,1 @@
-"""Ways to a server: a child process, HTTP, a server in this process."""
+"""Transports to a server: a child process, HTTP, a server in this process."""

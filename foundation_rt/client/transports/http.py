@@ -1,4 +1,4 @@
-"""Streamable HTTP, the client's side: every message is a POST, and its response has the answer.
+"""Streamable HTTP, the client's side: every message is a POST, its HTTP response has the result.
 
     send ──► task of the message ──► exchange ─┬─► 202       there is nothing to say
                                                ├─► JSON      the answer
@@ -6,8 +6,8 @@
                                                └─► refused   failed, or the old transport
     agreed ► task that listens ────► GET ────────► events    of the server, in the handshake mode
 
-There is no connection that could be lost: what goes wrong is one request's. Only a session can end,
-when its server does not know it any more, or with the one stream of the old transport.
+No connection can be lost: each failure belongs to one request. Only a session can end, when its
+server does not know it any more, or with the one stream of the old transport.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("foundation_rt.client")
 
-FAREWELL_TIMEOUT: Final = 2.0
-"""Seconds that a server has to take note of the end of a session."""
+DELETE_TIMEOUT: Final = 2.0
+"""Seconds that a server has to answer the DELETE of a session."""
 
 _INITIALIZED = "notifications/initialized"
-_LISTEN = "subscriptions/listen"  # lasts as long as the session: it would hold a place for ever
-_MAX_TOLD = 20  # notifications under way; a thousand calls may be cancelled at once
+_LISTEN = "subscriptions/listen"  # lasts as long as the session: it would hold a slot for ever
+_MAX_NOTIFICATIONS = 20  # notifications under way; a thousand calls may be cancelled at once
 _MAX_ANSWERS = 100  # that a server has not taken; one that asks on may not cost more than that
-_PATIENCE = 1.0  # s; for what is under way in a session that has expired
+_EXPIRY_SECONDS = 1.0  # s; for what is under way in a session that has expired
 # What is said of a server of the old transport, which takes no POST where its stream is.
 _NO_ENDPOINT = ({"status": 400}, {"status": 404}, {"status": 405})
 
@@ -55,7 +55,7 @@ class HttpTransport:
     """A `Transport` over HTTP.
 
     Args:
-        max_message_bytes: longest message that is taken from the server.
+        max_message_bytes: longest message that is accepted from the server, in bytes.
     """
 
     has_exchanges: ClassVar[bool] = True
@@ -72,8 +72,10 @@ class HttpTransport:
     _requests: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
     _answers: set[asyncio.Task[None]] = field(factory=set, init=False)
     _admission: RequestLimiter = field(init=False)
-    _telling: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(_MAX_TOLD), init=False)
-    _introduction: asyncio.Task[None] | None = field(default=None, init=False)
+    _notifying: asyncio.Semaphore = field(
+        factory=lambda: asyncio.Semaphore(_MAX_NOTIFICATIONS), init=False
+    )
+    _initialized: asyncio.Task[None] | None = field(default=None, init=False)
     _expiry: asyncio.Task[None] | None = field(default=None, init=False)
     _closing: asyncio.Task[None] | None = field(default=None, init=False)
 
@@ -81,10 +83,10 @@ class HttpTransport:
         self.description = describe(self.server.url)
         self._admission = RequestLimiter(self.server.max_connections)
 
-    # -- beginning and end
+    # -- start and end
 
     async def open(self, receiver: Receiver) -> None:
-        """Get ready; the first connection is made with the first message.
+        """Prepare; the first message makes the first connection.
 
         Raises:
             ConnectionLostError: the environment's proxy or certificates cannot be used.
@@ -95,13 +97,13 @@ class HttpTransport:
         self._exchanges = HttpExchanges(self._streams)
 
     def negotiated(self, revision: Revision) -> None:
-        """Say `revision` from now on; listen, if it is one that has sessions (CHTTP-27)."""
+        """Send `revision` from now on; listen, if it has sessions (CHTTP-27)."""
         self._streams.revision = revision
         if not revision.is_stateless and self._legacy is None:
             self._start(self._listen())
 
     async def close(self) -> None:
-        """End what runs, the session, and all connections; at most `FAREWELL_TIMEOUT` late."""
+        """End all requests, the session and all connections, within `DELETE_TIMEOUT`."""
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._end())
         if self._closing.done():
@@ -109,39 +111,39 @@ class HttpTransport:
         try:
             await asyncio.wait({self._closing})
         except asyncio.CancelledError:
-            self._closing.cancel()  # no time for farewells
+            self._closing.cancel()  # skip the DELETE
             await asyncio.wait({self._closing})
             raise
 
     def stderr_tail(self) -> str:
-        """Nothing: what there is to say is in the errors."""
+        """Return nothing: the errors say it."""
         return ""
 
     # -- messages
 
     @property
     def is_congested(self) -> bool:
-        """Return whether as many requests are under way as may be, or others wait already."""
+        """Return whether no slot is free, or other requests wait already."""
         return self._admission.is_full
 
     async def drained(self) -> None:
-        """Wait until another request can be sent, in the order of those who wait (CHTTP-10)."""
+        """Wait for a slot, in order (CHTTP-10)."""
         await self._admission.wait()
 
     def send(self, message: ClientMessage) -> None:
-        """POST a message. What follows `notifications/initialized` waits until that was taken."""
+        """POST a message; later ones wait until `notifications/initialized` was taken."""
         if self._wire is None or self._closing is not None:
             return
         is_answer = message.method is None
         if is_answer and len(self._answers) >= _MAX_ANSWERS:
-            log.debug("dropped: an answer; the server does not take those to what it asked before")
+            log.debug("dropped: a response; the server does not take the earlier ones")
             return
-        task = self._start(self._carry(message, self._wire))
+        task = self._start(self._send_message(message, self._wire))
         if is_answer:
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
         if message.method == _INITIALIZED:
-            self._introduction = task
+            self._initialized = task
         if message.request_id is not None:
             self._requests[message.request_id] = task
             if message.method != _LISTEN:
@@ -152,27 +154,27 @@ class HttpTransport:
         self._admission.give_back()
 
     def forget(self, request_id: str) -> None:
-        """Close the exchange of a request, which tells the server of the stateless mode."""
+        """Close the exchange of a request, which cancels it in the stateless mode."""
         task = self._requests.pop(request_id, None)
         if task is not None:
             task.cancel()
 
     # -- one message
 
-    async def _carry(self, message: ClientMessage, wire: HttpWire) -> None:
-        """Send a message and bring home what comes of it."""
+    async def _send_message(self, message: ClientMessage, wire: HttpWire) -> None:
+        """Send a message, and handle its response."""
         try:
             if message.method != _INITIALIZED:
-                await self._introduced()
+                await self._wait_initialized()
             if self._legacy is not None:
                 await self._legacy.post(message)
             elif self._expiry is not None:
                 raise expired()
             elif message.request_id is None and message.method is not None:
-                async with self._telling:
+                async with self._notifying:
                     await self._exchanges.run(message)
             else:
-                await self._exchange_or_turn(message, wire)
+                await self._exchange_or_fall_back(message, wire)
         except MCPError as error:
             self._failed(message, error)
             if isinstance(error, SessionExpiredError):
@@ -183,8 +185,8 @@ class HttpTransport:
             if message.request_id is not None:
                 self._requests.pop(message.request_id, None)
 
-    async def _exchange_or_turn(self, message: ClientMessage, wire: HttpWire) -> None:
-        """Send it; to a server that takes no POST here and has the old transport, by that one."""
+    async def _exchange_or_fall_back(self, message: ClientMessage, wire: HttpWire) -> None:
+        """Send it; fall back to the old transport for a server that takes no POST here."""
         try:
             await self._exchanges.run(message)
         except MCPError as error:
@@ -195,10 +197,10 @@ class HttpTransport:
                 raise
             await self._legacy.post(message)
 
-    async def _introduced(self) -> None:
-        """Wait until the server knows that the handshake is over: two POSTs have no order."""
-        if self._introduction is not None and not self._introduction.done():
-            await asyncio.wait({self._introduction})
+    async def _wait_initialized(self) -> None:
+        """Wait until the server has `notifications/initialized`: two POSTs have no order."""
+        if self._initialized is not None and not self._initialized.done():
+            await asyncio.wait({self._initialized})
 
     def _failed(self, message: ClientMessage, error: MCPError) -> None:
         if message.request_id is not None:
@@ -207,7 +209,7 @@ class HttpTransport:
             what = message.method or "an answer"
             log.warning("the server did not take %s: %s", what, error.code)
 
-    # -- what runs beside
+    # -- background tasks
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -216,7 +218,7 @@ class HttpTransport:
         return task
 
     async def _listen(self) -> None:
-        await self._introduced()
+        await self._wait_initialized()
         try:
             await self._streams.listen()
         except SessionExpiredError:
@@ -225,7 +227,7 @@ class HttpTransport:
             _unexpected(error)
 
     async def _find_legacy(self, wire: HttpWire) -> LegacyStream | None:
-        """The old transport, if the server has it; its end is that of the channel (CHTTP-30)."""
+        """Return the old transport, if the server has it; its end ends the session (CHTTP-30)."""
         legacy = LegacyStream(wire, self._receiver, self.max_message_bytes, self.server.url)
         reading = self._start(self._read(legacy))
         try:
@@ -253,10 +255,10 @@ class HttpTransport:
             self._expiry = self._start(self._lose_session())
 
     async def _lose_session(self) -> None:
-        """Let what is under way hear for itself that it did not run (CHTTP-18)."""
+        """Give pending requests time to get their own error (CHTTP-18)."""
         under_way = set(self._requests.values())
         if under_way:
-            await asyncio.wait(under_way, timeout=_PATIENCE)
+            await asyncio.wait(under_way, timeout=_EXPIRY_SECONDS)
         self._admission.open()
         self._receiver.lost(expired())
         for task in self._requests.values():
@@ -272,18 +274,18 @@ class HttpTransport:
         try:
             if tasks:
                 await asyncio.wait(tasks)
-            await self._say_farewell(self._wire)
+            await self._delete_session(self._wire)
         finally:
             await self._wire.close()
 
-    async def _say_farewell(self, wire: HttpWire) -> None:
-        """End the session, so that its server need not wait for it to expire (CHTTP-19)."""
+    async def _delete_session(self, wire: HttpWire) -> None:
+        """DELETE the session, so that it need not expire (CHTTP-19)."""
         if self._streams.session_id is None or self._expiry is not None:
             return
         headers = session_headers(self._streams.revision, self._streams.session_id)
         with suppress(Exception):
             async with (
-                asyncio.timeout(FAREWELL_TIMEOUT),
+                asyncio.timeout(DELETE_TIMEOUT),
                 wire.exchange("DELETE", headers),
             ):
                 pass
@@ -291,10 +293,13 @@ class HttpTransport:
 
 @define(eq=False, repr=False)
 class RequestLimiter:
-    """The places of one channel (CHTTP-10).
+    """Limits the requests of one transport; more of them wait in order (CHTTP-10).
+
+    A request takes a slot, and releases it when its exchange is over. A caller that was let through
+    takes its slot in the same step of the event loop, so a granted slot counts for that step only.
 
     Args:
-        most: requests that may be under way.
+        most: requests at one time.
     """
 
     most: int
@@ -305,12 +310,12 @@ class RequestLimiter:
 
     @property
     def is_full(self) -> bool:
-        """Return whether a new request has to wait: no place is free, or others wait already."""
+        """Return whether a new request has to wait: no slot is free, or others wait already."""
         is_busy = self._taken + self._granted >= self.most or bool(self._queue)
         return is_busy and not self._is_open
 
     async def wait(self) -> None:
-        """Wait until the caller may send, in turn. Cancelled, it leaves its place to the next."""
+        """Wait until the caller may send, in order; a cancelled caller gives up its slot."""
         if not self.is_full:
             return
         loop = asyncio.get_running_loop()
@@ -320,11 +325,11 @@ class RequestLimiter:
             await turn
         finally:
             if turn.cancelled():
-                if turn in self._queue:  # not, if a place was given back since it was cancelled
+                if turn in self._queue:  # unless a slot was released since the cancellation
                     self._queue.remove(turn)
             elif not self._is_open:
                 self._granted -= 1
-                # The caller may not send after all: then the next one may.
+                # The caller may not send after all; then the next one may.
                 loop.call_soon(self._let_in)
 
     def take(self) -> None:
@@ -337,7 +342,7 @@ class RequestLimiter:
         self._let_in()
 
     def open(self) -> None:
-        """Let everybody through from now on: nothing will be sent any more."""
+        """Let all callers through from now on: nothing will be sent any more."""
         self._is_open = True
         while self._queue:
             turn = self._queue.popleft()

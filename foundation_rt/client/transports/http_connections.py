@@ -1,8 +1,8 @@
-"""The connections to one server: those in use, and those that are kept for the next request.
+"""The connections to one server, direct or through a proxy: in use, or kept for the next request.
 
-Each is a pool of httpcore2's that has no other. A pool looks at all of its connections twice for
-every request: with 128 in flight one cost 1.9 ms of CPU instead of 0.6, and as long as those 128
-were kept, a request alone 3 ms.
+Each is an httpcore2 pool of one connection. A larger pool looks at all of its connections twice for
+every request: with 128 in flight one cost 1.9 ms of CPU instead of 0.6, and while those 128 were
+kept, a single request 3 ms.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .http_headers import split_url
 from .http_network import Network
 
 KEEP_ALIVE: Final = 4.0
-"""Seconds that a connection is kept without being used.
+"""Seconds that an idle connection is kept.
 
-What servers close after 5 s of silence, as uvicorn and Node.js do, must not be used again after
-that: a request that meets the closing may have run or not, and nobody knows.
+Servers such as uvicorn and Node.js close a connection after 5 idle seconds. A request on a
+connection that is being closed may or may not have run.
 """
 
 
 class HttpConnection(Protocol):
-    """One connection at most, made with the first request and again when it is closed."""
+    """At most one connection, made by the first request and again after it was closed."""
 
     async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
         """Send a request; return its response as soon as the head is there."""
@@ -44,7 +44,7 @@ class HttpConnection(Protocol):
 
 
 def connection_maker(url: str) -> Callable[[], HttpConnection]:
-    """Return what makes connections to the server at `url`.
+    """Return a function that makes connections to the server at `url`.
 
     Raises:
         ConnectionLostError: the environment's proxy or certificates cannot be used.
@@ -97,17 +97,17 @@ def _maker(proxy: str | None, settings: dict[str, Any]) -> Callable[[], HttpConn
 
 
 def _proxy(scheme: str, host: str) -> str | None:
-    """The proxy that the environment names for a server: `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`."""
+    """Return the proxy of the environment: `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`."""
     proxies = getproxies()
     proxy = None if proxy_bypass(host) else proxies.get(scheme, proxies.get("all"))
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy or None
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
-    """A stream may be silent for hours: the system asks whether its other end is still there.
+    """Return the options for TCP keep-alive, since a stream may be silent for hours.
 
-    After a minute without a sign of life four times, every 15 s; so a peer whose machine has gone
-    is noticed within two minutes.
+    The system probes after an idle minute, four times, every 15 s; so the loss of the peer's
+    machine is noticed within two minutes.
     """
     found = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     wanted = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
@@ -120,12 +120,12 @@ def _socket_options() -> list[tuple[int, int, int]]:
 
 @define(eq=False, repr=False)
 class Connections:
-    """Lends a connection for each exchange; the one that was used last first.
+    """Lends a connection for each exchange; the last used one first.
 
     Args:
         make: makes a connection, which is kept for `keep_alive`.
-        most: that may be in use at one time.
-        keep_alive: seconds that one is kept without being used.
+        most: connections in use at one time.
+        keep_alive: seconds that an idle connection is kept.
     """
 
     make: Callable[[], HttpConnection]
@@ -138,16 +138,16 @@ class Connections:
     def __attrs_post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.most)
 
-    async def take(self, patience: float) -> HttpConnection:
-        """A connection that nobody else uses until it is given back.
+    async def take(self, timeout: float) -> HttpConnection:
+        """Return a connection for exclusive use until it is given back.
 
         Args:
-            patience: seconds to wait where all are in use.
+            timeout: seconds to wait while all are in use.
 
         Raises:
             TimeoutError: they still are.
         """
-        async with asyncio.timeout(patience if self._places.locked() else None):
+        async with asyncio.timeout(timeout if self._places.locked() else None):
             await self._places.acquire()
         try:
             await self._close_expired()
@@ -157,12 +157,12 @@ class Connections:
             raise
 
     def give_back(self, transport: HttpConnection) -> None:
-        """The exchange is over, and its response closed."""
+        """Take back a connection whose response was closed."""
         self._kept.append((asyncio.get_running_loop().time(), transport))
         self._places.release()
 
     async def close(self) -> None:
-        """Close all of them, those in use too."""
+        """Close all of them, including those in use."""
         self._kept.clear()
         while self._open:
             await self._close(next(iter(self._open)))

@@ -1,4 +1,4 @@
-"""One message over HTTP: a POST, and whatever its response turns out to be (CHTTP-13 to -18)."""
+"""One message over HTTP: a POST and its response (CHTTP-13 to -18)."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ class HttpExchanges:
     """Sends the messages of one session.
 
     Args:
-        streams: of the session; the id that the server gives it is kept there.
+        streams: of the session; they keep its id.
     """
 
     streams: EventStreams
 
     async def run(self, message: ClientMessage) -> None:
-        """Send a message, and take its answer, whether that comes in one response or in several.
+        """Send a message, and receive its response, in one HTTP response or in several.
 
         Raises:
-            MCPError: it was not taken, or no answer will come.
+            MCPError: it was not accepted, or no response will come.
         """
         streams, request_id = self.streams, message.request_id
         reader = streams.reader()
         headers = message_headers(message, streams.session_id)
-        why = ConnectionLostError("the stream has ended without an answer", may_have_run=True)
+        reason = ConnectionLostError("the stream has ended without an answer", may_have_run=True)
         try:
             async with (
                 asyncio.timeout(ACKNOWLEDGE_TIMEOUT if request_id is None else None),
@@ -54,7 +54,9 @@ class HttpExchanges:
                     await self._take(message, response, reader)
                 finally:
                     if request_id is not None and streams.receiver.awaits(request_id):
-                        await response.hang_up()  # what comes next might be its answer (CHTTP-10)
+                        await (
+                            response.close_connection()
+                        )  # what comes next might be its answer (CHTTP-10)
         except CallTimeoutError:  # what a status says
             raise
         except TimeoutError:
@@ -63,17 +65,17 @@ class HttpExchanges:
         except ConnectionLostError as error:
             if request_id is None:
                 raise
-            why = error
+            reason = error
         if request_id is None or not streams.receiver.awaits(request_id):
             return
         if message.revision is not None and message.revision.is_stateless:
-            raise why
-        await streams.resume(reader, request_id, why)
+            raise reason
+        await streams.resume(reader, request_id, reason)
 
     async def _take(
         self, message: ClientMessage, response: HttpResponse, reader: EventReader
     ) -> None:
-        """What a response says; of a stream, to its end."""
+        """Read a response; a stream to its end."""
         receiver, request_id = self.streams.receiver, message.request_id
         if response.status_code >= 300:
             await self._take_refusal(message, response)
@@ -87,7 +89,7 @@ class HttpExchanges:
         elif is_json(response):
             body = await read_body(response, self.streams.max_bytes)
             if not (isinstance(body, bytes) and request_id.encode() in body):
-                await response.hang_up()  # what comes next might be its answer (CHTTP-10)
+                await response.close_connection()  # its response may follow (CHTTP-10)
             receiver.received(body, request_id)
             if receiver.awaits(request_id):
                 raise InvalidResponseError("the response does not answer its request")
@@ -95,7 +97,7 @@ class HttpExchanges:
             raise InvalidResponseError("the response is neither JSON nor a stream of events")
 
     async def _take_refusal(self, message: ClientMessage, response: HttpResponse) -> None:
-        """A status of 300 or more: an error of the protocol, or one of HTTP.
+        """Handle a status of 300 or more: a JSON-RPC error, or one of HTTP.
 
         Raises:
             SessionExpiredError: the server does not know the session; nothing ran.
@@ -117,7 +119,7 @@ class HttpExchanges:
 
 
 def _answers(message: ClientMessage, status: int, body: bytes) -> bool:
-    """Return whether the body of a refusal says by JSON-RPC what has become of a request."""
+    """Return whether the body of a refusal is a JSON-RPC response to its request."""
     answer = parse(body)
     if message.request_id is None or not isinstance(answer, Answer):
         return False

@@ -1,7 +1,7 @@
-"""What the heads of requests say, and what those of responses mean; pure (CHTTP-05 to CHTTP-12).
+"""The headers of requests and responses. Pure (CHTTP-05 to CHTTP-12).
 
-Headers that a user gives are theirs: tokens, mostly. They go to the server's origin and nowhere
-else, and not into a message or a log.
+Headers of the user are mostly tokens: they are sent to the server's origin only, and appear in no
+message and no log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 _SESSION_ID = re.compile(r"[!-~]+")
 _SECONDS = re.compile(r"[0-9]{1,9}")
 
-# What says how a message is carried; of these a user's are not taken.
+# These belong to the transport; the user cannot set them.
 _OWN = re.compile(
     r"accept|accept-encoding|connection|content-encoding|content-length|content-type|last-event-id"
     r"|transfer-encoding|mcp-method|mcp-name|mcp-protocol-version|mcp-session-id|mcp-param-.*",
@@ -41,10 +41,10 @@ _OWN = re.compile(
 
 
 def split_url(url: str) -> SplitResult:
-    """The parts of an address.
+    """Return the parts of a URL.
 
     Raises:
-        UsageError: it is no HTTP URL; the message does not repeat it, for what it may hold.
+        UsageError: it is no HTTP URL; the message does not repeat it, since it may hold secrets.
     """
     try:
         parts = urlsplit(url)
@@ -56,7 +56,7 @@ def split_url(url: str) -> SplitResult:
 
 
 def describe(url: str) -> str:
-    """An address for people: without user, password, query and fragment."""
+    """Return a URL for people: without user, password, query and fragment."""
     parts = split_url(url)
     return f"{parts.scheme}://{_authority(parts)}{parts.path or '/'}"
 
@@ -70,7 +70,7 @@ def same_origin(url: str, other: str) -> bool:
 
 
 def check_headers(headers: Mapping[Any, Any]) -> None:
-    """Hold that a user's headers can be sent.
+    """Raise unless the user's headers can be sent.
 
     Raises:
         UsageError: names the header that cannot; its value is not repeated.
@@ -83,10 +83,11 @@ def check_headers(headers: Mapping[Any, Any]) -> None:
 
 
 def common_headers(url: str, headers: Mapping[str, str]) -> RawHeaders:
-    """What every request to a server says, the same each time; names are in lower case.
+    """Return the headers of every request to a server; names are in lower case.
 
     Args:
-        headers: of the user, checked; user and password of the URL count as one.
+        url: of the server; its user and password become a header.
+        headers: of the user, checked.
     """
     parts = urlsplit(url)
     found = {"user-agent": f"foundation-rt/{__version__}"}
@@ -94,13 +95,13 @@ def common_headers(url: str, headers: Mapping[str, str]) -> RawHeaders:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         found["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
     found |= {name.lower(): value for name, value in headers.items() if not _OWN.fullmatch(name)}
-    # Bodies come as they are: what unpacks to more than was sent could not be bounded.
+    # No compression: the size of an unpacked body could not be bounded.
     found["accept-encoding"] = "identity"
     return [(name.encode("ascii"), value.encode("latin-1")) for name, value in found.items()]
 
 
 def message_headers(message: ClientMessage, session_id: str | None) -> RawHeaders:
-    """What the head of a POST says of its message."""
+    """Return the headers of a POST for a message."""
     found = [
         (b"accept", b"application/json, text/event-stream"),
         (b"content-type", b"application/json"),
@@ -122,7 +123,7 @@ def message_headers(message: ClientMessage, session_id: str | None) -> RawHeader
 
 
 def session_headers(revision: Revision | None, session_id: str | None) -> RawHeaders:
-    """What every request of a session says."""
+    """Return the headers of every request of a session."""
     found: RawHeaders = []
     if revision is not None:
         found.append((b"mcp-protocol-version", revision.name.encode()))
@@ -134,7 +135,7 @@ def session_headers(revision: Revision | None, session_id: str | None) -> RawHea
 def stream_headers(
     revision: Revision | None, session_id: str | None, last_id: bytes | None = None
 ) -> RawHeaders:
-    """What the head of a GET says that asks for a stream, or for what follows an event of it."""
+    """Return the headers of a GET that opens a stream, or resumes one after an event."""
     found = [(b"accept", EVENTS_TYPE.encode()), (b"cache-control", b"no-store")]
     if last_id is not None:
         found.append((b"last-event-id", last_id))
@@ -142,22 +143,22 @@ def stream_headers(
 
 
 def can_resume(last_id: bytes | None) -> bool:
-    """Return whether there is an id to resume from, and one that a header can hold."""
+    """Return whether a stream can be resumed: it has an id that fits in a header."""
     return last_id is not None and _VALUE.fullmatch(last_id.decode("latin-1")) is not None
 
 
 def is_session_id(text: str) -> bool:
-    """Return whether a server may call a session that: visible ASCII."""
+    """Return whether a session id is valid: visible ASCII."""
     return _SESSION_ID.fullmatch(text) is not None
 
 
 def media_type(content_type: str | None) -> str:
-    """The type that a response says it has, without its parameters."""
+    """Return the media type of a `Content-Type`, without its parameters."""
     return (content_type or "").partition(";")[0].strip(" \t").lower()
 
 
 def read_retry_after(value: str | None, now: float) -> float | None:
-    """How long a server wants to be left alone, in s; None if it does not say.
+    """Return the seconds of a `Retry-After`; None if there is none.
 
     Args:
         value: of `Retry-After`: seconds, or a date of HTTP (RFC 9110, 10.2.3).

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @define(eq=False, repr=False)
 class LegacyStream:
-    """A session of the old transport.
+    """A session of the HTTP+SSE transport.
 
     Args:
         url: of the stream.
@@ -46,7 +46,7 @@ class LegacyStream:
         return self._endpoint.done() and isinstance(self._endpoint.result(), str)
 
     async def is_offered(self) -> bool:
-        """Wait until the server has named its endpoint, or turned out to have none.
+        """Wait until the server has named its endpoint, or has failed to.
 
         Raises:
             InvalidResponseError: it named one that is not its own.
@@ -57,7 +57,7 @@ class LegacyStream:
         return isinstance(named, str)
 
     async def read(self) -> MCPError:
-        """Read the stream to its end; why it has ended, or never began."""
+        """Read the stream to its end; return the reason of its end."""
         try:
             await self._read()
             error: MCPError = ConnectionLostError(
@@ -81,11 +81,11 @@ class LegacyStream:
     async def post(self, message: ClientMessage) -> None:
         """Send a message; its answer, if it has one, comes in the stream.
 
-        So it may come before the server has taken note of the message, and whoever waits for that
-        waits no longer than for a notification.
+        The response may arrive before the POST is acknowledged; that is waited for no longer than
+        for a notification.
 
         Raises:
-            MCPError: it was not taken.
+            MCPError: it was not accepted.
         """
         url = self._endpoint.result()
         assert isinstance(url, str)
@@ -112,7 +112,7 @@ class LegacyStream:
             self._endpoint.set_result(self._place(event.data))
 
     def _place(self, data: bytes) -> str:
-        """Where to POST: of the same origin only, since what is sent there has our tokens."""
+        """Return the URL to POST to; of the same origin only, since requests carry tokens."""
         url = urljoin(self.url, data.decode("utf-8", "replace"))
         if not same_origin(self.url, url):
             raise InvalidResponseError(

@@ -1,8 +1,8 @@
-"""The bytes of HTTP over asyncio's own transports, for httpcore2.
+"""The network backend of httpcore2, over asyncio's transports.
 
-httpcore2 would read and write through anyio, which arms and cancels a scope for every piece, and it
-writes the head of a request and its body apart: two system calls, and two packets. Here what is
-written is gathered until an answer is read.
+httpcore2 would read and write through anyio, which arms and cancels a scope for every piece; and it
+writes the head of a request and its body apart, in two system calls and two packets. Here writes
+are gathered until the response is read.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class NetworkStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
     _has_room: bool = field(default=True, init=False)
     _is_reading: bool = field(default=True, init=False)
 
-    # -- what httpcore2 asks for
+    # -- called by httpcore2
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Return what has come, `max_bytes` at most; nothing if the peer has closed its side.
+        """Return received bytes, at most `max_bytes`; none if the peer has closed its side.
 
         Raises:
             httpcore2.ReadError: the connection broke off.
-            httpcore2.ReadTimeout: nothing has come within `timeout`, in s.
+            httpcore2.ReadTimeout: nothing arrived within `timeout`, in s.
         """
         self._flush()
         if not self._received and not self._is_over:
@@ -64,11 +64,11 @@ class NetworkStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Write bytes, at the latest when the answer is read; wait while there is no room.
+        """Write bytes, at the latest when the response is read; wait while the buffer is full.
 
         Raises:
             httpcore2.WriteError: the connection is closed.
-            httpcore2.WriteTimeout: there was no room within `timeout`, in s.
+            httpcore2.WriteTimeout: the buffer stayed full for `timeout`, in s.
         """
         if self._is_over or self._transport.is_closing():
             raise httpcore2.WriteError("the connection is closed")
@@ -122,13 +122,13 @@ class NetworkStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         return secured
 
     def get_extra_info(self, info: str) -> Any:
-        """Return what httpcore2 wants to know of a connection; None of anything else."""
-        if info == "is_readable":  # while it is idle: closed, or an answer to nothing has come
+        """Return what httpcore2 asks about a connection; None for anything else."""
+        if info == "is_readable":  # while it is idle: closed, or a stray response arrived
             return self._is_over or bool(self._received) or self._has_news()
         return self._transport.get_extra_info(info)
 
     def _has_news(self) -> bool:
-        """Return whether something has come that the event loop has had no turn to read."""
+        """Return whether bytes arrived that the event loop has not read yet."""
         if self._transport.is_closing():
             return True
         poll = select.poll()
@@ -139,14 +139,14 @@ class NetworkStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         """Close the connection; its socket is closed in the next turn of the event loop."""
         self._transport.abort()
 
-    # -- what asyncio tells
+    # -- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """There is a connection."""
+        """Note the connection."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Keep received bytes."""
         self._received += data
         if len(self._received) >= _KEPT and self._is_reading:
             self._is_reading = False
@@ -154,24 +154,24 @@ class NetworkStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         _wake(self._reader)
 
     def eof_received(self) -> bool:
-        """The peer has closed its side; so do we."""
+        """Close our side, too: the peer has closed its own."""
         self._is_over = True
         _wake(self._reader)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed."""
+        """Note the end of the connection."""
         self._is_over, self._error = True, exc
         self._unsent.clear()
         _wake(self._reader)
         _wake(self._writer)
 
     def pause_writing(self) -> None:
-        """The peer does not take what is written."""
+        """Stop writing: the peer does not read."""
         self._has_room = False
 
     def resume_writing(self) -> None:
-        """The peer has taken enough."""
+        """Write again: the peer has read enough."""
         self._has_room = True
         _wake(self._writer)
 
@@ -192,7 +192,7 @@ class Network(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> NetworkStream:
-        """Connect; of several addresses of a host the first that answers counts.
+        """Connect; of several addresses of a host the first to answer wins.
 
         Raises:
             httpcore2.ConnectError: there is no connection.
@@ -210,14 +210,14 @@ class Network(httpcore2.AsyncNetworkBackend):
         return stream
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, before another try."""
+        """Wait before another attempt."""
         await asyncio.sleep(seconds)
 
 
 async def _connect(host: str, port: int, local_address: str | None) -> NetworkStream:
-    """Connect to the address of a host that answers first; each gets a head start over the next.
+    """Connect to the first address of a host that answers; each has a head start over the next.
 
-    asyncio can do that too, but leaves a socket behind where it is cancelled (Python 3.11).
+    asyncio can do that too, but leaks a socket when it is cancelled (Python 3.11).
     """
     loop = asyncio.get_running_loop()
     local = None if local_address is None else (local_address, 0)
@@ -253,7 +253,7 @@ async def _connect(host: str, port: int, local_address: str | None) -> NetworkSt
 
 
 async def _addresses(host: str, port: int) -> list[str]:
-    """Return the addresses of a host, each once; of an address itself."""
+    """Return the addresses of a host, each once; an address stays as it is."""
     try:
         return [str(ip_address(host))]
     except ValueError:
@@ -262,7 +262,7 @@ async def _addresses(host: str, port: int) -> list[str]:
 
 
 def _close(attempt: asyncio.Task[NetworkStream]) -> None:
-    """Close the connection of an attempt that nobody waits for any more, if it made one."""
+    """Close the connection of an attempt that lost, if it made one."""
     if _went_well(attempt):
         attempt.result().abort()
 

@@ -1,4 +1,4 @@
-"""A response over HTTP: its head, and its body as it comes."""
+"""An HTTP response: its head, and its body as it arrives."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .http_headers import EVENTS_TYPE, JSON_TYPE, RawHeaders, media_type
 if TYPE_CHECKING:
     import httpcore2
 
-_MAX_REFUSAL = 64 * 1024  # bytes of a body that says why not
+_MAX_REFUSAL = 64 * 1024  # bytes of the body of an error response
 
 
 @define(eq=False, repr=False)
 class HttpResponse:
-    """The head of a response, and the way to its body.
+    """The head of a response, with access to its body.
 
     Attributes:
         status_code: of the response.
@@ -34,16 +34,16 @@ class HttpResponse:
 
     @classmethod
     def of(cls, received: httpcore2.Response) -> HttpResponse:
-        """Return a response as httpcore2 has received it."""
+        """Return the response that httpcore2 has received."""
         return cls(received.status, _by_name(received.headers), received)
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """Return the body as it comes, nothing unpacked (CHTTP-14).
+        """Return the body as it arrives, never decompressed (CHTTP-14).
 
-        A few bytes can unpack to gigabytes; meanwhile the event loop would stand still.
+        A few bytes can decompress to gigabytes, which would block the event loop.
 
         Raises:
-            InvalidResponseError: it is packed, though no request allows that.
+            InvalidResponseError: it is compressed, which no request allows.
         """
         if self.is_packed:
             raise InvalidResponseError(
@@ -58,15 +58,15 @@ class HttpResponse:
 
     @property
     def media_type(self) -> str:
-        """The type that the response says its body has; empty if it says none."""
+        """The media type of the body; empty if the response has none."""
         return media_type(self.headers.get("content-type"))
 
     async def aclose(self) -> None:
         """End the exchange; the connection is closed unless the body was read to its end."""
         await self._received.aclose()
 
-    async def hang_up(self) -> None:
-        """Close the connection, whatever was read."""
+    async def close_connection(self) -> None:
+        """Close the connection, even if the body was not read."""
         stream: Any = self._received.extensions.get("network_stream")
         if stream is not None:
             await stream.aclose()
@@ -81,20 +81,20 @@ def _by_name(raw: RawHeaders) -> dict[str, str]:
 
 
 def is_json(response: HttpResponse) -> bool:
-    """Return whether a response says that its body is JSON."""
+    """Return whether the media type of a response is JSON."""
     return response.media_type == JSON_TYPE
 
 
 def is_events(response: HttpResponse) -> bool:
-    """Return whether a response says that its body is a stream of events."""
+    """Return whether the media type of a response is an event stream."""
     return response.media_type == EVENTS_TYPE
 
 
 async def read_body(response: HttpResponse, max_bytes: int) -> bytes | LineTooLong:
-    """Return the body of a response; of one that is longer nothing is kept.
+    """Return the body of a response; nothing of a body that is too long.
 
     Raises:
-        InvalidResponseError: it is packed.
+        InvalidResponseError: it is compressed.
     """
     chunks: list[bytes] = []
     size = 0
@@ -107,12 +107,12 @@ async def read_body(response: HttpResponse, max_bytes: int) -> bytes | LineTooLo
 
 
 async def read_refusal(response: HttpResponse) -> bytes | LineTooLong:
-    """Return the body of a response that says why not; its status counts even if it is packed."""
+    """Return the body of an error response; empty if it is compressed."""
     return b"" if response.is_packed else await read_body(response, _MAX_REFUSAL)
 
 
 async def finish(response: HttpResponse) -> None:
-    """Read a response that is of no interest to its end, so that its connection can be kept."""
+    """Read and drop a response, so that its connection can be kept."""
     try:
         await read_refusal(response)
     finally:
@@ -120,7 +120,7 @@ async def finish(response: HttpResponse) -> None:
 
 
 def detail(response: HttpResponse, body: bytes) -> str:
-    """Return what a refusal says to a reader: its text, or the message of its error; no page."""
+    """Return the text of an error response, or the message of its error; no HTML."""
     kind = response.media_type
     if kind in (JSON_TYPE, ""):
         with suppress(ValueError, TypeError, LookupError):

@@ -1,4 +1,4 @@
-"""A server over HTTP, named: what a program can say before httpx2 is there to reach it."""
+"""The description of a server over HTTP; does not need httpx2."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 @frozen(eq=False, repr=False)
 class HttpServer:
-    """A server that is spoken to over HTTP.
+    """A server that is reached over HTTP.
 
     Args:
         url: its MCP endpoint; user and password in it are sent as basic authentication.
-        headers: sent with every request, as a token is; to nobody else.
-        auth: of httpx2, for what has to be negotiated.
-        max_connections: requests that may be under way at one time, each on a connection of its
-            own; the others wait in turn (CHTTP-10). Streams that only listen are not counted.
+        headers: sent with every request, to this server only.
+        auth: an `auth` of httpx2, for negotiated authentication.
+        max_connections: most requests at one time, each on a connection of its own; others wait in
+            order (CHTTP-10). Streams that only listen are not counted.
 
     Raises:
-        UsageError: the address is none, a header cannot be sent, or the number is none.
+        UsageError: the URL, a header or the number is invalid.
     """
 
     url: str

@@ -1,8 +1,8 @@
-"""Streams of events over HTTP: read, resumed after a break, and listened to (CHTTP-20 to CHTTP-29).
+"""Event streams over HTTP: read, resumed and listened to (CHTTP-20 to CHTTP-29).
 
-In the handshake mode a stream may end before its answer: the server ended it to be asked again
-later (SEP-1699), or the connection broke. Then it goes on from its last event, if that had an id.
-In the stateless mode nothing is resumed: a stream that ends without its answer has failed.
+In the handshake mode a stream may end before its response: the server ended it, to be polled later
+(SEP-1699), or the connection broke. It is resumed after its last event, if that had an id. In the
+stateless mode nothing is resumed: a stream that ends without its response has failed.
 """
 
 from __future__ import annotations
@@ -28,30 +28,32 @@ if TYPE_CHECKING:
     from .transport import Receiver
 
 MAX_ATTEMPTS: Final = 5
-"""So often in a row a stream is asked for without anything coming of it, until it is given up."""
+"""Most attempts in a row to resume a stream that bring no event."""
 
-_RETRY_MS = 1_000  # where the server names no time
-_LEAST_RETRY = 0.01  # s; of a server that names 0, so that it cannot keep us busy
-_MOST_RETRY = 30.0  # s; to which the time grows where a server does not answer
-_LINGER = 1.0  # s; for the end of a stream whose answer has come, so that its connection is kept
+_RETRY_MS = 1_000  # if the server names no time
+_LEAST_RETRY = 0.01  # s; if the server names 0, so that it cannot keep us busy
+_MOST_RETRY = 30.0  # s; bound of the backoff
+_LINGER_SECONDS = (
+    1.0  # s; for the end of a stream whose answer has come, so that its connection is kept
+)
 
 
 @define(eq=False, repr=False)
 class ReconnectBackoff:
-    """How long to wait before a stream is asked for again.
+    """The backoff before a stream is opened again.
 
     Attributes:
-        failures: attempts in a row of which nothing came.
+        failures: attempts in a row without an event.
     """
 
     failures: int = 0
 
     def delay(self, retry_ms: int | None, draw: float) -> float:
-        """Seconds to wait: never less than the server wants, and no more before the first try.
+        """Return the seconds to wait, at least as the server asks.
 
         Args:
-            retry_ms: what the server wants; None if it named nothing.
-            draw: random, from 0 to 1, so that many clients do not come back at one time.
+            retry_ms: what the server asks for; None for nothing.
+            draw: random, from 0 to 1, so that many clients do not reconnect at one time.
         """
         least = max((_RETRY_MS if retry_ms is None else retry_ms) / 1000, _LEAST_RETRY)
         most = max(least, min(least * (1 << min(self.failures, 10)), _MOST_RETRY))
@@ -60,11 +62,11 @@ class ReconnectBackoff:
 
 @define(eq=False, repr=False)
 class EventStreams:
-    """What a server says in streams of events, for one session.
+    """The event streams of one session.
 
     Attributes:
-        revision: that is spoken; None before one is agreed on.
-        session_id: that the server gave; None if it gave none.
+        revision: of the session; None before one is agreed on.
+        session_id: as the server set it; None if it set none.
     """
 
     wire: HttpWire
@@ -74,13 +76,13 @@ class EventStreams:
     session_id: str | None = field(default=None, init=False)
 
     def reader(self) -> EventReader:
-        """For a stream that begins."""
+        """Return a reader for a new stream."""
         return EventReader(self.max_bytes)
 
     async def relay(
         self, response: HttpResponse, reader: EventReader, request_id: str | None
     ) -> None:
-        """Hand on what a stream says, until it ends, or has answered the request that it is for.
+        """Pass on the messages of a stream, until it ends or its request has a response.
 
         Raises:
             MCPError: it broke off.
@@ -93,28 +95,29 @@ class EventStreams:
                 await _linger(chunks)
                 return
 
-    async def resume(self, reader: EventReader, request_id: str, why: MCPError) -> None:
-        """Go on with the stream of a request that has no answer yet (CHTTP-24 to CHTTP-26).
+    async def resume(self, reader: EventReader, request_id: str, reason: MCPError) -> None:
+        """Resume the stream of a request that has no response yet (CHTTP-24 to CHTTP-26).
 
         Args:
             reader: of the stream that has ended.
-            why: it ended; raised if it cannot be resumed.
+            request_id: of the request.
+            reason: of the end; raised if it cannot be resumed.
 
         Raises:
-            MCPError: no answer will come.
+            MCPError: no response will come.
         """
         pace = ReconnectBackoff()
         while self.receiver.awaits(request_id):
             if pace.failures == MAX_ATTEMPTS or not can_resume(reader.last_id):
-                raise why
+                raise reason
             await asyncio.sleep(pace.delay(reader.retry_ms, random.random()))
             try:
                 reader = await self._attempt(reader, request_id, pace)
-            except _Refused:
-                raise why from None
+            except _StreamRefused:
+                raise reason from None
 
     async def listen(self) -> None:
-        """Listen to what belongs to no request, as long as the server offers it (CHTTP-27).
+        """Listen to messages without a request, while the server offers a stream (CHTTP-27).
 
         Raises:
             SessionExpiredError: the server does not know the session any more.
@@ -124,8 +127,8 @@ class EventStreams:
         while True:
             try:
                 reader = await self._attempt(reader, None, pace)
-            except _Refused as refused:
-                # A server without such a stream may answer 404 to what it has no path for.
+            except _StreamRefused as refused:
+                # A server without such a stream may answer 404.
                 if was_offered and refused.status == 404 and self.session_id is not None:
                     raise expired() from None
                 return
@@ -135,7 +138,7 @@ class EventStreams:
     async def _attempt(
         self, before: EventReader, request_id: str | None, pace: ReconnectBackoff
     ) -> EventReader:
-        """Ask for a stream, or for what follows in one, and read it to its end; whatever that is.
+        """Open or resume a stream, and read it to its end, also after an error.
 
         Raises:
             _Refused: the server does not offer it.
@@ -147,30 +150,30 @@ class EventStreams:
             async with self.wire.exchange("GET", headers) as response:
                 status = response.status_code
                 if status < 500 and not (status == 200 and is_events(response)):
-                    raise _Refused(status)
+                    raise _StreamRefused(status)
                 if status < 500:
                     await self.relay(response, reader, request_id)
         except MCPError:
-            pass  # it is asked for again
+            pass  # it is opened again
         pace.failures = pace.failures + 1 if reader.is_silent else 0
         return reader
 
     def _hand_on(self, event: ServerSentEvent | LineTooLong, request_id: str | None) -> None:
         if isinstance(event, LineTooLong):
             self.receiver.received(event, request_id)
-        elif event.kind == "message":  # whatever else there is was not agreed on
+        elif event.kind == "message":  # other kinds are not part of the protocol
             self.receiver.received(event.data, request_id)
 
 
 def expired() -> SessionExpiredError:
-    """The server does not know the session any more."""
+    """Return the error for a session that the server does not know any more."""
     return SessionExpiredError(
         "the server does not know the session any more", data={"status": 404}
     )
 
 
-class _Refused(Exception):
-    """There is no such stream."""
+class _StreamRefused(Exception):
+    """The server refused a stream."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -178,8 +181,8 @@ class _Refused(Exception):
 
 
 async def _linger(chunks: AsyncIterator[bytes]) -> None:
-    """Read to the end of a stream that has nothing more to say, so that its connection is kept."""
+    """Read a finished stream to its end, so that its connection is kept."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(_LINGER):
+        async with asyncio.timeout(_LINGER_SECONDS):
             async for _ in chunks:
                 pass

@@ -1,8 +1,8 @@
-"""One request over HTTP, and what can go wrong with it.
+"""One HTTP request, and its failures.
 
-httpcore2 is used without httpx2's client: that one keeps cookies, would follow redirects and logs
-whole addresses, of which nothing is wanted here. Requests and responses are httpx2's only where its
-`auth` has to see them. A call costs 0.6 of what it costs with httpx2's transports.
+httpcore2 is used without httpx2's client, which keeps cookies, follows redirects and logs whole
+URLs. Requests and responses are httpx2's only where its `auth` has to see them. A call costs 0.6 of
+what it costs with httpx2's transports.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from .http_response import HttpResponse, detail, finish
 log = logging.getLogger("foundation_rt.client")
 
 MAX_CONNECTIONS = 1_000
-"""Open to one server at one time, streams that listen included."""
+"""Most open connections to one server, streams that listen included."""
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds, for a connection and its TLS handshake; and for a free place among the connections."""
+"""Seconds for a connection and its TLS handshake, and to wait for a free connection."""
 
 ACKNOWLEDGE_TIMEOUT = 30.0
-"""Seconds that a server has to take a message that nobody waits for an answer to."""
+"""Seconds that a server has to accept a notification or a response."""
 
 _SAME_REQUEST_ELSEWHERE = (307, 308)  # these keep method and body
 _TIMEOUTS = {"connect": CONNECT_TIMEOUT, "read": None, "write": None, "pool": None}
 
-# Raised before anything was sent; everything else may come after the request has arrived.
+# Raised before anything was sent; all others may come after the request has arrived.
 _UNSENT = (
     httpcore2.ConnectError,
     httpcore2.ConnectTimeout,
@@ -58,13 +58,13 @@ _BROKEN = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.RemoteP
 
 @define(eq=False, repr=False)
 class HttpWire:
-    """Sends requests to one server; what fails is an `MCPError`.
+    """Sends requests to one server; a failure is an `MCPError`.
 
     Attributes:
-        secrets: what every request says and no message may repeat.
+        secrets: sent with every request; no message may repeat them.
 
     Raises:
-        ConnectionLostError: the proxy, or the certificates, that the environment names are none.
+        ConnectionLostError: the environment's proxy or certificates cannot be used.
     """
 
     server: HttpServer
@@ -88,22 +88,25 @@ class HttpWire:
     async def exchange(
         self, method: str, headers: RawHeaders, body: bytes = b"", url: str | None = None
     ) -> AsyncIterator[HttpResponse]:
-        """Send a request; the response, as soon as its head is there. It is closed at the end.
+        """Send a request; yield the response as soon as its head is there. It is closed at the end.
 
-        One redirect to the same origin is followed; the rest of the session goes there at once.
+        One redirect to the same origin is followed, and used for the rest of the session.
 
         Args:
-            url: of the same origin as the server's; that one if None.
+            method: of HTTP.
+            headers: beside the common ones.
+            body: of the request.
+            url: of the same origin as the server's; None: that one.
 
         Raises:
-            MCPError: there is none, or it broke off while it was read.
+            MCPError: there is no response, or the connection broke.
         """
         connection = await self._free_connection()
         try:
             at = self._url if url is None else httpx2.URL(url)
             target = self._target if url is None else core_url(at)
             response = await self._send(connection, method, target, headers, body)
-            place = self._moved_to(response, at)
+            place = self._redirect_target(response, at)
             if place is not None:
                 await finish(response)
                 target = core_url(place)
@@ -133,7 +136,7 @@ class HttpWire:
         await self._connections.close()
 
     def refusal(self, response: HttpResponse, body: bytes | LineTooLong) -> MCPError:
-        """What a status of 300 or more means whose body is no answer (CHTTP-16, CHTTP-17)."""
+        """Return the error for a status of 300 or more without a JSON-RPC body (CHTTP-16, -17)."""
         status = response.status_code
         if 300 <= status < 400:
             return self._redirect(response)
@@ -141,15 +144,15 @@ class HttpWire:
         said = "" if isinstance(body, LineTooLong) else detail(response, body)
         return map_http_status(status, retry_after=retry_after, detail=self.secrets.redact(said))
 
-    def _moved_to(self, response: HttpResponse, target: httpx2.URL) -> httpx2.URL | None:
-        """Return where the same request is to be sent instead; None if nowhere (CHTTP-34)."""
+    def _redirect_target(self, response: HttpResponse, target: httpx2.URL) -> httpx2.URL | None:
+        """Return the URL of a redirect to follow; None if there is none (CHTTP-34)."""
         if response.status_code not in _SAME_REQUEST_ELSEWHERE:
             return None
         try:
             place = target.join(response.headers.get("location", ""))
         except httpx2.InvalidURL:
             return None
-        # Elsewhere it would carry tokens to whoever is there.
+        # Another origin must not get the tokens.
         return place if place != target and same_origin(str(target), str(place)) else None
 
     def _redirect(self, response: HttpResponse) -> MCPError:
@@ -173,12 +176,12 @@ class HttpWire:
         if isinstance(error, httpcore2.ConnectTimeout):
             what = f"there was no connection to {place} within {CONNECT_TIMEOUT:g} s"
         elif isinstance(error, httpcore2.ProxyError):
-            # What the proxy says is not ours to repeat.
+            # The text of the proxy may hold secrets.
             what = f"the proxy refused the connection to {place}"
         else:
             what = f"there is no connection to {place}: {_text(error)}"
         lost = ConnectionLostError(what, may_have_run=False)
-        if _is_mistrust(error):
+        if _is_untrusted(error):
             lost.retryable = False
             lost.suggested_action = (
                 "Name the authority of the server's certificate in SSL_CERT_FILE."
@@ -220,8 +223,8 @@ class HttpWire:
         return HttpResponse.of(answer)
 
 
-def _is_mistrust(error: BaseException | None) -> bool:
-    """Return whether there is no connection because the server's certificate is not trusted."""
+def _is_untrusted(error: BaseException | None) -> bool:
+    """Return whether the server's certificate is not trusted."""
     while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -255,7 +258,10 @@ async def send_authenticated(
     """Return the response to a request that `auth` may change, precede and repeat.
 
     Args:
+        request: to send first.
         body: of the request.
+        connection: to send it over.
+        auth: of httpx2.
     """
     flow = auth.async_auth_flow(
         httpx2.Request(

@@ -52,19 +52,19 @@ class MemoryTransport:
                 is held on another event loop.
         """
         if self._closed or self._starting is not None:
-            raise self._unmade("is opened once, and not after it was closed")
+            raise self._not_opened("is opened once, and not after it was closed")
         self._receiver = receiver
         self._starting = asyncio.create_task(self._start())
         try:
             await self._starting
         except UsageError as error:
-            raise self._unmade(f"could not be started: {error}") from error
+            raise self._not_opened(f"could not be started: {error}") from error
         except asyncio.CancelledError:
             # Either `close` cancelled it, or the task that opens it is itself cancelled.
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise self._unmade("was closed while it was opened") from None
+            raise self._not_opened("was closed while it was opened") from None
 
     @property
     def connection(self) -> Connection:
@@ -125,5 +125,5 @@ class MemoryTransport:
         if not self._closed:
             self._receiver.received(line, None)
 
-    def _unmade(self, why: str) -> ConnectionLostError:
-        return ConnectionLostError(f"{self.description} {why}", may_have_run=False)
+    def _not_opened(self, reason: str) -> ConnectionLostError:
+        return ConnectionLostError(f"{self.description} {reason}", may_have_run=False)

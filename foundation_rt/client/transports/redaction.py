@@ -1,8 +1,7 @@
-"""What was sent to a server in confidence, left out of the errors that it answers with (CHTTP-03).
+"""Remove the client's secrets from the errors of a server (CHTTP-03).
 
-A server, or a proxy before it, that explains why it refuses may repeat the request, its token and
-its address included; and errors end up in logs and reports. Results are what the caller has asked
-for: nothing in them is touched.
+A server, or a proxy before it, may repeat a refused request in its error, including the token and
+the URL; and errors end up in logs and reports. Results are never changed.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ if TYPE_CHECKING:
     from .transport import Receiver
 
 MASK: Final = "***"
-"""What stands in the place of a secret."""
+"""Replaces a secret."""
 
-_SHORTEST = 8  # characters; what is shorter is no secret, and stands in many a text
+_SHORTEST = 8  # characters; shorter values are no secrets, and common in texts
 _DEEPEST = 100  # levels of an error's data that are kept
 _NOT_SECRET = (b"user-agent", b"host", b"accept-encoding")
 
 
 @frozen(eq=False, repr=False)
 class Secrets:
-    """What a server is told and must not be read elsewhere; made by `of`."""
+    """The secrets that are sent to a server; made by `of`."""
 
     _pattern: re.Pattern[str] | None
 
     @classmethod
     def of(cls, url: str, headers: Iterable[tuple[bytes, bytes]]) -> Secrets:
-        """Of the address of a server, and of the headers that every request has.
+        """Collect the secrets in the URL of a server, and in the headers of every request.
 
-        These are the values of the headers and each word of them, and of the address user,
-        password, query and each value in it; of them all what has 8 characters or more.
+        These are the values of the headers and each word of them; and of the URL the user, the
+        password, the query and each value in it. Each has at least 8 characters.
         """
         found = {text for text in _candidates(url, headers) if len(text) >= _SHORTEST}
         if not found:
@@ -50,11 +49,11 @@ class Secrets:
         return cls(re.compile("|".join(map(re.escape, longest_first))))
 
     def redact(self, text: str) -> str:
-        """`text` with `MASK` for every secret in it."""
+        """Return `text` with `MASK` for every secret in it."""
         return text if self._pattern is None else self._pattern.sub(MASK, text)
 
     def redact_all(self, value: Any, depth: int = 0) -> Any:
-        """A JSON value with the same done to every text in it; null for what is too deep."""
+        """Return a JSON value with every text redacted; null for values nested too deeply."""
         if isinstance(value, str):
             return self.redact(value)
         if depth > _DEEPEST:
@@ -68,7 +67,7 @@ class Secrets:
 
 @define(eq=False, repr=False)
 class RedactingReceiver:
-    """A `Receiver` that hands everything on to another one, errors without secrets."""
+    """A `Receiver` that passes all on to another one, errors without secrets."""
 
     receiver: Receiver
     secrets: Secrets
@@ -102,7 +101,7 @@ class RedactingReceiver:
             return line
 
     def _without_secrets(self, message: Any) -> Any:
-        """An answer that is an error, with nothing but that; any other message as it is."""
+        """Return an error response, redacted; any other message as it is."""
         if not isinstance(message, dict) or "method" in message or message.get("error") is None:
             return message
         kept = {name: message[name] for name in ("jsonrpc", "id") if name in message}
@@ -110,7 +109,7 @@ class RedactingReceiver:
 
 
 def _loads(line: bytes) -> Any:
-    """Return what the conversation will read of a line, too (CLIENT-13)."""
+    """Return a line as `PendingRequests` reads it (CLIENT-13)."""
     try:
         return loads(line)
     except ValueError:

@@ -1,13 +1,13 @@
-"""Bytes to server-sent events, without any I/O (HTML standard, section 9.2; CHTTP-20 to CHTTP-23).
+"""Parse server-sent events (HTML standard, section 9.2; CHTTP-20 to CHTTP-23). Pure.
 
-Goals: every byte is looked at once, however the stream is chunked; memory is bounded by the limit
+Goals: every byte is processed once, however the stream is chunked; memory is bounded by the limit
 plus one chunk; no input makes it raise.
 
-Plan: a chunk is split into lines at once. A line that is not complete is kept until its end comes;
-the lines of an event are kept until a blank line. Whatever breaks the limit is dropped up to the
-end of its line, and the event that it belongs to is reported once as too long, in its place.
+Plan: a chunk is split into lines at once. An incomplete line is kept until its end arrives; the
+lines of an event are kept until a blank line. A line beyond the limit is dropped up to its end, and
+its event is reported once as too long, in its place.
 
-Data are bytes here and stay so: an event's data is a message, and whoever parses it decodes it.
+The data of an event stays bytes: it is a message, and its parser decodes it.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class ServerSentEvent:
 class EventReader:
     """Splits a stream of bytes into events.
 
-    Of a stream that goes on from another one, `last_id` and `retry_ms` are taken over.
+    A resumed stream takes over `last_id` and `retry_ms`.
 
     Args:
-        max_bytes: longest data of one event that is taken, in bytes.
+        max_bytes: longest data of one event, in bytes.
 
     Attributes:
-        last_id: of the last complete event that named one; None if there is none, or if an empty
-            one took it back.
-        retry_ms: what the server wants waited before the next attempt; None if it said nothing.
+        last_id: of the last complete event with an id; None if there is none, or an empty one reset
+            it.
+        retry_ms: time before the next attempt, as the server asks; None if it asks for none.
         is_silent: whether there was neither an event nor an id yet.
     """
 
@@ -67,9 +67,9 @@ class EventReader:
     _id: bytes | None = field(default=None, init=False)
 
     def feed(self, chunk: bytes) -> list[ServerSentEvent | LineTooLong]:
-        """Take the next bytes; return the events that they complete, in order.
+        """Parse the next bytes; return the events that they complete, in order.
 
-        What is left when the stream ends is no event (CHTTP-22).
+        An incomplete event at the end of the stream is dropped (CHTTP-22).
         """
         events: list[ServerSentEvent | LineTooLong] = []
         if self._after_cr and chunk:

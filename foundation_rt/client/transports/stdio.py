@@ -48,22 +48,21 @@ def _is_plain(word: object) -> bool:
 
 @frozen
 class StdioServer:
-    """A server to be started as a child process (CHILD-01, CHILD-02).
+    """A server that runs as a child process (CHILD-01, CHILD-02).
 
     Args:
         command: a program: its path, or its name on the `PATH` of its environment.
         args: its arguments, as they are; no shell reads them.
         env: added to the few variables that every child gets.
-        cwd: where it runs; None: where we do.
-        shutdown_grace: seconds it has to end by itself after its input was closed, and again after
-            SIGTERM.
+        cwd: its working directory; None: that of this process.
+        shutdown_grace: seconds it has to end after its input was closed, and again after SIGTERM.
 
     Raises:
-        UsageError: an argument is not what it must be.
+        UsageError: an argument is invalid.
     """
 
     command: str
-    # There are tokens in these: what is printed of a server has none.
+    # These may hold tokens, so the repr leaves them out.
     args: Sequence[str] = field(default=(), repr=False, converter=_words)
     env: Mapping[str, str] | None = field(default=None, repr=False)
     cwd: str | os.PathLike[str] | None = None
@@ -85,7 +84,7 @@ class StdioServer:
 
     @classmethod
     def from_command_line(cls, text: str) -> StdioServer:
-        """The server that a shell would start with this line, of which it only splits the words.
+        """Return the server of a command line, split into words as a shell does.
 
         Raises:
             UsageError: it is empty, or a quotation does not end.
@@ -99,7 +98,7 @@ class StdioServer:
 
     @property
     def description(self) -> str:
-        """Its program and what that is to run, for people; no option, which may hold a secret."""
+        """Its program and first argument, for people; no option, which may hold a secret."""
         shown = [self.command.rpartition("/")[2] or self.command]
         for word in self.args:
             if word in _HARMLESS_OPTIONS:
@@ -111,7 +110,7 @@ class StdioServer:
         return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
     def environment(self) -> dict[str, str]:
-        """The environment it is started in: what programs cannot do without, and `env`."""
+        """Return its environment: the variables that programs need, and `env`."""
         inherited = {
             name: value
             for name, value in os.environ.items()
@@ -122,13 +121,13 @@ class StdioServer:
 
 @define(eq=False, repr=False)
 class ChildProcessTransport:
-    """A `Transport` to a server of its own, which it starts and ends.
+    """A `Transport` to a child process, which it starts and ends.
 
     Args:
         server: what to start.
-        max_message_bytes: longest message taken; and more than that is never kept for a server
+        max_message_bytes: longest message, in bytes; also the most that is buffered for a server
             that does not read (CHILD-07).
-        on_stderr: called with every line that it writes to stderr; a plain function.
+        on_stderr: gets every line of its stderr; a plain function.
     """
 
     server: StdioServer
@@ -141,7 +140,7 @@ class ChildProcessTransport:
     _lines: LineReader = field(init=False)
     _stderr_tail: StderrTail = field(factory=StderrTail, init=False)
     _closed: bool = field(default=False, init=False)
-    _overfed: bool = field(default=False, init=False)
+    _is_overfed: bool = field(default=False, init=False)
     _is_introduced: bool = field(default=False, init=False)
     _end: str = field(default="", init=False)
 
@@ -151,10 +150,10 @@ class ChildProcessTransport:
 
     @property
     def stderr(self) -> str:
-        """The last 64 KiB that the server wrote to stderr, as they came."""
+        """The last 64 KiB of the server's stderr, as they came."""
         return self._stderr_tail.text
 
-    # -- the way there -----------------------------------------------------------------------
+    # -- to the server
 
     async def open(self, receiver: Receiver) -> None:
         """Start the server; once.
@@ -163,7 +162,7 @@ class ChildProcessTransport:
             ConnectionLostError: it cannot be started.
         """
         if self._closed or self._child is not None:
-            raise self._unmade("is opened once, and not after it was closed")
+            raise self._not_opened("is opened once, and not after it was closed")
         self._receiver = receiver
         server = self.server
         self._child = child = ChildProcess(
@@ -173,51 +172,51 @@ class ChildProcessTransport:
         try:
             await child.start(words, server.environment(), server.cwd)
         except OSError as error:
-            why, mend = _explain(error, server)
-            self._end = f"could not be started: {why}"
-            lost = self._unmade(self._end)
-            lost.suggested_action = mend
+            reason, remedy = _explain(error, server)
+            self._end = f"could not be started: {reason}"
+            lost = self._not_opened(self._end)
+            lost.suggested_action = remedy
             lost.retryable = error.errno in _PASSING
             raise lost from error
         if self._closed:
-            raise self._unmade("was closed while it was opened")
+            raise self._not_opened("was closed while it was opened")
 
     def send(self, message: ClientMessage) -> None:
-        """Write a message to the server's input, or keep it until there is room."""
+        """Write a message to the server's stdin, or buffer it."""
         child = self._child
-        if child is None or self._overfed:
+        if child is None or self._is_overfed:
             return
         if not child.room.is_set() and child.unsent_bytes > self.max_message_bytes:
-            self._overfed = True
-            child.wind_up()
+            self._is_overfed = True
+            child.end_soon()
             return
         child.write(message.line + b"\n")
 
     @property
     def is_congested(self) -> bool:
-        """Return whether the server has not taken what was sent."""
+        """Return whether the server does not read its stdin."""
         return self._child is not None and not self._child.room.is_set()
 
     async def drained(self) -> None:
-        """Wait until it has, or never will."""
-        # Again: of all who waited, only the first to go on finds room for sure.
+        """Wait until it reads again, or has ended."""
+        # In a loop: only the first waiter to go on finds room for sure.
         while self._child is not None and not self._child.room.is_set():
             await self._child.room.wait()
 
     def forget(self, request_id: str) -> None:
-        """Nothing: its answer comes between others, and is dropped there."""
+        """Do nothing: a late response is dropped when it arrives."""
 
     def negotiated(self, revision: Revision) -> None:
-        """Note that the server has started; every revision is spoken alike here."""
+        """Note that the server has started; the transport is the same for every revision."""
         self._is_introduced = True
 
     async def close(self) -> None:
-        """Have the server end, and all that it started; see `ChildProcess.end`."""
+        """End the server, and all processes it has started; see `ChildProcess.end`."""
         self._closed = True
         if self._child is not None:
             await self._child.end()
 
-    # -- what comes back ---------------------------------------------------------------------
+    # -- from the server
 
     def _on_output(self, data: bytes) -> None:
         self._deliver(self._lines.feed(data))
@@ -246,12 +245,12 @@ class ChildProcessTransport:
         self._deliver(self._lines.end())
         self._show(self._stderr_tail.end())
         if not self._closed:
-            self._end = self._fate()
-            what = f"the server {self.description} {self._end}{self._quote()}"
+            self._end = self._state_text()
+            what = f"the server {self.description} {self._end}{self._stderr_text()}"
             self._receiver.lost(self._lost(what))
 
     def _lost(self, what: str) -> ConnectionLostError:
-        """What is said when the server has ended; of one that never started too (CHILD-15)."""
+        """Return the error for a server that has ended, also before its handshake (CHILD-15)."""
         assert self._child is not None
         if self._is_introduced:
             return ConnectionLostError(what, may_have_run=True)
@@ -259,35 +258,37 @@ class ChildProcessTransport:
         error.suggested_action = "Correct the command, or what the server says is wrong."
         return error
 
-    # -- words -------------------------------------------------------------------------------
+    # -- texts
 
     def stderr_tail(self) -> str:
-        """What became of the server, and the last lines of its stderr."""
+        """Return the state of the server, and the last lines of its stderr."""
         if self._child is None:
             return ""
-        return f"{self.description} {self._end or self._fate()}{self._quote()}"
+        return f"{self.description} {self._end or self._state_text()}{self._stderr_text()}"
 
-    def _fate(self) -> str:
+    def _state_text(self) -> str:
         child = self._child
         assert child is not None
-        if self._overfed:
+        if self._is_overfed:
             return "does not read what is sent to it"
         if not child.is_started:
             return "has not been started"
         if child.exit_code is None:
             return (
-                "runs" if child.left_pipe is None else f"has closed its {_PIPES[child.left_pipe]}"
+                "runs"
+                if child.closed_pipe is None
+                else f"has closed its {_PIPES[child.closed_pipe]}"
             )
         if child.exit_code < 0:
             return f"was ended by {_signal_name(-child.exit_code)}"
         return f"ended with exit code {child.exit_code}"
 
-    def _quote(self) -> str:
+    def _stderr_text(self) -> str:
         excerpt = self._stderr_tail.excerpt()
         return f"; the last lines of its stderr:\n{excerpt}\n" if excerpt else ""
 
-    def _unmade(self, why: str) -> ConnectionLostError:
-        return ConnectionLostError(f"{self.description} {why}", may_have_run=False)
+    def _not_opened(self, reason: str) -> ConnectionLostError:
+        return ConnectionLostError(f"{self.description} {reason}", may_have_run=False)
 
 
 def _signal_name(number: int) -> str:
@@ -298,7 +299,7 @@ def _signal_name(number: int) -> str:
 
 
 def _explain(error: OSError, server: StdioServer) -> tuple[str, str]:
-    """Why a server could not be started, and what to change."""
+    """Return why a server could not be started, and what to change."""
     command, cwd = server.command, server.cwd or os.curdir
     if not os.access(cwd, os.X_OK):
         return f"there is no directory {os.fspath(cwd)} that can be entered", "Correct cwd."

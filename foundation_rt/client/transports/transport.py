@@ -1,8 +1,7 @@
-"""What lies between a session and whatever carries its messages.
+"""The interface between a session and its transport.
 
-A channel moves messages and knows nothing of what they say; a session is told what has come, by
-calls on the thread of the event loop. Whatever goes wrong on the way is an `MCPError` that says
-whether the request may have been carried out.
+A transport moves messages and does not read them. It calls its session on the thread of the event
+loop. Each failure is an `MCPError` that says whether the request may have run.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
     from ..errors import MCPError
 
 NO_HEADER_PARAMS: Mapping[str, str] = {}
-"""What headers repeat of most requests; one for all, since it is never changed."""
+"""The header params of most requests; shared, and never changed."""
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-"""Longest message that is taken from a server, in bytes."""
+"""Longest message that is accepted from a server, in bytes."""
 
 
 @define(eq=False, repr=False)
@@ -30,11 +29,11 @@ class ClientMessage:
 
     Attributes:
         line: the message in JSON, without a newline.
-        request_id: of a request; None if no answer is waited for.
-        method: None of an answer to what the server asked.
-        name: of what the request is about, which headers repeat.
-        mirrored: arguments that headers repeat: by name, as text.
-        revision: what it is written in; None before one is agreed on.
+        request_id: of a request; None for other messages.
+        method: of the message; None for a response.
+        name: of the tool, prompt or resource; headers repeat it.
+        header_params: the arguments that headers repeat: by name, as text.
+        revision: of the session; None before one is agreed on.
     """
 
     line: bytes
@@ -46,65 +45,65 @@ class ClientMessage:
 
 
 class Receiver(Protocol):
-    """Who is told what a channel brings; on the thread of the event loop."""
+    """Gets the messages and failures of a transport, on the thread of the event loop."""
 
     def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
-        """A message has come.
+        """Handle a message.
 
         Args:
-            request_id: of the request on whose own stream it came; None if there is one stream
-                for all.
+            line: as it came.
+            request_id: of the request on whose own stream it came; None for a shared stream.
         """
 
     def awaits(self, request_id: str) -> bool:
-        """Return whether this request still has no answer: a stream may end, or must be resumed."""
+        """Return whether this request has no response yet: if so, its stream must be resumed."""
 
     def failed(self, request_id: str, error: MCPError) -> None:
-        """No answer to this request will come."""
+        """Fail a request that will get no response."""
 
     def lost(self, error: MCPError) -> None:
-        """The channel has ended by itself, and with it what is unanswered; nothing follows."""
+        """End the session: the transport has ended by itself."""
 
 
 class Transport(Protocol):
-    """A way to one server, for one session."""
+    """Carries the messages of one session to one server and back."""
 
     @property
     def description(self) -> str:
-        """What it leads to, for people; without anything secret."""
+        """The server, for people; without secrets."""
 
     @property
     def has_exchanges(self) -> bool:
-        """Return whether every request has an exchange of its own, with headers: HTTP.
+        """Return whether each request has an exchange of its own, with headers: HTTP.
 
-        Its end tells a server of the stateless mode that nobody waits for it any more.
+        Closing it cancels the request, for a server of the stateless mode.
         """
 
     @property
     def is_congested(self) -> bool:
-        """Return whether so much is unsent that nothing should be added."""
+        """Return whether a new request has to wait."""
 
     async def open(self, receiver: Receiver) -> None:
-        """Make the way. Cancelled in the middle, it leaves nothing behind.
+        """Connect. If it is cancelled, it leaves nothing behind.
 
         Raises:
-            MCPError: there is none.
+            MCPError: there is no connection.
         """
 
     def send(self, message: ClientMessage) -> None:
-        """Take a message; what becomes of it is told later. Never raises, never waits."""
+        """Send a message; never raise, never wait. A failure is reported to the receiver."""
 
     async def drained(self) -> None:
-        """Wait until the channel is not congested, or lost."""
+        """Wait until a request can be sent, or the transport is lost."""
 
     def forget(self, request_id: str) -> None:
-        """Nobody waits for the answer to this request any more."""
+        """Stop waiting for the response to a request."""
 
     def negotiated(self, revision: Revision) -> None:
-        """The handshake is through; from now on `revision` is spoken."""
+        """Use `revision` from now on: the handshake is complete."""
 
     def stderr_tail(self) -> str:
-        """What the server's side has to say of its end; empty if nothing is known."""
+        """Return the state of the server's process and its last stderr lines; may be empty."""
 
     async def close(self) -> None:
-        """End it, and whatever belongs to it; bounded in time. A second time does nothing."""
+        """Close it with all that belongs to it; bounded in time. A second call does nothing."""

@@ -426,7 +426,7 @@ def test_who_is_cancelled_does_not_wait_for_a_thread(caplog: pytest.LogCaptureFi
 
     handlers = ClientHandlers(elicitation=wait)
 
-    async def abandon(count: int) -> None:
+    async def cancel_all(count: int) -> None:
         waiting = [
             asyncio.create_task(handlers.answer(ELICIT, FORM, SESSION)) for _ in range(count)
         ]
@@ -439,7 +439,7 @@ def test_who_is_cancelled_does_not_wait_for_a_thread(caplog: pytest.LogCaptureFi
             for outcome in await asyncio.gather(*waiting, return_exceptions=True)
         )
 
-    run(abandon(MAX_HANDLERS))
+    run(cancel_all(MAX_HANDLERS))
     refused = refusal(handlers, ELICIT, FORM)
     assert refused.original_code == -32603
     assert refused.data == {"reason": "too_many_questions"}

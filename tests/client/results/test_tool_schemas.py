@@ -210,9 +210,9 @@ UNCHECKABLE = {
 
 
 @pytest.mark.rule("CTOOL-04")
-@pytest.mark.parametrize(("schema", "why"), UNCHECKABLE.values(), ids=UNCHECKABLE)
+@pytest.mark.parametrize(("schema", "reason"), UNCHECKABLE.values(), ids=UNCHECKABLE)
 def test_a_schema_that_cannot_be_compiled_refuses_nothing_and_says_why(
-    schema: dict[str, Any], why: str
+    schema: dict[str, Any], reason: str
 ) -> None:
     read = tool(schema, outputSchema=schema)
     assert read.uncheckable is None
@@ -222,7 +222,7 @@ def test_a_schema_that_cannot_be_compiled_refuses_nothing_and_says_why(
     assert told.startswith("inputSchema: ")
     assert read.check_output([]) == ()
     assert read.uncheckable == f"{told}; {told.replace('inputSchema', 'outputSchema', 1)}"
-    with pytest.raises(AssertionError, match=why):
+    with pytest.raises(AssertionError, match=reason):
         raise AssertionError(told)
 
 

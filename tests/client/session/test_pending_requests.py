@@ -252,7 +252,7 @@ def test_progress_belongs_to_the_request_whose_token_it_names_and_to_no_other() 
         params = {"progressToken": token, "progress": 1}
         told = only(talk.receive(line(method="notifications/progress", params=params), stream))
         assert isinstance(told, NotificationReceived)
-        return told.about
+        return told.request
 
     assert about(first.id) is first
     assert about(second.id, first.id) is second
@@ -268,7 +268,7 @@ def test_what_is_said_belongs_to_its_subscription_else_to_its_stream() -> None:
     def about(params: Any, stream: str | None) -> PendingRequest | None:
         told = only(talk.receive(line(method="notifications/message", params=params), stream))
         assert isinstance(told, NotificationReceived)
-        return told.about
+        return told.request
 
     assert about({}, None) is None
     assert about({}, first.id) is first
@@ -348,8 +348,8 @@ def test_whatever_comes_in_whatever_order_nothing_is_raised_and_nothing_is_mixed
                 assert waits.pop(arrival.request.id) is arrival.request
                 if isinstance(arrival, ResponseReceived) and arrival.error is None:
                     assert type(arrival.result) is dict
-            elif isinstance(arrival, NotificationReceived) and arrival.about is not None:
-                assert arrival.about in sent
+            elif isinstance(arrival, NotificationReceived) and arrival.request is not None:
+                assert arrival.request in sent
     assert talk.pending == waits
 
 

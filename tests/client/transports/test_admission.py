@@ -56,7 +56,7 @@ def test_any_history_admits_in_order_and_never_too_many(most: int, steps: list[s
                 waiting[len(waiting) // 2][1].cancel()
             elif step == "turn":
                 await asyncio.sleep(0)
-        for _turn in range(200):
+        for _wait_for_transport in range(200):
             await asyncio.sleep(0)
             if under_way:
                 under_way -= 1

@@ -413,7 +413,7 @@ def test_what_a_stream_says_before_the_answer_belongs_to_the_request() -> None:
 def test_a_stream_that_does_not_end_after_its_answer_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_streams, "_LINGER", 0.01)
+    monkeypatch.setattr(http_streams, "_LINGER_SECONDS", 0.01)
     left = asyncio.Event()
 
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
@@ -880,7 +880,7 @@ def test_every_request_that_an_expired_session_refused_is_known_not_to_have_run(
 def test_what_a_server_does_not_answer_is_lost_with_the_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_channel, "_PATIENCE", 0.01)
+    monkeypatch.setattr(http_channel, "_EXPIRY_SECONDS", 0.01)
 
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if not await session(asked, out):
@@ -1190,7 +1190,7 @@ def test_close_ends_all_that_runs_and_is_there_to_be_called_twice() -> None:
 def test_a_server_that_does_not_take_the_end_of_its_session_is_left(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_channel, "FAREWELL_TIMEOUT", 0.01 if how == "in time" else PATIENCE)
+    monkeypatch.setattr(http_channel, "DELETE_TIMEOUT", 0.01 if how == "in time" else PATIENCE)
     asked_to_end = asyncio.Event()
 
     async def answer(asked: ReceivedRequest, out: Reply) -> None:

@@ -39,7 +39,7 @@ def test_what_was_killed_and_does_not_vanish_is_given_up(
         child, pid = await started(STUBBORN, 0.0)
         with monkeypatch.context() as patch:
             patch.setattr(os, "killpg", powerless)
-            patch.setattr(process, "_REAP", 0.0)
+            patch.setattr(process, "_REAP_SECONDS", 0.0)
             # asyncio's own attempt, when its transport is closed
             patch.setattr("subprocess.Popen.kill", lambda popen: None)
             await child.end()

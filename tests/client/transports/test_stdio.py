@@ -160,7 +160,7 @@ def script(folder: Path, text: str, mode: int) -> str:
 @both_loops
 @pytest.mark.rule("CHILD-04")
 @pytest.mark.parametrize(
-    ("case", "why", "mend"),
+    ("case", "reason", "remedy"),
     [
         ("name", "there is no program no-such-program on the PATH", "Install it"),
         ("path", "there is no file ", "Correct the path"),
@@ -170,7 +170,7 @@ def script(folder: Path, text: str, mode: int) -> str:
     ],
 )
 def test_a_server_that_cannot_be_started_says_what_to_mend(
-    tmp_path: Path, loop: Any, case: str, why: str, mend: str
+    tmp_path: Path, loop: Any, case: str, reason: str, remedy: str
 ) -> None:
     servers = {
         "name": lambda: StdioServer("no-such-program"),
@@ -184,9 +184,9 @@ def test_a_server_that_cannot_be_started_says_what_to_mend(
         transport = ChildProcessTransport(servers[case]())
         with pytest.raises(ConnectionLostError) as caught:
             await transport.open(RecordingReceiver())
-        assert why in caught.value.message
+        assert reason in caught.value.message
         assert transport.stderr_tail() == caught.value.message
-        assert mend in caught.value.suggested_action
+        assert remedy in caught.value.suggested_action
         assert not caught.value.may_have_run
         say(transport, b"{}")
         await transport.drained()
