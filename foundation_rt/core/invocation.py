@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..errors import ToolCompletionOutcome
+from ..values import Shown
 
 if TYPE_CHECKING:
     from ..errors import StructuredError
@@ -47,7 +48,7 @@ class Phase(Enum):
 
 
 @define(eq=False, repr=False)
-class CallKind:
+class CallKind(Shown):
     """What differs between the calls of tools and those of other handlers.
 
     Attributes:
@@ -124,31 +125,22 @@ class Invocation:
 
 
 @define(eq=False, repr=False)
-class Returned:
+class Returned(Shown):
     """The handler returned `value`."""
 
     value: Any
 
-    def __repr__(self) -> str:
-        return f"Returned({self.value!r})"
-
 
 @define(eq=False, repr=False)
-class Raised:
+class Raised(Shown):
     """The handler raised `error` of its own accord."""
 
     error: BaseException
 
-    def __repr__(self) -> str:
-        return f"Raised({self.error!r})"
-
 
 @define(eq=False, repr=False)
-class Stopped:
+class Stopped(Shown):
     """The handler ended because its abort signal had fired."""
-
-    def __repr__(self) -> str:
-        return "Stopped()"
 
 
 CallOutcome = Returned | Raised | Stopped

@@ -14,6 +14,7 @@ from attrs import define, field
 from ..errors import ErrorCode, JsonRpcError, JsonRpcErrorCode, to_json_rpc_error
 from ..protocol.jsonrpc import encode
 from ..protocol.peer import SERVER_INFO_KEY
+from ..values import Shown
 from .effects import Reply
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def internal_error_reply(request_id: RequestId, correlation_id: str) -> Reply:
 
 
 @define(eq=False, repr=False)
-class ServerInfo:
+class ServerInfo(Shown):
     """The description of a server.
 
     Attributes:

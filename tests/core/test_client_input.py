@@ -29,13 +29,15 @@ NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required"
 STATELESS = "2026-07-28"
 
 
-def scene(play: Callable[[Rig, AskedClient], Coroutine[Any, Any, None]], **options: Any) -> Rig:
+def run_scenario(
+    scenario: Callable[[Rig, AskedClient], Coroutine[Any, Any, None]], **options: Any
+) -> Rig:
     """Play with a server that has the tools below, and a client of the stateless mode."""
     rig = Rig(**options)
     add_handlers(rig)
 
     async def run() -> None:
-        await play(rig, AskedClient(rig.server, STATELESS))
+        await scenario(rig, AskedClient(rig.server, STATELESS))
 
     asyncio.run(run())
     rig.assert_all_ended()
@@ -80,7 +82,7 @@ def asked_of(response: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 @pytest.mark.rule("ASK-10", "ASK-13", "ASK-14")
 def test_call_is_retried_until_it_has_a_result() -> None:
-    async def play(rig: Rig, client: AskedClient) -> None:
+    async def scenario(rig: Rig, client: AskedClient) -> None:
         questions, state = asked_of(await client.call("greet"))
         message = {"message": "Who?", "requestedSchema": NAME}
         assert questions == {"user_name": {"method": "elicitation/create", "params": message}}
@@ -95,7 +97,7 @@ def test_call_is_retried_until_it_has_a_result() -> None:
         assert response["result"]["resultType"] == "complete"
         assert value_of(response) == "Hello, Ann! decline"
 
-    records = scene(play).records
+    records = run_scenario(scenario).records
     assert [record["outcome"] for record in records] == ["success"] * 3
     assert [record.get("resultType") for record in records] == ["input_required"] * 2 + [None]
 
@@ -117,9 +119,9 @@ def test_retry_goes_on_in_any_process_with_same_key() -> None:
         answer = await client.call("greet", requestState=states[0])
         assert answer["error"]["data"]["reason"] == "state_tampered"
 
-    scene(first, config=config)
-    scene(second, config=config)
-    scene(stranger)
+    run_scenario(first, config=config)
+    run_scenario(second, config=config)
+    run_scenario(stranger)
 
 
 @pytest.mark.rule("ASK-11", "ASK-12")
@@ -127,16 +129,16 @@ def test_retry_goes_on_in_any_process_with_same_key() -> None:
     "responses", [{}, {"wrong_key": accepted(name="x")}, {"user_name": 12345}, {"user_name": None}]
 )
 def test_missing_answer_is_asked_for_again(responses: dict[str, Any]) -> None:
-    async def play(rig: Rig, client: AskedClient) -> None:
+    async def scenario(rig: Rig, client: AskedClient) -> None:
         questions, _ = asked_of(await client.call("greet", inputResponses=responses))
         assert [*questions] == ["user_name"]
 
-    scene(play)
+    run_scenario(scenario)
 
 
 @pytest.mark.rule("ASK-20")
 def test_answer_that_state_did_not_ask_for_is_dropped() -> None:
-    async def play(rig: Rig, client: AskedClient) -> None:
+    async def scenario(rig: Rig, client: AskedClient) -> None:
         responses = {"user_name": accepted(name="Ann"), "1": accepted(), "more": accepted(x=1)}
         questions, state = asked_of(await client.call("greet"))
         assert [*questions] == ["user_name"]
@@ -145,7 +147,7 @@ def test_answer_that_state_did_not_ask_for_is_dropped() -> None:
         questions, _ = asked_of(await client.call("greet", **along))
         assert [*questions] == ["1"]
 
-    scene(play)
+    run_scenario(scenario)
 
 
 @pytest.mark.rule("ASK-11", "ASK-33")
@@ -172,7 +174,7 @@ def test_answer_that_state_did_not_ask_for_is_dropped() -> None:
 def test_malformed_answers_are_refused(
     method: str, params: dict[str, Any], along: dict[str, Any], reason: str
 ) -> None:
-    async def play(rig: Rig, client: AskedClient) -> None:
+    async def scenario(rig: Rig, client: AskedClient) -> None:
         rig.server.register(
             ToolDefinition("plain", "", {"type": "object"}), lambda arguments, context: 1
         )
@@ -185,12 +187,12 @@ def test_malformed_answers_are_refused(
         assert error["data"]["correlationId"]
         assert rig.slots_in_use == 0
 
-    scene(play)
+    run_scenario(scenario)
 
 
 @pytest.mark.rule("ASK-32", "ASK-33")
 def test_state_is_valid_for_one_request_and_principal() -> None:
-    async def play(rig: Rig, client: AskedClient) -> None:
+    async def scenario(rig: Rig, client: AskedClient) -> None:
         _, state = asked_of(await client.call("greet"))
         for tool, arguments in (("greet", {"greeting": "Hi"}), ("everything", {})):
             error = (await client.call(tool, arguments, requestState=state))["error"]
@@ -203,14 +205,14 @@ def test_state_is_valid_for_one_request_and_principal() -> None:
         error = (await client.call("greet", requestState=hers))["error"]
         assert error["data"]["reason"] == "state_foreign"
 
-    scene(play)
+    run_scenario(scenario)
 
 
 @pytest.mark.rule("ASK-32", "ASK-33")
 def test_expired_state_is_refused() -> None:
     clock = ManualClock()
 
-    async def play(rig: Rig, client: AskedClient) -> None:
+    async def scenario(rig: Rig, client: AskedClient) -> None:
         _, state = asked_of(await client.call("greet"))
         clock.advance(timedelta(minutes=1).total_seconds() - 0.001)
         asked_of(await client.call("greet", requestState=state))
@@ -218,12 +220,14 @@ def test_expired_state_is_refused() -> None:
         error = (await client.call("greet", requestState=state))["error"]
         assert (error["code"], error["data"]["reason"]) == (-32602, "state_expired")
 
-    scene(play, clock=clock, config=ServerConfig(server=ServerSection(input_ttl_ms=60_000)))
+    run_scenario(
+        scenario, clock=clock, config=ServerConfig(server=ServerSection(input_ttl_ms=60_000))
+    )
 
 
 @pytest.mark.rule("ASK-32")
 def test_handler_that_changes_its_arguments_can_be_retried() -> None:
-    async def play(rig: Rig, client: AskedClient) -> None:
+    async def scenario(rig: Rig, client: AskedClient) -> None:
         async def handler(arguments: dict[str, Any], context: ToolContext) -> int:
             arguments.clear()
             return len(await context.roots())
@@ -236,12 +240,12 @@ def test_handler_that_changes_its_arguments_can_be_retried() -> None:
         )
         assert value_of(answer) == 0
 
-    scene(play)
+    run_scenario(scenario)
 
 
 @pytest.mark.rule("ASK-03", "ASK-29")
 def test_several_requests_share_one_round() -> None:
-    async def play(rig: Rig, client: AskedClient) -> None:
+    async def scenario(rig: Rig, client: AskedClient) -> None:
         questions, state = asked_of(await client.call("everything"))
         assert {key: one["method"] for key, one in questions.items()} == {
             "name": "elicitation/create",
@@ -257,12 +261,12 @@ def test_several_requests_share_one_round() -> None:
         answer = await client.call("everything", inputResponses=responses, requestState=state)
         assert value_of(answer) == ["name", "roots", "text"]
 
-    scene(play)
+    run_scenario(scenario)
 
 
 @pytest.mark.rule("ASK-22", "ASK-05")
 def test_missing_client_capability_is_an_error() -> None:
-    async def play(rig: Rig, client: AskedClient) -> None:
+    async def scenario(rig: Rig, client: AskedClient) -> None:
         client.capabilities = {"roots": {}}
         error = (await client.call("everything"))["error"]
         assert error["code"] == -32021
@@ -271,7 +275,7 @@ def test_missing_client_capability_is_an_error() -> None:
             "sampling": {},
         }
 
-    rig = scene(play)
+    rig = run_scenario(scenario)
     assert (rig.records[0]["outcome"], rig.records[0]["errorCode"]) == (
         "tool_error",
         "INVALID_ARGUMENT",
@@ -280,7 +284,7 @@ def test_missing_client_capability_is_an_error() -> None:
 
 @pytest.mark.rule("ASK-41")
 def test_url_elicitation_required_is_answered_with_pages() -> None:
-    async def play(rig: Rig, client: AskedClient) -> None:
+    async def scenario(rig: Rig, client: AskedClient) -> None:
         questions, state = asked_of(await client.call("files"))
         page = {"mode": "url", "message": "Connect", "url": "https://x.example/"}
         assert questions == {"page-1": {"method": "elicitation/create", "params": page}}
@@ -294,12 +298,12 @@ def test_url_elicitation_required_is_answered_with_pages() -> None:
         assert error["code"] == -32021
         assert error["data"]["requiredCapabilities"] == {"elicitation": {"url": {}}}
 
-    scene(play)
+    run_scenario(scenario)
 
 
 @pytest.mark.rule("ASK-15")
 def test_too_large_state_ends_call_with_error() -> None:
-    async def play(rig: Rig, client: AskedClient) -> None:
+    async def scenario(rig: Rig, client: AskedClient) -> None:
         responses = {"user_name": accepted(name="x" * MAX_STATE_BYTES)}
         _, state = asked_of(await client.call("greet"))
         along = {"inputResponses": responses, "requestState": state}
@@ -307,7 +311,7 @@ def test_too_large_state_ends_call_with_error() -> None:
         assert answer["code"] == "RESOURCE_EXHAUSTED"
         assert answer["details"] == {"reason": "input_state_too_large"}
 
-    scene(play)
+    run_scenario(scenario)
 
 
 @pytest.mark.rule("ASK-02", "ASK-10")
@@ -321,7 +325,7 @@ def test_too_large_state_ends_call_with_error() -> None:
 def test_prompts_and_resources_can_ask_client(
     method: str, params: dict[str, Any], key: str, answer: Any
 ) -> None:
-    async def play(rig: Rig, client: AskedClient) -> None:
+    async def scenario(rig: Rig, client: AskedClient) -> None:
         client.request(method, params)
         questions, state = asked_of(await client.next())
         assert [*questions] == [key]
@@ -332,7 +336,7 @@ def test_prompts_and_resources_can_ask_client(
         client.request(method, params)
         assert (await client.next())["error"]["code"] == -32021
 
-    scene(play)
+    run_scenario(scenario)
 
 
 @pytest.mark.rule("ASK-29")
@@ -368,7 +372,7 @@ def test_middleware_passes_requests_to_client_on(revision: str) -> None:
 @pytest.mark.rule("ASK-02")
 @pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
 def test_completion_cannot_ask_client(revision: str) -> None:
-    async def play(rig: Rig, client: AskedClient) -> None:
+    async def scenario(rig: Rig, client: AskedClient) -> None:
         @rig.server.completion("note://{id}", "id")
         async def ids(value: str, ctx: ToolContext) -> list[str]:
             await ctx.roots()
@@ -381,6 +385,6 @@ def test_completion_cannot_ask_client(revision: str) -> None:
         answer = await own.next()
         assert answer["error"]["code"] == -32603
 
-    rig = scene(play)
+    rig = run_scenario(scenario)
     [failure] = rig.logged("handler failed")
     assert "cannot ask the client" in failure["error"]["message"]

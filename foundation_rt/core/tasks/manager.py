@@ -17,6 +17,7 @@ from attrs import define, evolve, field
 
 from ...protocol.jsonrpc import compact
 from ...protocol.principal import identity_of
+from ...values import Shown
 from .record import TaskEvent, TaskRecord
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ MAX_MESSAGE_LENGTH = 1024
 
 
 @define(eq=False, repr=False)
-class RunningTask:
+class RunningTask(Shown):
     """A task that has not ended; it does not refer to its call.
 
     Attributes:

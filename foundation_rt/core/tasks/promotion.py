@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...shares import LimitReached
+from ...values import Shown
 from ..effects import Extend, Reply
 from ..invocation import Phase
 from ..replies import result_reply
@@ -28,7 +29,7 @@ _SERVER_STOPPED = "The server has stopped."
 
 
 @define(eq=False, repr=False)
-class Promotion:
+class Promotion(Shown):
     """The way of one call to become a task.
 
     Args:

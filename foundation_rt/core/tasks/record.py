@@ -15,6 +15,8 @@ from typing import Any
 import orjson
 from attrs import evolve, field, frozen
 
+from ...values import Shown
+
 
 class TaskStatus(Enum):
     """The status of a task, spelled as on the wire."""
@@ -60,7 +62,7 @@ _OUTCOME_MEMBER = {TaskStatus.COMPLETED: "result", TaskStatus.FAILED: "error"}
 
 
 @frozen(eq=False, repr=False)
-class TaskRecord:
+class TaskRecord(Shown):
     """The state of one task that its client sees.
 
     Attributes:

@@ -20,7 +20,7 @@ from tests.support.rig import Rig
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 
 
-def play(scene: Callable[[Rig], Coroutine[Any, Any, None]]) -> Rig:
+def play(scenario: Callable[[Rig], Coroutine[Any, Any, None]]) -> Rig:
     rig = Rig()
 
     @rig.server.tool
@@ -28,7 +28,7 @@ def play(scene: Callable[[Rig], Coroutine[Any, Any, None]]) -> Rig:
         for level in levels:
             ctx.log(level, {"said": level}, "mouth")
 
-    asyncio.run(scene(rig))
+    asyncio.run(scenario(rig))
     rig.assert_all_ended()
     return rig
 
@@ -49,7 +49,7 @@ async def levels_said(client: AskedClient, request_id: int) -> list[str]:
 
 @pytest.mark.rule("NOTE-04", "NOTE-05")
 def test_client_gets_log_messages_from_its_level_on() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server)
         everything = {"levels": [*LOGGING_LEVELS]}
         assert await levels_said(client, client.start("say", everything)) == [*LOGGING_LEVELS[1:]]
@@ -59,34 +59,34 @@ def test_client_gets_log_messages_from_its_level_on() -> None:
             wanted = [*LOGGING_LEVELS[LOGGING_LEVELS.index(level) :]]
             assert await levels_said(client, client.start("say", everything)) == wanted
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("NOTE-06")
 @pytest.mark.parametrize("params", [{}, {"level": None}, {"level": "warn"}, {"level": ["info"]}])
 def test_unknown_level_is_refused(params: dict[str, Any]) -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server)
         client.request("logging/setLevel", params)
         assert (await client.next())["error"]["code"] == -32602
         assert await levels_said(client, client.start("say", {"levels": ["info"]})) == ["info"]
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("NOTE-06")
 def test_set_level_without_params_is_refused() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server)
         client.write(id="x", method="logging/setLevel")
         assert (await client.next())["error"]["code"] == -32602
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("NOTE-05")
 def test_new_level_applies_to_running_calls() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         heard = asyncio.Event()
 
         @rig.server.tool
@@ -104,13 +104,13 @@ def test_new_level_applies_to_running_calls() -> None:
         heard.set()
         assert (await client.next())["params"]["data"] == 3
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("NOTE-05")
 @pytest.mark.parametrize("wanted", [None, "debug", "warning", "emergency"])
 def test_stateless_request_sets_its_own_level(wanted: str | None) -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         meta = {} if wanted is None else {f"{PREFIX}logLevel": wanted}
         params = {"name": "say", "arguments": {"levels": [*LOGGING_LEVELS]}}
@@ -122,7 +122,7 @@ def test_stateless_request_sets_its_own_level(wanted: str | None) -> None:
         # Nothing is taken over from one request to the next.
         assert await levels_said(client, client.start("say", {"levels": ["error"]})) == []
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("NOTE-04", "NOTE-06")
@@ -136,7 +136,7 @@ def test_handler_with_unknown_level_gets_usage_error() -> None:
 
 @pytest.mark.rule("NOTE-04")
 def test_messages_to_client_are_not_in_server_log() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         @rig.server.tool
         async def note(ctx: ToolContext) -> None:
             ctx.logger.info("for the operator")
@@ -148,7 +148,7 @@ def test_messages_to_client_are_not_in_server_log() -> None:
         await client.next()
         assert client.unread() == []
 
-    rig = play(scene)
+    rig = play(scenario)
     assert len(rig.logged("for the operator")) == 1
     assert rig.logged("for the client") == []
 
@@ -172,7 +172,7 @@ async def progress_of(client: AskedClient, request_id: int) -> list[dict[str, An
 @pytest.mark.parametrize("token", ["a", 5, ""])
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", HANDSHAKE, STATELESS])
 def test_progress_is_sent_to_client_with_token(revision: str, token: Any) -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         @rig.server.tool
         async def work(ctx: ToolContext) -> None:
             ctx.report_progress(1, 2, "half")
@@ -186,13 +186,13 @@ def test_progress_is_sent_to_client_with_token(revision: str, token: Any) -> Non
         last = {"progressToken": token, "progress": 2.5}
         assert await progress_of(client, request_id) == [half, last]
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("NOTE-01")
 @pytest.mark.parametrize("meta", [{}, *({"progressToken": each} for each in (None, 1.5, True, []))])
 def test_progress_without_token_is_not_sent(meta: dict[str, Any]) -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         @rig.server.tool
         async def work(ctx: ToolContext) -> str:
             ctx.report_progress(1)
@@ -202,13 +202,13 @@ def test_progress_without_token_is_not_sent(meta: dict[str, Any]) -> None:
         client.request("tools/call", {"name": "work"}, **meta)
         assert value_of(await client.next()) == "done"
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("NOTE-02")
 @given(st.lists(st.integers(-5, 5) | st.floats()))
 def test_progress_that_does_not_increase_is_not_sent(values: list[float]) -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         @rig.server.tool
         async def work(ctx: ToolContext) -> None:
             for value in values:
@@ -223,12 +223,12 @@ def test_progress_that_does_not_increase_is_not_sent(values: list[float]) -> Non
                 expected.append(value)
         assert sent == expected
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("NOTE-02")
 def test_progress_of_several_threads_increases() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         @rig.server.tool
         def work(ctx: ToolContext) -> None:
             together = threading.Barrier(4)
@@ -250,13 +250,13 @@ def test_progress_of_several_threads_increases() -> None:
         assert sent == [*range(200)]
         assert await asyncio.to_thread(rig.server.runtime.engine.wait_idle, 20)
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("NOTE-03")
 @pytest.mark.parametrize("ending", ["cancelled", "closed"])
 def test_nothing_is_sent_for_call_that_is_not_pending(ending: str) -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         aborted = asyncio.Event()
 
         @rig.server.tool
@@ -278,4 +278,4 @@ def test_nothing_is_sent_for_call_that_is_not_pending(ending: str) -> None:
         await client.settle()
         assert client.unread() == []
 
-    play(scene)
+    play(scenario)

@@ -22,7 +22,7 @@ ID_KEY = "io.modelcontextprotocol/subscriptionId"
 NOTHING = ToolDefinition("nothing", "", {"type": "object"})
 
 
-def play(scene: Callable[[Rig], Coroutine[Any, Any, None]]) -> Rig:
+def play(scenario: Callable[[Rig], Coroutine[Any, Any, None]]) -> Rig:
     rig = Rig(level="debug")
 
     @rig.server.resource("note://all")
@@ -33,7 +33,7 @@ def play(scene: Callable[[Rig], Coroutine[Any, Any, None]]) -> Rig:
     def note(id: int) -> str:
         return ""
 
-    asyncio.run(scene(rig))
+    asyncio.run(scenario(rig))
     rig.assert_all_ended()
     return rig
 
@@ -78,7 +78,7 @@ def in_a_thread(function: Callable[[], object]) -> None:
 
 @pytest.mark.rule("SUB-01", "SUB-02", "SUB-07")
 def test_subscriber_is_notified_until_it_unsubscribes() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client, other = AskedClient(rig.server), AskedClient(rig.server)
         for uri in ("note://all", "note://5", "note://5"):
             assert (await subscribe(client, uri))["result"] == {}
@@ -96,13 +96,13 @@ def test_subscriber_is_notified_until_it_unsubscribes() -> None:
         await client.settle()
         assert client.unread() == [updated("note://all")]
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("SUB-10")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
 def test_subscription_to_unknown_resource_is_refused(revision: str) -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server, revision)
         error = (await subscribe(client, "other://x"))["error"]
         assert (error["code"], error["data"]["uri"]) == (-32002, "other://x")
@@ -113,12 +113,12 @@ def test_subscription_to_unknown_resource_is_refused(revision: str) -> None:
         client.write(id="x", method="resources/subscribe")
         assert (await client.next())["error"]["code"] == -32602
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("SUB-01")
 def test_server_without_resources_has_no_subscriptions() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         rig = Rig()
         client = AskedClient(rig.server)
         for word in ("subscribe", "unsubscribe"):
@@ -128,12 +128,12 @@ def test_server_without_resources_has_no_subscriptions() -> None:
         assert (await listen(modern, resourceSubscriptions=["note://5"]))[1] == {}
         assert (await subscribe(modern, "note://5"))["error"]["code"] == -32601
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("SUB-05")
 def test_topics_of_session_are_bounded() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server)
         for number in range(MAX_TOPICS):
             assert "result" in await subscribe(client, f"note://{number}")
@@ -143,7 +143,7 @@ def test_topics_of_session_are_bounded() -> None:
         await subscribe(client, "note://0", "unsubscribe")
         assert "result" in await subscribe(client, "note://all")
 
-    play(scene)
+    play(scenario)
 
 
 # -- the stateless mode ----------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_topics_of_session_are_bounded() -> None:
 
 @pytest.mark.rule("SUB-03", "SUB-04")
 def test_honoured_fields_are_acknowledged_first() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         _, honoured = await listen(
             client,
@@ -164,12 +164,12 @@ def test_honoured_fields_are_acknowledged_first() -> None:
         assert honoured == {"toolsListChanged": True, "resourceSubscriptions": ["note://5"]}
         assert (await listen(client))[1] == {}
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("SUB-02", "SUB-03", "SUB-07")
 def test_each_subscription_gets_its_own_notifications() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         tools, _ = await listen(client, toolsListChanged=True)
         prompts, _ = await listen(client, promptsListChanged=True, resourcesListChanged=True)
@@ -189,7 +189,7 @@ def test_each_subscription_gets_its_own_notifications() -> None:
             both: [changed("tools", both), updated("note://5", both)],
         }
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("SUB-03", "SUB-04")
@@ -206,19 +206,19 @@ def test_each_subscription_gets_its_own_notifications() -> None:
     ],
 )
 def test_malformed_notifications_filter_is_refused(params: dict[str, Any]) -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         client.request("subscriptions/listen", params)
         error = (await client.next())["error"]
         assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_params")
         assert client.connection.session.subscribers == {}
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("SUB-04")
 def test_task_notifications_need_tasks_extension() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         client.request("subscriptions/listen", {"notifications": {"taskIds": ["x"]}})
         assert (await client.next())["error"]["code"] == -32021
@@ -232,12 +232,12 @@ def test_task_notifications_need_tasks_extension() -> None:
         client.unread()
         assert (await listen(client, taskIds=["nobody's"]))[1] == {}
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("SUB-05")
 def test_subscriptions_of_connection_are_bounded() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         many = [f"note://{number}" for number in range(MAX_TOPICS + 1)]
         wanted = {"notifications": {"resourceSubscriptions": many}}
@@ -251,12 +251,12 @@ def test_subscriptions_of_connection_are_bounded() -> None:
         error = (await client.next())["error"]
         assert error["data"]["maxSubscriptions"] == MAX_LISTENING
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("SUB-02", "SUB-08")
 def test_client_cancels_its_subscription() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         first, _ = await listen(client, toolsListChanged=True)
         second, _ = await listen(client, toolsListChanged=True)
@@ -269,13 +269,13 @@ def test_client_cancels_its_subscription() -> None:
         # The id is free again.
         client.write(id=first, method="ping")
 
-    rig = play(scene)
+    rig = play(scenario)
     assert len(rig.logged("subscription cancelled")) == 1
 
 
 @pytest.mark.rule("SUB-03", "RPC-17")
 def test_id_of_open_subscription_is_in_use() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         subscription, _ = await listen(client, toolsListChanged=True)
         client.write(id=subscription, method="ping")
@@ -285,12 +285,12 @@ def test_id_of_open_subscription_is_in_use() -> None:
         error = await client.next()
         assert (error["id"], error["error"]["code"]) == (None, -32600)
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("SUB-12")
 def test_stopping_server_ends_subscriptions_with_result() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client, older = AskedClient(rig.server, STATELESS), AskedClient(rig.server)
         first, _ = await listen(client, toolsListChanged=True)
         second, _ = await listen(client)
@@ -313,12 +313,12 @@ def test_stopping_server_ends_subscriptions_with_result() -> None:
         assert older.unread() == [changed("tools")]
         client.connection.end_subscriptions()
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("SUB-12")
 def test_result_is_last_message_of_subscription_with_own_stream() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         client.connection.session.stateless = True
         subscription, _ = await listen(client, toolsListChanged=True)
@@ -326,7 +326,7 @@ def test_result_is_last_message_of_subscription_with_own_stream() -> None:
         [result] = client.unread()
         assert result["id"] == subscription
 
-    play(scene)
+    play(scenario)
 
 
 # -- both ------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ def test_result_is_last_message_of_subscription_with_own_stream() -> None:
 
 @pytest.mark.rule("LIFE-13", "LIFE-15", "SUB-02")
 def test_changed_lists_are_notified_to_running_connections() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         early, modern = AskedClient(rig.server), AskedClient(rig.server, STATELESS)
         rig.server.prompt(name="q")(lambda: "x")
         client = AskedClient(rig.server)
@@ -349,12 +349,12 @@ def test_changed_lists_are_notified_to_running_connections() -> None:
         assert early.unread() == [changed(kind) for kind in ("tools", "resources")]
         assert modern.unread() == []
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("SUB-11", "SUB-02")
 def test_subscriptions_of_closed_connection_are_dropped() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         await listen(client, resourceSubscriptions=["note://5"], toolsListChanged=True)
         in_a_thread(lambda: rig.server.resource_updated("note://5"))
@@ -363,7 +363,7 @@ def test_subscriptions_of_closed_connection_are_dropped() -> None:
         assert client.unread() == []
         assert_no_subscribers(rig)
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("SUB-11")
@@ -388,7 +388,7 @@ def assert_no_subscribers(rig: Rig) -> None:
 
 @pytest.mark.rule("SUB-02", "SUB-07")
 def test_resource_updates_may_come_from_any_thread() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         subscription, _ = await listen(client, resourceSubscriptions=["note://5"])
 
@@ -410,12 +410,12 @@ def test_resource_updates_may_come_from_any_thread() -> None:
         assert told == [updated("note://5", subscription)] * 8
         assert await asyncio.to_thread(rig.server.runtime.engine.wait_idle, 20)
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("SUB-09")
 def test_subscription_with_too_long_id_is_refused() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         meta = {"_meta": META, "notifications": {}}
         longest = "x" * MAX_SUBSCRIPTION_ID_LENGTH
@@ -426,4 +426,4 @@ def test_subscription_with_too_long_id_is_refused() -> None:
         client.write(id=longest, method="subscriptions/listen", params=meta)
         assert (await client.next())["params"]["_meta"] == {ID_KEY: longest}
 
-    play(scene)
+    play(scenario)
