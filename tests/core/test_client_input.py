@@ -32,7 +32,7 @@ STATELESS = "2026-07-28"
 def run_scenario(
     scenario: Callable[[Rig, AskedClient], Coroutine[Any, Any, None]], **options: Any
 ) -> Rig:
-    """Play with a server that has the tools below, and a client of the stateless mode."""
+    """Run a scenario with the handlers below and a stateless client."""
     rig = Rig(**options)
     add_handlers(rig)
 
