@@ -1,4 +1,4 @@
-"""The agents of a process: each executes what was claimed for it, one after another."""
+"""The agents of a process: each executes its claims one after another."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from .process import Process
 
 _ABORTED_MS = 20
-"""How long a handler may go on when it is told to end."""
+"""The time that a handler may go on after its abort signal."""
 
 _STUCK_MS = 3_600_000
 
 _FAILS_EVERY = 7
-"""Of so many executions one fails for good."""
+"""Every so many executions, one fails for good."""
 
 _WRITES_EVERY = 2
-"""Of so many executions one has something written with its outcome, where handlers write."""
+"""Every so many executions, one writes with its outcome, where handlers write."""
 
 _WRITE_FAILS_EVERY = 10
-"""Of so many executions one has something written that fails."""
+"""Every so many executions, one has a write that fails."""
 
 
 @define(eq=False, repr=False)
@@ -42,16 +42,16 @@ class Run:
 
 
 @define(eq=False, repr=False)
-class Seat:
-    """An agent, as a process has it: one execution at a time, the rest in line."""
+class AgentSlot:
+    """An agent of a process: one execution at a time, and a queue."""
 
     agent_id: str
-    line: deque[Claim] = field(factory=deque)
+    queue: deque[Claim] = field(factory=deque)
     run: Run | None = None
 
 
-Execution: TypeAlias = tuple[int, Seat, Run]
-"""A run, where it takes place, and in which life of the process."""
+Execution: TypeAlias = tuple[int, AgentSlot, Run]
+"""The life of the process, the agent and the run."""
 
 
 @define(eq=False, repr=False)
@@ -59,63 +59,63 @@ class Executor:
     """Executes in one life of a process.
 
     Attributes:
-        seats: the agents that are registered.
+        slots: the agents that are registered.
     """
 
     process: Process
-    seats: dict[str, Seat] = field(factory=dict, init=False)
-    _vacated: list[Seat] = field(factory=list, init=False)
+    slots: dict[str, AgentSlot] = field(factory=dict, init=False)
+    _leaving: list[AgentSlot] = field(factory=list, init=False)
 
-    def take_seat(self, agent_id: str) -> None:
-        """An agent comes; if it left lately, it first ends what it still does."""
-        again = [seat for seat in self._vacated if seat.agent_id == agent_id and seat.run]
-        self.seats[agent_id] = again[0] if again else Seat(agent_id)
+    def add_agent(self, agent_id: str) -> None:
+        """Add an agent; one that left lately first ends its execution."""
+        again = [slot for slot in self._leaving if slot.agent_id == agent_id and slot.run]
+        self.slots[agent_id] = again[0] if again else AgentSlot(agent_id)
 
-    def leave_seat(self, agent_id: str) -> list[Claim]:
-        """An agent goes; return what it has not begun. What it does it may end."""
-        seat = self.seats.pop(agent_id)
-        self._vacated = [each for each in self._vacated if each.run is not None]
-        self._vacated.append(seat)
-        return take_all(seat)
+    def remove_agent(self, agent_id: str) -> list[Claim]:
+        """Remove an agent; return the claims that it has not begun. It may end its execution."""
+        slot = self.slots.pop(agent_id)
+        self._leaving = [each for each in self._leaving if each.run is not None]
+        self._leaving.append(slot)
+        return clear_queue(slot)
 
     def runs(self, agent_id: str) -> list[Run]:
-        """What is being executed for an agent."""
-        return [seat.run for seat in self._all() if seat.agent_id == agent_id and seat.run]
+        """Return the runs of an agent."""
+        return [slot.run for slot in self._all() if slot.agent_id == agent_id and slot.run]
 
-    def _all(self) -> list[Seat]:
-        present = self.seats.values()
-        return [*present, *(seat for seat in self._vacated if seat not in present)]
+    def _all(self) -> list[AgentSlot]:
+        present = self.slots.values()
+        return [*present, *(slot for slot in self._leaving if slot not in present)]
 
     # -- one execution ------------------------------------------------------------------------
 
     def execute(self, claim: Claim) -> bool:
-        """Put a claim in line; False when its agent is not there."""
-        seat = self.seats.get(claim.target_agent_id)
-        if seat is None:
+        """Queue a claim; return False when its agent is not there."""
+        slot = self.slots.get(claim.target_agent_id)
+        if slot is None:
             return False
-        seat.line.append(claim)
-        self._next(seat)
+        slot.queue.append(claim)
+        self._next(slot)
         return True
 
-    def _next(self, seat: Seat) -> None:
-        """Begin what is first in line, unless something is being executed."""
+    def _next(self, slot: AgentSlot) -> None:
+        """Begin the first claim of the queue, unless one is being executed."""
         process = self.process
-        while seat.line and seat.run is None:
-            claim = seat.line.popleft()
+        while slot.queue and slot.run is None:
+            claim = slot.queue.popleft()
             if process.node.holds(claim):
                 fault = process.simulator.dice.on_execution()
                 if fault is Fault.CRASH_BEFORE_EXECUTION:
                     process.crash()
                     return
-                self._begin(seat, claim, fault)
+                self._begin(slot, claim, fault)
 
-    def _begin(self, seat: Seat, claim: Claim, fault: Fault | None) -> None:
+    def _begin(self, slot: AgentSlot, claim: Claim, fault: Fault | None) -> None:
         process, simulator = self.process, self.process.simulator
-        run = seat.run = Run(claim, simulator.next_run(), fault)
+        run = slot.run = Run(claim, simulator.next_run(), fault)
         simulator.note("begin", process.number, claim, run.number, fault or "")
         simulator.check_alone(process, claim)
         simulator.witness.begun(process.disk, claim, run.number)
-        execution = (process.life, seat, run)
+        execution = (process.life, slot, run)
         simulator.after(self._duration_ms(fault), self.end, execution)
         if fault is Fault.STUCK_EXECUTOR:
             simulator.stuck.append((self, execution))
@@ -129,10 +129,10 @@ class Executor:
         return simulator.below(simulator.scenario.handler_ms)
 
     def end(self, execution: Execution) -> None:
-        """A handler ends, if it has not ended before, and its process has not."""
-        life, seat, run = execution
+        """End a handler, unless it or its process has ended before."""
+        life, slot, run = execution
         process = self.process
-        if process.life != life or seat.run is not run:
+        if process.life != life or slot.run is not run:
             return
         if process.paused_ms > 0:
             process.simulator.after(process.paused_ms, self.end, execution)
@@ -140,11 +140,11 @@ class Executor:
         if run.fault in (Fault.CRASH_IN_EXECUTION, Fault.CRASH_AFTER_EXECUTION):
             process.crash()
             return
-        seat.run = None
+        slot.run = None
         self._report(run)
-        self._next(seat)
+        self._next(slot)
         if process.life == life:
-            process.pump()
+            process.perform()
 
     def _report(self, run: Run) -> None:
         """Tell the node how a handler ended."""
@@ -171,23 +171,23 @@ class Executor:
         return Write((run.claim.request_id, run.number), fails)
 
     def abandon(self, claim: Claim) -> None:
-        """A claim was lost: if it is being executed, that is told to end."""
+        """Abort the execution of a claim that was lost."""
         simulator = self.process.simulator
-        for seat in self._all():
-            if seat.run is not None and seat.run.claim is claim:
+        for slot in self._all():
+            if slot.run is not None and slot.run.claim is claim:
                 delay_ms = simulator.below(_ABORTED_MS)
-                simulator.after(delay_ms, self.end, (self.process.life, seat, seat.run))
+                simulator.after(delay_ms, self.end, (self.process.life, slot, slot.run))
 
     def unfinished(self) -> str | None:
-        """What is still to be done, in words; None when nothing is."""
-        for seat in self._all():
-            if seat.run is not None or seat.line:
-                return f"{seat.agent_id} executes"
+        """Return in words what is still to be done; None when nothing is."""
+        for slot in self._all():
+            if slot.run is not None or slot.queue:
+                return f"{slot.agent_id} executes"
         return None
 
 
-def take_all(seat: Seat) -> list[Claim]:
-    """Empty a line; return what was in it."""
-    claims = list(seat.line)
-    seat.line.clear()
+def clear_queue(slot: AgentSlot) -> list[Claim]:
+    """Empty a queue; return what was in it."""
+    claims = list(slot.queue)
+    slot.queue.clear()
     return claims

@@ -1,9 +1,9 @@
-"""What must hold after every event, and the witness that holds it against what happened.
+"""The invariants of AACP, and the witness that checks them after every event.
 
 The witness keeps its own account of everything that was ever entered, received, claimed, executed,
-recorded and told, made from the arguments and answers of operations, and asks of every new event
-whether it agrees. It looks only at what the event touched, so that a run stays fast; at the end it
-looks at everything. What it demands:
+recorded and answered, made from the arguments and results of operations, and compares every new
+event to it. It looks only at the records of the event, so that a run stays fast; at the end it
+looks at everything. The invariants:
 
 * numbers of a link have no gaps, and one number means one message for ever (AACP-10);
 * an acknowledgement is exactly what was received without a gap, never goes back, and nothing says
@@ -67,11 +67,11 @@ from .faults import Fault
 
 @define(eq=False, repr=False)
 class Witness:
-    """Sees everything; raises `Violation` (see the module).
+    """Checks every event; raises `Violation`.
 
     Args:
-        count: is told which messages expired or were given up.
-        is_alive: whether the process that claims under this name still runs.
+        count: called for messages that expired or were given up.
+        is_alive: tells whether the process that claims under this name still runs.
         max_starts: how often an execution may be begun, at least (AACP-46).
     """
 
@@ -82,9 +82,9 @@ class Witness:
     _sent: dict[tuple[Link, int], SentAccount] = field(factory=dict, init=False)
     _arrived: dict[tuple[Link, int, int], ArrivedAccount] = field(factory=dict, init=False)
     # The newest incarnation heard of, by link and by the incarnation of the ledger of its target.
-    _heard: dict[tuple[Link, int], int] = field(factory=dict, init=False)
+    _newest: dict[tuple[Link, int], int] = field(factory=dict, init=False)
     # Where that came in which is to be executed, by number of the disk and id.
-    _came: dict[tuple[int, str], ArrivedAccount] = field(factory=dict, init=False)
+    _received_on: dict[tuple[int, str], ArrivedAccount] = field(factory=dict, init=False)
     # By number of the disk and id.
     requests: dict[tuple[int, str], RequestAccount] = field(factory=dict, init=False)
     _entered: dict[tuple[int, str], int] = field(factory=dict, init=False)
@@ -106,14 +106,14 @@ class Witness:
     _void: set[tuple[Link, int, int]] = field(factory=set, init=False)
 
     def sent_on(self, link: Link, incarnation: int) -> SentAccount:
-        """The account of a link where its messages are made."""
+        """Return the account of a link in the ledger of its source."""
         account = self._sent.get((link, incarnation))
         if account is None:
             account = self._sent[link, incarnation] = SentAccount()
         return account
 
     def arrived_on(self, link: Link, incarnation: int, at: int) -> ArrivedAccount:
-        """The account of a link where its messages are executed: in the ledger `at`."""
+        """Return the account of a link in the ledger of its target, whose incarnation is `at`."""
         account = self._arrived.get((link, incarnation, at))
         if account is None:
             sent = self.sent_on(link, incarnation)
@@ -121,13 +121,13 @@ class Witness:
         return account
 
     def is_void(self, link: Link, incarnation: int, seq: int) -> bool:
-        """Whether a message became a tombstone where it was made."""
+        """Return whether a message became a tombstone in the ledger of its source."""
         return (link, incarnation, seq) in self._void
 
     def performed(
         self, disk: Disk, operation: Operation, arguments: tuple[Any, ...], result: Any
     ) -> None:
-        """A ledger did what it was asked."""
+        """Check an operation that a ledger performed."""
         check = _CHECKS.get(operation)
         if check is not None:
             check(self, disk, arguments, result)
@@ -135,7 +135,7 @@ class Witness:
     # -- entering and receiving ---------------------------------------------------------------
 
     def appended(self, disk: Disk, arguments: tuple[Any, ...], results: list[Appended]) -> None:
-        """Numbers are given out in order, and once for each request."""
+        """Check that numbers are given out in order, and once for each request."""
         messages: list[OutgoingMessage] = arguments[0]
         for outgoing, appended in zip(messages, results, strict=True):
             if appended.verdict is EntryVerdict.NEW:
@@ -145,8 +145,8 @@ class Witness:
                 if outgoing.local:
                     arrived = self.arrived_on(link, disk.incarnation, disk.incarnation)
                     arrived.arrive(appended.seq)
-                    self._heard[link, disk.incarnation] = disk.incarnation
-                    self._came[disk.number, outgoing.key] = arrived
+                    self._newest[link, disk.incarnation] = disk.incarnation
+                    self._received_on[disk.number, outgoing.key] = arrived
                 if outgoing.local or outgoing.message_type is MessageType.REQUEST:
                     self._enter(disk, outgoing.key, outgoing.expires_at_ms)
             elif appended.existing is not None:
@@ -161,7 +161,7 @@ class Witness:
             raise Violation("gapless", f"{link} got number {seq} as its {len(account.messages)}.")
 
     def _enter(self, disk: Disk, key: str, expires_at_ms: int) -> None:
-        """A record was made: there must not have been one."""
+        """Record that a request was entered: it must be new."""
         if (disk.number, key) in self._entered:
             raise Violation("deduplication", f"{key} was entered twice")
         if (disk.number, key) in self._expired:
@@ -169,9 +169,9 @@ class Witness:
         self._entered[disk.number, key] = expires_at_ms
 
     def received(self, disk: Disk, arguments: tuple[Any, ...], received: Received) -> None:
-        """What is acknowledged is there; what was there before is not taken again."""
+        """Check that acknowledged messages are there, and each was taken once."""
         arrivals: list[IncomingEnvelope] = arguments[0]
-        new = sum(self._came_in(disk, incoming.envelope) for incoming in arrivals)
+        new = sum(self._received(disk, incoming.envelope) for incoming in arrivals)
         if new != len(received.accepted):
             raise Violation("deduplication", f"{len(received.accepted)} taken, {new} were new")
         for link, ack in received.acks.items():
@@ -183,14 +183,16 @@ class Witness:
         for message in received.responses:
             self._answered(disk, message)
 
-    def _came_in(self, disk: Disk, envelope: Envelope) -> bool:
-        """Whether an envelope brought a message that was not there."""
+    def _received(self, disk: Disk, envelope: Envelope) -> bool:
+        """Return whether an envelope carried a message that was new."""
         link = (envelope.source_agent_id, envelope.target_agent_id)
         if envelope.ack is not None:
             self._acknowledged(disk, (link[1], link[0]))
-        if envelope.seq == 0 or envelope.incarnation < self._heard.get((link, disk.incarnation), 0):
+        if envelope.seq == 0 or envelope.incarnation < self._newest.get(
+            (link, disk.incarnation), 0
+        ):
             return False
-        self._heard[link, disk.incarnation] = envelope.incarnation
+        self._newest[link, disk.incarnation] = envelope.incarnation
         arrived = self.arrived_on(link, envelope.incarnation, disk.incarnation)
         if not arrived.arrive(envelope.seq, envelope.low_watermark):
             return False
@@ -224,12 +226,12 @@ class Witness:
             self.reused.add(key)
         self._entered[place] = record.expires_at_ms
         if record.seq == envelope.seq:
-            self._came.setdefault(place, arrived)
+            self._received_on.setdefault(place, arrived)
 
     # -- executing ----------------------------------------------------------------------------
 
     def claimed(self, disk: Disk, arguments: tuple[Any, ...], claimed: Claimed) -> None:
-        """Nothing is claimed that another has, or behind what another has."""
+        """Check that no claim is of, or behind, a request that another process has."""
         _, owner, now_ms, lease_until_ms, _ = arguments
         process = owner.partition("+")[0]
         self._latest_ms = max(self._latest_ms, now_ms)
@@ -244,11 +246,11 @@ class Witness:
             queue[claim.request_id] = account
 
     def _is_another(self, before: str | None, process: str) -> bool:
-        """Whether a claim is taken from a process that runs, and may go on with it."""
+        """Return whether a claim is taken from a process that still runs."""
         return before is not None and before != process and self.is_alive(before)
 
     def _request(self, disk: Disk, claim: Claim) -> RequestAccount:
-        """The account of what is claimed, in the lifetime in which it is."""
+        """Return the account of a claimed request, in its present lifetime."""
         key = (disk.number, claim.request_id)
         account = self.requests.get(key)
         if account is None:
@@ -272,7 +274,7 @@ class Witness:
                     "one at a time",
                     f"{claim.request_id} is claimed while {other.process} has {request_id}",
                 )
-        arrived = self._came[disk.number, claim.request_id]
+        arrived = self._received_on[disk.number, claim.request_id]
         if claim.seq in arrived.dead:
             raise Violation("tombstone", f"{claim.request_id} is claimed and was void")
         if arrived.executed_as.setdefault(claim.seq, claim.request_id) != claim.request_id:
@@ -280,7 +282,7 @@ class Witness:
         arrived.to_repeat.pop(claim.seq, None)
 
     def is_live(self, disk: Disk, claim: Claim, now_ms: int) -> bool:
-        """Whether a claim is the newest of its request, and not lapsed."""
+        """Return whether a claim is the newest of its request, and not lapsed."""
         account = self.requests.get((disk.number, claim.request_id))
         return (
             account is not None
@@ -291,12 +293,12 @@ class Witness:
         )
 
     def begun(self, disk: Disk, claim: Claim, run: int) -> None:
-        """An execution has begun: in order (AACP-04), but for what has expired by some clock."""
+        """Check that an execution begins in order (AACP-04), unless it expired by some clock."""
         account = self.requests.get((disk.number, claim.request_id))
         if account is None:
             return
         account.runs.add(run)
-        arrived = self._came[disk.number, claim.request_id]
+        arrived = self._received_on[disk.number, claim.request_id]
         lost = account.epoch != claim.epoch or account.outcome is not None
         if not lost and (disk.number, claim.target_agent_id) not in self.taken_over:
             self._check_order(claim, arrived)
@@ -312,14 +314,14 @@ class Witness:
             raise Violation("order", f"{claim.request_id} is executed after {arrived.last_begun}")
 
     def to_be_repeated(self, disk: Disk, claim: Claim) -> None:
-        """An execution has failed, but not for good; if it still counted, all behind it waits."""
+        """Record a temporary failure: requests behind one that still counted have to wait."""
         account = self.requests.get((disk.number, claim.request_id))
         if account is None or account.epoch != claim.epoch:
             return
-        self._came[disk.number, claim.request_id].to_repeat[claim.seq] = claim.expires_at_ms
+        self._received_on[disk.number, claim.request_id].to_repeat[claim.seq] = claim.expires_at_ms
 
     def completed(self, disk: Disk, arguments: tuple[Any, ...], results: list[Completed]) -> None:
-        """An outcome is that of the newest claim, and stays."""
+        """Check that an outcome is that of the newest claim, and stays."""
         completions: list[ClaimCompletion] = arguments[0]
         for completion, completed in zip(completions, results, strict=True):
             account = self.requests.get((disk.number, completion.request_id))
@@ -337,7 +339,7 @@ class Witness:
                 raise Violation("stall", f"{completion.request_id}: {completed.failure!r}")
 
     def _check_rows(self, disk: Disk, request_id: str, account: RequestAccount) -> None:
-        """What was written for a request is what its outcome says."""
+        """Check that the writes of a request agree with its outcome."""
         if request_id in self.reused:
             return
         state, result, _ = account.outcome or (None, None, None)
@@ -365,7 +367,7 @@ class Witness:
         self._outcomes.setdefault(record.request_id, []).append(outcome)
 
     def _answered(self, disk: Disk, message: MessageRecord) -> None:
-        """A RESPONSE was entered: with the outcome that was recorded, or the conflict."""
+        """Check that a RESPONSE has the recorded outcome, or the conflict."""
         link = (message.source_agent_id, message.target_agent_id)
         content = (message.message_type, message.request_id, message.payload)
         self._numbered(disk, link, message.seq, content)
@@ -376,7 +378,7 @@ class Witness:
             raise Violation("outcome before ledger", f"{request_id} is answered, not recorded")
 
     def renewed(self, disk: Disk, arguments: tuple[Any, ...], results: list[bool]) -> None:
-        """Only the newest claim is renewed."""
+        """Check that only the newest claim is renewed."""
         claims, lease_until_ms = arguments
         for (request_id, epoch), still_held in zip(claims, results, strict=True):
             if still_held:
@@ -386,7 +388,7 @@ class Witness:
                 account.lease_until_ms = lease_until_ms
 
     def released(self, disk: Disk, arguments: tuple[Any, ...], result: None) -> None:
-        """What is given back is nobody's."""
+        """Record that claims were given back."""
         releases: list[Release] = arguments[0]
         for release in releases:
             account = self.requests.get((disk.number, release.request_id))
@@ -407,7 +409,7 @@ class Witness:
                 self.count(Fault.EXPIRY if expired else Fault.GIVEN_UP)
 
     def purged(self, disk: Disk, arguments: tuple[Any, ...], count: int) -> None:
-        """The lifetime of what is gone has ended; should it come again, it is another."""
+        """End the lifetime of records that are gone; the same id is then another request."""
         now_ms = arguments[0]
         self._latest_ms = max(self._latest_ms, now_ms)
         if count:
@@ -416,12 +418,12 @@ class Witness:
                     del self._entered[key]
                     self._expired.add(key)
                     self.requests.pop(key, None)
-                    self._came.pop(key, None)
+                    self._received_on.pop(key, None)
 
     def lost(self, disk: Disk) -> None:
-        """A ledger was lost: what was in it is known to nobody (AACP-19)."""
+        """Forget a ledger that was lost, with all that was in it (AACP-19)."""
         number = disk.number
-        for table in (self._entered, self.requests, self._came):
+        for table in (self._entered, self.requests, self._received_on):
             for key in [key for key in table if key[0] == number]:
                 del table[key]
                 self._expired.add(key)
@@ -431,7 +433,7 @@ class Witness:
     # -- sending and telling ------------------------------------------------------------------
 
     def sent(self, envelope: Envelope) -> None:
-        """Nothing is said to anybody that is not in a ledger."""
+        """Check that everything in sent envelopes is in a ledger."""
         link = (envelope.source_agent_id, envelope.target_agent_id)
         if envelope.ack is not None and envelope.ack_incarnation is not None:
             arrived = self.arrived_on(
@@ -456,8 +458,8 @@ class Witness:
         if content != sent.messages[envelope.seq - 1]:
             raise Violation("gapless", f"{link} number {envelope.seq} is another message now")
 
-    def told(self, record: RequestRecord) -> None:
-        """Somebody is told an outcome: one that was recorded, for the same payload."""
+    def answered(self, record: RequestRecord) -> None:
+        """Check that the outcome of an answer was recorded, for the same payload."""
         request_id = record.request_id
         if record.state not in TERMINAL:
             raise Violation("told", f"{request_id} is {record.state}, and its caller is told")
@@ -477,7 +479,7 @@ class Witness:
     # -- the end ------------------------------------------------------------------------------
 
     def everything(self, disks: list[Disk]) -> None:
-        """Look at all that is there: for the end, when nothing is under way."""
+        """Check all records at the end, when nothing is under way."""
         for disk in disks:
             for number, request_id in self._entered:
                 if number == disk.number and request_id not in disk.requests:
@@ -494,7 +496,7 @@ class Witness:
                 self._check_link(disk, link, state)
 
     def each_executed_once(self) -> None:
-        """Nothing was executed twice: leases were renewed while handlers ran (AACP-24)."""
+        """Check that nothing was executed twice: leases are renewed meanwhile (AACP-24)."""
         for (_, request_id), account in self.requests.items():
             if account.epoch > 1 or len(account.runs) > 1:
                 raise Violation("renewal", f"{request_id} was executed {len(account.runs)} times")
@@ -511,7 +513,7 @@ class Witness:
 
 
 def _position(disk: Disk, request_id: str) -> float:
-    """Its place in its queue; one that is gone is in nobody's way."""
+    """Return a request's place in its queue; one that is gone blocks no other."""
     record = disk.requests.get(request_id)
     return inf if record is None or record.position is None else record.position
 
@@ -536,7 +538,7 @@ def _outcome(record: RequestRecord) -> Outcome:
 
 
 def _canonical(json: bytes) -> bytes:
-    """As it is after it was decoded from an envelope."""
+    """Return it as it is after it was decoded from an envelope."""
     return orjson.dumps(orjson.loads(json), option=orjson.OPT_SORT_KEYS)
 
 

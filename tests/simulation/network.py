@@ -83,7 +83,7 @@ class Network:
             return packet
         return packet[0], [decode(encode(envelope)) for envelope in packet[1]]
 
-    def bring_again(self, packet: Packet) -> None:
+    def redeliver(self, packet: Packet) -> None:
         """A ledger may not have taken a packet: a transport that remembers brings it again."""
         if self.simulator.scenario.redelivers:
             self._carry(packet, _REDELIVERY_MS)

@@ -1,6 +1,6 @@
-"""A process that runs a node: does what the node decides, as `NodeRunner` does, and may die.
+"""A process that performs what a node decides, as `NodeRunner` does, and may die.
 
-What it is made of goes with it: the node, the executions, the waiters. Its disk stays.
+The node, the executions and the waiters die with it. Its disk stays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from foundation_rt.agents.ledger.retransmitter import Retransmitter
 from foundation_rt.agents.persistence import StoreError
 
 from .disk import Disk
-from .executor import Executor, take_all
+from .executor import Executor, clear_queue
 from .faults import Fault
 from .network import Packet
 from .scenario import START_MS
@@ -47,12 +47,12 @@ _STORE_ERROR = StoreError("simulated")
 
 @define(eq=False, repr=False)
 class Process:
-    """See the module.
+    """One process over its lives.
 
     Attributes:
-        skew_ms: by how much its clock is wrong.
-        life: changes when it begins, and when it ends.
-        disk_is_new: it has not been used.
+        skew_ms: the error of its clock.
+        life: a number that changes when it starts and when it ends.
+        disk_is_new: whether its disk has not been used.
     """
 
     simulator: Simulator
@@ -66,12 +66,12 @@ class Process:
     executor: Executor = field(init=False)
     _paused_until: int = field(default=0, init=False)
     _wake_at: int | None = field(default=None, init=False)
-    # Whether the node was told something while its effects were performed.
-    _told: bool = field(default=False, init=False)
+    # Whether the node has learned something while its effects were performed.
+    _has_news: bool = field(default=False, init=False)
 
     @property
     def now_ms(self) -> int:
-        """What its clock says."""
+        """The time by its clock."""
         return START_MS + self.simulator.now + self.skew_ms
 
     @property
@@ -81,7 +81,7 @@ class Process:
 
     @property
     def paused_ms(self) -> int:
-        """For how long it will do nothing; at most 0 when it is running."""
+        """The time that it will do nothing; at most 0 when it is running."""
         return self._paused_until - self.simulator.now
 
     # -- life and death -----------------------------------------------------------------------
@@ -105,8 +105,8 @@ class Process:
         self.node.start(self.now_ms)
         for agent_id, processes in simulator.registered.items():
             if self.number in processes:
-                self._seat(agent_id)
-        self.pump()
+                self._add_agent(agent_id)
+        self.perform()
         if self.is_up:
             simulator.workload.resume(self.number)
 
@@ -115,13 +115,13 @@ class Process:
         self._end("crash")
 
     def shut_down(self) -> None:
-        """Give back what is not begun, then end; what the ledger does not take is left as it is."""
+        """Give back the claims that are not begun, then end without waiting for the ledger."""
         self.node.stop()
-        for seat in self.executor.seats.values():
-            for claim in take_all(seat):
+        for slot in self.executor.slots.values():
+            for claim in clear_queue(slot):
                 self.node.give_back(claim, self.now_ms)
         self.simulator.after(_SHUTDOWN_MS, self._after_shutdown, self.life)
-        self.pump()
+        self.perform()
 
     def _after_shutdown(self, life: int) -> None:
         if self.life == life:
@@ -140,60 +140,60 @@ class Process:
         self.start()
 
     def lose_disk(self, disk: Disk) -> None:
-        """Its ledger is gone, and it with it; it will begin with a new one."""
+        """End with the ledger; start again with a new one."""
         if self.is_up:
             self._end("ledger lost")
         self.disk, self.disk_is_new = disk, True
 
     def pause(self, for_ms: int) -> None:
-        """Do nothing for so long; what is to be done is done then."""
+        """Do nothing for so long, and everything that was due after that."""
         self._paused_until = self.simulator.now + for_ms
 
     def jump(self, by_ms: int) -> None:
-        """Its clock is set."""
+        """Set its clock."""
         self.skew_ms += by_ms
         self.node.shift_timers(by_ms)
         self._wake_at = None
         self._arm()
 
-    # -- what others do to it -----------------------------------------------------------------
+    # -- events from outside -----------------------------------------------------------------
 
     def send(self, call: Call) -> None:
-        """A caller sends."""
+        """Send the message of a caller."""
         self.simulator.note("send", self.number, call.outgoing)
         self.node.send(call.outgoing, call, self.now_ms)
-        self.pump()
+        self.perform()
 
     def deliver(self, packet: Packet) -> None:
-        """Envelopes have come in."""
+        """Deliver envelopes."""
         self.simulator.note("deliver", self.number, packet[1])
         self.node.deliver(packet[1], packet, self.now_ms)
-        self.pump()
+        self.perform()
 
     def register(self, agent_id: str) -> None:
-        """An agent comes."""
-        self._seat(agent_id)
-        self.pump()
+        """Register an agent."""
+        self._add_agent(agent_id)
+        self.perform()
 
-    def _seat(self, agent_id: str) -> None:
-        self.executor.take_seat(agent_id)
+    def _add_agent(self, agent_id: str) -> None:
+        self.executor.add_agent(agent_id)
         self.node.add_agent(agent_id, self.now_ms)
 
     def unregister(self, agent_id: str) -> None:
-        """An agent goes; what it has not begun is given back."""
+        """Unregister an agent; give back the claims that it has not begun."""
         self.node.remove_agent(agent_id)
-        for claim in self.executor.leave_seat(agent_id):
+        for claim in self.executor.remove_agent(agent_id):
             self.node.give_back(claim, self.now_ms)
-        self.pump()
+        self.perform()
 
-    # -- what its node decides ----------------------------------------------------------------
+    # -- effects of the node ----------------------------------------------------------------
 
-    def pump(self) -> None:
-        """Do what the node has decided."""
+    def perform(self) -> None:
+        """Perform what the node has decided."""
         life = self.life
-        self._told = True
-        while self._told:
-            self._told = False
+        self._has_news = True
+        while self._has_news:
+            self._has_news = False
             for effect in self.node.take_effects():
                 _PERFORM[type(effect)](self, effect)
                 if self.life != life:
@@ -201,7 +201,7 @@ class Process:
         self._arm()
 
     def _arm(self) -> None:
-        """Be back when the node wants to know that time has passed."""
+        """Schedule the node's next tick."""
         due_ms = self.node.wake_at_ms
         if due_ms is None:
             return
@@ -220,12 +220,12 @@ class Process:
             return
         self._wake_at = None
         self.node.tick(self.now_ms)
-        self.pump()
+        self.perform()
 
     def _execute(self, execute: Execute) -> None:
         if not self.executor.execute(execute.claim):
             self.node.give_back(execute.claim, self.now_ms)
-            self._told = True
+            self._has_news = True
 
     def _abandon(self, abandon: Abandon) -> None:
         self.simulator.note("abandon", self.number, abandon.claim)
@@ -244,9 +244,9 @@ class Process:
     def _resolve(self, resolve: ResolveWaiter) -> None:
         if isinstance(resolve.waiter, Call):
             self.simulator.note("tell", self.number, resolve.waiter.outgoing, resolve.answer)
-            self.simulator.workload.told(resolve.waiter, resolve.answer)
+            self.simulator.workload.answered(resolve.waiter, resolve.answer)
         elif resolve.answer is not None:
-            self.simulator.network.bring_again(resolve.waiter)
+            self.simulator.network.redeliver(resolve.waiter)
 
     def _notice(
         self,
@@ -262,7 +262,7 @@ class Process:
         simulator.after(simulator.latency(), self._on_disk, (self.life, persist, fault))
 
     def _on_disk(self, job: tuple[int, Persist, Fault | None]) -> None:
-        """The time has come at which an operation happens, or does not."""
+        """Perform an operation at its time, or its fault."""
         life, persist, fault = job
         if self.life != life:
             if self._still_happens(life) and self.simulator.rng.random() < _AFTER_DEATH:
@@ -284,7 +284,7 @@ class Process:
         return result
 
     def _report(self, report: tuple[int, Persist, Any]) -> None:
-        """The node hears of it, unless it is gone."""
+        """Report a result to the node, unless that is gone."""
         life, persist, result = report
         if self.life != life:
             return
@@ -296,7 +296,7 @@ class Process:
             self.node.failed(persist, result, self.now_ms)
         else:
             self.node.persisted(persist, result, self.now_ms)
-        self.pump()
+        self.perform()
 
     def _fail(self, persist: Persist) -> None:
         self._report((self.life, persist, _STORE_ERROR))
@@ -306,7 +306,7 @@ class Process:
         self._fail(persist)
 
     def _fail_and_apply(self, persist: Persist) -> None:
-        """The connection broke, and the commit was already on its way."""
+        """Fail an operation whose commit still happens: the connection broke meanwhile."""
         delay_ms = self.simulator.below(self.node.settings.store_retry_ms)
         self.simulator.after(delay_ms, self._apply_late, (self.life, persist))
         self._fail(persist)
@@ -317,11 +317,11 @@ class Process:
             self._apply(persist)
 
     def _still_happens(self, life: int) -> bool:
-        """What a process had asked for when it died may happen until its next life begins."""
+        """Return whether an operation of a dead process may still happen, before its next life."""
         return self.life == life + 1 and not self.disk_is_new
 
     def _apply_slowly(self, persist: Persist) -> None:
-        """It takes long until it happens, or until it is known."""
+        """Delay the operation, or its result."""
         simulator = self.simulator
         delay_ms = simulator.below(_SLOW_STORE_MS)
         if simulator.below(2):
@@ -339,7 +339,7 @@ class Process:
     # -- the end ------------------------------------------------------------------------------
 
     def unfinished(self) -> str | None:
-        """What it still does, in words; None when it rests."""
+        """Return in words what it still does; None when it rests."""
         if not self.is_up:
             return "is down"
         if self.node.claims.held:

@@ -1,7 +1,7 @@
-"""What a seed stands for: who takes part, with which settings, and what may go wrong.
+"""The scenario of a seed: processes, agents, settings and possible faults.
 
-Everything is drawn from the seed, here at once or later from the same chance in the order in which
-things happen; so the seed alone says the whole run.
+Everything is drawn from the seed, here at once or later from the same random numbers in the order
+of events; so the seed alone determines the whole run.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _LOSES_LEDGERS = 0.2
 _WRITES = 0.5
 
 START_MS = 1_700_000_000_000
-"""When every simulation begins, by a clock that is right."""
+"""The start of every simulation, by a correct clock."""
 
 
 class Topology(StrEnum):
-    """Who keeps which ledger."""
+    """How processes share ledgers."""
 
     SEPARATE = "separate"
-    """Every process its own; envelopes go between them."""
+    """Each process has its own; envelopes go between them."""
     SHARED = "shared"
-    """All the same one; there is no transport."""
+    """All processes share one; there is no transport."""
     MIXED = "mixed"
     """The first two share one, the others have their own; envelopes go between them."""
 
@@ -49,14 +49,14 @@ class Scenario:
     Attributes:
         disks: for every process, the number of its ledger.
         agents: for every agent, the processes with which it is registered.
-        skews_ms: for every process, by how much its clock is wrong at first.
+        skews_ms: for every process, the error of its clock at first.
         faults, rate: see `Dice`.
-        heal_ms: when things stop to go wrong, in ms after the start.
+        heal_ms: when faults end, in ms after the start.
         latency_ms: of the network and of the ledgers: at least 1, at most this.
-        writes: some handlers have something written with their outcomes (AACP-05).
-        handler_ms: which handlers do not reach when nothing is wrong.
-        as_bytes: envelopes are encoded and decoded on their way.
-        redelivers: the transport brings again what a ledger did not take.
+        writes: whether some handlers write with their outcomes (AACP-05).
+        handler_ms: above the duration of every handler without a fault.
+        as_bytes: whether envelopes are encoded and decoded on their way.
+        redelivers: whether the transport delivers again what a ledger did not take.
     """
 
     seed: int
@@ -84,19 +84,19 @@ class Scenario:
     writes: bool
 
     def describe(self) -> str:
-        """All of it, a line for each choice."""
+        """Return a line for each choice."""
         names = (attribute.name for attribute in fields(type(self)))
         return "\n".join(f"{name:<18}{_words(getattr(self, name))}" for name in names)
 
     @property
     def keeps_leases(self) -> bool:
-        """Whether nothing in it makes anybody lose a claim, or give one back."""
+        """Whether nothing in it makes a process lose a claim, or give one back."""
         same_time = self.topology is Topology.SEPARATE or not any(self.skews_ms)
         lives_long = self.ttl_ms == _LONG_TTL_MS
         return same_time and lives_long and set(self.faults) <= set(LEASE_KEEPING)
 
     def node_settings(self, process: int, owner: str) -> NodeSettings:
-        """For the node of a process that claims under this name."""
+        """Return the settings for the node of a process that claims under this name."""
         return NodeSettings(
             owner=owner,
             lease_ms=self.lease_ms,
@@ -112,10 +112,10 @@ class Scenario:
 
 
 def draw(seed: int, rng: Random, requests: int | None = None) -> Scenario:
-    """The scenario of a seed.
+    """Draw the scenario of a seed.
 
     Args:
-        requests: so many, instead of as many as the seed says.
+        requests: their number; by default drawn from the seed.
     """
     topology = rng.choices((Topology.SEPARATE, Topology.SHARED, Topology.MIXED), (3, 1, 1))[0]
     processes = rng.randint(3 if topology is Topology.MIXED else 2, 4)
@@ -168,7 +168,7 @@ def _disks(topology: Topology, processes: int) -> tuple[int, ...]:
 
 
 def _agents(rng: Random, disks: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    """One to five agents; where a ledger is shared, some are registered with several processes."""
+    """Draw one to five agents; on a shared ledger some are registered with several processes."""
     agents = {}
     for number in range(rng.choice((1, 2, 3, 5))):
         home = rng.randrange(len(disks))
@@ -182,13 +182,13 @@ def _agents(rng: Random, disks: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
 
 
 def _faults(rng: Random) -> tuple[Fault, ...]:
-    """None for some, all for few, for most a few; for some only such as cost nobody a claim."""
+    """Draw faults: often a few, sometimes none or all, or only those that cost no claim."""
     share = rng.choice((0, 0.1, 0.2, 0.3, 0.3, 0.5, 0.5, 1))
     among = LEASE_KEEPING if rng.random() < 0.1 else SELECTABLE
     faults = tuple(fault for fault in among if rng.random() < share)
     if rng.random() < _LOSES_LEDGERS:
         return faults
-    # Most do not: of a ledger that is lost, little can be demanded.
+    # Most scenarios lose no ledger: little can be demanded of a lost one.
     return tuple(fault for fault in faults if fault is not Fault.LOST_LEDGER)
 
 

@@ -1,7 +1,7 @@
-"""The world: time, chance, and everything that is to happen, in order.
+"""The simulated world: time, random numbers, and the schedule of events.
 
-`Simulator(seed).run()` lives through what the seed stands for. Until the scenario heals, its faults
-strike; then all is well, and everything has to come to rest. A `Violation` says what did not hold.
+`Simulator(seed).run()` runs the scenario of a seed. Its faults occur until the scenario heals;
+after that everything has to come to rest. A `Violation` names the invariant that did not hold.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from .workload import Workload, draw_orders
 
 _REST_CHECK_MS = 250
 _PATIENCE_MS = 120_000
-"""By when, after all was well, everything must have come to rest."""
+"""The time after healing in which everything must have come to rest."""
 
-Happening: TypeAlias = tuple[int, int, Callable[[Any], object], Any]
+Scheduled: TypeAlias = tuple[int, int, Callable[[Any], object], Any]
 
 
 class Simulator:
     """One run.
 
     Args:
-        seed: says everything.
-        requests: so many, instead of as many as the seed says.
+        seed: determines everything.
+        requests: their number; by default drawn from the seed.
 
     Attributes:
         now: ms since the start, by the right clock.
-        trace: what happened.
-        directory: the process that speaks for an agent.
+        trace: the events so far.
+        directory: for every agent, the process that sends for it.
         registered: for every agent, the processes with which it is registered.
-        stuck: executions that end only when all is well.
+        stuck: executions that end only when the scenario heals.
         lost: the numbers of ledgers that were lost, and replaced by empty ones.
     """
 
@@ -73,43 +73,43 @@ class Simulator:
         self.directory = {agent: where[0] for agent, where in self.scenario.agents.items()}
         self.stuck: list[tuple[Executor, Execution]] = []
         self.lost: set[int] = set()
-        self._heap: list[Happening] = []
+        self._heap: list[Scheduled] = []
         self._serial = 0
         self._ids = 0
         self._runs = 0
         self._rested = False
 
-    # -- what everybody needs -----------------------------------------------------------------
+    # -- for all parts --------------------------------------------------------------------------
 
     def after(self, delay_ms: int, do: Callable[[Any], object], argument: Any) -> None:
-        """Have `do(argument)` called in so many ms; what is due at once keeps its order."""
+        """Call `do(argument)` in so many ms; calls that are due together keep their order."""
         self._serial += 1
         heapq.heappush(self._heap, (self.now + delay_ms, self._serial, do, argument))
 
     def note(self, what: str, who: int, *details: Any) -> None:
-        """Keep for the trace."""
+        """Add an event to the trace."""
         self.trace.append((self.now, what, who, *details))
 
     def below(self, limit: int) -> int:
-        """A whole number from 0, below the limit."""
+        """Return a whole number from 0, below the limit."""
         return int(self.rng.random() * limit)
 
     def latency(self) -> int:
-        """How long a packet or an operation of a ledger takes when nothing is wrong."""
+        """Return the duration of a packet or an operation of a ledger without a fault."""
         return 1 + int(self.rng.random() * self.scenario.latency_ms)
 
     def new_id(self) -> str:
-        """A new UUID, of version 4 by its form."""
+        """Return a new UUID in the form of version 4."""
         self._ids += 1
         return f"{self._ids:08x}-0000-4000-8000-000000000000"
 
     def next_run(self) -> int:
-        """The number of the next execution."""
+        """Return the number of the next execution."""
         self._runs += 1
         return self._runs
 
     def disk_of(self, agent_id: str) -> Disk:
-        """The ledger that has the queue of an agent."""
+        """Return the ledger that has the queue of an agent."""
         return self.processes[self.directory[agent_id]].disk
 
     def _is_alive(self, owner: str) -> bool:
@@ -118,10 +118,10 @@ class Simulator:
     # -- the run ------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Live until everything rests.
+        """Run until everything rests.
 
         Raises:
-            Violation: something that must hold did not.
+            Violation: an invariant did not hold.
         """
         for process in self.processes:
             process.start()
@@ -161,7 +161,7 @@ class Simulator:
             self.after(_REST_CHECK_MS, self._check_rest, None)
 
     def _unrest(self) -> str | None:
-        """What is still to be done, in words; what will take longest comes first."""
+        """Return in words what is still to be done, the longest first."""
         lossy = {each for each in self.registered if self.disk_of(each).number in self.lost}
         for process in self.processes:
             why = process.unfinished() or process.disk.unfinished(process.now_ms, lossy)
@@ -200,7 +200,7 @@ class Simulator:
                     self.after(at_ms, _SPELLS[fault].__get__(self), self.below(1_000_000))
 
     def _process(self, chance: int) -> Process | None:
-        """A process, if it is running."""
+        """Return a process if it is running."""
         process = self.processes[chance % len(self.processes)]
         return process if process.is_up and process.paused_ms <= 0 else None
 
@@ -245,7 +245,7 @@ class Simulator:
             process.jump(by_ms)
 
     def _unregister(self, chance: int) -> None:
-        """An agent goes from a process, and comes back, there or where its ledger is too."""
+        """Move an agent away from a process, and back there or to another with its ledger."""
         agents = list(self.registered)
         agent_id = agents[chance % len(agents)]
         where = self.registered[agent_id]
@@ -277,7 +277,7 @@ class Simulator:
             process.register(agent_id)
 
     def _lose_ledger(self, chance: int) -> None:
-        """A ledger that only one process has is gone; the next one is empty, and newer."""
+        """Replace a ledger that only one process has by an empty, newer one."""
         process = self.processes[chance % len(self.processes)]
         if self.healed or self.scenario.disks.count(process.disk.number) > 1:
             return

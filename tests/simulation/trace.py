@@ -1,4 +1,4 @@
-"""What happened, in order: kept as tuples, and put in words only when somebody wants to read it."""
+"""The events of a simulation, in order: tuples that are rendered only when they are read."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from foundation_rt.agents.ledger.types import (
 )
 
 Event: TypeAlias = tuple[Any, ...]
-"""Time in ms since the start; a word for what happened; whom it happened to; details."""
+"""Time in ms since the start; the kind of event; its process; details."""
 
 
 def render(events: Iterable[Event]) -> list[str]:
-    """One line for every event."""
+    """Return one line for every event."""
     return [
-        f"{time_ms:>8} ms  {who!s:<6} {what:<10} {' '.join(map(_say, details))}".rstrip()
+        f"{time_ms:>8} ms  {who!s:<6} {what:<10} {' '.join(map(_show, details))}".rstrip()
         for time_ms, what, who, *details in events
     ]
 
 
 def digest(events: Iterable[Event]) -> str:
-    """The same for two runs if, and only if, they went the same way."""
+    """Return a digest that two runs share if, and only if, their events are the same."""
     return blake2b("\n".join(render(events)).encode(), digest_size=16).hexdigest()
 
 
-def _say(value: Any) -> str:
-    sayer = _SAYERS.get(type(value))
-    return str(value) if sayer is None else sayer(value)
+def _show(value: Any) -> str:
+    show = _SHOWN_BY.get(type(value))
+    return str(value) if show is None else show(value)
 
 
-def _say_all(values: Iterable[Any]) -> str:
-    return "[" + ", ".join(map(_say, values)) + "]"
+def _show_all(values: Iterable[Any]) -> str:
+    return "[" + ", ".join(map(_show, values)) + "]"
 
 
 def _envelope(envelope: Envelope) -> str:
@@ -89,8 +89,9 @@ def _appended(appended: Appended) -> str:
 def _received(received: Received) -> str:
     acks = ", ".join(f"{link[0]}>{link[1]} {ack}" for link, ack in received.acks.items())
     return (
-        f"acks [{acks}] finished {_say_all(received.finished)}"
-        f" acknowledged {_say_all(received.acknowledged)} responses {_say_all(received.responses)}"
+        f"acks [{acks}] finished {_show_all(received.finished)}"
+        f" acknowledged {_show_all(received.acknowledged)}"
+        f" responses {_show_all(received.responses)}"
     )
 
 
@@ -116,9 +117,9 @@ def _release(release: Release) -> str:
     return f"({release.request_id} epoch {release.epoch} from {release.not_before_ms})"
 
 
-_SAYERS: dict[type, Any] = {
-    list: _say_all,
-    tuple: _say_all,
+_SHOWN_BY: dict[type, Any] = {
+    list: _show_all,
+    tuple: _show_all,
     bytes: _text,
     Envelope: _envelope,
     IncomingEnvelope: lambda incoming: _envelope(incoming.envelope),
@@ -128,9 +129,9 @@ _SAYERS: dict[type, Any] = {
     Appended: _appended,
     Received: _received,
     Claim: _claim,
-    Claimed: lambda claimed: f"{_say_all(claimed.claims)} next {claimed.next_at_ms}",
+    Claimed: lambda claimed: f"{_show_all(claimed.claims)} next {claimed.next_at_ms}",
     Completed: _completed,
     ClaimCompletion: _completion,
     Release: _release,
-    Due: lambda due: f"{_say_all(due.messages)} void {_say_all(due.given_up)} {due.next_at_ms}",
+    Due: lambda due: f"{_show_all(due.messages)} void {_show_all(due.given_up)} {due.next_at_ms}",
 }

@@ -179,7 +179,7 @@ class Workload:
             digest_of(order.source, order.target, order.message_type, payload),
             now_ms,
             now_ms + self.simulator.scenario.ttl_ms,
-            order.target in process.executor.seats or not node.settings.has_transport,
+            order.target in process.executor.slots or not node.settings.has_transport,
             now_ms + node.retransmitter.backoff_delay_ms(1),
         )
 
@@ -191,7 +191,7 @@ class Workload:
 
     # -- what senders are told ----------------------------------------------------------------
 
-    def told(self, call: Call, answer: Any) -> None:
+    def answered(self, call: Call, answer: Any) -> None:
         """A node has an answer for a sender."""
         if isinstance(answer, Appended):
             self._entered(call, answer)
@@ -215,7 +215,7 @@ class Workload:
         if call.gave_up or call.refused:
             raise Violation("told", f"{call.outgoing.key}: a void waiter got an answer")
         if call.record is None:
-            self.simulator.witness.told(record)
+            self.simulator.witness.answered(record)
             self._check_own(call, record)
             call.record = record
 
