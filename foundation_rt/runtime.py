@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from .middleware.audit import AuditLog
     from .middleware.metrics import Metrics
     from .middleware.rate_limit import RateLimit
-    from .middleware.setup import MiddlewareStack
-    from .middleware.stack import Middleware
+    from .middleware.stack import Middleware, MiddlewareStack
     from .protocol.content import Icon
     from .protocol.principal import Principal
     from .registry.features import Features
@@ -421,7 +420,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     if options.agent_coordinator is not None:
         runtime.attach_agents(options.agent_coordinator)
     if middleware or config.is_operated():
-        from .middleware.setup import build_stack
+        from .middleware.stack import build_stack
 
         runtime.use_stack(
             build_stack(config, registry, resources, dispatcher, clock, logger, middleware)

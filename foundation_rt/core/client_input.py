@@ -1,4 +1,4 @@
-"""Requests to the client, as they concern a call: its answers come in, and questions go out.
+"""Requests to the client, as they concern a call: its answers come in, and requests go out.
 
 `server_requests` makes the requests themselves; here they meet the protocol
 (spec/client-requests.md). A stateless call may bring answers, and a state that says to which
@@ -70,7 +70,7 @@ class ClientInput:
     results: ResultWriter
     subscriptions: Subscriptions
     _forms: Forms | None = field(default=None, init=False)
-    _questions: Quota | None = field(default=None, init=False)
+    _open_requests: Quota | None = field(default=None, init=False)
 
     # -- before the handler runs ---------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class ClientInput:
 
             ttl_ms = self.config.server.input_ttl_ms
             identity = identity_of(call.principal)
-            return SessionRequests(channel, call, identity, signal, ttl_ms, self.questions)
+            return SessionRequests(channel, call, identity, signal, ttl_ms, self.open_requests)
         rounds = _rounds_of(call)
         if call.promotion is None:
             return rounds
@@ -146,15 +146,15 @@ class ClientInput:
         return self._forms
 
     @property
-    def questions(self) -> Quota:
+    def open_requests(self) -> Quota:
         """Return the quota of open requests of all calls (RES-17)."""
-        if self._questions is None:
+        if self._open_requests is None:
             from ..shares import Limit, Quota
 
             most = self.config.resources.max_questions
             noun, reasons = "places for open questions", ("too_many_questions", "question_share")
-            self._questions = Quota(self.config, Limit(most, noun, "maxQuestions", *reasons))
-        return self._questions
+            self._open_requests = Quota(self.config, Limit(most, noun, "maxQuestions", *reasons))
+        return self._open_requests
 
     # -- when it has ended ---------------------------------------------------------------------
 

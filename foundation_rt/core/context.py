@@ -206,8 +206,8 @@ class ToolContext:
         """
         from ..server_requests.sampling import Sample
 
-        question = Sample(messages, max_tokens, **options)
-        result: SampleResult = await self._requester().ask_one(question, key)
+        request = Sample(messages, max_tokens, **options)
+        result: SampleResult = await self._requester().ask_one(request, key)
         return result
 
     async def roots(self, *, key: str | None = None) -> tuple[Root, ...]:
@@ -217,12 +217,12 @@ class ToolContext:
         roots: tuple[Root, ...] = await self._requester().ask_one(Roots(), key)
         return roots
 
-    async def ask(self, questions: Mapping[str, ServerRequest]) -> dict[str, Any]:
+    async def ask(self, requests: Mapping[str, ServerRequest]) -> dict[str, Any]:
         """Send several requests at once; the answers have the keys of the requests (ASK-03).
 
         Raises as `elicit` does: nothing is sent unless the client supports all of them.
         """
-        return await self._requester().ask(questions)
+        return await self._requester().ask(requests)
 
     def _requester(self) -> ServerRequester:
         if self._server_requester is None:

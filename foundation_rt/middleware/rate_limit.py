@@ -333,7 +333,7 @@ class RedisBuckets:
         except (RedisError, OSError) as error:
             if self._away_until is None:
                 self._logger.warn(
-                    "the rate limit's Redis does not answer: nobody is refused meanwhile",
+                    "the rate limit's Redis does not answer: no call is refused meanwhile",
                     {"error": {"type": type(error).__name__}},
                 )
             self._away_until = self._clock.monotonic() + _RETRY_SECONDS

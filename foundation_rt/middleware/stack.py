@@ -1,23 +1,40 @@
-"""Middleware: plain callables around the handler of every call.
+"""Middleware: plain callables around the handler of every call, and the stack of one server.
 
 A middleware is `async def f(call, proceed)`. It awaits `proceed()`, which runs the inner middleware
 and the handler and returns the handler's value, and returns a value itself. It may return another
 value, raise `ToolError` to refuse the call, or not proceed at all (OPS-08).
+
+The rate limit is around the decision about a call. Around its handler are, from the outside to the
+inside: traces, the audit log, then the author's middleware in the order of registration. Metrics
+only observe.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from attrs import define, field
+
 from ..errors import RegistrationError
 from ..registry.tools import is_async_callable
+from ..values import Shown
 
 if TYPE_CHECKING:
+    from ..clock import Clock
+    from ..config.settings import ServerConfig
+    from ..core.dispatcher import Dispatcher
     from ..core.invocation import Invocation
+    from ..engine.connection import Observe
     from ..engine.executor import Proceed
+    from ..limits import ResourceManager
+    from ..logs.logger import StructuredLogger
+    from ..registry.tools import ToolRegistry
+    from .audit import AuditLog
+    from .metrics import Metrics
+    from .rate_limit import RateLimit
 
     Middleware = Callable[[Invocation, Proceed], Awaitable[Any]]
 
@@ -47,3 +64,85 @@ def wrap(middleware: Iterable[Middleware], call: Invocation, handler: Proceed) -
     for each in reversed(tuple(middleware)):
         proceed = partial(each, call, proceed)
     return proceed
+
+
+@define(eq=False, repr=False)
+class MiddlewareStack(Shown):
+    """The middleware of a server, and the observers of its calls.
+
+    Attributes:
+        around: puts the middleware around a handler; None where there is none.
+        observers: are given the records of calls and handshakes.
+        audit: writes the audit records, if the configuration asks for them.
+        metrics: counts for Prometheus, if the configuration asks for it.
+        rate_limit: refuses calls beyond it, if the configuration sets one.
+    """
+
+    around: Callable[[Invocation, Proceed], Proceed] | None = None
+    observers: list[Observe] = field(factory=list)
+    audit: AuditLog | None = None
+    metrics: Metrics | None = None
+    rate_limit: RateLimit | None = None
+
+
+def build_stack(
+    config: ServerConfig,
+    registry: ToolRegistry,
+    resources: ResourceManager,
+    dispatcher: Dispatcher,
+    clock: Clock,
+    logger: StructuredLogger,
+    own: Sequence[Middleware],
+) -> MiddlewareStack:
+    """Return the middleware that `config` asks for, and the author's `own` within it.
+
+    Raises:
+        MissingExtraError: the extra of a part is not installed.
+    """
+    stack = MiddlewareStack()
+    around: list[Middleware] = []
+    if config.telemetry.tracing:
+        from .tracing import Tracing
+
+        around.append(Tracing())
+    if config.telemetry.metrics:
+        from .metrics import Metrics
+
+        stack.metrics = Metrics(resources, partial(_is_registered, registry, dispatcher))
+        stack.observers.append(stack.metrics.observe)
+    if config.audit.enabled:
+        from .audit import AuditLog
+
+        stack.audit = AuditLog(logger, config.audit, partial(_is_administrative, registry))
+        stack.observers.append(stack.audit.observe)
+        around.append(stack.audit)
+    if config.rate_limit.is_set():
+        from .rate_limit import make_rate_limit
+
+        stack.rate_limit = limit = make_rate_limit(
+            config.rate_limit, clock, logger, dispatcher, partial(_is_tool, registry)
+        )
+        if stack.audit is not None:
+            limit.call_observers.append(stack.audit.note_rate_limit)
+        if stack.metrics is not None:
+            limit.session_observers.append(stack.metrics.note_rate_limit)
+    around += own
+    if around:
+        stack.around = partial(wrap, tuple(around))
+    return stack
+
+
+def _is_tool(registry: ToolRegistry, name: str) -> bool:
+    return registry.get(name) is not None
+
+
+def _is_registered(registry: ToolRegistry, dispatcher: Dispatcher, method: str, name: str) -> bool:
+    if method == "tools/call":
+        return _is_tool(registry, name)
+    features: Any = dispatcher.features
+    return features is not None and features.prompts.prompts.get(name) is not None
+
+
+def _is_administrative(registry: ToolRegistry, name: str) -> bool:
+    tool = registry.get(name)
+    return tool is not None and tool.administrative

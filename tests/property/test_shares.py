@@ -198,7 +198,7 @@ async def play(history: list[tuple[str, str, int]]) -> None:
     quotas = {
         "sessions": sessions._quota,
         "subscriptions": runtime.dispatcher.subscriptions.quota,
-        "questions": runtime.dispatcher.client_input.questions,
+        "questions": runtime.dispatcher.client_input.open_requests,
         "tasks": manager.store.room,  # type: ignore[attr-defined]
         "results": manager.store.outcome_bytes,  # type: ignore[attr-defined]
     }

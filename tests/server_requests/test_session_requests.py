@@ -268,7 +268,7 @@ async def test_requests_beyond_the_limit_are_refused_and_none_is_sent(rig: Rig) 
     for question in asked:
         client.answer(question, {"roots": []})
     assert value_of(await client.next()) is None
-    assert rig.server.runtime.dispatcher.client_input.questions.used() == {}
+    assert rig.server.runtime.dispatcher.client_input.open_requests.used() == {}
     assert client.connection.session.server_requests == set()
 
 

@@ -58,7 +58,7 @@ class TaskManager:
 
     Args:
         new_id: makes ids that cannot be guessed (TASK-10).
-        questions: counts the open requests to clients, of tasks and of other calls.
+        open_requests: counts the open requests to clients, of tasks and of other calls.
         announce: makes the notifications of a record that has changed (TASK-11).
         publish: sends them; called from any thread.
     """
@@ -66,7 +66,7 @@ class TaskManager:
     clock: Clock
     limits: TasksSection
     store: TaskStore
-    questions: Quota
+    open_requests: Quota
     new_id: Callable[[], str]
     announce: Callable[[TaskRecord], list[Publish]]
     publish: Callable[[list[Publish]], object]

@@ -79,9 +79,9 @@ class TaskPolicy:
         store = MemoryTaskStore(
             self.clock, Quota(self.config, room), Quota(self.config, size), self.new_lock()
         )
-        questions = self.client_input.questions
+        open_requests = self.client_input.open_requests
         return TaskManager(
-            self.clock, limits, store, questions, self.new_id, self._announce, self.publish
+            self.clock, limits, store, open_requests, self.new_id, self._announce, self.publish
         )
 
     def offer(self, call: Invocation, support: TaskSupport) -> Reply | None:

@@ -37,8 +37,8 @@ class TaskRequests:
     rounds: MultiRoundTrip
     signal: AbortSignal
 
-    async def exchange(self, questions: Mapping[str, PreparedRequest]) -> dict[str, Any]:
-        """Return the answers to `questions`, however long the client takes.
+    async def exchange(self, requests: Mapping[str, PreparedRequest]) -> dict[str, Any]:
+        """Return the answers to `requests`, however long the client takes.
 
         Raises:
             InputRequired: the call is not a task, and its request did not bring them.
@@ -46,10 +46,10 @@ class TaskRequests:
             LimitReached: too many requests are open.
         """
         answers: dict[str, Any] = {}
-        missing = dict(questions)
-        for key, question in questions.items():
+        missing = dict(requests)
+        for key, request in requests.items():
             try:
-                answers |= await self.rounds.exchange({key: question})
+                answers |= await self.rounds.exchange({key: request})
             except InputRequired:
                 continue
             del missing[key]
@@ -68,19 +68,19 @@ class TaskRequests:
         return answers
 
     async def _ask(
-        self, task: RunningTask, manager: TaskManager, questions: Mapping[str, PreparedRequest]
+        self, task: RunningTask, manager: TaskManager, requests: Mapping[str, PreparedRequest]
     ) -> dict[str, Any]:
-        """Return one response to each of `questions`, as the client sent it (RES-17)."""
+        """Return one response to each of `requests`, as the client sent it (RES-17)."""
         waiter = Waiter[None]()
         responses: dict[str, Any] = {}
 
         def respond(key: str, response: Any) -> None:
             responses[key] = response
-            if len(responses) == len(questions):
+            if len(responses) == len(requests):
                 waiter.resolve(None)
 
-        shown = {key: question.to_wire() for key, question in questions.items()}
-        manager.questions.take(task.owner, len(questions))
+        shown = {key: request.to_wire() for key, request in requests.items()}
+        manager.open_requests.take(task.owner, len(requests))
         keys: list[str] = []
         try:
             keys = manager.add_requests(task, shown, respond)
@@ -89,5 +89,5 @@ class TaskRequests:
             self.signal.raise_if_aborted()
         finally:
             manager.remove_requests(task, keys)
-            manager.questions.give_back(task.owner, len(questions))
+            manager.open_requests.give_back(task.owner, len(requests))
         return responses

@@ -196,7 +196,7 @@ def test_server_request_of_gone_client_releases_its_slot() -> None:
         withdrawn, error = back.messages
         assert withdrawn["method"] == "notifications/cancelled"
         assert "client_gone" in error["result"]["content"][0]["text"]
-        assert one.server.runtime.dispatcher.client_input.questions.used() == {}
+        assert one.server.runtime.dispatcher.client_input.open_requests.used() == {}
 
     run(scenario, question_grace_ms=1, retry_ms=0)
 
@@ -226,7 +226,7 @@ def test_deleted_session_ends_its_server_requests() -> None:
         await call.finish()
         await one.idle()
         assert one.server.runtime.resources.concurrent_executions == 0
-        assert one.server.runtime.dispatcher.client_input.questions.used() == {}
+        assert one.server.runtime.dispatcher.client_input.open_requests.used() == {}
 
     run(scenario)
 
