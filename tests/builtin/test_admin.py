@@ -60,7 +60,7 @@ def make_rig(
     separator: str = "/",
     **limits: Any,
 ) -> Rig:
-    """A server with these switches and this policy."""
+    """Return a server with these switches and this policy."""
     sections = {
         "tools": {
             "admin_registration_enabled": tools,
@@ -339,7 +339,7 @@ def test_a_proxy_sends_its_message_to_the_agent(agents_come: str) -> None:
 
 
 def reordered(value: Any, seed: int) -> Any:
-    """The same JSON value, the members of its objects in another order."""
+    """Return the same JSON value, with the members of its objects in another order."""
     if not isinstance(value, dict):
         return value
     keys = list(value)
@@ -514,7 +514,7 @@ class Model:
 
 
 def effect_of(operation: str, answer: Any) -> str:
-    """What an answer says, in the words of the model."""
+    """Return an answer in the words of the model."""
     if operation == "call":
         return "NOT_FOUND" if answer["code"] == "NOT_FOUND" else "there"
     if "code" in answer:

@@ -22,7 +22,7 @@ from tests.support.virtual_loop import run_virtual
 
 
 async def answer(message: AgentMessage, context: AgentContext) -> Any:
-    """Does what the type of the message says."""
+    """Do what the type of the message says."""
     if message.type == "wait":
         await asyncio.sleep(message.payload)
     if message.type == "fail":

@@ -447,7 +447,7 @@ def with_state(rig: Rig, state: dict[str, Any], agent_id: str = "a") -> None:
 
 
 async def shown(rig: Rig, state: dict[str, Any]) -> Any:
-    """What `agent/getState` shows of an agent with this state."""
+    """Return what `agent/getState` shows of an agent with this state."""
     with_state(rig, state)
     await rig.server.agents.send_message("a", AgentMessage("set"))
     return await call(rig.connect(), "agent/getState", agentId="a")

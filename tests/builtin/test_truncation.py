@@ -27,7 +27,7 @@ def size(value: Any) -> int:
 
 
 def longest(entries: list[Any], wrap: Any, max_bytes: int) -> Any:
-    """The same, found by trying one length after the other; None if nothing fits."""
+    """Find the same by trying one length after the other; None if nothing fits."""
     fitting = [wrap(entries, False)]
     fitting += [wrap(entries[:count], True) for count in reversed(range(len(entries)))]
     return next((each for each in fitting if size(each) <= max_bytes), None)

@@ -17,7 +17,7 @@ TWO = "from foundation_rt import Server\nfirst = Server('first')\nsecond = Serve
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A working directory for apps; what they import is forgotten."""
+    """Change to a folder for apps, and forget what they import."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path
@@ -31,7 +31,7 @@ def name_of(server: Server) -> str:
 
 
 def refusal(target: str) -> str:
-    """What is said of a target that cannot be loaded."""
+    """Return the error for a target that cannot be loaded."""
     with pytest.raises(AppError) as raised:
         load_app(target)
     assert isinstance(raised.value, UsageError)

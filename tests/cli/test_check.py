@@ -17,7 +17,7 @@ from foundation_rt.runtime import ServerOptions
 
 @pytest.fixture
 def server() -> Server:
-    """A server that says nothing on stderr by itself."""
+    """Return a server that writes nothing to stderr by itself."""
     policy = AdminPolicy(mode="token", token_env_var="hunter2")
     made = Server(
         options=ServerOptions(

@@ -89,7 +89,7 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A working directory with an app in it, a home without anything."""
+    """Change to a folder with an app in it, and to an empty home."""
     (tmp_path / "home").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -105,7 +105,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def scripted(folder: Path, **answers: Any) -> str:
-    """A command line of a server with these answers; `_` in a method stands for `/`."""
+    """Return the command line of a server with these answers; `_` stands for `/` in a method."""
     introduction = {
         "protocolVersion": "2025-11-25",
         "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
@@ -118,7 +118,7 @@ def scripted(folder: Path, **answers: Any) -> str:
 
 
 def ours(*words: str) -> str:
-    """A command line of our own server."""
+    """Return the command line of our own server."""
     return shlex.join(command("serve", *words))
 
 

@@ -19,7 +19,7 @@ from foundation_rt.errors import UsageError
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with nothing in it."""
+    """Change to an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -30,7 +30,7 @@ def find(text: str) -> Target:
 
 
 def write(path: str, *names: str, key: str = "mcpServers") -> None:
-    """A file of servers; each has its own name as its argument."""
+    """Write a file of servers; each has its own name as its argument."""
     entries = {name: {"command": sys.executable, "args": [path, name]} for name in names}
     place = Path(path)
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -57,7 +57,7 @@ Key = tuple[str, ...]
 
 
 def tables(values: Mapping[Key, Any]) -> dict[str, Any]:
-    """The nested tables that hold `values`."""
+    """Return the nested tables that hold `values`."""
     result: dict[str, Any] = {}
     for (*sections, name), value in values.items():
         table = result
@@ -212,7 +212,7 @@ def wrong_texts(kind: Kind) -> st.SearchStrategy[str]:
 
 
 def some_settings(make: Any) -> st.SearchStrategy[dict[Key, Any]]:
-    """Some settings, each with a value out of `make(kind)`."""
+    """Return some settings, each with a value out of `make(kind)`."""
     return st.fixed_dictionaries({}, optional={key: make(kind) for key, kind in SETTINGS.items()})
 
 

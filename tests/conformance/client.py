@@ -101,7 +101,7 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
 
 
 def fill_in(request: Any) -> dict[str, Any]:
-    """What a user fills in who is content with what stands there."""
+    """Return the defaults of a form, as a user who changes nothing sends them."""
     return {}
 
 

@@ -139,7 +139,7 @@ def run_client(revision: str, client: Path = HERE / "client.py") -> Score:
 
 
 def client_scenarios(revision: str) -> list[str]:
-    """What a revision has for clients, scored and unscored, but authorization.
+    """Return the scenarios of a revision for clients, but authorization.
 
     Raises:
         RuntimeError: the suite does not list any.

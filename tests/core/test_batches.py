@@ -47,7 +47,7 @@ def cancel(request_id: Any) -> bytes:
 
 
 def answer_of(effects: list[Effect]) -> list[dict[str, Any]] | None:
-    """The array among effects, if there is one; there is no other message."""
+    """Return the array among effects, if there is one; check that there is no other message."""
     lines = [each.line for each in effects if isinstance(each, Reply)]
     if not lines:
         return None

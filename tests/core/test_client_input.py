@@ -73,7 +73,7 @@ def add_handlers(rig: Rig) -> None:
 
 
 def asked_of(response: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """The questions and the state of a response that asks."""
+    """Return the requests and the state of a response that asks."""
     result = response["result"]
     assert result["resultType"] == "input_required"
     assert result.keys() == {"resultType", "inputRequests", "requestState", "_meta"}

@@ -25,12 +25,12 @@ def make_session(number: int, principal: Principal | None = None) -> Session:
 
 
 def reached(effects: Iterable[Publish]) -> list[int]:
-    """The sessions that are notified."""
+    """Return the sessions that are notified."""
     return [each.session_id for each in effects]
 
 
 def page_done(subscriptions: Subscriptions, sessions: list[Session], name: str) -> list[bytes]:
-    """The notifications that the page of an elicitation is done; the page is removed."""
+    """Take the notifications that the page of an elicitation is done."""
     found = [*subscriptions.publish(("elicitation", name), "m", {"elicitationId": name})]
     by_id = {each.id: each for each in sessions}
     for each in found:

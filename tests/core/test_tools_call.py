@@ -56,7 +56,7 @@ def fields_of(effects: list[Effect]) -> dict[str, Any]:
 
 
 def refusal_of(effects: list[Effect]) -> dict[str, Any]:
-    """The tool error of a refused call, which has one reply, one record, and took no slot."""
+    """Return the tool error of a refused call; check its reply, its record and the slots."""
     reply, record = effects
     assert isinstance(reply, Reply)
     assert isinstance(record, Log)

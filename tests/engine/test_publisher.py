@@ -16,7 +16,7 @@ def publisher_of(rig: Rig) -> Publisher:
 
 
 def subscribed(rig: Rig, *uris: str) -> Peer:
-    """A peer that is subscribed to resources."""
+    """Return a peer that is subscribed to resources."""
     peer = rig.connect()
     for uri in uris:
         if rig.server.features.resources.resources.get(uri) is None:

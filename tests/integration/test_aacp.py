@@ -52,12 +52,12 @@ def settings(folder: Path, **more: object) -> dict[str, object]:
 
 
 def executions(folder: Path) -> list[str]:
-    """The ids of the requests that were executed, as often as they were."""
+    """Return the ids of the executed requests, each as often as it was executed."""
     return (folder / "ledger.db.executed").read_text().split()
 
 
 def status_when_known(server: ServerProcess, request_id: str) -> dict[str, object]:
-    """What `agent/status` says as soon as it is not UNKNOWN."""
+    """Return the status of a request as soon as it is not UNKNOWN."""
     while True:
         status: dict[str, object] = server.call("agent/status", requestId=request_id)
         if status["outcome"] != "UNKNOWN":

@@ -40,7 +40,7 @@ server.agents.register_agent("clerk", clerk)
 
 
 def call(server: HttpServer, who: str, tool: str, **arguments: Any) -> dict[str, Any]:
-    """What a tool returns to a principal, or its error."""
+    """Return the result of a tool for a principal, or its error."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -66,7 +66,7 @@ def ask(server: HttpServer, who: str, payload: str, request_id: str) -> dict[str
 
 
 def refusal(server: HttpServer, who: str, request_id: str) -> dict[str, Any]:
-    """The error that `agent/status` gives, without what is new in every answer."""
+    """Return the error of `agent/status`, without the ids that are new in every answer."""
     error = call(server, who, "agent/status", requestId=request_id)
     assert error["code"] == "NOT_FOUND"
     assert error["details"].pop("requestId") == request_id

@@ -55,7 +55,7 @@ def asyncio_is_loaded() -> bool:
 
 
 def names(server: ServerProcess) -> list[str]:
-    """What is listed."""
+    """Return the names of the listed tools."""
     return [tool["name"] for tool in server.request("tools/list")["result"]["tools"]]
 
 

@@ -80,7 +80,7 @@ def modern(params: dict[str, Any], **meta: Any) -> dict[str, Any]:
 
 
 def next_message(server: ServerProcess) -> dict[str, Any]:
-    """The next message, in order; those before are forgotten."""
+    """Return the next message, in order, and forget those before it."""
     server.wait_for_messages(1)
     return server.messages.pop(0)
 

@@ -83,7 +83,7 @@ def press(server: ServerProcess, tool: str = "big", first: int = 10_000) -> list
 
 
 def peak_memory(server: ServerProcess) -> int:
-    """The most resident memory the server has had so far, in bytes."""
+    """Return the most resident memory the server has had so far, in bytes."""
     status = Path(f"/proc/{server.pid}/status").read_text()
     [line] = [each for each in status.splitlines() if each.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024

@@ -195,7 +195,7 @@ Answers = dict[str, list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def answers() -> Answers:
-    """What each line was answered with; and in the end the server is as good as new."""
+    """Return the answer to each line, and check that the server then serves as before."""
     with serve(APP, SETTINGS) as server:
         for name, line in LINES.items():
             server.write(line + b"\n" + request("ping", identifier=f"after {name}") + b"\n")

@@ -50,7 +50,7 @@ def app(tmp_path: Path) -> Path:
 def call(
     url: str, name: str = "who", arguments: dict[str, Any] | None = None, **headers: str
 ) -> httpx2.Response:
-    """A call of the stateless mode."""
+    """Return a call of the stateless mode."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},

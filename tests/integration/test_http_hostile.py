@@ -84,7 +84,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
 
 @pytest.fixture
 def bystander(server: HttpServer) -> Iterator[RawClient]:
-    """A client that is served all the while, and the proof that nothing stays behind."""
+    """Run a client that is served meanwhile; check that nothing stays behind."""
     with RawClient(server.url) as client:
         before = settled(client)
         yield client
@@ -98,7 +98,7 @@ def usage(client: RawClient) -> dict[str, int]:
 
 
 def settled(client: RawClient) -> dict[str, int]:
-    """What the process holds, once it holds the same twice running."""
+    """Return what the process holds, once it holds the same twice in a row."""
     before, after = usage(client), usage(client)
     while before != after:
         before, after = after, usage(client)

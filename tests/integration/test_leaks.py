@@ -79,7 +79,7 @@ def completions(server: ServerProcess) -> int:
 
 
 def mixed_calls(server: ServerProcess, count: int, first: int) -> None:
-    """Calls of every kind, some refused and some cancelled; ends when none runs any more."""
+    """Make calls of every kind, some refused and some cancelled; return when all have ended."""
     lines = []
     answered = []
     for number in range(first, first + count):

@@ -72,7 +72,7 @@ async def waits(ctx: ToolContext) -> None:
 
 
 def told(server: ServerProcess) -> list[str]:
-    """What the application has said so far."""
+    """Return what the application has printed so far."""
     lines = server.stderr.splitlines()
     return [line for line in lines if line[:1] in "+-" or line.startswith(("waiting", "ended"))]
 

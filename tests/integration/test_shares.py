@@ -85,7 +85,7 @@ class Client(RawClient):
 
 
 def details(answer: Answer) -> Any:
-    """The details of the error that a call ended with."""
+    """Return the details of the error that a call ended with."""
     result = answer.json["result"]
     assert result["isError"], result
     return orjson.loads(result["content"][0]["text"])["details"]
@@ -109,7 +109,7 @@ def session_of(opened: Answer) -> dict[str, str]:
 
 
 def ask(client: Client, count: int) -> bytes:
-    """A call that asks its client `count` things, in a session of its own."""
+    """Make a call that asks its client `count` things, in a session of its own."""
     call = request("tools/call", {"name": "ask", "arguments": {"count": count}})
     return client.post(call, session_of(open_session(client)))
 

@@ -276,12 +276,12 @@ class Storm:
     exit_code: int
 
     def answer(self, tool: str) -> dict[str, Any]:
-        """The one answer to a call."""
+        """Return the one answer to a call."""
         [answer] = [each for each in self.messages if each["id"] == tool]
         return answer
 
     def error(self, tool: str) -> dict[str, Any]:
-        """The error a call was answered with, without its ids."""
+        """Return the error of a call, without its ids."""
         answer = self.answer(tool)
         assert answer["result"]["isError"] is True
         error = decode(answer)
@@ -290,13 +290,13 @@ class Storm:
         return error
 
     def value(self, tool: str) -> Any:
-        """What a call was answered with that went well."""
+        """Return the result of a call that succeeded."""
         answer = self.answer(tool)
         assert answer["result"]["isError"] is False
         return decode(answer)
 
     def record(self, tool: str) -> dict[str, Any]:
-        """The one completion record of a call."""
+        """Return the one completion record of a call."""
         [record] = [
             each
             for each in self.records

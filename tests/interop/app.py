@@ -46,13 +46,13 @@ class Sum(TypedDict):
     meta={"example.com/kind": "arithmetic"},
 )
 def add(a: int, b: int) -> Sum:
-    """Adds two numbers."""
+    """Add two numbers."""
     return {"total": a + b}
 
 
 @server.tool(inline=True)
 def picture() -> list[Text | Image]:
-    """A text and an image."""
+    """Return a text and an image."""
     return [Text("a pixel"), Image(b"\x89PNG", "image/png")]
 
 
@@ -97,7 +97,7 @@ async def ask_roots(context: ToolContext) -> Text:
 
 @server.tool
 async def ask_elsewhere(context: ToolContext) -> Text:
-    """Sends the user to a page, and says when that is done."""
+    """Send the user to a page, and notify the client when that is done."""
     page = "https://example.com/pay"
     answer = await context.elicit_url("Please pay.", page, elicitation_id="payment")
     server.elicitation_completed("payment")
@@ -106,7 +106,7 @@ async def ask_elsewhere(context: ToolContext) -> Text:
 
 @server.tool(task="required")
 async def clean_up(context: ToolContext) -> Text:
-    """A task, which asks before it does anything."""
+    """Run as a task, which asks before it does anything."""
     form = {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}
     answer = await context.elicit("Are you sure?", form)
     return Text("cleaned up" if answer.content == {"sure": True} else "left as it was")
@@ -114,7 +114,7 @@ async def clean_up(context: ToolContext) -> Text:
 
 @server.tool
 async def count(to: int, context: ToolContext) -> Text:
-    """Counts aloud, until somebody has heard enough."""
+    """Report a count as progress until the call is aborted."""
     for number in range(1, to + 1):
         context.report_progress(number, to, f"at {number}")
         context.log("info", f"counted {number}")
@@ -131,7 +131,7 @@ async def enough() -> Text:
 
 @server.tool
 async def wait(context: ToolContext) -> Text:
-    """Waits until nobody wants the answer."""
+    """Wait until the call is aborted."""
     started.set()
     reasons.append(await context.abort_signal.wait())
     ended.set()
@@ -140,21 +140,21 @@ async def wait(context: ToolContext) -> Text:
 
 @server.tool
 async def waiting() -> Text:
-    """Returns when `wait` runs."""
+    """Return when `wait` runs."""
     await started.wait()
     return Text("it waits")
 
 
 @server.tool
 async def ended_with() -> Text:
-    """Returns why `wait` was aborted."""
+    """Return why `wait` was aborted."""
     await ended.wait()
     return Text(reasons[0])
 
 
 @server.tool
 async def drop(context: ToolContext) -> Text:
-    """Closes the stream its result would have come by."""
+    """Close the stream of its own result."""
     context.close_stream()
     return Text("found again")
 
@@ -168,7 +168,7 @@ async def touch(uri: str) -> Text:
 
 @server.tool
 async def learn() -> Text:
-    """Adds a tool, a resource and a prompt."""
+    """Add a tool, a resource and a prompt."""
     server.tool(name="learned", description="What was learned.")(waiting)
     server.resource("note://learned", description="What was learned.")(today)
     server.prompt(name="teach", description="Teaches it.")(today)
@@ -177,7 +177,7 @@ async def learn() -> Text:
 
 @server.resource("note://photo", mime_type="image/png")
 def photo() -> bytes:
-    """A photo."""
+    """Return a photo."""
     return b"\x89PNG"
 
 
@@ -189,7 +189,7 @@ def today() -> str:
 
 @server.resource("note://by-name/{name}", mime_type="application/json")
 def note(name: str) -> dict[str, str]:
-    """A note by its name."""
+    """Return a note by its name."""
     return {"name": name}
 
 

@@ -17,7 +17,7 @@ from tests.support.process import PATIENCE, command
 
 @pytest.fixture
 def target(request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """What it is told to connect to; `stdio` or `http`, as a test says by its parameters."""
+    """Yield the target of a client: `stdio` or `http`, as a test says by its parameters."""
     if request.param == "stdio":
         yield command("serve", str(tour.APP))
     else:
@@ -27,7 +27,7 @@ def target(request: pytest.FixtureRequest) -> Iterator[list[str]]:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A home directory with a short path, for sockets have to have one."""
+    """Yield a home directory with a short path, which sockets need."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 

@@ -17,7 +17,7 @@ MCPDO = CLIENTS / "mcpdo/build/mcp-bin.js"
 
 
 def command(program: Path, *words: str) -> list[str]:
-    """The command line that runs one of the two."""
+    """Return the command line that runs one of the two."""
     return [str(node.NODE), str(node.install(Path(__file__).parent) / program), *words]
 
 

@@ -43,14 +43,14 @@ function tools(server) {
   tool(
     'add',
     {
-      description: 'Adds two numbers.',
+      description: 'Add two numbers.',
       inputSchema: z.object({ a: z.int(), b: z.int() }),
       outputSchema: z.object({ total: z.int() }),
       annotations: { readOnlyHint: true, idempotentHint: true }
     },
     ({ a, b }) => ({ ...text(JSON.stringify({ total: a + b })), structuredContent: { total: a + b } })
   );
-  tool('picture', { description: 'A text and an image.' }, () => ({
+  tool('picture', { description: 'Return a text and an image.' }, () => ({
     content: [
       { type: 'text', text: 'a pixel' },
       { type: 'image', data: pixel, mimeType: 'image/png' }
@@ -63,7 +63,7 @@ function tools(server) {
   tool('enough', { description: 'Lets `count` end.' }, () => heard.settle() ?? text('enough'));
   tool(
     'count',
-    { description: 'Counts aloud, until somebody has heard enough.', inputSchema: z.object({ to: z.int() }) },
+    { description: 'Report a count as progress until the call is aborted.', inputSchema: z.object({ to: z.int() }) },
     async ({ to }, { mcpReq }) => {
       for (let number = 1; number <= to; number++) {
         const progressToken = mcpReq._meta?.progressToken;

@@ -68,13 +68,13 @@ class Name(BaseModel):
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True, idempotent_hint=True))
 def add(a: int, b: int) -> Sum:
-    """Adds two numbers."""
+    """Add two numbers."""
     return Sum(total=a + b)
 
 
 @server.tool()
 def picture() -> list[TextContent | ImageContent]:
-    """A text and an image."""
+    """Return a text and an image."""
     pixel = base64.b64encode(b"\x89PNG").decode()
     image = ImageContent(type="image", data=pixel, mime_type="image/png")
     return [TextContent(type="text", text="a pixel"), image]
@@ -88,7 +88,7 @@ def fail() -> str:
 
 @server.tool()
 def process_id() -> str:
-    """The process that answers."""
+    """Return the process that answers."""
     return str(os.getpid())
 
 
@@ -126,7 +126,7 @@ def ask_roots(answer: Annotated[ListRootsResult, Resolve(_roots)]) -> str:
 
 @server.tool()
 async def count(to: int, context: Context) -> str:
-    """Counts aloud, until somebody has heard enough."""
+    """Report a count as progress until the call is aborted."""
     for number in range(1, to + 1):
         await context.report_progress(number, to, f"at {number}")
         await context.info(f"counted {number}")
@@ -143,7 +143,7 @@ async def enough() -> str:
 
 @server.tool()
 async def wait() -> str:
-    """Waits until nobody wants the answer."""
+    """Wait until the call is aborted."""
     started.set()
     try:
         await anyio.sleep_forever()
@@ -154,21 +154,21 @@ async def wait() -> str:
 
 @server.tool()
 async def waiting() -> str:
-    """Returns when `wait` runs."""
+    """Return when `wait` runs."""
     await started.wait()
     return "it waits"
 
 
 @server.tool()
 async def ended_with() -> str:
-    """Returns when `wait` was withdrawn."""
+    """Return when `wait` was cancelled."""
     await ended.wait()
     return "cancelled"
 
 
 @server.tool()
 async def drop(context: Context) -> str:
-    """Closes the stream its result would have come by."""
+    """Close the stream of its own result."""
     await context.close_sse_stream()
     return "found again"
 
@@ -184,7 +184,7 @@ async def touch(uri: str, context: Context) -> str:
 
 @server.tool()
 async def learn(context: Context) -> str:
-    """Adds a tool."""
+    """Add a tool."""
     server.add_tool(waiting, name="learned", description="What was learned.")
     await context.notify_tools_changed()
     if context.session.can_send_request:
@@ -194,7 +194,7 @@ async def learn(context: Context) -> str:
 
 @server.resource("note://photo", name="photo", mime_type="image/png")
 def photo() -> bytes:
-    """A photo."""
+    """Return a photo."""
     return b"\x89PNG"
 
 
@@ -206,7 +206,7 @@ def today() -> str:
 
 @server.resource("note://by-name/{name}", name="note", mime_type="application/json")
 def note(name: str) -> str:
-    """A note by its name."""
+    """Return a note by its name."""
     return f'{{"name":"{name}"}}'
 
 

@@ -51,7 +51,7 @@ class Seen:
 
 
 def expected(server: str, *, modern: bool, over_http: bool) -> dict[str, Any]:
-    """What the tour has to report: what every client sees, and what ours can do besides.
+    """Return the report of the tour: what every client sees, and what ours can do besides.
 
     Args:
         server: `interop`, which is ours, `official-python` or `official-typescript`.
@@ -154,7 +154,7 @@ async def _is_refused(client: Client) -> bool:
 
 
 async def _ask(client: Client) -> dict[str, Any]:
-    """The three things a server can ask."""
+    """Call the three tools that ask the client."""
     return {
         "user": await say(client, "ask_user"),
         "model": await say(client, "ask_model"),

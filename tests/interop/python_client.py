@@ -125,7 +125,7 @@ async def _read(client: Client, uri: str) -> str:
 
 
 async def _ask(client: Client) -> dict[str, Any]:
-    """The three things a server can ask."""
+    """Call the three tools that ask the client."""
     return {
         "user": await say(client, "ask_user"),
         "model": await say(client, "ask_model"),

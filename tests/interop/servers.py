@@ -24,18 +24,18 @@ HERE = Path(__file__).parent
 
 
 def python() -> list[str]:
-    """The server of `official_server.py`."""
+    """Return the server of `official_server.py`."""
     return [sys.executable, str(HERE / "official_server.py")]
 
 
 def typescript() -> list[str]:
-    """The server of `official_server.mjs`."""
+    """Return the server of `official_server.mjs`."""
     node.install(HERE)
     return [str(node.NODE), str(HERE / "official_server.mjs")]
 
 
 def npm(name: str, *words: str) -> list[str]:
-    """npm's `@modelcontextprotocol/server-NAME`."""
+    """Return the command of npm's `@modelcontextprotocol/server-NAME`."""
     package = node.install(HERE) / "@modelcontextprotocol" / f"server-{name}"
     return [str(node.NODE), str(package / "dist" / "index.js"), *words]
 
@@ -61,7 +61,7 @@ class Listening:
 
 @contextmanager
 def listening(command: Sequence[str], port: int = 0, mode: str = "http") -> Iterator[Listening]:
-    """An official server over HTTP, which prints its URL when it listens.
+    """Run an official server over HTTP, which prints its URL when it listens.
 
     Args:
         mode: `http`, or `plain`: without sessions and streams.
@@ -77,7 +77,7 @@ def listening(command: Sequence[str], port: int = 0, mode: str = "http") -> Iter
 
 @contextmanager
 def everything_over(transport: str, path: str, port: int = 0) -> Iterator[Listening]:
-    """npm's `server-everything` over HTTP (`streamableHttp`) or HTTP+SSE (`sse`).
+    """Run npm's `server-everything` over HTTP (`streamableHttp`) or HTTP+SSE (`sse`).
 
     It takes its port from the environment and cannot be told to find one.
     """
@@ -102,7 +102,7 @@ def _free_port() -> int:
 
 
 def _line_with(process: subprocess.Popen[bytes], words: bytes) -> str:
-    """The first line with these words that a server writes to the pipe we have of it."""
+    """Return the first line with these words that a server writes to its pipe."""
     pipe = process.stdout or process.stderr
     assert pipe is not None
     heard = b""

@@ -29,7 +29,7 @@ def test_the_official_servers_over_http(make: Callable[[], list[str]], capsys: C
     with servers.listening(make()) as listening:
         url = listening.url
         assert main(["inspect", url]) == 0
-        expected = "\nadd\nAdds two numbers.\ntakes:\n  a  integer  required\n"
+        expected = "\nadd\nAdd two numbers.\ntakes:\n  a  integer  required\n"
         assert expected in capsys.readouterr().out
         assert main(["inspect", url, "--json"]) == 0
         assert len(orjson.loads(capsys.readouterr().out)["tools"]) == 15

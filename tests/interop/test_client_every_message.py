@@ -81,7 +81,7 @@ class Recording(MemoryTransport):
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server is in this process, and so is its log."""
+    """Run the server in this process, with its log."""
     monkeypatch.setenv("FOUNDATION_RT_LOGGING__LEVEL", "error")
 
 
@@ -160,7 +160,7 @@ async def _subscribe(client: Client) -> None:
 
 
 def _known(revision: str) -> set[str]:
-    """What a client of this revision can send."""
+    """Return the methods that a client of this revision can send."""
     tables = (methods.CLIENT_REQUESTS, methods.CLIENT_NOTIFICATIONS)
     sent = {method for table in tables for method, date in table if date == revision}
     answers = {f"answer to {method}" for method, date in methods.CLIENT_RESULTS if date == revision}

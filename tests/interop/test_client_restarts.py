@@ -49,17 +49,17 @@ def _stdio(command: Command) -> StdioServer:
 
 
 async def _process(client: Client) -> int:
-    """The process that answers; may be asked any number of times."""
+    """Return the process that answers; this may be asked any number of times."""
     return int((await client.call("process_id", idempotent=True)).text)
 
 
 async def _processes(client: Client) -> set[int]:
-    """The processes that answer many callers at once."""
+    """Return the processes that answer many callers at once."""
     return {*await asyncio.gather(*(_process(client) for _ in range(CALLERS)))}
 
 
 async def _as_soon_as_may_be(client: Client) -> int:
-    """The process that answers, once the circuit is not open any more."""
+    """Return the process that answers, once the circuit is not open any more."""
     while True:
         try:
             return await _process(client)

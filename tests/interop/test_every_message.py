@@ -144,7 +144,7 @@ class Client:
 
 @pytest.fixture
 def connect() -> Iterator[Callable[[str], Client]]:
-    """Starts a server and speaks a revision with it."""
+    """Start a server and speak a revision with it."""
     with ServerProcess(command("serve", str(APP)), environment()) as server:
         yield lambda revision: Client(server, revision)
 
@@ -246,14 +246,14 @@ def _change(client: Client) -> None:
 
 
 def _questions(revision: str) -> list[str]:
-    """What a server can ask its client, in a revision."""
+    """Return the methods that a server can ask its client, in a revision."""
     return [
         method for method, date in methods.SERVER_REQUESTS if date == revision and method in ASKING
     ]
 
 
 def _known(revision: str) -> set[str]:
-    """The methods whose results or messages a server of this revision can send, and errors."""
+    """Return the methods whose results or messages a server of this revision can send."""
     tables = (methods.SERVER_RESULTS, methods.SERVER_NOTIFICATIONS)
     known = {method for table in tables for method, date in table if date == revision}
     return known | {*_questions(revision), "error"}

@@ -58,7 +58,7 @@ def test_it_carries_a_task_through(target: list[str], home: Path) -> None:
 
 @contextmanager
 def _connected(do: Do, mode: str, target: list[str]) -> Iterator[str]:
-    """A connection, by its name; at the end, whoever keeps it is stopped."""
+    """Yield the name of a connection; stop the process that keeps it in the end."""
     name = str(do("connect", "--era", mode, "--", *target)["name"])
     keeper = os.pidfd_open(do("daemon", "status")["pid"])
     try:
@@ -72,7 +72,7 @@ def _connected(do: Do, mode: str, target: list[str]) -> Iterator[str]:
 
 @contextmanager
 def _subscribed(home: Path, *here: str) -> Iterator[int]:
-    """A process that prints what it is told of a resource, and its output."""
+    """Run a process that prints the updates of a resource; yield its output."""
     words = ("--format", "json", *here, "resources/subscribe", "note://today")
     with subprocess.Popen(
         inspector.command(inspector.MCPDO, *words),

@@ -130,7 +130,7 @@ class Host:
 
     @asynccontextmanager
     async def transport(self, *words: str) -> AsyncIterator[Any]:
-        """The streams to a server, which must end by itself afterwards, with exit code 0."""
+        """Yield the streams to a server, which must end by itself afterwards, with exit code 0."""
         self.log.descriptor, writer = os.pipe()
         with open(writer, "w") as log:
             async with stdio_client(self.parameters(*words), errlog=log) as streams:
@@ -139,7 +139,7 @@ class Host:
 
     @asynccontextmanager
     async def connect(self, *words: str) -> AsyncIterator[ClientSession]:
-        """A session after its handshake."""
+        """Yield a session after its handshake."""
         async with self.transport(*words) as streams, ClientSession(*streams) as session:
             await session.initialize()
             yield session

@@ -33,7 +33,7 @@ TOOLS = [
 
 
 def expected(*, modern: bool, over_http: bool) -> dict[str, Any]:
-    """The report of a client that found everything as it should be.
+    """Return the report of a client that found everything as it should be.
 
     Args:
         modern: it spoke revision 2026-07-28, else 2025-11-25.

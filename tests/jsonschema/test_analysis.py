@@ -14,7 +14,7 @@ UP_TO_07 = ("draft-04", "draft-06", "draft-07")
 
 
 def tool(schema: dict[str, Any] | bool, *, dialect: str | None = None, **more: Any) -> Any:
-    """A schema with `schema` for its property `v`."""
+    """Return a schema with `schema` for its property `v`."""
     declared = {} if dialect is None else {"$schema": URIS[dialect]}
     return {**declared, "type": "object", "properties": {"v": schema}, **more}
 

@@ -54,7 +54,7 @@ def nested(depth: int, inmost: Any, right: str | None = None) -> Any:
 
 
 def lattice(width: int, keyword: str, leaf: Any) -> dict[str, Any]:
-    """A schema that refers to each next definition twice: 2^width ways lead to the leaf."""
+    """Return a schema that refers to each next definition twice: 2^width ways to the leaf."""
     definitions = {
         f"a{number}": {keyword: [{"$ref": f"#/definitions/a{number + 1}"}] * 2}
         for number in range(width)

@@ -101,7 +101,7 @@ def make_value(random: Random, depth: int) -> Any:
 
 
 def stretched(random: Random, value: Any) -> Any:
-    """The value, deep inside of others or many times beside itself."""
+    """Return the value deep inside of others, or many times beside itself."""
     if random.random() < 0.5:
         name = random.choice(NAMES)
         for _ in range(random.choice((5, 10, 30))):

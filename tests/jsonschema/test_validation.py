@@ -226,7 +226,7 @@ REFERENCES = st.sampled_from(["#", "#/definitions/a", "#/definitions/A", "#/defi
 
 
 def one_schema(draft: int, inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """A schema of up to four keywords, with subschemas from `inner`."""
+    """Return a schema of up to four keywords, with subschemas from `inner`."""
     table = keywords(draft, inner)
 
     def with_partners(chosen: list[str]) -> st.SearchStrategy[Any]:

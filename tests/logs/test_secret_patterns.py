@@ -242,7 +242,7 @@ SHAPES: tuple[Callable[[str, str], Any], ...] = (
 
 @st.composite
 def planted(draw: st.DrawFn) -> tuple[str, Any]:
-    """A secret, and a value with it somewhere inside."""
+    """Return a secret, and a value with it somewhere inside."""
     secret = draw(secrets)
     value = draw(st.sampled_from(SHAPES))(draw(keys), secret)
     if isinstance(value, str):

@@ -27,7 +27,7 @@ def audit(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def audited(server: Server | None = None, talk: Any = call_everything) -> list[dict[str, Any]]:
-    """What a conversation leaves in the audit log."""
+    """Return the audit records of a conversation."""
     return audit(converse(server or make_server({"audit": {"enabled": True}}), talk))
 
 
@@ -185,7 +185,7 @@ def test_call_refused_by_a_rate_limit_is_recorded() -> None:
 
 
 def shown(how: str, arguments: dict[str, Any]) -> Any:
-    """What is written of arguments."""
+    """Return the arguments as the audit log shows them."""
 
     async def talk(client: TestClient) -> None:
         await client.request("tools/call", {"name": "any", "arguments": arguments})

@@ -48,7 +48,7 @@ def of(found: Series, sample: str, /, **labels: str) -> float | None:
 
 
 def talk_to(server: Server, *talks: Any) -> Metrics:
-    """The metrics of a server after a conversation."""
+    """Return the metrics of a server after a conversation."""
     import asyncio
 
     async def main() -> None:

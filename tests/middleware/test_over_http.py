@@ -28,7 +28,7 @@ AUTHORIZED = {"host": "127.0.0.1", "x-api-key": KEY}
 def serve(
     *, metrics: bool = True, categories: tuple[Any, ...] = ("SECURITY",)
 ) -> tuple[Any, MemorySink]:
-    """An application behind a key, and what it logs."""
+    """Run an application behind a key; yield it with its log."""
     config = ServerConfig(
         http=HttpSection(api_keys=(f"alice:{KEY}",)),
         audit=AuditSection(enabled=True, categories=categories),

@@ -38,7 +38,7 @@ async def pass_through(call: Any, proceed: Proceed) -> Any:
 
 
 def add_tool(server: Server, way: str, function: Callable[[], Any], name: str = "tool") -> None:
-    """A tool that runs `function` in one of the three ways."""
+    """Register a tool that runs `function` in one of the three ways."""
     if way == "task":
 
         @server.tool(name=name)
@@ -61,7 +61,7 @@ def run(main: Callable[[], Any]) -> Any:
 
 
 def call(server: Server, tool: str = "tool", **arguments: Any) -> tuple[Any, dict[str, Any]]:
-    """What a tool returns, or the error it raises, and the record of its call."""
+    """Return the result of a tool, or its error, with the record of its call."""
 
     async def main() -> tuple[Any, dict[str, Any]]:
         async with TestClient(server, clock=ManualClock()) as client:

@@ -57,7 +57,7 @@ def traced(tracer: Tracer) -> Server:
 
 
 def add(meta: dict[str, Any] | None = None) -> Any:
-    """A conversation that is one call."""
+    """Return a conversation that is one call."""
 
     async def talk(client: TestClient) -> None:
         params: dict[str, Any] = {"name": "add", "arguments": {"a": 1, "b": 2}}

@@ -31,7 +31,7 @@ def cut(data: bytes, cuts: list[int]) -> list[bytes]:
 
 
 def expected_lines(stream: bytes, limit: int) -> list[bytes | LineTooLong]:
-    """The rules, written down once more, without chunks and without care for memory."""
+    """Apply the rules to whole input, without chunks and without care for memory."""
     events: list[bytes | LineTooLong] = []
     for piece in stream.split(b"\n"):
         line = piece.removesuffix(b"\r")

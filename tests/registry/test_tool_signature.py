@@ -84,7 +84,7 @@ class Station:
         self.place = place
 
     def __call__(self, days: int) -> str:
-        """What the station says."""
+        """Return the words of the station."""
         return f"{self.place} in {days}"
 
     def measure(self, what: str) -> str:
@@ -115,7 +115,7 @@ def test_methods_and_callable_objects_are_tools() -> None:
     assert (measure.name, measure.description) == ("measure", "Measure something.")
     assert measure.handler({"what": "wind"}, CONTEXT) == "wind at Oslo"
     called = derive_tool(station)
-    assert (called.name, called.description) == ("Station", "What the station says.")
+    assert (called.name, called.description) == ("Station", "Return the words of the station.")
     assert called.handler({"days": 2}, CONTEXT) == "Oslo in 2"
     assert derive_tool(Station.stations).is_async
     assert derive_tool(Station.convert).handler({"degrees": 2}, CONTEXT) == 4.0

@@ -35,7 +35,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
 
 def handler(arguments: dict[str, Any], context: Any) -> None:
-    """A handler that nobody calls here."""
+    """Do nothing; no test calls this handler."""
 
 
 def definition(name: Any = "tool", **members: Any) -> ToolDefinition:
@@ -500,20 +500,20 @@ def test_a_call_makes_as_many_steps_with_a_thousand_tools_as_with_one() -> None:
 
 
 async def coroutine_function(arguments: dict[str, Any], context: Any) -> None:
-    """An async handler that nobody calls here."""
+    """Do nothing; no test calls this async handler."""
 
 
 class AsyncInstance:
     async def __call__(self, arguments: dict[str, Any], context: Any) -> None:
-        """An async handler that nobody calls here."""
+        """Do nothing; no test calls this async handler."""
 
 
 class Methods:
     async def asynchronous(self, arguments: dict[str, Any], context: Any) -> None:
-        """An async handler that nobody calls here."""
+        """Do nothing; no test calls this async handler."""
 
     def synchronous(self, arguments: dict[str, Any], context: Any) -> None:
-        """A handler that nobody calls here."""
+        """Do nothing; no test calls this handler."""
 
 
 ASYNC = [

@@ -199,7 +199,7 @@ def test_key_can_be_used_once() -> None:
 
 @st.composite
 def scripts(draw: st.DrawFn) -> list[list[str]]:
-    """What a handler asks, step by step; the questions of one step together."""
+    """Return what a handler asks, step by step; the requests of one step together."""
     names = [f"q{number}" for number in range(draw(st.integers(0, 6)))]
     steps: list[list[str]] = []
     while names:

@@ -33,7 +33,7 @@ def handler_of(hint: Any, schema: dict[str, Any] | None = None) -> Any:
 
 
 def arrived(hint: Any, value: Any) -> Any:
-    """What a function gets for `value`, which the schema accepts."""
+    """Return the argument that a function gets for `value`, which the schema accepts."""
     tool = handler_of(hint)
     arguments = orjson.loads(orjson.dumps({"it": value}))
     assert compile_schema(tool.input_schema).validate(arguments) == ()
@@ -41,7 +41,7 @@ def arrived(hint: Any, value: Any) -> Any:
 
 
 def refused(hint: Any, value: Any, *, by_hand: bool = False) -> ToolError:
-    """The error for `value`, which the schema accepts."""
+    """Return the error for `value`, which the schema accepts."""
     tool = handler_of(hint, {"type": "object"} if by_hand else None)
     arguments = {"it": value}
     assert compile_schema(tool.input_schema).validate(arguments) == ()

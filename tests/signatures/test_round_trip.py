@@ -138,7 +138,7 @@ WRAPPERS: list[Callable[[Case], Case]] = [
 
 
 def as_json(value: Any) -> Any:
-    """What a client would send."""
+    """Return the value as a client would send it."""
     if attrs.has(type(value)):
         return {
             f.alias: as_json(getattr(value, f.name)) for f in attrs.fields(type(value)) if f.alias

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 def schema_of(hint: Any, **default: Any) -> dict[str, Any]:
-    """The whole schema of a tool with one parameter `it`."""
+    """Return the whole schema of a tool with one parameter `it`."""
 
     def tool(it: Any) -> None: ...
 
@@ -63,7 +63,7 @@ def schema_of(hint: Any, **default: Any) -> dict[str, Any]:
 
 
 def it(hint: Any, **default: Any) -> dict[str, Any]:
-    """The schema of a parameter."""
+    """Return the schema of a parameter."""
     schema = schema_of(hint, **default)
     assert "definitions" not in schema
     assert "$schema" not in schema

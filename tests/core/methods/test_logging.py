@@ -34,7 +34,7 @@ def play(scenario: Callable[[Rig], Coroutine[Any, Any, None]]) -> Rig:
 
 
 async def levels_said(client: AskedClient, request_id: int) -> list[str]:
-    """The levels of the messages that come before the answer."""
+    """Return the levels of the messages that come before the answer."""
     levels = []
     while True:
         message = await client.next()
@@ -157,7 +157,7 @@ def test_messages_to_client_are_not_in_server_log() -> None:
 
 
 async def progress_of(client: AskedClient, request_id: int) -> list[dict[str, Any]]:
-    """The params of the notifications of progress that come before the answer."""
+    """Return the params of the progress that comes before the answer."""
     found = []
     while True:
         message = await client.next()

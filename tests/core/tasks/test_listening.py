@@ -17,7 +17,7 @@ SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
 def heard(client: Client) -> list[dict[str, Any]]:
-    """What came about tasks, without the subscription."""
+    """Return the notifications about tasks, without the subscription."""
     told = []
     for message in client.received:
         if message.get("method") == "notifications/tasks":

@@ -334,7 +334,7 @@ async def test_batch_is_answered_by_one_array(harness: HttpHarness) -> None:
 
 
 def cancelled(request_id: object) -> dict[str, Any]:
-    """A notification that takes a request back."""
+    """Return a notification that cancels a request."""
     params = {"requestId": request_id}
     return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
 

@@ -69,7 +69,7 @@ async def drop_keys(url: str, prefix: str) -> None:
 
 @asynccontextmanager
 async def opened(kind: str) -> AsyncIterator[EventStore]:
-    """A started store with the session in it."""
+    """Return a started store with the session in it."""
     store: Any
     if kind == "memory":
         store = MemoryEventStore(ManualClock(), MAX_EVENTS, TTL_MS, MAX_SESSION_BYTES)
@@ -92,7 +92,7 @@ Scenario = Callable[[EventStore], Awaitable[None]]
 
 @pytest.fixture(params=["memory", "redis"])
 def run(request: pytest.FixtureRequest) -> Callable[[Scenario], None]:
-    """Runs a scenario with each store."""
+    """Run a scenario with each store."""
 
     def run_scenario(scenario: Scenario) -> None:
         async def main() -> None:

@@ -199,7 +199,7 @@ def test_protocol_checks_scopes_that_http_did_not(
 
 
 def scoped_server(issuer: Issuer) -> Server:
-    """A server whose every other tool, resource, template and prompt needs a scope."""
+    """Return a server whose every other tool, resource, template and prompt needs a scope."""
     http = HttpSection(api_keys=(API_KEY,))
     oauth = OauthSection(issuer=issuer.url, audience=AUDIENCE)
     settings = ServerSection(page_size=2, cache_scope="public")

@@ -46,7 +46,7 @@ class Client:
             await self.writer.drain()
 
     async def head(self) -> bytes:
-        """The head of a response; its body is skipped."""
+        """Read the head of a response, and skip its body."""
         async with asyncio.timeout(PATIENCE):
             head = await self.reader.readuntil(b"\r\n\r\n")
             length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]

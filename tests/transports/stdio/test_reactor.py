@@ -30,7 +30,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 @pytest.fixture
 def reactor(pipe: tuple[int, int]) -> Iterator[Reactor]:
-    """A reactor that is closed before the pipe that it may watch."""
+    """Yield a reactor that is closed before the pipe that it may watch."""
     made = Reactor()
     yield made
     made.close(1.0)

@@ -36,12 +36,12 @@ class Harness:
     woken: threading.Event = field(factory=threading.Event)
 
     def block(self, seconds_ago: float = -LONG_AGO) -> None:
-        """A turn began so long ago, and lasts."""
+        """Begin a turn in the past, which lasts."""
         self.monitor.begin_turn(time.monotonic() - seconds_ago)
         self.watchdog.look()
 
     def hang_up(self) -> None:
-        """The client goes."""
+        """Close the client's end."""
         os.close(self.client)
         self.client = -1
 
@@ -209,7 +209,7 @@ def test_sleeping_watchdog_still_ends_process(harnesses: list[Harness], by: str)
 
 
 def wait_until_asleep(harness: Harness) -> None:
-    """It is once it has seen two looks without a turn."""
+    """Wait until the watchdog has seen two looks without a turn."""
     deadline = time.monotonic() + PATIENCE
     while not harness.watchdog.asleep:
         assert time.monotonic() < deadline
@@ -222,7 +222,7 @@ NOW = 1000.0
 
 
 def unstarted(hang_up_budget: float = 0.3) -> Watchdog:
-    """A watchdog without its thread."""
+    """Return a watchdog without its thread."""
     nothing = lambda *_: None  # noqa: E731
     return Watchdog(
         None,
