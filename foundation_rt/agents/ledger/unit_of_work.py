@@ -11,7 +11,9 @@ the rows that a store has to write. The stores differ only in the origin of the 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import orjson
 from attrs import define, evolve, field
@@ -53,10 +55,21 @@ from .types import (
     RequestState,
 )
 
+if TYPE_CHECKING:
+    from ..stores.memory_usage import Usage
+
 ALL = 2**63 - 1
 """A number that no message of a link exceeds."""
 
 _NO_WRITES = "this ledger takes no writes of a handler: use PostgreSQL for them"
+
+
+def _links(known: dict[Link, LinkState]) -> dict[Link, LinkState]:
+    return defaultdict(LinkState, known)
+
+
+def _queues(known: dict[str, int]) -> dict[str, int]:
+    return defaultdict(int, known)
 
 
 @define(eq=False, repr=False)
@@ -65,7 +78,8 @@ class UnitOfWork(Shown):
 
     Attributes:
         incarnation: of this ledger.
-        links: both ends of every link that the batch touches; one that is missing is new.
+        usage: bounds the records that are held (AACP-49); None if there is no bound.
+        links: both ends of every link that the batch touches; a missing one is made when needed.
         queues: the last position given out in the queue of each agent.
         requests: by id, every request that the batch names and the ledger has.
         messages: by message id, every message that the batch names and the ledger has.
@@ -80,8 +94,9 @@ class UnitOfWork(Shown):
     """
 
     incarnation: int
-    links: dict[Link, LinkState] = field(factory=dict, kw_only=True)
-    queues: dict[str, int] = field(factory=dict, kw_only=True)
+    usage: Usage | None = field(default=None, kw_only=True)
+    links: dict[Link, LinkState] = field(factory=dict, converter=_links, kw_only=True)
+    queues: dict[str, int] = field(factory=dict, converter=_queues, kw_only=True)
     requests: dict[str, RequestRecord] = field(factory=dict, kw_only=True)
     messages: dict[str, MessageRecord] = field(factory=dict, kw_only=True)
     held: dict[Link, dict[int, RequestRecord]] = field(factory=dict, init=False)
@@ -105,11 +120,12 @@ class UnitOfWork(Shown):
         sent = self.messages.get(outgoing.message_id)
         if sent is not None:  # an event to another ledger, entered before
             return Appended(EntryVerdict.DUPLICATE, sent.seq)
-        if not self._has_room_for_message(outgoing):
+        if self.usage is not None and not self.usage.has_room_for_message(outgoing):
             return Appended(EntryVerdict.FULL, 0)
         link = (outgoing.source_agent_id, outgoing.target_agent_id)
-        state = self._touch(link)
+        state = self.links[link]
         seq = allocate(state)
+        self.touched.add(link)
         if outgoing.local:
             self._append_local(outgoing, link, state, seq)
             return Appended(EntryVerdict.NEW, seq)
@@ -128,7 +144,8 @@ class UnitOfWork(Shown):
         record = new_request(outgoing, seq)
         self._add(record)
         self._enter(record, link, state)
-        self._release_held(link, state.received_up_to)
+        if link in self.held:
+            self._release_held(link, state.received_up_to)
 
     def respond(
         self,
@@ -142,7 +159,9 @@ class UnitOfWork(Shown):
 
         `reply` gives the RESPONSE its id, and the time of its second attempt.
         """
-        state = self._touch((request.target_agent_id, request.source_agent_id))
+        link = (request.target_agent_id, request.source_agent_id)
+        state = self.links[link]
+        self.touched.add(link)
         message = MessageRecord(
             reply.reply_id,
             request.request_id,
@@ -167,23 +186,14 @@ class UnitOfWork(Shown):
 
     def advance(self, link: Link, seq: int) -> None:
         """Make `seq` the last number given out, unless a larger one was."""
-        state = self._touch(link)
+        state = self.links[link]
         state.last_seq = max(state.last_seq, seq)
+        self.touched.add(link)
 
     def _send(self, message: MessageRecord, state: LinkState) -> MessageRecord:
         self._post(message)
         message.low_watermark = state.low_watermark
         return message
-
-    def _touch(self, link: Link) -> LinkState:
-        self.touched.add(link)
-        return self._link(link)
-
-    def _link(self, link: Link) -> LinkState:
-        state = self.links.get(link)
-        if state is None:
-            state = self.links[link] = LinkState()
-        return state
 
     # -- envelopes that come in ---------------------------------------------------------------
 
@@ -238,10 +248,14 @@ class UnitOfWork(Shown):
             self._take_ack((link[1], link[0]), envelope.ack, received)
         if envelope.seq == 0:  # a bare acknowledgement
             return
-        if not self._has_room_for_envelope(envelope):
+        if (
+            self.usage is not None
+            and (envelope.request_id or envelope.message_id) not in self.requests
+            and not self.usage.has_room_for_envelope(envelope)
+        ):
             received.refused += 1
             return
-        state = self._link(link)
+        state = self.links[link]
         incarnation, before = state.incarnation, state.received_up_to
         ours = envelope.incarnation == self.incarnation
         found = record_arrival(
@@ -266,7 +280,7 @@ class UnitOfWork(Shown):
                 received.ready |= self._release_held(link, passed)
             received.accepted.append(envelope)
             self._take_in(incoming, link, state, now_ms, ttl_ms, received)
-        if advanced:
+        if advanced and link in self.held:
             received.ready |= self._release_held(link, state.received_up_to)
 
     def _take_ack(self, link: Link, ack: int, received: Received) -> None:
@@ -348,7 +362,8 @@ class UnitOfWork(Shown):
     def _queue(self, record: RequestRecord) -> None:
         agent_id = record.target_agent_id
         self.moved.add(agent_id)
-        self.queues[agent_id] = record.position = self.queues.get(agent_id, 0) + 1
+        self.queues[agent_id] += 1
+        record.position = self.queues[agent_id]
         record.state = RequestState.RECEIVED
         self._note_entry(record)
 
@@ -399,12 +414,6 @@ class UnitOfWork(Shown):
         )
 
     # -- changes ------------------------------------------------------------------------------
-
-    def _has_room_for_message(self, outgoing: OutgoingMessage) -> bool:
-        return True
-
-    def _has_room_for_envelope(self, envelope: Envelope) -> bool:
-        return True
 
     def _add(self, record: RequestRecord) -> None:
         """Take a request into the ledger."""

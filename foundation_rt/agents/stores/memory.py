@@ -45,7 +45,6 @@ class MemoryLedger(UnitOfWork):
     """The working set of a ledger that is never flushed: all that there is, with its indexes.
 
     Attributes:
-        usage: counts the records; nothing beyond its limits is taken (AACP-49).
         outbox: messages on their way, by link and number.
         waiting: requests that are RECEIVED or CLAIMED, by target, in the order of their positions.
         attempts: when messages are sent again; an entry that disagrees with its record is void.
@@ -59,13 +58,6 @@ class MemoryLedger(UnitOfWork):
     expiries: list[tuple[int, str]] = field(factory=list, init=False)
 
     # -- changes ------------------------------------------------------------------------------
-
-    def _has_room_for_message(self, outgoing: OutgoingMessage) -> bool:
-        return self.usage.has_room_for_message(outgoing)
-
-    def _has_room_for_envelope(self, envelope: Envelope) -> bool:
-        key = envelope.request_id or envelope.message_id
-        return key in self.requests or self.usage.has_room_for_envelope(envelope)
 
     def _add(self, record: RequestRecord) -> None:
         self.usage.add(record)
@@ -146,7 +138,7 @@ class MemoryLedger(UnitOfWork):
 
     def retry(self, message: MessageRecord, now_ms: int, decide: RetryDecision, due: Due) -> None:
         """Set the next attempt of a message that is due, or give it up."""
-        state = self._link((message.source_agent_id, message.target_agent_id))
+        state = self.links[message.source_agent_id, message.target_agent_id]
         self.usage.remove(message)
         retry(message, state.low_watermark, now_ms, decide, due)
         self.usage.add(message)

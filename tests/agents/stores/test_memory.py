@@ -95,7 +95,7 @@ class _AcknowledgesOverGaps(InMemoryAACPPersistenceAdapter):
     async def receive(self, arrivals: Any, now_ms: int, ttl_ms: int) -> Any:
         for each in arrivals:
             envelope = each.envelope
-            state = self.ledger._link((envelope.source_agent_id, envelope.target_agent_id))
+            state = self.ledger.links[envelope.source_agent_id, envelope.target_agent_id]
             state.received_up_to = max(state.received_up_to, envelope.seq - 2)
         return await super().receive(arrivals, now_ms, ttl_ms)
 

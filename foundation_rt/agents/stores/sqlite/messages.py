@@ -53,12 +53,13 @@ def receive(
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
     envelopes = [incoming.envelope for incoming in arrivals]
     numbered = [each for each in envelopes if each.seq]
-    there = [(each.source_agent_id, each.target_agent_id) for each in envelopes]
+    there = [(each.source_agent_id, each.target_agent_id) for each in numbered]
+    # For acknowledgements, and for answers that are known already.
+    back = [(each.target_agent_id, each.source_agent_id) for each in envelopes]
     unit = load(
         connection,
         incarnation,
-        # The other direction: for acknowledgements, and for answers that are known already.
-        links=[*there, *((target, source) for source, target in there)],
+        links=[*there, *back],
         # Of RESPONSEs too: one may fill the gap for which a request waits.
         agents=[each.target_agent_id for each in numbered],
         request_ids=[each.request_id or each.message_id for each in numbered],
