@@ -96,7 +96,7 @@ class TestClient:
         notifications: the messages that answer no request, decoded, in order.
     """
 
-    __test__ = False  # pytest: no test class, whatever its name says
+    __test__ = False  # pytest: no test class, despite its name
 
     server: Server
     clock: Clock | None = field(default=None, kw_only=True)

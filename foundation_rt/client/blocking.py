@@ -129,7 +129,7 @@ class BlockingClient:
 
     @property
     def server(self) -> ServerDescription | None:
-        """What is known of the server; None as long as there is no connection."""
+        """The server's description; None without a connection."""
         return _server(self)
 
     @property
@@ -139,7 +139,7 @@ class BlockingClient:
 
     @property
     def stderr_tail(self) -> str:
-        """What the server's process wrote on stderr last, and how it ended; or nothing."""
+        """The last stderr lines of the server's process, and how it ended; may be empty."""
         try:
             return _stderr_tail(self)
         except ConnectionLostError:

@@ -4,7 +4,7 @@ An `MCPError` says that the call did not get its answer: the server, or the way 
 refused. A `ToolCallError` is an answer: the tool ran, and failed. They never mix.
 
 Every `MCPError` says three things to three readers: its `code` to programs, `user_message` and
-`suggested_action` to whoever uses the program, `message` to whoever looks for the cause. And it
+`suggested_action` to users of the program, `message` to its developers. And it
 says whether the request may have been carried out, on which every repetition depends (CERR-03).
 """
 
@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from ..values import Shown
+
 if TYPE_CHECKING:
     from ..errors import ErrorCode
     from ..jsonschema.issues import ValidationIssue
 
 
 @frozen(eq=False, repr=False)
-class ErrorEntry:
+class ErrorEntry(Shown):
     """One application code.
 
     Attributes:
         code: `E201`.
         name: `SERVICE_UNAVAILABLE`, for programs and logs.
-        user_message: what happened, for whoever uses the program.
+        user_message: the problem, for users of the program.
         suggested_action: what they can do about it.
         retryable: whether the same request may succeed later; not whether it is safe to repeat.
     """
@@ -40,7 +42,7 @@ class ErrorEntry:
 
 
 @frozen(eq=False, repr=False)
-class ErrorRange:
+class ErrorRange(Shown):
     """Codes that are kept for one kind of error, whether they are in use or not (CERR-02).
 
     Attributes:
@@ -154,7 +156,7 @@ CATALOGUE: Mapping[str, ErrorEntry] = {entry.code: entry for entry in _ENTRIES}
 
 
 class _Portable(Exception):
-    """An exception that survives pickling whatever its `__init__` takes (CERR-06).
+    """An exception that survives pickling, with any signature of `__init__` (CERR-06).
 
     Python would call the class with `args`; one that wants something else breaks the process pool
     that it is raised in.
@@ -176,8 +178,8 @@ class MCPError(_Portable):
 
     Args:
         code: one of `CATALOGUE`, whose entry says what is not given here.
-        message: what happened, for whoever looks for the cause.
-        user_message: the same for whoever uses the program.
+        message: the problem, for developers.
+        user_message: the same, for users of the program.
         suggested_action: what they can do.
         retryable: whether the same request may succeed later.
         original_code: the JSON-RPC error code that it stands for; None if there was none.

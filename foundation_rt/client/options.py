@@ -56,14 +56,14 @@ class ClientOptions:
     """The settings of a client.
 
     Attributes:
-        name: of the client, as servers see it; likewise `version` and `title`.
+        name: of the client, as servers see it, as are `version` and `title`.
         require: capabilities that the server must have (E205), such as `tools` or
             `resources.subscribe`. None requires tools, or else resources or prompts. Tools are
             listed at once unless they are left out here.
         revision: the only one to speak; None agrees with the server on the newest that both
             speak. `MCP_PROTOCOL_VERSION` wins over it.
-        timeout: seconds that a call may take, with everything it needs; likewise `tool_timeouts`,
-            by tool.
+        timeout: in s, for a whole call.
+        tool_timeouts: in s, by tool.
         connect_timeout: seconds that one attempt to connect may take. A process that takes longer
             to start is waited for as long as a call waits for it.
         probe_timeout: seconds after which a server that does not answer `server/discover` is asked

@@ -1,11 +1,10 @@
 """Text of a server, made safe to print on a terminal (CERR-12, CHILD-08, CLI-19).
 
-A server chooses its names, descriptions, results and errors, and a terminal obeys control
-characters: they move the cursor over what was printed, set the window's title, answer in the user's
-name. Others are not seen at all and hide what a model reads. In what is printed all of them are
-shown as escapes; in the messages of errors, where nobody looks for what was meant, none is left.
+The texts of a server are untrusted, and a terminal obeys control characters: they overwrite printed
+text, set the title of the window, send input in the user's name. Invisible characters hide text
+that a model reads. Printed text shows all of them as escapes; the messages of errors replace them.
 
-Patterns are compiled when they are first needed: most programs never print or fail.
+Patterns are compiled on first use: most programs never print or fail.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class ServerFileError(UsageError):
 
 @frozen
 class ServerFile:
-    """What a file lists.
+    """The servers that a file lists.
 
     Attributes:
         path: of the file.
@@ -180,7 +180,7 @@ class _Entry:
 
 
 def usual_places(folder: Path, home: Path) -> Iterator[Path]:
-    """Where files of servers are looked for, in this order (CLI-13).
+    """Yield the usual paths of such files, in the order of search (CLI-13).
 
     Args:
         folder: the working directory.

@@ -30,7 +30,7 @@ from foundation_rt.client.blocking import BlockingClient, connect
 from foundation_rt.client.loop_thread import LoopThread
 from foundation_rt.errors import UsageError
 from tests.support.leaks import Held
-from tests.support.told import has_vanished, living
+from tests.support.recording_receiver import has_vanished, living
 
 PATIENCE = 20.0
 NAME = "foundation-rt-client"

@@ -22,6 +22,7 @@ from attrs import define, field
 from ...errors import JsonRpcErrorCode, UsageError
 from ...registry.tools import is_async_callable
 from ...server_requests.errors import InvalidClientResult
+from ...values import Shown
 from ..errors import InvalidResponseError
 from .params import ServerRequestRefused, as_json, malformed
 
@@ -59,7 +60,7 @@ log = logging.getLogger("foundation_rt.client")
 
 
 @define(eq=False, repr=False)
-class HandlerCall:
+class HandlerCall(Shown):
     """A request of the server that was read, and its handler.
 
     Attributes:

@@ -1,7 +1,7 @@
 """Elicitation: a form that the user fills in, or a page that the user visits in a browser.
 
-A form is checked as far as every form can be: types, lengths, limits, choices, formats. Patterns
-are not evaluated: a server that chooses one could stop the event loop with it (QUEST-05).
+A form is checked for types, lengths, limits, choices and formats. Patterns are not evaluated: a
+server could block the event loop with one (QUEST-05).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class ElicitationRequest:
     """A form that a server wants filled in.
 
     Attributes:
-        message: why; to be shown to the user.
-        schema: what is asked for, as it came: the `properties` of an object are the fields.
+        message: the reason; show it to the user.
+        schema: as it came; the `properties` of the object are the fields.
     """
 
     message: str
@@ -60,7 +60,7 @@ class ElicitationRequest:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """What fields hold that the user leaves alone; the answer need not repeat it (QUEST-06)."""
+        """The values of fields that the user leaves alone; the result may omit them (QUEST-06)."""
         fields = self.schema["properties"].items()
         return {name: one["default"] for name, one in fields if one.get("default") is not None}
 
@@ -69,13 +69,13 @@ class ElicitationRequest:
 class ElicitationUrlRequest:
     """A page that a server wants the user to visit.
 
-    Nothing of it may be fetched, and it may be opened only after the user has seen the whole URL
-    and agreed; in a browser, where this program cannot look.
+    It must not be fetched. Open it only in a browser, after the user has seen the whole URL and has
+    agreed.
 
     Attributes:
-        message: why; to be shown to the user.
+        message: the reason; show it to the user.
         url: http or https.
-        elicitation_id: by which the server tells that the user has been there; None if it won't.
+        elicitation_id: with which the server notifies of the visit; None if it does not.
     """
 
     message: str
@@ -84,7 +84,7 @@ class ElicitationUrlRequest:
 
     @property
     def host(self) -> str:
-        """Whose page it is: to be shown beside the URL, which may look like somebody else's."""
+        """The host of the page: show it beside the URL, which may imitate another one."""
         from urllib.parse import urlsplit
 
         return urlsplit(self.url).hostname or ""

@@ -40,7 +40,7 @@ def _write(place: Any, path: str) -> dict[str, Any]:
 
 
 def _uri(place: Path, path: str) -> str:
-    """Links and `..` are resolved, so that the URI says what is meant."""
+    """Return the URI of a path, with links and `..` resolved."""
     try:
         return place.resolve().as_uri()
     except (OSError, RuntimeError, ValueError):  # a circle of links, a NUL
@@ -48,7 +48,7 @@ def _uri(place: Path, path: str) -> str:
 
 
 def _is_file_uri(uri: Any) -> bool:
-    """Whether it leads where it seems to: the specification has no other scheme, and no `..`."""
+    """Return whether a URI is a `file:` URI of an absolute path without `..`."""
     from urllib.parse import unquote, urlsplit
 
     if not isinstance(uri, str) or not uri.isprintable():

@@ -28,7 +28,7 @@ from ..results.content import read_block
 from .params import ServerRequestRefused, as_json, malformed, optional, required
 
 USER_REJECTED = -1
-"""What the specification has for a user, or a program, that does not want it (MCP, "Sampling")."""
+"""The code of the specification for a refusal by the user (MCP, "Sampling")."""
 
 _ROLES = ("user", "assistant")
 _SCOPES = get_args(ContextScope)
@@ -39,20 +39,19 @@ _CHOICES = get_args(ToolChoice)
 class SamplingRequest:
     """A conversation that a server asks this program's model to continue.
 
-    What the model says goes to the server; `max_tokens` binds it, the rest is advice.
+    The model's reply goes to the server. `max_tokens` is binding, the rest is advice.
 
     Attributes:
         messages: at least one.
-        max_tokens: of the answer, at most.
-        system_prompt: what the server would have the model be told.
-        model_preferences: which model the server would choose.
-        include_context: what else the server would have the model see: of its own, or of other
-            servers.
-        stop_sequences: where the answer ends.
+        max_tokens: of the reply, at most.
+        system_prompt: as the server suggests.
+        model_preferences: as the server suggests.
+        include_context: the context that the server suggests: its own, or that of all servers.
+        stop_sequences: that end the reply.
         metadata: for the provider of the model, as it came.
         tools: that the model may use, as `tools/list` would have them; the server runs them.
         tool_choice: whether the model may (`auto`), must (`required`) or must not (`none`).
-        params: all of it, as it came.
+        params: the whole request, as it came.
     """
 
     messages: Sequence[SamplingMessage]
@@ -262,7 +261,7 @@ def _write(answer: Any, revision: Revision, kinds: tuple[type, ...]) -> dict[str
     if answer.meta is not None:
         wire["_meta"] = dict(answer.meta)
     written: dict[str, Any] = as_json(wire, "")
-    read_sample(written)  # a SampleResult holds whatever it was given
+    read_sample(written)  # a SampleResult does not check its values
     return written
 
 

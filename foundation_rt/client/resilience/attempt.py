@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ...values import Shown
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @define(eq=False, repr=False)
-class Attempt:
+class Attempt(Shown):
     """One attempt of an operation: its callbacks, its deadline, its state.
 
     Attributes:

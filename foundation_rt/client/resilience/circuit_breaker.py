@@ -24,6 +24,7 @@ from enum import StrEnum
 
 from attrs import define, field, frozen
 
+from ...values import Shown
 from .settings import at_least
 
 
@@ -40,7 +41,7 @@ OnChange = Callable[[CircuitState, CircuitState], object]
 
 
 @frozen(eq=False, repr=False)
-class BreakerSettings:
+class BreakerSettings(Shown):
     """The settings of a circuit breaker (BREAK-01).
 
     Attributes:
@@ -60,7 +61,7 @@ class BreakerSettings:
 
 
 @define(eq=False, repr=False)
-class Permit:
+class Permit(Shown):
     """Permission for one call; returned once, with the result of the call."""
 
     _epoch: int

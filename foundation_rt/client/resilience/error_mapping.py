@@ -19,6 +19,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from ...errors import ErrorCode, JsonRpcErrorCode
+from ...values import Shown
 from ..errors import CallTimeoutError, InvalidResponseError, MCPError, SessionExpiredError
 from ..printable import readable
 
@@ -29,7 +30,7 @@ _CONVERSION_FAILED_OR_NOT_FOUND = int(JsonRpcErrorCode.RESOURCE_NOT_FOUND)
 
 
 @frozen(eq=False, repr=False)
-class Meaning:
+class Meaning(Shown):
     """The meaning of an error for a caller (CERR-07).
 
     Attributes:
@@ -47,7 +48,7 @@ class Meaning:
 
 
 @frozen(eq=False, repr=False)
-class _WireError:
+class _WireError(Shown):
     """A well-formed error object, and the method of its request."""
 
     number: int
@@ -162,7 +163,7 @@ def map_http_status(status: int, *, retry_after: float | None = None, detail: st
     Args:
         status: of the response; stands in the error's `data`.
         retry_after: what the response asks to wait, in s.
-        detail: the beginning of its body, or its reason, for whoever looks for the cause.
+        detail: the beginning of its body, or its reason, for developers.
     """
     meaning = _BY_STATUS.get(status) or _by_class(status)
     said = readable(detail)

@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 from attrs import define, field
 
+from ...values import Shown
 from ..errors import CallTimeoutError, CircuitOpenError, MCPError, SessionExpiredError
 from .attempt import Attempt
 from .breakers import Permits
@@ -176,7 +177,7 @@ class Resilience:
 
 
 @define(eq=False, repr=False)
-class Tries:
+class Tries(Shown):
     """The attempts of one call.
 
     Attributes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from attrs import define, field, frozen
 
+from ...values import Shown
 from .settings import at_least
 
 _COST = 10  # of a retry, in tenths; a success gives back one
@@ -17,7 +18,7 @@ _MAX_DOUBLINGS = 62  # 1 ms has become 146 million years; a power of 2 must not 
 
 
 @frozen(eq=False, repr=False)
-class RetryPolicy:
+class RetryPolicy(Shown):
     """The number of attempts, and the backoff between them.
 
     Attributes:

@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 
 from ...errors import ErrorCode, StructuredError
 from ...protocol.exact_json import loads
+from ...values import Shown
 from ..errors import InvalidResponseError, ToolCallError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _CODES = frozenset(ErrorCode)
 
 
 @define(eq=False, repr=False)
-class CallResult:
+class CallResult(Shown):
     """The result of a tool.
 
     Attributes:
@@ -104,7 +105,7 @@ class CallResult:
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether the server has put the value into an object: `{"result": 3}` (CTOOL-21)."""
+        """Return whether the server wrapped the value: `{"result": 3}` (CTOOL-21)."""
         if type(self.structured) is not dict:
             return False
 
@@ -192,7 +193,7 @@ class CallResult:
 
 
 @frozen(eq=False, repr=False)
-class ReadResult:
+class ReadResult(Shown):
     """The contents of a resource.
 
     Attributes:
@@ -234,7 +235,7 @@ class PromptMessage:
 
 
 @frozen(eq=False, repr=False)
-class PromptResult:
+class PromptResult(Shown):
     """A prompt, filled in.
 
     Attributes:
@@ -265,7 +266,7 @@ class PromptResult:
 
 
 @frozen(eq=False, repr=False)
-class CompletionResult:
+class CompletionResult(Shown):
     """The completions of an argument.
 
     Attributes:

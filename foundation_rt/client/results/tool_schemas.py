@@ -77,17 +77,17 @@ class ToolSchema:
 
     @property
     def description(self) -> str | None:
-        """What it does; None if the server does not say."""
+        """Its description; None if there is none."""
         return text_of(self.wire, "description")
 
     @property
     def input_schema(self) -> Mapping[str, Any]:
-        """What the arguments have to fit."""
+        """The schema of its arguments."""
         return self._input.schema
 
     @property
     def output_schema(self) -> Mapping[str, Any] | None:
-        """What a structured result has to fit; None if the tool does not say."""
+        """The schema of its structured result; None if there is none."""
         return None if self._output is None else self._output.schema
 
     @property
@@ -104,7 +104,7 @@ class ToolSchema:
 
     @property
     def uncheckable(self) -> str | None:
-        """Why a schema of it is not checked; known after the first check (CTOOL-04)."""
+        """The reason why a schema of it is not checked; known after the first check (CTOOL-04)."""
         parts = (("inputSchema", self._input), ("outputSchema", self._output))
         found = [
             f"{member}: {check.problem}"
@@ -115,7 +115,7 @@ class ToolSchema:
 
     @property
     def unchecked_output(self) -> str | None:
-        """Why structured results are not checked; known after the first check (CTOOL-04)."""
+        """Why structured results are unchecked; known after the first check (CTOOL-04)."""
         return None if self._output is None else self._output.problem
 
     def check_arguments(self, arguments: Mapping[str, Any]) -> tuple[ValidationIssue, ...]:
@@ -133,7 +133,7 @@ class ToolSchema:
 
     @property
     def header_problem(self) -> str | None:
-        """Why the tool must not be used over HTTP in the stateless mode (CTOOL-09)."""
+        """The reason why it must not be used over HTTP in the stateless mode (CTOOL-09)."""
         return self._find_header_params()[1]
 
     def header_params(self, arguments: Mapping[str, Any]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from ...protocol.revisions import (
     VERSION_KEY,
     Revision,
 )
+from ...values import Shown
 from ..errors import ConnectionLostError, InvalidResponseError, MCPError
 from ..printable import readable
 from .server_description import ServerDescription
@@ -42,7 +43,7 @@ _MAX_NAMED = 10
 
 
 @define(eq=False, repr=False)
-class HandshakeRequest:
+class HandshakeRequest(Shown):
     """The next request of the handshake.
 
     Attributes:

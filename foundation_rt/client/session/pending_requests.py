@@ -27,6 +27,7 @@ from ...protocol.jsonrpc import (
     read,
 )
 from ...protocol.peer import SUBSCRIPTION_ID_KEY
+from ...values import Shown
 from ..errors import MCPError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _texts(pattern: re.Pattern[bytes], line: bytes) -> Iterator[str]:
 
 
 @define(eq=False, repr=False)
-class PendingRequest:
+class PendingRequest(Shown):
     """A request that waits for its response.
 
     Attributes:
@@ -94,7 +95,7 @@ class PendingRequest:
 
 
 @define(eq=False, repr=False)
-class ResponseReceived:
+class ResponseReceived(Shown):
     """A response to a request; `error` is None if it has a result."""
 
     request: PendingRequest
@@ -103,7 +104,7 @@ class ResponseReceived:
 
 
 @define(eq=False, repr=False)
-class InvalidResponse:
+class InvalidResponse(Shown):
     """A message that seems to answer a request, and is no valid response."""
 
     request: PendingRequest
@@ -111,14 +112,14 @@ class InvalidResponse:
 
 
 @define(eq=False, repr=False)
-class RequestReceived:
+class RequestReceived(Shown):
     """A request of the server."""
 
     request: Request
 
 
 @define(eq=False, repr=False)
-class NotificationReceived:
+class NotificationReceived(Shown):
     """A notification of the server.
 
     Attributes:
@@ -131,7 +132,7 @@ class NotificationReceived:
 
 
 @define(eq=False, repr=False)
-class Ignored:
+class Ignored(Shown):
     """A message that matches no request, and is dropped."""
 
     reason: str

@@ -10,6 +10,7 @@ import orjson
 from attrs import define
 
 from ...protocol.framing import LineTooLong
+from ...values import Shown
 from ..errors import InvalidResponseError
 from .http_headers import EVENTS_TYPE, JSON_TYPE, RawHeaders, media_type
 
@@ -20,7 +21,7 @@ _MAX_REFUSAL = 64 * 1024  # bytes of the body of an error response
 
 
 @define(eq=False, repr=False)
-class HttpResponse:
+class HttpResponse(Shown):
     """The head of a response, with access to its body.
 
     Attributes:

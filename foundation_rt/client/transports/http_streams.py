@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, field
 
 from ...protocol.framing import LineTooLong
+from ...values import Shown
 from ..errors import MCPError, SessionExpiredError
 from .http_headers import can_resume, stream_headers
 from .http_response import is_events
@@ -39,7 +40,7 @@ _LINGER_SECONDS = (
 
 
 @define(eq=False, repr=False)
-class ReconnectBackoff:
+class ReconnectBackoff(Shown):
     """The backoff before a stream is opened again.
 
     Attributes:

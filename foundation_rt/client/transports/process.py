@@ -62,7 +62,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
     Attributes:
         exit_code: None while it runs; negative for the signal that ended it.
         closed_pipe: 0 or 1, the first of them that the child closed before it was over.
-        room: set while little is unsent.
+        writable: set while the buffer of its stdin is not full.
         has_read: whether it has read anything of what was sent to it, as far as the system says;
             known when it is over.
     """
@@ -73,7 +73,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
     _grace: float
     exit_code: int | None = field(default=None, init=False)
     closed_pipe: int | None = field(default=None, init=False)
-    room: asyncio.Event = field(factory=asyncio.Event, init=False)
+    writable: asyncio.Event = field(factory=asyncio.Event, init=False)
     has_read: bool = field(default=True, init=False)
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
     _starting: asyncio.Task[object] | None = field(default=None, init=False)
@@ -93,7 +93,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
     _gone: asyncio.Future[None] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.room.set()
+        self.writable.set()
         self._gone = self._loop.create_future()
 
     async def start(
@@ -164,11 +164,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def pause_writing(self) -> None:
         """Note that the buffer of its stdin is full."""
         if self._signals is None:
-            self.room.clear()
+            self.writable.clear()
 
     def resume_writing(self) -> None:
         """Note that it has read from its stdin."""
-        self.room.set()
+        self.writable.set()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Handle the end of a pipe."""
@@ -245,7 +245,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             assert self._input is not None
             self._check_input()
             self._signals = [signal.SIGTERM, signal.SIGKILL]
-            self.room.set()  # callers that wait go on, and fail
+            self.writable.set()  # callers that wait go on, and fail
             self._input.close()
             self._deadline = self._loop.time() + self._grace
             self._advance_shutdown()

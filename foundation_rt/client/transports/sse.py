@@ -17,6 +17,7 @@ import re
 from attrs import define, field
 
 from ...protocol.framing import LineTooLong
+from ...values import Shown
 
 _BOM = b"\xef\xbb\xbf"
 _CR, _LF = b"\r", b"\n"
@@ -26,7 +27,7 @@ _FIELD = len(_BOM) + len(b"data: ")  # what stands before the data of a line, at
 
 
 @define(eq=False, repr=False)
-class ServerSentEvent:
+class ServerSentEvent(Shown):
     """An event with data.
 
     Attributes:

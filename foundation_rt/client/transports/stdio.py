@@ -186,7 +186,7 @@ class ChildProcessTransport:
         child = self._child
         if child is None or self._is_overfed:
             return
-        if not child.room.is_set() and child.unsent_bytes > self.max_message_bytes:
+        if not child.writable.is_set() and child.unsent_bytes > self.max_message_bytes:
             self._is_overfed = True
             child.end_soon()
             return
@@ -195,13 +195,13 @@ class ChildProcessTransport:
     @property
     def is_congested(self) -> bool:
         """Return whether the server does not read its stdin."""
-        return self._child is not None and not self._child.room.is_set()
+        return self._child is not None and not self._child.writable.is_set()
 
     async def drained(self) -> None:
         """Wait until it reads again, or has ended."""
         # In a loop: only the first waiter to go on finds room for sure.
-        while self._child is not None and not self._child.room.is_set():
-            await self._child.room.wait()
+        while self._child is not None and not self._child.writable.is_set():
+            await self._child.writable.wait()
 
     def forget(self, request_id: str) -> None:
         """Do nothing: a late response is dropped when it arrives."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import define
 
+from ...values import Shown
+
 if TYPE_CHECKING:
     from ...protocol.framing import LineTooLong
     from ...protocol.revisions import Revision
@@ -24,7 +26,7 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 
 @define(eq=False, repr=False)
-class ClientMessage:
+class ClientMessage(Shown):
     """A message to send.
 
     Attributes:

@@ -14,7 +14,7 @@ from foundation_rt.client.errors import ConnectionLostError
 from foundation_rt.client.transports.memory import MemoryTransport
 from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.protocol.revisions import NEWEST_HANDSHAKE_REVISION
-from tests.support.told import RecordingReceiver, run
+from tests.support.recording_receiver import RecordingReceiver, run
 
 
 def quiet_server() -> Server:

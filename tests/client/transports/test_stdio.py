@@ -22,7 +22,7 @@ from foundation_rt.client.transports.stdio import ChildProcessTransport, StdioSe
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.framing import LineTooLong
 from tests.support.leaks import Held
-from tests.support.told import (
+from tests.support.recording_receiver import (
     LONG,
     SHORT,
     RecordingReceiver,
