@@ -1,4 +1,4 @@
-"""The public names: which there are, what importing them costs, and what a type checker sees."""
+"""The public names: their list, the cost of their import, and their types."""
 
 from __future__ import annotations
 

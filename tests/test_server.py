@@ -1,4 +1,4 @@
-"""What a tool author holds: tools in, components wired, configuration from where it counts."""
+"""The server of an author: its tools, its components and its configuration."""
 
 from __future__ import annotations
 
@@ -418,13 +418,13 @@ def test_title_website_and_icons_are_sent(revision: str, shown: set[str]) -> Non
             params = {**HANDSHAKE, "protocolVersion": revision}
             return (await client.request("initialize", params))["serverInfo"]
 
-    told = asyncio.run(look())
-    assert told.items() >= {name: all_of_it[name] for name in shown}.items()
-    assert not set(told) & set(all_of_it) - shown
+    info = asyncio.run(look())
+    assert info.items() >= {name: all_of_it[name] for name in shown}.items()
+    assert not set(info) & set(all_of_it) - shown
 
 
 @pytest.mark.parametrize(
-    ("arguments", "what"),
+    ("arguments", "argument"),
     [
         ({"title": 5}, "title must be a string, not int"),
         ({"website_url": b"https://example.com/"}, "website_url must be a string, not bytes"),
@@ -433,8 +433,8 @@ def test_title_website_and_icons_are_sent(revision: str, shown: set[str]) -> Non
         ({"icons": ICON}, "icons must be a sequence of Icon"),
     ],
 )
-def test_title_website_and_icons_are_checked(arguments: dict[str, Any], what: str) -> None:
-    with pytest.raises(UsageError, match=what):
+def test_title_website_and_icons_are_checked(arguments: dict[str, Any], argument: str) -> None:
+    with pytest.raises(UsageError, match=argument):
         Server(**arguments)
 
 

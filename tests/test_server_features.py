@@ -205,12 +205,12 @@ def test_clients_are_notified_of_changes_while_the_server_runs() -> None:
                 assert server.unregister_prompt("p")
                 assert not server.unregister_prompt("p")
                 assert await client.list_prompts() == await client.list_resources() == []
-                await asyncio.sleep(0)  # the loop's next turn: they are told in it
+                await asyncio.sleep(0)  # notifications are sent in the next turn of the loop
                 assert [each["method"] for each in later.notifications] == [
                     "notifications/resources/list_changed",
                     "notifications/prompts/list_changed",
                 ]
-            assert client.notifications == []  # its handshake said nothing of either
+            assert client.notifications == []  # its handshake advertised neither
 
     run(main)
 

@@ -1,4 +1,4 @@
-"""The administrative tools: who may call them, what they take, and what comes of it."""
+"""The administrative tools: access, arguments and effects."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ class Admin:
         return {tool["name"]: tool for tool in tools}
 
     @property
-    def told(self) -> int:
-        """How often it was told that the list has changed."""
+    def notified(self) -> int:
+        """Count the notifications that the list has changed."""
         return self.peer.received.count(LIST_CHANGED)
 
     @property
@@ -166,7 +166,7 @@ def test_second_runtime_keeps_the_registered_tools() -> None:
     Admin(rig).register("shout")
 
 
-# -- who may call them -----------------------------------------------------------------------------
+# -- access ---------------------------------------------------------------------------------------
 
 ALLOWED = {("local_stdio_only", "stdio")}
 EVERY_WAY = list(itertools.product(get_args(AdminMode), get_args(TransportType)))
@@ -206,7 +206,7 @@ def test_the_policy_holds_for_both_tools_and_for_no_other(
     else:
         assert [refusal(each) for each in answers] == [("UNAUTHORIZED", mode)] * 2
         assert admin.listed == before
-        assert admin.told == 0
+        assert admin.notified == 0
         assert admin.call("dynamic") == 1
         codes = [(each["toolName"], each.get("errorCode")) for each in rig.records]
         assert codes == [
@@ -323,8 +323,8 @@ def test_a_proxy_sends_its_message_to_the_agent(agents_come: str) -> None:
         ]
         while not all(admin.peer.answers(each) for each in asked):
             await asyncio.sleep(0)
-        answer, nobody, untyped = map(admin.peer.outcome, asked)
-        assert nobody["code"] == "NOT_FOUND"
+        answer, unknown, untyped = map(admin.peer.outcome, asked)
+        assert unknown["code"] == "NOT_FOUND"
         if agents_come == "never":
             assert answer["code"] == untyped["code"] == "NOT_FOUND"
         else:
@@ -389,10 +389,10 @@ def test_any_other_difference_of_the_schema_is_refused(tool_type: str) -> None:
         error = admin.register("made", tool_type, inputSchema=other)
         assert refusal(error) == ("INVALID_ARGUMENT", "schema_validation"), other
     assert "made" not in admin.listed
-    assert admin.told == 0
+    assert admin.notified == 0
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("ADMIN-07", "REG-01")
@@ -402,7 +402,7 @@ def test_name_that_the_registry_refuses_has_its_message(name: str) -> None:
     error = admin.register(name)
     assert refusal(error) == ("INVALID_ARGUMENT", "invalid_definition")
     assert "must have ASCII letters, digits and _ - . / only" in error["message"]
-    assert admin.told == 0
+    assert admin.notified == 0
 
 
 @pytest.mark.rule("ADMIN-07", "ADMIN-08", "ADMIN-09")
@@ -417,7 +417,7 @@ def test_static_tools_can_be_neither_replaced_nor_removed() -> None:
         assert refusal(admin.unregister(name)) == ("INVALID_ARGUMENT", "static_tool")
     assert admin.listed == before
     assert admin.call("static") == "static"
-    assert (admin.told, admin.warnings) == (0, [])
+    assert (admin.notified, admin.warnings) == (0, [])
 
 
 @pytest.mark.rule("ADMIN-07", "ADMIN-08", "ADMIN-09", "REG-06", "LIFE-10")
@@ -432,7 +432,7 @@ def test_change_is_logged_and_notified_once_and_a_refusal_never() -> None:
         ("Dynamic tool registered: shout (type: echo)", "shout", "echo"),
         ("Tool unregistered: shout", "shout", "echo"),
     ]
-    assert admin.told == other.told == 2
+    assert admin.notified == other.notified == 2
 
 
 @pytest.mark.rule("ADMIN-08")
@@ -483,7 +483,7 @@ operations = st.one_of(
 
 
 class Model:
-    """What the tools do, on a dict from the names of dynamic tools to their schemas."""
+    """Model the tools with a dict from the names of dynamic tools to their schemas."""
 
     def __init__(self) -> None:
         self.dynamic: dict[str, Any] = {"mine": NOTHING}
@@ -534,7 +534,7 @@ def test_any_operations_have_the_effect_they_have_on_a_dict(steps: list[Any]) ->
     logged = len(admin.warnings)
     for operation, *subject in steps:
         if operation == "call":
-            # No tool takes these arguments: what it answers tells that it is there.
+            # No tool takes these arguments: its error shows that it exists.
             answer = admin.call(*subject, unknown=1)
         else:
             answer = getattr(admin, operation)(*subject)
@@ -542,7 +542,7 @@ def test_any_operations_have_the_effect_they_have_on_a_dict(steps: list[Any]) ->
         shown = {name: tool["inputSchema"] for name, tool in admin.listed.items()}
         assert shown.keys() == STATIC | model.dynamic.keys()
         assert {name: shown[name] for name in model.dynamic} == model.dynamic
-        assert (admin.told, len(admin.warnings) - logged) == (model.changes, model.changes)
+        assert (admin.notified, len(admin.warnings) - logged) == (model.changes, model.changes)
     rig.assert_all_ended()
 
 

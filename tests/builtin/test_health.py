@@ -1,4 +1,4 @@
-"""The health tool: what it advertises and what it reports."""
+"""The health tool: its definition and its report."""
 
 from __future__ import annotations
 

@@ -142,22 +142,22 @@ def test_app_that_cannot_be_loaded_is_refused_with_the_reason(
     for name, source in sources.items():
         (folder / f"{name}.py").write_text(source)
     (folder / "folder.py").mkdir()
-    said = refusal(target)
-    assert not [word for word in words if word not in said], said
+    message = refusal(target)
+    assert not [word for word in words if word not in message], message
 
 
 @pytest.mark.rule("CLI-03")
 @pytest.mark.parametrize("target", ["app.py", "app", "app.py:server"])
 def test_a_server_that_runs_while_it_is_imported_is_refused(folder: Path, target: str) -> None:
     (folder / "app.py").write_text(ONE + "server.run()\n")
-    said = refusal(target)
-    assert said.startswith(target.partition(":")[0])
-    assert '`if __name__ == "__main__":`' in said
+    message = refusal(target)
+    assert message.startswith(target.partition(":")[0])
+    assert '`if __name__ == "__main__":`' in message
 
 
 @pytest.mark.rule("CLI-03")
 def test_server_that_runs_on_import_is_refused_even_if_the_app_catches_errors(folder: Path) -> None:
-    # The error is not hidden from the one who can mend it by whoever imports the culprit.
+    # An importing module cannot hide the error from the author.
     (folder / "culprit.py").write_text(ONE + "server.run()\n")
     (folder / "app.py").write_text("import culprit\n")
     assert '`if __name__ == "__main__":`' in refusal("app.py")

@@ -44,7 +44,7 @@ def test_the_last_value_of_an_option_counts() -> None:
 
 @pytest.mark.rule("CLI-06")
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--timeout"], "--timeout needs a number of seconds"),
         (["--conquer"], "no option '--conquer'"),
@@ -53,8 +53,8 @@ def test_the_last_value_of_an_option_counts() -> None:
         (["a", "b", "c"], "'c' is one argument too many"),
     ],
 )
-def test_wrong_command_line_is_named(words: list[str], said: str) -> None:
-    with pytest.raises(CommandLineError, match=said):
+def test_wrong_command_line_is_named(words: list[str], message: str) -> None:
+    with pytest.raises(CommandLineError, match=message):
         parse(words, VALUED, FLAGS, at_most=2)
 
 

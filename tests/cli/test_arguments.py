@@ -86,7 +86,7 @@ def test_arguments_are_an_object_or_words() -> None:
 
 @pytest.mark.rule("CLI-16")
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["{city: Oslo}"], "not valid JSON"),
         (["{"], "not valid JSON"),
@@ -105,10 +105,10 @@ def test_arguments_are_an_object_or_words() -> None:
         (["days=NaN"], "days takes integer"),
     ],
 )
-def test_wrong_argument_is_named(words: list[str], said: str) -> None:
+def test_wrong_argument_is_named(words: list[str], message: str) -> None:
     with pytest.raises(CommandLineError) as raised:
         read(*words)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.rule("CLI-28")

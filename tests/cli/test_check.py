@@ -1,4 +1,4 @@
-"""What `foundation-rt check` prints."""
+"""The output of `foundation-rt check`."""
 
 from __future__ import annotations
 

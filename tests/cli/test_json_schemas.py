@@ -1,4 +1,4 @@
-"""Schemas of servers nobody here wrote, made readable."""
+"""Schemas of any server, made readable."""
 
 from __future__ import annotations
 

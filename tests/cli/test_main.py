@@ -1,4 +1,4 @@
-"""The command line: what it prints, where, and with which exit code."""
+"""The command line: its output, its streams and its exit codes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_version(capsys: Captured) -> None:
 
 @pytest.mark.rule("CLI-06", "CLI-07", "CLI-08")
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["conquer"], "no command 'conquer'"),
         (["--conquer"], "no command '--conquer'"),
@@ -108,12 +108,12 @@ def test_version(capsys: Captured) -> None:
         (["serve", "--json"], "no option '--json'"),
     ],
 )
-def test_a_wrong_command_line_is_refused(words: list[str], said: str, capsys: Captured) -> None:
+def test_a_wrong_command_line_is_refused(words: list[str], message: str, capsys: Captured) -> None:
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("foundation-rt: ")
-    assert said in err
+    assert message in err
     assert "--help" in err
     assert err.count("\n") == 1
 
@@ -220,7 +220,7 @@ BROKEN = {
 
 @pytest.mark.rule("CLI-02", "CLI-03", "CLI-04")
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         ("nowhere.py", "no file nowhere.py"),
         ("no_such_module", "no module 'no_such_module'"),
@@ -235,7 +235,7 @@ BROKEN = {
     ],
 )
 def test_an_app_that_cannot_be_loaded_is_refused(
-    folder: Path, target: str, said: str, capsys: Captured
+    folder: Path, target: str, message: str, capsys: Captured
 ) -> None:
     for name, source in BROKEN.items():
         (folder / name).write_text(source)
@@ -244,20 +244,22 @@ def test_an_app_that_cannot_be_loaded_is_refused(
         out, err = capsys.readouterr()
         assert out == ""
         assert err.startswith("foundation-rt: ")
-        assert said in err
+        assert message in err
         assert "Traceback" not in err
 
 
 @pytest.mark.rule("CLI-02", "CLI-03")
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [("nowhere.py", "no file nowhere.py"), ("unguarded.py", '`if __name__ == "__main__":`')],
 )
-def test_serve_says_on_stderr_why_it_does_not_start(folder: Path, target: str, said: str) -> None:
+def test_serve_says_on_stderr_why_it_does_not_start(
+    folder: Path, target: str, message: str
+) -> None:
     (folder / "unguarded.py").write_text(BROKEN["unguarded.py"])
     done = run("serve", target)
     assert (done.returncode, done.stdout) == (1, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -270,7 +272,7 @@ def test_every_problem_of_the_configuration_is_listed(folder: Path, words: list[
     settings = {"resources.max_concurrent_executions": 0, "logging.level": "loud"}
     done = run(*words, "--config", "bad.toml", settings=settings)
     assert (done.returncode, done.stdout) == (1, "")
-    for said in (
+    for message in (
         "tools.default_timeout_ms",
         "max_paylod_bytes",
         "max_payload_bytes",
@@ -280,7 +282,7 @@ def test_every_problem_of_the_configuration_is_listed(folder: Path, words: list[
         "logging.level",
         "loud",
     ):
-        assert said in done.stderr, done.stderr
+        assert message in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -1,4 +1,4 @@
-"""What servers answered, as pages."""
+"""Results of servers as pages."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ def test_a_prompt_is_shown_with_its_arguments() -> None:
 
 @pytest.mark.rule("CLI-09")
 def test_capabilities_fit_on_a_line() -> None:
-    said = {"tools": {"listChanged": True, "x": False}, "completions": {}, "logging": 5}
-    assert reports.capability_list(said) == "tools (listChanged), completions, logging"
+    capabilities = {"tools": {"listChanged": True, "x": False}, "completions": {}, "logging": 5}
+    assert reports.capability_list(capabilities) == "tools (listChanged), completions, logging"
 
 
 @pytest.mark.rule("CLI-17", "CLI-29")

@@ -1,4 +1,4 @@
-"""The commands that ask a server: what they print, where, and with which exit code."""
+"""The commands of a client: their output, their streams and their exit codes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ other = Server("other")
 '''
 
 SCRIPTED = '''
-"""A server that answers from a table, whatever it is asked."""
+"""A server that answers every request from a table."""
 import json, sys, time
 answers = json.loads(sys.argv[1])
 for line in sys.stdin:
@@ -122,7 +122,7 @@ def ours(*words: str) -> str:
     return shlex.join(command("serve", *words))
 
 
-# -- what each command prints
+# -- results
 
 
 @pytest.mark.rule("CLI-05", "CLI-10", "CLI-16")
@@ -321,7 +321,7 @@ def test_an_app_is_configured(folder: Path, capsys: Captured) -> None:
 
 @pytest.mark.rule("CLI-10", "CLI-11", "CLI-12", "CLI-14", "CLI-20", "CLI-22")
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["tools", "no-such-program"], "'no-such-program' is no server"),
         (["tools", "ftp://a"], "http://host/path or https://host/path"),
@@ -351,13 +351,13 @@ def test_an_app_is_configured(folder: Path, capsys: Captured) -> None:
     ],
 )
 def test_a_wrong_command_line_is_refused(
-    folder: Path, words: list[str], said: str, capsys: Captured
+    folder: Path, words: list[str], message: str, capsys: Captured
 ) -> None:
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("foundation-rt: ")
-    assert said in err
+    assert message in err
     assert "hush" not in err
     assert "Traceback" not in err
     assert main([*words, "--json"]) == 2
@@ -366,7 +366,7 @@ def test_a_wrong_command_line_is_refused(
     assert error["message"] in err
 
 
-# -- what goes wrong
+# -- errors
 
 
 @pytest.mark.rule("CLI-05", "CLI-20", "CLI-21")
@@ -507,7 +507,7 @@ def test_a_signal_ends_the_server_first(folder: Path, number: signal.Signals, co
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, out, err) == (code, b"", b"")
-        assert os.read(alive, 1) == b""  # else it would be BlockingIOError: somebody holds it
+        assert os.read(alive, 1) == b""  # BlockingIOError if a process still holds it
     os.close(alive)
 
 
@@ -552,10 +552,10 @@ def test_unwritable_stdout_is_reported_in_one_line(
 ) -> None:
     done = redirected(words, streams)
     text = f"stdout cannot be written: {why}"
-    said = f"foundation-rt: {text}\n".encode()
+    message = f"foundation-rt: {text}\n".encode()
     if "--json" in words:
-        said = orjson.dumps({"code": "OUTPUT", "message": text}) + b"\n"
-    assert (done.returncode, done.stdout, done.stderr) == (4, b"", said)
+        message = orjson.dumps({"code": "OUTPUT", "message": text}) + b"\n"
+    assert (done.returncode, done.stdout, done.stderr) == (4, b"", message)
     assert redirected(words, f"{streams} 2>&-").returncode == 4
 
 

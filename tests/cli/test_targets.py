@@ -1,4 +1,4 @@
-"""What a TARGET stands for, of the several things it could be."""
+"""The TARGET of a command line, among its possible meanings."""
 
 from __future__ import annotations
 
@@ -134,12 +134,12 @@ def test_unknown_target_lists_what_was_tried() -> None:
     assert "no file of servers was found" in refusal("no-such-program x")
     write("mcp.json", "weather", "places")
     write(".mcp.json")
-    said = refusal("wether")
-    assert "'wether' is no server" in said
-    assert "mcp.json lists 'places', 'weather'" in said
-    assert ".mcp.json lists no servers" in said
-    assert "there is no program 'wether'" in said
-    assert "http://" in said and "FILE.py" in said
+    message = refusal("wether")
+    assert "'wether' is no server" in message
+    assert "mcp.json lists 'places', 'weather'" in message
+    assert ".mcp.json lists no servers" in message
+    assert "there is no program 'wether'" in message
+    assert "http://" in message and "FILE.py" in message
 
 
 @pytest.mark.rule("CLI-11")
@@ -164,12 +164,12 @@ def test_target_without_a_program_is_refused(text: str) -> None:
 )
 def test_refusal_of_a_target_hides_possible_secrets(text: str, shown: str) -> None:
     write("mcp.json", "weather")
-    said = refusal(text)
-    assert said.startswith(f"{shown} is no ")
+    message = refusal(text)
+    assert message.startswith(f"{shown} is no ")
     with pytest.raises(TargetError) as raised:
         find_listed(text, Path("mcp.json"), os.environ)
     assert str(raised.value).endswith(f"not {shown}")
-    assert "hunter2" not in said + str(raised.value)
+    assert "hunter2" not in message + str(raised.value)
 
 
 @pytest.mark.rule("CLI-10", "CLI-23")

@@ -1,4 +1,4 @@
-"""`make demo`: what it shows."""
+"""The output of `make demo`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a configuration file says, and what is said about a file that says nothing."""
+"""The content of configuration files, and refusals of unusable ones."""
 
 from __future__ import annotations
 

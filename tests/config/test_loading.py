@@ -1,4 +1,4 @@
-"""How sources become one configuration, and how every reason against it is told."""
+"""Sources become one configuration, or one error with every problem."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ def test_sources_are_not_changed() -> None:
     assert json.dumps(code) == before
 
 
-# Names nobody knows
+# Unknown names
 
 
 @pytest.mark.rule("CONF-03", "CONF-05")
@@ -604,7 +604,7 @@ def test_other_texts_are_used_unchanged() -> None:
     assert problems_of(environ={"FOUNDATION_RT_LOGGING__LEVEL": "INFO"})
 
 
-# What is published
+# The published schema
 
 
 @pytest.mark.rule("CONF-19")

@@ -1,4 +1,4 @@
-"""The configuration classes: what they accept, and their defaults."""
+"""The configuration classes: their limits and defaults."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ EXAMPLES = {
     config.SCOPE: (["mcp", "tools:call", "https://a.b/c"], ["", "a b", 'a"b', "a\\b", "a\n", "ä"]),
     config.STATE_KEY: ([None, "0f" * 32, "AB" * 64], ["", "0f" * 31, "0" * 65, "g" * 64]),
 }
-"""By form of a string, what it accepts and what it does not."""
+"""Accepted and refused values of each pattern."""
 
 
-# What holds of the classes
+# The classes
 
 
 def settings_of(cls: type) -> list[attrs.Attribute]:

@@ -1,4 +1,4 @@
-"""What can be listed: pages of one moment, kept wires, observers, threads."""
+"""Catalogs: consistent pages, encoded entries, observers, threads."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Thing:
 
 
 class Watcher:
-    """Remembers what it was told."""
+    """Records its notifications."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.notified: list[str] = []
 
     def list_changed(self, kind: str) -> None:
-        self.told.append(kind)
+        self.notified.append(kind)
 
 
 def make_table(*names: str) -> Catalog[Thing]:
@@ -101,7 +101,7 @@ def test_observer_is_notified_of_the_kind_while_it_lives() -> None:
     watcher = Watcher()
     notifier.observe(watcher)
     notifier.notify()
-    assert watcher.told == ["things"]
+    assert watcher.notified == ["things"]
     del watcher
     gc.collect()
     notifier.notify()

@@ -1,4 +1,4 @@
-"""Completions: what a handler may return, what completes by itself, what belongs to what."""
+"""Completions: results of handlers, choices, and completers of prompts and templates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_registry() -> tuple[CompletionRegistry, PromptRegistry, ResourceRegistr
     return CompletionRegistry(prompts, resources), prompts, resources
 
 
-# -- what is returned
+# -- results
 
 
 @pytest.mark.rule("COMP-03")
@@ -97,7 +97,7 @@ def test_choices_match_by_prefix_in_any_case() -> None:
     assert choices.complete("x") == Completion([], 0)
 
 
-# -- what belongs to what
+# -- completers
 
 
 @pytest.mark.rule("COMP-01", "COMP-06")
@@ -119,7 +119,7 @@ def test_completer_is_removed_with_its_prompt_or_template() -> None:
     resources.unregister("task://{id}")
     with pytest.raises(LookupError):
         completions.of_resource("task://{id}")
-    assert completions.is_offered  # clients have been told so
+    assert completions.is_offered  # clients have seen the capability
 
 
 @pytest.mark.rule("COMP-01")

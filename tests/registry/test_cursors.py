@@ -1,4 +1,4 @@
-"""Pages: every name once, whatever changes in between; only our own cursors are taken."""
+"""Cursors: every name once, also while names change; unknown cursors are refused."""
 
 from __future__ import annotations
 

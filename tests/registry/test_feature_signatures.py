@@ -49,7 +49,7 @@ def called(function: Callable[..., Any], /, **arguments: str) -> Any:
     return derive_prompt(function, ToolContext).handler(arguments, None)
 
 
-# -- what a function says
+# -- derived prompts
 
 
 @pytest.mark.rule("PROMPT-03")

@@ -1,4 +1,4 @@
-"""What the handler of a prompt returns, as messages."""
+"""Values of prompt handlers as messages."""
 
 from __future__ import annotations
 

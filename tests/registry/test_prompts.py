@@ -1,4 +1,4 @@
-"""The registry of prompts: what it takes, and what it shows each revision."""
+"""The registry of prompts: its checks, and its lists for each revision."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def make(arguments: dict[str, Any], context: Any) -> str:
 
 class Watcher:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.notified: list[str] = []
 
     def list_changed(self, kind: str) -> None:
-        self.told.append(kind)
+        self.notified.append(kind)
 
 
 @pytest.mark.rule("PROMPT-08")
@@ -51,7 +51,7 @@ def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], prob
     with pytest.raises(RegistrationError, match=problem):
         registry.register(PromptDefinition(**{"name": "review", **members}), make)
     assert not registry.is_offered
-    assert watcher.told == []
+    assert watcher.notified == []
 
 
 @pytest.mark.rule("PROMPT-01", "PROMPT-07")
@@ -65,7 +65,7 @@ def test_prompts_are_added_and_removed() -> None:
     assert registry.prompts.get("review") is first
     assert registry.unregister("review")
     assert not registry.unregister("review")
-    assert watcher.told == ["prompts", "prompts"]
+    assert watcher.notified == ["prompts", "prompts"]
     assert registry.prompts.entries() == ()
 
 

@@ -1,4 +1,4 @@
-"""What the handler of a resource returns, as contents."""
+"""Values of resource handlers as contents."""
 
 from __future__ import annotations
 

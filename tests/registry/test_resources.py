@@ -1,4 +1,4 @@
-"""The registry of resources: what it takes, what it finds, what it shows each revision."""
+"""The registry of resources: its checks, look-ups, and lists for each revision."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def template(uri: Any = "task://{id}", **members: Any) -> ResourceTemplateDefini
 
 class Watcher:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.notified: list[str] = []
 
     def list_changed(self, kind: str) -> None:
-        self.told.append(kind)
+        self.notified.append(kind)
 
 
-# -- what is taken
+# -- registration
 
 
 @pytest.mark.rule("MRES-15")
@@ -81,7 +81,7 @@ def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], prob
     with pytest.raises(RegistrationError, match=problem):
         registry.register(resource(**members), read)
     assert not registry.is_offered
-    assert watcher.told == []
+    assert watcher.notified == []
 
 
 @pytest.mark.rule("MRES-15", "MRES-11")
@@ -155,7 +155,7 @@ def test_meta_is_a_private_copy() -> None:
     assert entry.definition.meta == {"a": [1]}
 
 
-# -- what is found
+# -- look-ups
 
 
 @pytest.mark.rule("MRES-08")
@@ -202,11 +202,11 @@ def test_observers_are_notified_of_changes_and_not_of_refusals() -> None:
     assert registry.unregister("task://all")
     assert not registry.unregister("task://all")
     assert registry.unregister("task://{id}")
-    assert watcher.told == ["resources"] * 4
+    assert watcher.notified == ["resources"] * 4
     assert registry.resources.entries() == registry.templates.entries() == ()
 
 
-# -- what is shown
+# -- lists
 
 FULL = {
     "name": "all",

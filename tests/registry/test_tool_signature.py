@@ -1,4 +1,4 @@
-"""Tools out of plain functions: what is advertised, and how the function is called."""
+"""Tools derived from plain functions: their definitions, and calls of the functions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def forecast(city: str, days: int = 3, *, unit: str = "C") -> dict[str, Any]:
     return {"city": city, "days": days, "unit": unit}
 
 
-# -- what a function says --------------------------------------------------------------------
+# -- derived definitions ---------------------------------------------------------------------
 
 
 @pytest.mark.rule("TYPED-27", "TYPED-02", "TYPED-03", "TYPED-14")

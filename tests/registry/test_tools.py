@@ -1,4 +1,4 @@
-"""The tool registry: what it takes, what it lists, and that a call costs the same with many."""
+"""The tool registry: its checks, its lists, and the cost of a call with many tools."""
 
 from __future__ import annotations
 
@@ -157,9 +157,9 @@ def test_problems_are_found_with_and_without_registering(
     members: dict[str, Any], message: str
 ) -> None:
     registry = ToolRegistry()
-    told = registry.validate_definition(definition(**members))
-    assert not told.valid
-    assert told.errors
+    found = registry.validate_definition(definition(**members))
+    assert not found.valid
+    assert found.errors
     with pytest.raises(RegistrationError, match=message) as refusal:
         registry.register(definition(**members), handler)
     assert repr(members.get("name", "tool")) in str(refusal.value)
@@ -169,10 +169,10 @@ def test_problems_are_found_with_and_without_registering(
 
 @pytest.mark.rule("REG-03")
 def test_all_problems_are_reported_at_once() -> None:
-    told = ToolRegistry().validate_definition(
+    found = ToolRegistry().validate_definition(
         definition("", description=1, version=2, input_schema=3)
     )
-    assert [issue.path for issue in told.errors] == [
+    assert [issue.path for issue in found.errors] == [
         "/name",
         "/description",
         "/version",
@@ -183,9 +183,9 @@ def test_all_problems_are_reported_at_once() -> None:
 @pytest.mark.rule("REG-03")
 def test_validating_a_definition_registers_nothing() -> None:
     registry = ToolRegistry()
-    told = registry.validate_definition(definition())
-    assert told.valid
-    assert told.errors == ()
+    found = registry.validate_definition(definition())
+    assert found.valid
+    assert found.errors == ()
     assert registry.get("tool") is None
     registry.register(definition(), handler)
     again = registry.validate_definition(definition())
@@ -591,7 +591,7 @@ def test_remove_ignores_a_tool_that_was_replaced() -> None:
 
 
 class Watcher:
-    """Notes, at each change, what is listed then."""
+    """Records the list at each notification."""
 
     def __init__(self, registry: ToolRegistry) -> None:
         self.seen: list[list[str]] = []

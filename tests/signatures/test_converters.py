@@ -1,4 +1,4 @@
-"""JSON values to Python values: what arrives, and what is refused before the function is called."""
+"""JSON values to Python values: conversions, and refusals before the function is called."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Plain(TypedDict):
     ],
 )
 def test_numbers_arrive_in_their_type(hint: Any, value: Any, expected: Any) -> None:
-    # repr tells 5 from 5.0
+    # repr: 5 and 5.0 differ
     assert repr(arrived(hint, value)) == repr(expected)
 
 

@@ -1,4 +1,4 @@
-"""Schemas of results: what is derived from a return type describes what is written."""
+"""Schemas of results: the schema of a return type describes the written value."""
 
 from __future__ import annotations
 

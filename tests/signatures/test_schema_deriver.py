@@ -1,4 +1,4 @@
-"""Types to schemas: what each type is advertised as, and what is refused."""
+"""Types to schemas: the schema of each type, and refused types."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_simple_types(hint: Any, schema: dict[str, Any]) -> None:
     ],
 )
 def test_finite_types(hint: Any, schema: dict[str, Any]) -> None:
-    # repr tells True from 1
+    # repr: True and 1 differ
     assert repr(it(hint)) == repr(schema)
 
 
@@ -288,7 +288,7 @@ def test_unions(hint: Any, schema: dict[str, Any]) -> None:
     assert repr(it(hint)) == repr(schema)
 
 
-# -- what has no JSON form -------------------------------------------------------------------
+# -- types without a JSON form----------------------------------------------------------------
 
 
 class Pair(NamedTuple):
