@@ -60,6 +60,33 @@ MIN_ERROR_LIMIT = 4096
 """Bytes that an error reply may always have, however small `tools.max_response_bytes` is."""
 
 
+# -- steps 1 and 2: may the request be served, and is it well-formed -----------------------------
+
+
+def check_state(session: Session, peer: Peer | None) -> Peer:
+    """Step 1: refuse unless the connection is RUNNING, or needs no handshake (CALL-01, REV-04)."""
+    if peer is None or not (session.state is State.RUNNING or peer.revision.is_stateless):
+        raise not_initialized(session)
+    return peer
+
+
+def check_shape(request: Request) -> dict[str, Any]:
+    """Step 2: refuse params, `name`, `arguments` or `_meta` of a wrong type (CALL-02)."""
+    params = request.params
+    if type(params) is not dict:
+        raise invalid_params("params must be an object with a name", path="params")
+    if type(params.get("name")) is not str:
+        raise invalid_params("name must be a string", path="params.name")
+    if "arguments" in params and type(params["arguments"]) is not dict:
+        raise invalid_params("arguments must be an object", path="params.arguments")
+    if "_meta" in params and type(params["_meta"]) is not dict:
+        raise invalid_params("_meta must be an object", path="params._meta")
+    return params
+
+
+# -- steps 3 to 10 -------------------------------------------------------------------------------
+
+
 @define(eq=False, repr=False)
 class CallLifecycle:
     """Decides about calls, from the request to the completion record.
@@ -94,7 +121,7 @@ class CallLifecycle:
             if peer.revision.is_stateless:
                 self.client_input.open(call, params)
             if not call.tool.reserved:  # a reserved tool has a slot of its own (RES-09)
-                call.slot = self.resources.take_slot(call.principal)  # step 6 (CALL-07, RES-14)
+                call.slot = self.resources.take_slot(call.principal)  # step 6 (CALL-07)
             self.validate_arguments(call)  # step 7
             handle = None if call.tool.task is None else self.tasks.offer(call, call.tool.task)
         except JsonRpcError:
@@ -276,7 +303,7 @@ class CallLifecycle:
         return effects
 
     def release_slot(self, call: Invocation) -> None:
-        """Step 9: give the slot back, once, whatever happened in between (CALL-09)."""
+        """Step 9: give the slot back, exactly once (CALL-09)."""
         if call.slot is not None:
             call.slot.release()
         self.resources.record_completion()
@@ -355,27 +382,6 @@ class CallLifecycle:
         failed = ToolCompletionOutcome.TOOL_ERROR
         record = completion_record(call, failed, ErrorCode.INTERNAL, duration_ms)
         return [*_deliver(call, reply), log, record]
-
-
-def check_state(session: Session, peer: Peer | None) -> Peer:
-    """Step 1: refuse unless the connection is RUNNING, or needs no handshake (CALL-01, REV-04)."""
-    if peer is None or not (session.state is State.RUNNING or peer.revision.is_stateless):
-        raise not_initialized(session)
-    return peer
-
-
-def check_shape(request: Request) -> dict[str, Any]:
-    """Step 2: refuse params, `name`, `arguments` or `_meta` of a wrong type (CALL-02)."""
-    params = request.params
-    if type(params) is not dict:
-        raise invalid_params("params must be an object with a name", path="params")
-    if type(params.get("name")) is not str:
-        raise invalid_params("name must be a string", path="params.name")
-    if "arguments" in params and type(params["arguments"]) is not dict:
-        raise invalid_params("arguments must be an object", path="params.arguments")
-    if "_meta" in params and type(params["_meta"]) is not dict:
-        raise invalid_params("_meta must be an object", path="params._meta")
-    return params
 
 
 def _deliver(call: Invocation, reply: Reply) -> list[Effect]:
