@@ -29,7 +29,7 @@ HELLO = AgentMessage("hello")
 
 
 async def nothing(message: AgentMessage, context: AgentContext) -> None:
-    """Handles everything at once."""
+    """Handle a message at once."""
 
 
 # -- registering
@@ -588,7 +588,7 @@ def test_signal_that_fires_as_mailbox_is_handed_over_hands_it_on() -> None:
 
 
 def relaying(coordinator: AgentCoordinator) -> Any:
-    """A handler that sends the rest of a route on: ["b", "c"] goes to b, and from there to c."""
+    """Return a handler that relays a route: ["b", "c"] goes to b, and from there to c."""
 
     async def relay(message: AgentMessage, context: AgentContext) -> Any:
         await asyncio.sleep(0)
@@ -858,7 +858,7 @@ def test_failed_work_ends_turn_without_calling_handler() -> None:
 
 
 async def keep(message: AgentMessage, context: AgentContext) -> None:
-    """Does with its state what the message says: "set", "append", "fail" or "look"."""
+    """Perform the message on the state: "set", "append", "fail" or "look"."""
     if message.type == "set":
         context.state.update(message.payload)
     elif message.type == "append":

@@ -473,11 +473,11 @@ def test_a_number_is_kept_in_its_canonical_form(sent: bytes, kept: bytes) -> Non
 
 def texts_of(error: BaseException | None) -> str:
     """All that an exception and those it came from would tell anybody."""
-    told = ""
+    written = ""
     while error is not None:
-        told += f"{error!r} {error} {error.args} {vars(error)}"
+        written += f"{error!r} {error} {error.args} {vars(error)}"
         error = error.__cause__ or error.__context__
-    return told
+    return written
 
 
 @pytest.mark.rule("AACP-74")
@@ -507,9 +507,9 @@ def test_no_error_repeats_a_value(kind: str, name: str, spoil: Callable[[str], A
 def test_no_error_repeats_what_it_came_from(data: bytes) -> None:
     with pytest.raises(DecodeError) as caught:
         decode(data)
-    told = texts_of(caught.value)
-    assert SECRET not in told
-    assert "02-30" not in told
+    written = texts_of(caught.value)
+    assert SECRET not in written
+    assert "02-30" not in written
 
 
 # -- time
@@ -537,7 +537,7 @@ def test_times_are_ordered_as_their_texts(one: int, other: int) -> None:
 
 @pytest.mark.rule("AACP-40")
 @pytest.mark.parametrize(
-    ("time_ms", "told"),
+    ("time_ms", "written"),
     [
         (-1, "1970-01-01T00:00:00.000Z"),
         (-(10**30), "1970-01-01T00:00:00.000Z"),
@@ -547,11 +547,11 @@ def test_times_are_ordered_as_their_texts(one: int, other: int) -> None:
         (10**30, "9999-12-31T23:59:59.999Z"),
     ],
 )
-def test_time_out_of_range_becomes_nearest_in_range(time_ms: int, told: str) -> None:
-    assert format_time(time_ms) == told
+def test_time_out_of_range_becomes_nearest_in_range(time_ms: int, written: str) -> None:
+    assert format_time(time_ms) == written
     envelope = attrs.evolve(decode_value(REQUEST), timestamp_ms=time_ms, expires_at_ms=time_ms)
     decoded = decode(encode(envelope))
-    assert decoded.timestamp_ms == decoded.expires_at_ms == parse_time(told)
+    assert decoded.timestamp_ms == decoded.expires_at_ms == parse_time(written)
 
 
 @pytest.mark.rule("AACP-40")
@@ -574,7 +574,7 @@ def test_time_is_read_on_real_days_only(year: int, month: int, day: int, rest: s
 
 
 def shuffled(value: Any, chance: Any) -> Any:
-    """The same JSON with the members of its objects in another order."""
+    """Return the same JSON with the members of its objects in another order."""
     if isinstance(value, dict):
         names = list(value)
         chance.shuffle(names)

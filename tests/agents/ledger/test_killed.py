@@ -92,21 +92,21 @@ class History:
 
 
 def outcome(record: RequestRecord) -> tuple[str, object]:
-    """An outcome as peers tell it."""
+    """Return an outcome as peers report it."""
     if record.state is RequestState.COMPLETED:
         return "COMPLETED", orjson.loads(record.result or b"")
     return "FAILED", orjson.loads(record.error or b"")["code"]
 
 
 def expected(number: int) -> tuple[str, object]:
-    """What the outcome of a request with this payload has to be."""
+    """Return the outcome that a request with this payload must have."""
     result = answer(number)
     return ("FAILED", "NOT_FOUND") if result is None else ("COMPLETED", result)
 
 
 @contextmanager
 def place(kind: str, folder: Path) -> Iterator[str]:
-    """A store of that kind, as a peer is told of it."""
+    """Yield the address of a store of that kind, in the form that peers take."""
     if kind == "sqlite":
         yield f"sqlite:{folder / 'ledger.db'}"
     else:

@@ -51,7 +51,7 @@ def add(rig: Rig, handler: Tool, **options: Any) -> None:
 
 
 async def run_id_of(peer: Peer, request_id: int | str) -> str:
-    """The run id in the answer to a call, when it comes: TIMEOUT."""
+    """Return the run id in the answer to a call: TIMEOUT."""
     while not peer.answers(request_id):
         await asyncio.sleep(0.01)
     error = peer.outcome(request_id)
@@ -60,7 +60,7 @@ async def run_id_of(peer: Peer, request_id: int | str) -> str:
 
 
 async def until_known(rig: Rig, run_id: str) -> tuple[Outcome, Any, StructuredError | None]:
-    """What the ledger says of a call once it is not UNKNOWN."""
+    """Return the status of a call once it is not UNKNOWN."""
     for _ in range(1000):
         status = await rig.server.agents.status(run_id)
         assert status is not None
@@ -215,7 +215,7 @@ def test_large_result_is_dropped_and_call_is_completed() -> None:
 
 
 async def too_late(arguments: dict[str, Any], context: ToolContext) -> str:
-    """Returns after a second and a bit."""
+    """Return after a second and a bit."""
     await asyncio.sleep(1.1)
     return "late"
 
@@ -306,7 +306,7 @@ def test_unexpected_error_is_recorded_as_client_would_read_it() -> None:
 
 
 def returns_late(value: Callable[[dict[str, Any]], Any]) -> Tool:
-    """A handler that returns what `value` makes of its arguments, after a second and a bit."""
+    """Return a handler that returns `value(arguments)` after a second and a bit."""
 
     async def late(arguments: dict[str, Any], context: ToolContext) -> Any:
         await asyncio.sleep(1.1)

@@ -56,7 +56,7 @@ ALICE, BOB = Principal("key:alice"), Principal("key:bob")
 
 
 def recount(store: InMemoryAACPPersistenceAdapter) -> tuple[int, int]:
-    """What a ledger holds, counted anew."""
+    """Count again what a ledger holds."""
     fresh = Usage(store.limits)
     for record in [*store.ledger.requests.values(), *store.ledger.messages.values()]:
         fresh.add(record)

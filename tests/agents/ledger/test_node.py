@@ -71,25 +71,25 @@ class Bench:
         self.calls: list[Operation] = []
         self.node.start(self.now)
 
-    def seat(self, agent_id: str) -> None:
-        """Register an agent that has been busy: all may be claimed for it that ever may."""
+    def add_busy_agent(self, agent_id: str) -> None:
+        """Register an agent with the largest capacity."""
         self.node.add_agent(agent_id, self.now)
         self.node.claims._agents[agent_id].capacity = self.node.settings.max_held_by_agent
 
     def look(self) -> list[Effect]:
-        """The effects that wait, with those the node has decided since."""
+        """Return the pending effects, with those that the node has decided since."""
         self.effects += self.node.take_effects()
         return self.effects
 
     def take(self, kind: type[Any]) -> list[Any]:
-        """The effects of one kind, which count as performed then."""
+        """Remove and return the effects of one kind."""
         self.look()
         taken = [each for each in self.effects if type(each) is kind]
         self.effects = [each for each in self.effects if type(each) is not kind]
         return taken
 
     def answer(self, persist: Persist) -> Any:
-        """What the ledger answers; the node does not hear of it yet."""
+        """Return the result of the ledger without reporting it to the node."""
         self.calls.append(persist.operation)
         performing = getattr(self.store, persist.operation.value)(*persist.arguments)
         try:
@@ -111,7 +111,7 @@ class Bench:
         return True
 
     def waiting(self, operation: Operation) -> Persist:
-        """The one operation of that name that waits."""
+        """Return the one pending operation of that name."""
         self.look()
         [persist] = [
             each
@@ -139,7 +139,7 @@ class Bench:
     def sent(self) -> list[Envelope]:
         return [envelope for send in self.take(SendEnvelopes) for envelope in send.envelopes]
 
-    def told(self) -> dict[Any, Any]:
+    def resolved(self) -> dict[Any, Any]:
         return {each.waiter: each.answer for each in self.take(ResolveWaiter)}
 
     def finish(self, claim: Claim, result: bytes | None = b"1", error: Any = None) -> None:
@@ -149,7 +149,7 @@ class Bench:
 def arrived(
     seq: int, request_id: str | None = None, *, source: str = "far", target: str = "b", **more: Any
 ) -> Envelope:
-    """An envelope from another ledger; a REQUEST unless told otherwise."""
+    """Return an envelope from another ledger; by default a REQUEST."""
     message_type = more.pop("message_type", MessageType.REQUEST)
     return Envelope(
         uuid_of(f"{source} {target} {seq}"),
@@ -189,9 +189,9 @@ def test_sender_enters_message_then_sends_then_resolves() -> None:
         1,
         outgoing("r1").message_id,
     )
-    told = bench.told()["waiter"]
-    assert isinstance(told, Appended)
-    assert told.verdict is EntryVerdict.NEW
+    resolved = bench.resolved()["waiter"]
+    assert isinstance(resolved, Appended)
+    assert resolved.verdict is EntryVerdict.NEW
 
 
 @pytest.mark.rule("AACP-16", "AACP-17")
@@ -205,7 +205,7 @@ def test_receiver_enters_acknowledges_executes_records_answers_in_order() -> Non
     bench.node.persisted(receive, bench.answer(receive), bench.now)
     [ack] = bench.sent()
     assert (ack.seq, ack.ack, ack.source_agent_id, ack.target_agent_id) == (0, 1, "b", "far")
-    assert bench.told() == {"waiter": None}
+    assert bench.resolved() == {"waiter": None}
     bench.perform()
     [claim] = bench.claims()
     assert bench.sent() == []
@@ -229,11 +229,11 @@ def test_envelope_that_cannot_be_entered_is_not_acknowledged() -> None:
     bench.node.deliver([arrived(1)], "waiter", bench.now)
     bench.fail(bench.waiting(Operation.RECEIVE))
     assert bench.sent() == []
-    assert isinstance(bench.told()["waiter"], StoreError)
+    assert isinstance(bench.resolved()["waiter"], StoreError)
     bench.node.deliver([arrived(1)], "again", bench.now)
     assert bench.take(Persist) == []  # not at once
     bench.pass_time(500)
-    assert bench.told() == {"again": None}
+    assert bench.resolved() == {"again": None}
     assert [each.ack for each in bench.sent()] == [1]
 
 
@@ -250,7 +250,7 @@ def test_one_operation_of_each_kind_runs_and_next_is_a_batch() -> None:
         sizes.append(len(persist.arguments[0]))
         bench.node.persisted(persist, bench.answer(persist), bench.now)
     assert sizes == [3, 3, 2]
-    assert list(bench.told()) == list(range(8))
+    assert list(bench.resolved()) == list(range(8))
     assert (bench.node.backlog.records, bench.node.backlog.size) == (0, 0)
     assert bench.node.is_quiet
 
@@ -268,8 +268,8 @@ def test_failed_append_is_repeated_first_after_delay() -> None:
     assert bench.node.wake_at_ms == bench.now + 500
     assert not bench.node.is_quiet
     bench.pass_time(500)
-    told = bench.told()
-    assert [(told[key].verdict, told[key].seq) for key in (1, 2)] == [
+    resolved = bench.resolved()
+    assert [(resolved[key].verdict, resolved[key].seq) for key in (1, 2)] == [
         (EntryVerdict.DUPLICATE, 1),
         (EntryVerdict.NEW, 2),
     ]
@@ -279,9 +279,9 @@ def test_failed_append_is_repeated_first_after_delay() -> None:
 
 
 def executing(count: int = 3, **more: Any) -> tuple[Bench, list[Claim]]:
-    """A bench whose agent "b" has so many claims."""
+    """Return a bench whose agent "b" has so many claims."""
     bench = Bench(**more)
-    bench.seat("b")
+    bench.add_busy_agent("b")
     for number in range(count):
         bench.node.send(outgoing(f"r{number}"), number, bench.now)
     bench.perform()
@@ -295,12 +295,12 @@ def test_claims_are_for_registered_agents_up_to_capacity() -> None:
         bench.node.send(outgoing(f"{target}{number}", target=target), target, bench.now)
     bench.perform()
     assert bench.claims() == []
-    bench.seat("b")
-    bench.seat("c")
+    bench.add_busy_agent("b")
+    bench.add_busy_agent("c")
     bench.perform()
     claims = bench.claims()
     assert [each.request_id for each in claims] == ["b0", "b1", "c0", "c1"]
-    bench.seat("d")
+    bench.add_busy_agent("d")
     bench.finish(claims[0])
     bench.perform()
     assert sorted(each.request_id for each in bench.claims()) == ["b2", "d0", "d1"]
@@ -310,7 +310,7 @@ def test_claims_are_for_registered_agents_up_to_capacity() -> None:
 def test_idle_agent_gets_claim_beside_busy_agents() -> None:
     bench = Bench()
     for number in range(10):
-        bench.seat(f"busy{number}")
+        bench.add_busy_agent(f"busy{number}")
         for n in range(200):
             bench.node.send(outgoing(f"{number}-{n}", target=f"busy{number}"), n, bench.now)
     bench.perform()
@@ -350,7 +350,7 @@ def test_request_begun_too_often_fails_and_next_goes_on() -> None:
     for life in range(POLICY.max_starts):
         bench = Bench(store)
         bench.now += life * 40_000
-        bench.seat("b")
+        bench.add_busy_agent("b")
         if life == 0:
             for number in range(3):
                 bench.node.send(outgoing(f"r{number}"), number, bench.now)
@@ -476,7 +476,7 @@ def test_permanent_error_and_last_temporary_one_are_outcomes() -> None:
 def test_claims_of_failed_claim_operation_block_until_they_lapse() -> None:
     bench = Bench(lease_ms=3000)
     bench.perform()
-    bench.seat("b")
+    bench.add_busy_agent("b")
     for number in range(2):
         bench.node.send(outgoing(f"r{number}"), number, bench.now)
     bench.perform(Operation.APPEND)
@@ -500,7 +500,7 @@ def test_stopped_node_claims_nothing_and_gives_back() -> None:
     bench.perform()
     assert bench.claims() == []
     other = Bench(bench.store)
-    other.seat("b")
+    other.add_busy_agent("b")
     other.perform()
     assert [each.request_id for each in other.claims()] == ["r0", "r1"]
 
@@ -526,7 +526,7 @@ def test_shared_ledger_is_polled_for_claims_and_outcomes() -> None:
     other.perform()
     bench.take(ResolveWaiter)
     bench.pass_time(1000)
-    record = bench.told()["waiter"]
+    record = bench.resolved()["waiter"]
     assert isinstance(record, RequestRecord)
     assert record.state is RequestState.COMPLETED
     bench.calls.clear()
@@ -569,10 +569,10 @@ def test_outcome_of_failed_receive_is_found() -> None:
     receive = bench.waiting(Operation.RECEIVE)
     bench.answer(receive)
     bench.fail(receive)
-    assert "waiter" not in bench.told()
+    assert "waiter" not in bench.resolved()
     bench.node.deliver([response], "again", bench.now)
     bench.pass_time(500)
-    assert bench.told()["waiter"].result == b"1"
+    assert bench.resolved()["waiter"].result == b"1"
 
 
 # -- sending again --------------------------------------------------------------------------------

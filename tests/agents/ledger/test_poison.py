@@ -18,7 +18,7 @@ POISON = "r4"
 
 
 async def read(store_address: str) -> dict[str, RequestRecord]:
-    """What the ledger has of all requests."""
+    """Return the records of all requests in the ledger."""
     store = make_store(store_address)
     await store.open()
     try:

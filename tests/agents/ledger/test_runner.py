@@ -29,7 +29,7 @@ from tests.support.virtual_loop import run_virtual
 
 
 async def nothing() -> None:
-    """What is done last."""
+    """Do nothing at the end."""
 
 
 class Harness:

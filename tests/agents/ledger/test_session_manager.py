@@ -199,7 +199,7 @@ class Links(RuleBasedStateMachine):
 
     @rule(distance=st.integers(-3, 3), times=st.integers(1, 2))
     def deliver_at_the_edge_of_the_window(self, distance: int, times: int) -> None:
-        """A number that this sender has not given out yet: a peer that lost its memory may."""
+        """Receive a number that was not given out yet, as from a peer that lost its memory."""
         for _ in range(times):
             self.take(self.prefix() + 1 + WINDOW + distance)
 

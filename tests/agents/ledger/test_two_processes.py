@@ -40,7 +40,7 @@ def over_postgres(folder: Path) -> Iterator[tuple[Part, Part]]:
 
 @contextmanager
 def over_nats(folder: Path) -> Iterator[tuple[Part, Part]]:
-    """A ledger for each."""
+    """Yield two peers, each with a ledger, joined by NATS."""
     url, stream = need_nats(), unique_name("aacp")
     transport = f"{stream}@{url}"
     try:
