@@ -122,17 +122,17 @@ async def queues(folder: Path) -> AsyncIterator[Floor]:
 
 _COLUMNS = (
     "request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,"
-    " created_at_ms, expires_at_ms, needs_response, position, epoch, executions"
+    " created_at_ms, expires_at_ms, by_message, position, epoch, executions"
 )
 _INSERT = f"INSERT INTO requests ({_COLUMNS}) VALUES ({', '.join('?' * 14)})"
 _COUNT_LINK = (
     "INSERT INTO links"
-    " (source_agent_id, target_agent_id, last_seq, acked, received_up_to, out_of_order,"
-    " incarnation)"
+    " (source_agent_id, target_agent_id, last_seq, acked, contiguous, ahead,"
+    " series)"
     " VALUES (?1, ?2, ?3, ?3, ?3, '[]', 1)"
     " ON CONFLICT (source_agent_id, target_agent_id) DO UPDATE SET last_seq = excluded.last_seq,"
-    " acked = excluded.acked, received_up_to = excluded.received_up_to,"
-    " out_of_order = excluded.out_of_order"
+    " acked = excluded.acked, contiguous = excluded.contiguous,"
+    " ahead = excluded.ahead"
 )
 _CLAIM = (
     "UPDATE requests SET state = 'CLAIMED', epoch = epoch + 1,"

@@ -9,14 +9,19 @@ from attrs import fields
 
 from ..ledger.types import MessageRecord, MessageState, MessageType, RequestRecord, RequestState
 
-REQUEST_COLUMNS = tuple(each.name for each in fields(RequestRecord))
-"""The columns of a row that is read or written, in their order."""
+REQUEST_FIELDS = tuple(each.name for each in fields(RequestRecord))
+
+# The tables keep the column names of their first version; in `link` these are `contiguous`, `ahead`
+# and `series`, for `received_up_to`, `out_of_order` and `incarnation`.
+_COLUMNS = {"needs_response": "by_message"}
+REQUEST_COLUMNS = tuple(_COLUMNS.get(name, name) for name in REQUEST_FIELDS)
+"""The columns of a row that is read or written, in the order of the fields."""
 
 MESSAGE_COLUMNS = tuple(each.name for each in fields(MessageRecord) if each.name != "low_watermark")
 """The same for a message, without its low watermark, which is that of its link."""
 
 _TYPE, _STATE, _NEEDS_RESPONSE = map(
-    REQUEST_COLUMNS.index, ("message_type", "state", "needs_response")
+    REQUEST_FIELDS.index, ("message_type", "state", "needs_response")
 )
 _MESSAGE_TYPE, _MESSAGE_STATE = map(MESSAGE_COLUMNS.index, ("message_type", "state"))
 

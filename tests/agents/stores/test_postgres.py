@@ -461,7 +461,7 @@ def test_batches_over_the_same_links_lose_no_number_and_end(place: Place) -> Non
             " WHERE position IS NOT NULL) AS numbered"
         )
         assert most == 0
-        rows = await place.rows("SELECT bool_and(cardinality(out_of_order) = 0) FROM {schema}.link")
+        rows = await place.rows("SELECT bool_and(cardinality(ahead) = 0) FROM {schema}.link")
         assert rows == [(True,)]
 
     run(main())

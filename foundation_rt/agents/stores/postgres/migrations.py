@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .connections import Transaction
 
 _FIRST = """
-CREATE TABLE {schema}.ledger (incarnation bigint NOT NULL);
+CREATE TABLE {schema}.ledger (series bigint NOT NULL);
 INSERT INTO {schema}.ledger VALUES (floor(extract(epoch FROM clock_timestamp()) * 1000));
 
 CREATE TABLE {schema}.link (
@@ -36,9 +36,9 @@ CREATE TABLE {schema}.link (
     target_agent_id text COLLATE "C" NOT NULL,
     last_seq bigint NOT NULL DEFAULT 0,
     acked bigint NOT NULL DEFAULT 0,
-    received_up_to bigint NOT NULL DEFAULT 0,
-    out_of_order bigint[] NOT NULL DEFAULT '{}',
-    incarnation bigint NOT NULL DEFAULT 0,
+    contiguous bigint NOT NULL DEFAULT 0,
+    ahead bigint[] NOT NULL DEFAULT '{}',
+    series bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (source_agent_id, target_agent_id)
 ) WITH (fillfactor = 20);
 
@@ -62,7 +62,7 @@ CREATE TABLE {schema}.request (
     state text NOT NULL,
     created_at_ms bigint NOT NULL,
     expires_at_ms bigint NOT NULL,
-    needs_response boolean NOT NULL DEFAULT false,
+    by_message boolean NOT NULL DEFAULT false,
     position bigint,
     epoch bigint NOT NULL DEFAULT 0,
     executions bigint NOT NULL DEFAULT 0,

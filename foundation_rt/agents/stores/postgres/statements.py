@@ -35,8 +35,7 @@ _MESSAGE = ", ".join(MESSAGE_COLUMNS)
 # -- links and queues -----------------------------------------------------------------------------
 
 _LOCK_LINKS = """
-SELECT l.source_agent_id, l.target_agent_id, last_seq, acked, received_up_to, out_of_order,
-    incarnation
+SELECT l.source_agent_id, l.target_agent_id, last_seq, acked, contiguous, ahead, series
 FROM {schema}.link AS l
 JOIN unnest(%b::text[], %b::text[]) AS given (source_agent_id, target_agent_id)
     USING (source_agent_id, target_agent_id)
@@ -46,7 +45,7 @@ _LOCK_QUEUES = """
 SELECT agent_id, last_position FROM {schema}.queue WHERE agent_id = ANY (%b)
 ORDER BY agent_id FOR UPDATE
 """
-_INCARNATION = "SELECT incarnation FROM {schema}.ledger"
+_INCARNATION = "SELECT series FROM {schema}.ledger"
 _LAST_SEQ = """
 SELECT last_seq FROM {schema}.link WHERE source_agent_id = %b AND target_agent_id = %b
 """
@@ -64,13 +63,12 @@ ON CONFLICT DO NOTHING
 """
 _WRITE_LINKS = """
 UPDATE {schema}.link AS l
-SET last_seq = n.last_seq, acked = n.acked, received_up_to = n.received_up_to,
-    out_of_order = n.out_of_order::bigint[], incarnation = n.incarnation
+SET last_seq = n.last_seq, acked = n.acked, contiguous = n.contiguous, ahead = n.ahead::bigint[],
+    series = n.series
 FROM unnest(
     %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::bigint[]
 )
-    AS n (source_agent_id, target_agent_id, last_seq, acked, received_up_to, out_of_order,
-        incarnation)
+    AS n (source_agent_id, target_agent_id, last_seq, acked, contiguous, ahead, series)
 WHERE l.source_agent_id = n.source_agent_id AND l.target_agent_id = n.target_agent_id
 """
 _WRITE_QUEUES = """
@@ -159,7 +157,7 @@ WHERE NOT finished AND created_at_ms < %b::bigint ORDER BY created_at_ms, reques
 _ADD_REQUESTS = """
 INSERT INTO {schema}.request (
     request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
-    created_at_ms, expires_at_ms, needs_response, position, held, queued
+    created_at_ms, expires_at_ms, by_message, position, held, queued
 )
 SELECT n.*, n.state = 'HELD', n.state = 'RECEIVED'
 FROM unnest(
@@ -167,7 +165,7 @@ FROM unnest(
     %b::text[], %b::bigint[], %b::bigint[], %b::boolean[], %b::bigint[]
 ) AS n (
     request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
-    created_at_ms, expires_at_ms, needs_response, position
+    created_at_ms, expires_at_ms, by_message, position
 )
 ORDER BY request_id
 """
@@ -178,10 +176,10 @@ ON CONFLICT DO NOTHING
 """
 _ENTER = """
 UPDATE {schema}.request AS r
-SET state = n.state, seq = n.seq, needs_response = n.needs_response, position = n.position,
+SET state = n.state, seq = n.seq, by_message = n.by_message, position = n.position,
     held = n.state = 'HELD', queued = n.state = 'RECEIVED'
 FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::boolean[], %b::bigint[])
-    AS n (request_id, state, seq, needs_response, position)
+    AS n (request_id, state, seq, by_message, position)
 WHERE r.request_id = n.request_id AND r.state IN ('SENT', 'HELD')
 """
 _FINISH = """

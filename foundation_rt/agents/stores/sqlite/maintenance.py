@@ -32,7 +32,7 @@ from .rows import (
 
 def get_incarnation(connection: sqlite3.Connection) -> int:
     """See `AACPPersistenceAdapter.incarnation`."""
-    [incarnation] = connection.execute("SELECT incarnation FROM ledger").fetchone()
+    [incarnation] = connection.execute("SELECT series FROM ledger").fetchone()
     return int(incarnation)
 
 

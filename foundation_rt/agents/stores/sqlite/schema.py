@@ -38,7 +38,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             source_agent_id TEXT NOT NULL,
             target_agent_id TEXT NOT NULL,
             seq INTEGER NOT NULL,
-            needs_response INTEGER NOT NULL,
+            by_message INTEGER NOT NULL,
             created_at_ms INTEGER NOT NULL,
             expires_at_ms INTEGER NOT NULL,
             finished_at_ms INTEGER,
@@ -90,9 +90,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             target_agent_id TEXT NOT NULL,
             last_seq INTEGER NOT NULL,
             acked INTEGER NOT NULL,
-            received_up_to INTEGER NOT NULL,
-            out_of_order TEXT NOT NULL,  -- JSON: the numbers received beyond received_up_to
-            incarnation INTEGER NOT NULL,  -- whose numbers those two are
+            contiguous INTEGER NOT NULL,
+            ahead TEXT NOT NULL,  -- JSON: the numbers received beyond contiguous
+            series INTEGER NOT NULL,  -- whose numbers those two are
             PRIMARY KEY (source_agent_id, target_agent_id)
         ) WITHOUT ROWID
         """,
@@ -100,7 +100,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE positions (last INTEGER NOT NULL)",
         "INSERT INTO positions VALUES (0)",
         # One row: the name of the ledger, which is its creation time in ms since 1970.
-        "CREATE TABLE ledger (incarnation INTEGER NOT NULL)",
+        "CREATE TABLE ledger (series INTEGER NOT NULL)",
         """
         INSERT INTO ledger
             VALUES (CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))
