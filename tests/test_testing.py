@@ -78,7 +78,7 @@ def test_a_tool_is_called_with_keyword_arguments_and_its_result_comes_back_decod
 
 
 @pytest.mark.rule("EMBED-07", "ERR-04", "CALL-08")
-def test_a_call_that_fails_raises_what_the_tool_or_the_server_chose() -> None:
+def test_failed_call_raises_the_chosen_error() -> None:
     async def main() -> None:
         async with TestClient(weather(), clock=ManualClock()) as client:
             with pytest.raises(ToolError, match="no such city") as caught:
@@ -116,7 +116,7 @@ def test_a_request_that_is_refused_raises_a_protocol_error() -> None:
 
 
 @pytest.mark.rule("EMBED-07", "ID-03", "ID-07")
-def test_with_a_fixed_clock_and_counted_ids_a_conversation_is_the_same_every_time() -> None:
+def test_fixed_clock_and_counted_ids_make_sessions_repeatable() -> None:
     def converse() -> tuple[Any, Any]:
         told: list[Any] = []
 
@@ -228,7 +228,7 @@ def test_calls_can_be_made_at_once() -> None:
 
 
 @pytest.mark.rule("EMBED-07", "LIFE-06", "TIME-08")
-def test_leaving_aborts_what_runs_and_tells_whoever_waits() -> None:
+def test_leaving_aborts_running_calls_and_fails_pending_requests() -> None:
     async def main() -> None:
         server = weather()
         async with TestClient(server, clock=ManualClock()) as client:
@@ -286,7 +286,7 @@ def test_a_client_has_word_of_every_change_of_the_tools() -> None:
 
 
 @pytest.mark.rule("EMBED-07")
-def test_what_nobody_asked_for_is_kept() -> None:
+def test_unrequested_messages_are_kept() -> None:
     client = TestClient(weather())
     client.received(b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}', None)
     client.received(b'{"jsonrpc":"2.0","id":99,"result":{}}', None)
@@ -331,7 +331,7 @@ def test_results_that_a_tool_has_shaped_are_given_as_they_are() -> None:
 
 @pytest.mark.rule("EMBED-07", "ASK-01")
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_the_client_answers_what_it_is_asked(revision: str) -> None:
+def test_client_answers_requests_of_the_server(revision: str) -> None:
     server = Server("asking")
 
     @server.tool
@@ -392,7 +392,7 @@ def test_updates_reach_a_client_with_a_clock_of_its_own() -> None:
     run(main)
 
 
-def test_a_clock_of_its_own_changes_nothing_of_what_the_server_says_of_itself() -> None:
+def test_own_clock_leaves_the_server_description_unchanged() -> None:
     server = Server("s", title="Title", instructions="Be kind.", website_url="https://e.example")
     request = {"protocolVersion": "2025-11-25", "capabilities": {}}
 

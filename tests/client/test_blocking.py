@@ -102,7 +102,7 @@ def in_thread(function: Callable[[], Any]) -> Callable[[], Any]:
 
 
 @pytest.mark.rule("BLOCK-01")
-def test_it_has_what_the_client_has() -> None:
+def test_blocking_client_has_all_methods_of_the_client() -> None:
     def public(cls: type) -> set[str]:
         return {name for name in dir(cls) if not name.startswith("_")}
 
@@ -117,7 +117,7 @@ def test_it_has_what_the_client_has() -> None:
 
 
 @pytest.mark.rule("BLOCK-01")
-def test_calls_and_what_is_known(stage: Stage, client: BlockingClient) -> None:
+def test_blocking_calls_and_properties(stage: Stage, client: BlockingClient) -> None:
     assert client.server is None
     assert client.initialize().name == "stage"
     assert client.call("echo", {"text": "hi"}, correlation_id="c").value() == "hi"
@@ -144,7 +144,7 @@ def test_errors_are_the_clients(client: BlockingClient) -> None:
 
 
 @pytest.mark.rule("BLOCK-01")
-def test_who_waits_looks_up_now_and_then(
+def test_waiting_thread_checks_for_signals(
     client: BlockingClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop_thread, "_POLL_SECONDS", 0.001)
@@ -218,7 +218,7 @@ def interrupt_when(condition: threading.Event) -> threading.Thread:
 
 
 @pytest.mark.rule("BLOCK-03")
-def test_who_is_interrupted_cancels_his_call(stage: Stage, client: BlockingClient) -> None:
+def test_interrupted_thread_cancels_its_call(stage: Stage, client: BlockingClient) -> None:
     thread = interrupt_when(stage.began)
     with pytest.raises(KeyboardInterrupt):
         client.call("wait")
@@ -229,7 +229,7 @@ def test_who_is_interrupted_cancels_his_call(stage: Stage, client: BlockingClien
 
 @pytest.mark.rule("BLOCK-03")
 @pytest.mark.parametrize("has_begun", [True, False])
-def test_who_is_interrupted_before_he_waits_cancels_his_call_too(
+def test_thread_interrupted_before_waiting_cancels_its_call(
     stage: Stage, client: BlockingClient, monkeypatch: pytest.MonkeyPatch, has_begun: bool
 ) -> None:
     """The loop has the call already; his thread does not know yet."""
@@ -264,7 +264,7 @@ def stubborn(folder: Path, grace: float) -> StdioServer:
 
 
 @pytest.mark.rule("BLOCK-04")
-def test_who_is_interrupted_while_he_closes_has_the_server_killed(
+def test_interrupted_close_kills_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = Held.now()
@@ -332,7 +332,7 @@ def test_calls_of_other_threads_end_with_the_client(stage: Stage) -> None:
 
 
 @pytest.mark.rule("BLOCK-04")
-def test_nobody_waits_for_a_loop_that_has_ended(stage: Stage) -> None:
+def test_call_to_an_ended_loop_fails(stage: Stage) -> None:
     """Calls are made while it ends: each is answered, or refused."""
     for _ in range(20):
         client = connect(stage.server)
@@ -352,7 +352,7 @@ def test_nobody_waits_for_a_loop_that_has_ended(stage: Stage) -> None:
 
 
 @pytest.mark.rule("BLOCK-04")
-def test_what_hangs_on_the_loop_does_not_hold_it(
+def test_hanging_task_does_not_block_the_end_of_the_loop(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop_thread, "_LEFTOVER_SECONDS", 0.01)
@@ -387,7 +387,7 @@ def test_without_a_thread_there_is_no_client(stage: Stage, monkeypatch: pytest.M
 
 
 @pytest.mark.rule("BLOCK-05")
-def test_one_that_nobody_holds_ends(stage: Stage) -> None:
+def test_collected_client_ends(stage: Stage) -> None:
     client = connect(stage.server)
     client.call("echo", {"text": "hi"})
     [thread] = [each for each in threading.enumerate() if each.name == NAME]
@@ -495,7 +495,7 @@ def test_a_subscription_ends_with_the_client(stage: Stage) -> None:
 
 
 @pytest.mark.rule("BLOCK-06")
-def test_what_cannot_be_subscribed_to_is_told() -> None:
+def test_refused_subscription_raises() -> None:
     bare = Server("bare", config={"logging": {"level": "error"}})
     with connect(bare) as client, pytest.raises(MCPError), client.subscribe("note://a"):
         pass

@@ -25,7 +25,7 @@ def test_every_code_is_in_order_under_its_own_name_with_words_for_its_user() -> 
 
 
 @pytest.mark.rule("CERR-01")
-def test_the_codes_of_the_seed_are_there_with_what_it_says_of_them() -> None:
+def test_codes_of_the_seed_have_its_texts() -> None:
     retryable = {code: CATALOGUE[code].retryable for code in CATALOGUE}
     seed = {"E201": True, "E202": True, "E203": False, "E204": False, "E302": True, "E303": True}
     assert seed.items() <= retryable.items()

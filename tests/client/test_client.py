@@ -163,7 +163,7 @@ def test_one_deadline_for_everything() -> None:
 
 
 @pytest.mark.rule("CLIENT-44")
-def test_a_congested_channel_is_waited_for() -> None:
+def test_call_waits_for_a_congested_transport() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
         stage.transport.jam()
@@ -196,7 +196,7 @@ def test_a_congested_channel_is_waited_for() -> None:
         ("prompts/get", lambda client: client.get_prompt("p", {"a": "b"})),
     ],
 )
-def test_what_is_asked_back_is_answered(method: str, operation: Any) -> None:
+def test_input_request_is_answered(method: str, operation: Any) -> None:
     """Only the questions of the last round, with the state as it came, under a new id."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -270,7 +270,7 @@ def test_a_server_that_asks_without_end() -> None:
     ],
     ids=repr,
 )
-def test_what_asks_wrongly_is_no_answer(answer: Act) -> None:
+def test_invalid_input_request_is_an_invalid_response(answer: Act) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
         rounds(stage, answer)
@@ -297,7 +297,7 @@ def test_other_requests_ask_nothing_back() -> None:
 @pytest.mark.parametrize(
     "how", ["lost between", "lost later", "refused", "declined", "late", "thinks"]
 )
-def test_what_has_asked_back_may_have_run(how: str) -> None:
+def test_call_that_asked_for_input_may_have_run(how: str) -> None:
     """It is not begun anew, whatever becomes of it; the user is not asked twice either."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -368,7 +368,7 @@ def test_in_the_handshake_mode_a_result_asks_nothing() -> None:
 
 @pytest.mark.rule("CLIENT-26")
 @pytest.mark.parametrize("revision", BOTH)
-def test_the_model_is_asked_in_both_modes(revision: str) -> None:
+def test_sampling_works_in_both_modes(revision: str) -> None:
     params = {"messages": [{"role": "user", "content": {"type": "text", "text": "2 + 2?"}}]}
     question = {"method": "sampling/createMessage", "params": {**params, "maxTokens": 5}}
 
@@ -391,7 +391,7 @@ def test_the_model_is_asked_in_both_modes(revision: str) -> None:
 
 
 @pytest.mark.rule("CLIENT-06", "CLIENT-07")
-def test_before_anything_is_asked_nothing_is_known_and_nothing_is_started() -> None:
+def test_nothing_is_started_before_the_first_call() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await settle()
         assert (client.server, client.stderr_tail, stage.transports) == (None, "", [])
@@ -420,7 +420,7 @@ def test_before_anything_is_asked_nothing_is_known_and_nothing_is_started() -> N
         ("completions", lambda client: client.complete("x", "y")),
     ],
 )
-def test_what_a_server_does_not_offer_is_not_asked(capability: str, operation: Any) -> None:
+def test_missing_capability_is_refused_without_a_request(capability: str, operation: Any) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
         sent = len(stage.sent)
@@ -433,7 +433,7 @@ def test_what_a_server_does_not_offer_is_not_asked(capability: str, operation: A
 
 
 @pytest.mark.rule("CLIENT-26")
-def test_what_is_read_prompted_and_completed() -> None:
+def test_resources_prompts_and_completions_are_returned() -> None:
     points = {
         "initialize": [capabilities(completions={})],
         "prompts/get": [
@@ -478,7 +478,7 @@ def test_a_sign_of_life(revision: str, method: str) -> None:
 
 
 @pytest.mark.rule("CLIENT-04")
-def test_a_log_level_whose_session_is_lost() -> None:
+def test_lost_session_during_set_level_fails_the_start() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         assert isinstance(await error_of(client.ping()), ConnectionLostError)
 

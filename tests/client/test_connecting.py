@@ -24,7 +24,7 @@ def transport(target: Any, **given: Any) -> Any:
 
 
 @pytest.mark.rule("CLIENT-07")
-def test_every_kind_of_target_has_its_channel_and_nothing_begins() -> None:
+def test_every_kind_of_target_has_its_transport_and_nothing_starts() -> None:
     local = transport("some-server --root '/a b'")
     assert isinstance(local, ChildProcessTransport)
     assert local.description == "some-server"  # what is said to it may be secret
@@ -42,7 +42,7 @@ def test_every_kind_of_target_has_its_channel_and_nothing_begins() -> None:
 
 
 @pytest.mark.rule("CLIENT-07")
-def test_every_session_gets_a_channel_of_its_own() -> None:
+def test_every_session_gets_its_own_transport() -> None:
     for target in ("some-server", "https://host/mcp", Server("s")):
         client = connect(target)
         assert client.make_transport() is not client.make_transport()
@@ -112,7 +112,7 @@ def test_a_target_that_cannot_be_used_is_refused_at_once(
         connect(target, **given)
 
 
-def test_without_the_extra_a_url_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_url_without_the_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx2", None)
     monkeypatch.delitem(sys.modules, "foundation_rt.client.transports.http", raising=False)
     for name in [

@@ -45,7 +45,7 @@ EVERY_KIND: list[tuple[MCPError, str, bool]] = [
 
 @pytest.mark.rule("CERR-01", "CERR-03")
 @pytest.mark.parametrize("code", list(CATALOGUE))
-def test_what_is_not_given_is_as_the_catalogue_has_it(code: str) -> None:
+def test_omitted_members_of_an_error_come_from_the_catalogue(code: str) -> None:
     error, entry = MCPError(code, "it failed"), CATALOGUE[code]
     assert (error.code, error.message) == (code, "it failed")
     assert error.user_message == entry.user_message
@@ -56,7 +56,7 @@ def test_what_is_not_given_is_as_the_catalogue_has_it(code: str) -> None:
 
 
 @pytest.mark.rule("CERR-14")
-def test_what_is_given_wins() -> None:
+def test_given_members_of_an_error_win() -> None:
     error = MCPError(
         "E201",
         "it failed",
@@ -90,7 +90,7 @@ def test_a_code_that_is_not_in_the_catalogue_is_refused(code: str) -> None:
         ("It said:\nno\n", "E204 It said:\nno\nCheck the name against what the server lists."),
     ],
 )
-def test_its_text_is_code_message_and_what_to_do(message: str, text: str) -> None:
+def test_text_of_an_error_is_code_message_and_action(message: str, text: str) -> None:
     assert str(MCPError("E204", message)) == text
 
 
@@ -114,7 +114,7 @@ def test_programs_that_know_nothing_of_this_one_can_catch_them() -> None:
     assert not issubclass(CallTimeoutError, ConnectionError)
 
 
-def test_what_only_some_kinds_say() -> None:
+def test_error_classes_have_members_of_their_own() -> None:
     assert CircuitOpenError("left alone", retry_after=12.5).retry_after == 12.5
     assert NotOfferedError("tools").capability == "tools"
     refused = InvalidArgumentsError("forecast", list(ISSUES))
@@ -126,7 +126,7 @@ def test_what_only_some_kinds_say() -> None:
 
 
 @pytest.mark.rule("CERR-05")
-def test_what_a_tool_says_is_no_error_of_the_server() -> None:
+def test_tool_call_error_is_no_mcp_error() -> None:
     error = ToolCallError(
         "no such city",
         code=ErrorCode.NOT_FOUND,

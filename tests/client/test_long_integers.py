@@ -69,7 +69,7 @@ def test_a_server_of_this_process_gets_the_digits_and_refuses_them() -> None:
 
 
 @pytest.mark.rule("CTOOL-20")
-def test_a_question_of_the_server_is_answered_under_its_long_id() -> None:
+def test_server_request_with_long_integer_id_is_answered_under_that_id() -> None:
     line = b'{"jsonrpc": "2.0", "id": 99999999999999999999, "method": "ping"}'
     [asked] = PendingRequests(UuidRequestIds()).receive(line, None)
     assert isinstance(asked, RequestReceived)

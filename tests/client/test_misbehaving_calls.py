@@ -162,7 +162,7 @@ HARMLESS: dict[str, list[Act]] = {
 
 
 @pytest.mark.parametrize("acts", HARMLESS.values(), ids=HARMLESS)
-def test_what_does_not_cost_the_answer(acts: list[Act]) -> None:
+def test_harmless_misbehaviour_leaves_the_response(acts: list[Act]) -> None:
     async def scene(client: Client, stage: Stage) -> None:
         await call(client, "first", acts)
         await call(client, "second")
@@ -277,7 +277,7 @@ def test_half_a_line_spoils_the_next_one_and_no_more() -> None:
     run(scene)
 
 
-def test_answers_in_any_order_reach_those_who_asked() -> None:
+def test_responses_in_any_order_reach_their_calls() -> None:
     async def scene(client: Client, stage: Stage) -> None:
         count = 50
         calls = [
@@ -289,7 +289,7 @@ def test_answers_in_any_order_reach_those_who_asked() -> None:
     run(scene)
 
 
-def test_a_late_answer_is_nobodys() -> None:
+def test_late_response_is_dropped() -> None:
     """It comes while another call waits, after its own was given up."""
 
     async def scene(client: Client, stage: Stage) -> None:
@@ -300,7 +300,7 @@ def test_a_late_answer_is_nobodys() -> None:
     run(scene)
 
 
-def test_a_cancelled_call_returns_at_once_and_the_server_is_told() -> None:
+def test_cancelled_call_returns_at_once_and_notifies_the_server() -> None:
     async def scene(client: Client, stage: Stage) -> None:
         waiting = asyncio.create_task(call(client, "first", [["wait", "never"]]))
         await call(client, "second")
@@ -357,7 +357,7 @@ def test_a_server_that_ends_during_a_call(acts: list[Act]) -> None:
 
 
 @pytest.mark.parametrize("acts", DEATHS.values(), ids=DEATHS)
-def test_what_may_be_repeated_is(acts: list[Act]) -> None:
+def test_retryable_call_is_repeated(acts: list[Act]) -> None:
     async def scene(client: Client, stage: Stage) -> None:
         result = await client.call("play_again", {"nonce": "first"})
         assert result.structured == {"nonce": "first"}
@@ -383,7 +383,7 @@ def test_a_server_that_ends_under_many_calls_is_started_once() -> None:
     run(scene)
 
 
-def test_a_server_that_reads_no_more_holds_nobody() -> None:
+def test_server_that_stops_reading_blocks_no_call() -> None:
     """The pipe to it is full: neither the next call nor the end waits longer than it may."""
 
     async def scene(client: Client, stage: Stage) -> None:

@@ -116,7 +116,7 @@ HARMLESS: dict[str, list[Act]] = {
 
 
 @pytest.mark.parametrize("acts", HARMLESS.values(), ids=HARMLESS)
-def test_what_does_not_cost_the_answer(server: HttpStage, acts: list[Act]) -> None:
+def test_harmless_misbehaviour_leaves_the_response(server: HttpStage, acts: list[Act]) -> None:
     async def scene(client: Client) -> None:
         await call(client, "first", acts)
         await call(client, "second")
@@ -136,7 +136,7 @@ UNASKED: dict[str, list[Act]] = {
 
 @pytest.mark.rule("CHTTP-40")
 @pytest.mark.parametrize("more", UNASKED.values(), ids=UNASKED)
-def test_a_response_that_nobody_asked_for_is_no_answer(server: HttpStage, more: list[Act]) -> None:
+def test_unrequested_response_is_no_response(server: HttpStage, more: list[Act]) -> None:
     """The next call may suffer from it, but it does not take it for its own answer."""
 
     async def scene(client: Client) -> None:
@@ -209,7 +209,7 @@ FAILURES: dict[str, list[Act]] = {
 
 
 @pytest.mark.parametrize("acts", FAILURES.values(), ids=FAILURES)
-def test_what_costs_the_answer(server: HttpStage, acts: list[Act]) -> None:
+def test_harmful_misbehaviour_fails_the_call(server: HttpStage, acts: list[Act]) -> None:
     async def scene(client: Client) -> None:
         error = await error_of(call(client, "first", acts))
         assert error.code in ("E201", "E202", "E209")
@@ -244,7 +244,7 @@ REFUSALS: dict[str, tuple[str, list[Act]]] = {
 
 
 @pytest.mark.parametrize(("code", "acts"), REFUSALS.values(), ids=REFUSALS)
-def test_what_refuses_a_call(server: HttpStage, code: str, acts: list[Act]) -> None:
+def test_refusals_over_http_fail_the_call(server: HttpStage, code: str, acts: list[Act]) -> None:
     async def scene(client: Client) -> None:
         error = await error_of(call(client, "first", acts))
         assert not error.may_have_run
@@ -295,7 +295,7 @@ def test_a_call_that_is_not_answered_ends_in_time(server: HttpStage, acts: list[
     run(server, scene)
 
 
-def test_answers_in_any_order_reach_those_who_asked(server: HttpStage) -> None:
+def test_responses_in_any_order_reach_their_calls(server: HttpStage) -> None:
     async def scene(client: Client) -> None:
         count = 30
         calls = [
@@ -307,7 +307,7 @@ def test_answers_in_any_order_reach_those_who_asked(server: HttpStage) -> None:
     run(server, scene)
 
 
-def test_an_answer_on_somebody_elses_stream_is_nobodys(server: HttpStage) -> None:
+def test_response_on_another_stream_is_dropped(server: HttpStage) -> None:
     """Each stream is for the request that opened it: the second's answer does not come there."""
 
     async def scene(client: Client) -> None:
@@ -345,7 +345,7 @@ def test_the_server_hears_of_a_call_that_is_cancelled(server: HttpStage) -> None
 # -- sessions and processes ------------------------------------------------------------------------
 
 
-def test_a_session_that_is_forgotten_is_made_anew_once() -> None:
+def test_forgotten_session_is_replaced_once() -> None:
     async def scene(client: Client) -> None:
         await call(client, "first", [["forget"], ANSWER])
         await asyncio.gather(*(call(client, f"call {each}") for each in range(10)))

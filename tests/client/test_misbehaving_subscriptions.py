@@ -82,7 +82,9 @@ def test_a_subscription_that_is_refused(revision: str, point: str) -> None:
 
 @both_modes
 @pytest.mark.rule("CLIENT-51", "CLIENT-31")
-def test_whoever_subscribes_when_the_client_is_closed_is_told_so(revision: str, point: str) -> None:
+def test_subscribing_ends_with_an_error_when_the_client_is_closed(
+    revision: str, point: str
+) -> None:
     async def scene(client: Client, stage: MemoryStage) -> None:
         async def subscribe() -> None:
             async with client.subscribe("play://one"):
@@ -101,7 +103,9 @@ def test_whoever_subscribes_when_the_client_is_closed_is_told_so(revision: str, 
 
 @both_modes
 @pytest.mark.rule("CLIENT-54")
-def test_whoever_listens_when_the_client_is_closed_has_heard_all(revision: str, point: str) -> None:
+def test_iteration_ends_after_all_changes_when_the_client_is_closed(
+    revision: str, point: str
+) -> None:
     async def scene(client: Client, stage: MemoryStage) -> None:
         async with client.subscribe("play://one") as changes:
             await client.call("play", {"nonce": "x", "acts": [updated("play://one"), ["answer"]]})
@@ -123,7 +127,7 @@ def test_a_lost_connection_is_made_again_and_everything_counts_as_changed() -> N
 
 
 @pytest.mark.rule("CLIENT-32")
-def test_what_a_server_makes_up_is_bounded() -> None:
+def test_invented_changes_of_a_server_are_bounded() -> None:
     """10,000 parts of a resource have changed: whoever listens is told of some, and of it."""
 
     async def scene(client: Client, stage: MemoryStage) -> None:

@@ -34,7 +34,7 @@ def test_by_default_nothing_is_named_and_tools_are_kept_for_five_minutes() -> No
     assert options.info == {"name": "foundation-rt", "version": __version__}
 
 
-def test_what_a_program_says_is_taken() -> None:
+def test_given_options_are_used() -> None:
     given = {"name": "n", "version": "2", "title": "t", "require": ["a", "b.c"], "timeout": 1}
     options = from_environment(given)
     assert options.info == {"name": "n", "version": "2", "title": "t"}
@@ -75,7 +75,7 @@ def test_what_a_program_says_is_taken() -> None:
     ],
     ids=repr,
 )
-def test_a_value_that_cannot_be_used_is_told_by_its_name(name: str, value: Any) -> None:
+def test_invalid_option_is_named(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=name):
         from_environment({name: value})
 

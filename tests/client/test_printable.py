@@ -36,7 +36,7 @@ JSON = st.recursive(
         ("\x7f\x00", "\\x7f\\x00"),
     ],
 )
-def test_what_a_terminal_obeys_is_shown_as_an_escape(text: str, shown: str) -> None:
+def test_control_characters_are_shown_as_escapes(text: str, shown: str) -> None:
     assert printable_text(text) == shown
 
 

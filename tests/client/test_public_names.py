@@ -75,7 +75,7 @@ def test_these_names_are_public_and_no_others() -> None:
 
 @pytest.mark.rule("EMBED-01")
 @pytest.mark.parametrize("name", sorted(PUBLIC - DATA))
-def test_a_public_name_is_what_its_module_defines(name: str) -> None:
+def test_public_name_is_the_object_of_its_module(name: str) -> None:
     value = getattr(foundation_rt.client, name)
     home = importlib.import_module(value.__module__)
     assert getattr(home, name) is value
@@ -124,7 +124,7 @@ LATE = {
 
 
 @pytest.mark.rule("EMBED-01", "PROC-08")
-def test_importing_connect_loads_what_every_call_needs_and_no_more() -> None:
+def test_importing_connect_loads_only_modules_of_every_call() -> None:
     loaded = loaded_by("from foundation_rt.client import connect, StdioServer, HttpServer")
     assert "asyncio" in loaded
     # asyncio brings subprocess by itself.
@@ -138,7 +138,7 @@ def test_a_command_needs_neither_the_server_nor_httpx() -> None:
 
 
 @pytest.mark.rule("EMBED-01")
-def test_connect_is_typed_as_what_it_hands_its_options_to() -> None:
+def test_connect_options_have_the_types_of_their_targets() -> None:
     attempts = (attrs.fields(ClientOptions), attrs.fields(ClientHandlers))
     taken = {each.name: each.type for fields in attempts for each in fields if each.init}
     taken["require"] = "Collection[str] | None"  # of which a frozenset is made

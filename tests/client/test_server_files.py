@@ -207,7 +207,7 @@ def test_variables_stand_for_those_of_the_environment(
 
 
 @pytest.mark.rule("CLI-26")
-def test_what_a_variable_stands_for_is_not_expanded_again(tmp_path: Path) -> None:
+def test_expanded_variable_is_not_expanded_again(tmp_path: Path) -> None:
     file = listed(tmp_path, {"command": "a", "args": ["${A}"]})
     found = file.server("weather", {"A": "${B}", "B": "x"})
     assert isinstance(found, StdioServer)

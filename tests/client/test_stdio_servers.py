@@ -96,7 +96,7 @@ def test_lone_surrogate_is_read_as_replacement_character(text: str, read: str) -
 
 
 @pytest.mark.rule("CLIENT-40")
-def test_server_that_prints_what_it_reads_is_still_answered() -> None:
+def test_server_that_echoes_its_input_still_gets_responses() -> None:
     """A debug line that repeats the request holds its id, and a "result" among the arguments."""
 
     async def scene(client: Client) -> None:
@@ -129,7 +129,7 @@ def test_command_that_cannot_start_is_started_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("CHILD-20")
-def test_server_that_ends_when_it_is_asked_anything_is_started_twice(tmp_path: Path) -> None:
+def test_server_that_exits_on_any_request_is_started_twice(tmp_path: Path) -> None:
     """It has read `server/discover`; an older server may end for that, so it is asked once more."""
     starts = tmp_path / "starts"
     code = f"open({str(starts)!r}, 'a').write('x'); input(); raise SystemExit('I give up')"

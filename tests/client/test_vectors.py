@@ -53,7 +53,7 @@ def test_the_table_of_the_vectors_names_every_file() -> None:
     assert {vector.file for vector in FOR_PROCESSES} == {*FILES}
 
 
-def test_every_conversation_has_a_name_of_its_own_and_names_rules_that_exist() -> None:
+def test_every_vector_has_a_unique_name_and_existing_rules() -> None:
     ids = [vector.id for vector in VECTORS]
     assert len(ids) == len({*ids})
     pages = [path.read_text() for path in (ROOT / "spec").glob("*.md")]
@@ -143,7 +143,7 @@ class Stage:
 
 @pytest.mark.rule("CLIENT-01", "CLIENT-03", "CLIENT-04", "CLIENT-10")
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.id)
-def test_the_client_does_what_the_vector_says(vector: Vector) -> None:
+def test_client_follows_the_vector(vector: Vector) -> None:
     loop = VirtualLoop(ManualClock())
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.get_loop()

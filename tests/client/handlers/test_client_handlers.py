@@ -96,7 +96,7 @@ def never(*arguments: Any) -> Any:
         ({"roots": never}, "2026-07-28", {"roots": {}}),
     ],
 )
-def test_capabilities_are_what_was_given(given: Any, revision: str, declared: Any) -> None:
+def test_capabilities_follow_from_given_handlers(given: Any, revision: str, declared: Any) -> None:
     assert ClientHandlers(**given).capabilities(REVISIONS[revision]) == declared
 
 
@@ -126,7 +126,7 @@ def test_capabilities_are_what_was_given(given: Any, revision: str, declared: An
         ),
     ],
 )
-def test_what_was_not_declared_is_refused(
+def test_undeclared_request_is_refused(
     given: Any, method: str, params: Any, revision: str, code: int
 ) -> None:
     refused = refusal(ClientHandlers(**given), method, params, revision)
@@ -155,7 +155,7 @@ def test_params_that_are_none_are_refused(params: Any) -> None:
         ({"sampling_tools": True}, "give that too"),
     ],
 )
-def test_what_cannot_answer_is_refused_at_once(given: Any, what: str) -> None:
+def test_handler_that_is_not_callable_is_refused_at_once(given: Any, what: str) -> None:
     with pytest.raises(UsageError, match=what):
         ClientHandlers(**given)
 
@@ -199,7 +199,7 @@ def test_handlers_of_every_kind(handler: Any) -> None:
 
 
 @pytest.mark.rule("QUEST-07", "QUEST-09")
-def test_each_question_goes_to_its_handler() -> None:
+def test_each_request_goes_to_its_handler() -> None:
     hello = SampleResult("assistant", (Text("Hello"),), "m")
     handlers = ClientHandlers(
         elicitation=lambda request: ElicitResult("cancel"),
@@ -237,7 +237,7 @@ def test_roots_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("QUEST-10")
-def test_roots_of_a_function_are_asked_for_anew() -> None:
+def test_function_of_roots_is_called_for_each_request() -> None:
     places = ["file:///a"]
 
     async def later() -> list[str]:
@@ -358,7 +358,7 @@ def test_an_answer_that_fails_when_it_is_looked_at() -> None:
 
 
 @pytest.mark.rule("QUEST-22")
-def test_what_cannot_be_used_is_named_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_value_is_named_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     refused = refusal(ClientHandlers(elicitation=lambda request: {"f": ["secret"]}), ELICIT, FORM)
     assert refused.to_wire() == {
         "code": -32603,
@@ -372,7 +372,7 @@ def test_what_cannot_be_used_is_named_and_not_shown(caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.rule("QUEST-15")
-def test_a_handler_chooses_what_the_server_is_told() -> None:
+def test_handler_chooses_the_error_of_the_server() -> None:
     for handler in raising(ServerRequestRefused(-5, "Not today", {"again": "tomorrow"})):
         refused = refusal(ClientHandlers(elicitation=handler), ELICIT, FORM)
         told = {"code": -5, "message": "Not today", "data": {"again": "tomorrow"}}
@@ -391,7 +391,7 @@ variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", defau
 
 
 @pytest.mark.rule("QUEST-20")
-def test_a_handler_in_a_thread_blocks_nobody_and_sees_the_context() -> None:
+def test_handler_in_a_thread_leaves_the_loop_free_and_sees_the_context() -> None:
     go = threading.Event()
     seen: list[Any] = []
 
@@ -415,7 +415,7 @@ def test_a_handler_in_a_thread_blocks_nobody_and_sees_the_context() -> None:
 
 
 @pytest.mark.rule("QUEST-20", "QUEST-13")
-def test_who_is_cancelled_does_not_wait_for_a_thread(caplog: pytest.LogCaptureFixture) -> None:
+def test_cancelled_caller_does_not_wait_for_the_thread(caplog: pytest.LogCaptureFixture) -> None:
     started, go, ended = threading.Semaphore(0), threading.Event(), threading.Semaphore(0)
 
     def wait(request: Any) -> Any:
@@ -454,7 +454,7 @@ def test_who_is_cancelled_does_not_wait_for_a_thread(caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.rule("QUEST-11", "QUEST-12")
-def test_an_async_handler_is_cancelled_with_who_waits_for_it() -> None:
+def test_async_handler_is_cancelled_with_its_caller() -> None:
     ended: list[str] = []
 
     async def scenario() -> None:
@@ -481,7 +481,7 @@ def test_an_async_handler_is_cancelled_with_who_waits_for_it() -> None:
 
 
 @pytest.mark.rule("QUEST-12", "QUEST-13")
-def test_without_a_thread_a_question_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_fails_if_no_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -501,7 +501,7 @@ def ask_all(handlers: ClientHandlers, requests: Any) -> Any:
 
 
 @pytest.mark.rule("QUEST-14")
-def test_all_are_asked_at_once() -> None:
+def test_input_requests_are_handled_at_once() -> None:
     async def scenario() -> Any:
         together = asyncio.Barrier(2)
 
@@ -542,7 +542,7 @@ def test_all_are_asked_at_once() -> None:
         {str(number): {"method": ELICIT, "params": FORM} for number in range(MAX_HANDLERS + 1)},
     ],
 )
-def test_nobody_is_asked_if_something_may_not_be_asked(requests: Any) -> None:
+def test_no_handler_runs_if_one_input_request_is_not_allowed(requests: Any) -> None:
     with pytest.raises(InvalidResponseError) as caught:
         ask_all(ClientHandlers(elicitation=never), requests)
     assert caught.value.may_have_run
@@ -578,7 +578,7 @@ def test_one_that_fails_ends_the_others() -> None:
 
 
 @pytest.mark.rule("QUEST-14")
-def test_who_is_cancelled_takes_all_back() -> None:
+def test_cancelled_caller_cancels_all_handlers() -> None:
     ended: list[str] = []
 
     async def scenario() -> None:
@@ -619,7 +619,7 @@ JSON = st.recursive(
     JSON,
     st.sampled_from([*REVISIONS]),
 )
-def test_whatever_is_asked_and_answered(
+def test_any_request_and_value_give_a_result_or_a_refusal(
     method: str, params: Any, answer: Any, revision: str
 ) -> None:
     async def reply(*arguments: Any) -> Any:
@@ -664,7 +664,7 @@ def asking_server() -> Server:
 
 @pytest.mark.rule("QUEST-16", "QUEST-06", "QUEST-14")
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
-def test_a_server_gets_what_it_asks_for(revision: str) -> None:
+def test_server_gets_the_results_it_asks_for(revision: str) -> None:
     async def scenario() -> Any:
         options = {
             "elicitation": fill_in,
@@ -681,7 +681,7 @@ def test_a_server_gets_what_it_asks_for(revision: str) -> None:
 
 @pytest.mark.rule("QUEST-12", "QUEST-14")
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_a_call_whose_question_fails(revision: str) -> None:
+def test_call_ends_with_the_refusal_of_its_input_request(revision: str) -> None:
     error = ValueError("secret")
 
     async def scenario() -> Any:

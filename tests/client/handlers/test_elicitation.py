@@ -75,12 +75,12 @@ def test_a_handler_sees_the_form_as_it_came() -> None:
         (ElicitResult("cancel"), {"action": "cancel"}),
     ],
 )
-def test_what_is_sent_for_an_answer(answer: Any, sent: Any) -> None:
+def test_handler_value_becomes_the_result(answer: Any, sent: Any) -> None:
     assert fill_in(form({"name": {"type": "string"}}), answer) == sent
 
 
 @pytest.mark.rule("QUEST-06")
-def test_what_was_left_out_has_its_default() -> None:
+def test_omitted_field_gets_its_default() -> None:
     defaults = {"name": "John Doe", "age": 30, "score": 95.5, "status": "active", "verified": True}
     fields = {
         "name": {"type": "string", "default": "John Doe"},
@@ -126,7 +126,7 @@ def test_what_was_left_out_has_its_default() -> None:
         ({}, {"a": 1}, "must be string or number or boolean or array"),
     ],
 )
-def test_what_no_field_holds_is_not_sent(field: Any, value: Any, what: str) -> None:
+def test_value_outside_the_form_is_not_sent(field: Any, value: Any, what: str) -> None:
     assert issues(form({"f": field}), {"f": value}) == (("/content/f", what),)
 
 
@@ -198,7 +198,7 @@ def test_a_form_that_costs_too_much_is_refused(schema: Any, path: str) -> None:
 
 
 @pytest.mark.rule("QUEST-18")
-def test_a_server_cannot_choose_what_takes_for_ever() -> None:
+def test_pattern_of_a_server_is_not_evaluated() -> None:
     evil = {"type": "string", "pattern": "^(a+)+$", "default": "a" * 60 + "!"}
     remote = {"type": "string", "$ref": "https://evil.example/schema"}
     choice = {"type": "string", "oneOf": [{"const": "a", "pattern": "^(a+)+$"}]}
@@ -241,7 +241,7 @@ def test_a_form_is_the_same_in_every_dialect(dialect: str) -> None:
         (form({}, required="a"), "/requestedSchema/required"),
     ],
 )
-def test_what_is_no_form_is_refused(params: Any, path: str) -> None:
+def test_invalid_form_is_refused(params: Any, path: str) -> None:
     refused = refusal(params)
     assert refused.original_code == -32602
     assert refused.data == {"reason": "invalid_params", "path": path}
@@ -287,7 +287,7 @@ def test_any_json_is_a_form_or_refused(properties: Any, wanted: Any, answer: Any
 
 @pytest.mark.rule("QUEST-06")
 @given(st.sampled_from(["2025-06-18", "2025-11-25", "2026-07-28"]), st.data())
-def test_what_a_server_of_this_runtime_asks_it_can_read(revision: str, data: Any) -> None:
+def test_elicitation_of_this_runtime_can_be_read(revision: str, data: Any) -> None:
     name = st.text(string.ascii_letters, min_size=1, max_size=4)
     fields = {
         "string": ({"type": "string", "minLength": 1}, st.text("ab", min_size=1)),
@@ -338,7 +338,7 @@ def test_an_answer_that_is_no_visit_is_not_sent(answer: Any) -> None:
 
 
 @pytest.mark.rule("QUEST-07")
-def test_whose_page_it_is() -> None:
+def test_host_of_a_page_is_shown() -> None:
     page, _ = read_page({**PAGE, "url": "https://bank.example@EVIL.example:444/login"}, NAMED)
     assert page.host == "evil.example"
 
@@ -371,7 +371,7 @@ def test_a_page_has_an_id_where_the_revision_has_them() -> None:
         "https://a.example/\n",
     ],
 )
-def test_what_is_no_web_page_is_refused(url: Any) -> None:
+def test_url_that_is_no_web_page_is_refused(url: Any) -> None:
     with pytest.raises(ServerRequestRefused) as caught:
         read_page({**PAGE, "url": url}, NAMED)
     assert caught.value.data == {"reason": "invalid_params", "path": "/url"}

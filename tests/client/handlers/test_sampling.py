@@ -79,7 +79,7 @@ def test_all_of_a_request() -> None:
 
 
 @pytest.mark.rule("QUEST-03", "QUEST-08")
-def test_what_is_left_out_or_null() -> None:
+def test_absent_and_null_members_are_read_alike() -> None:
     names = ["systemPrompt", "modelPreferences", "includeContext", "temperature", "stopSequences"]
     nulls = dict.fromkeys([*names, "metadata", "tools", "toolChoice"])
     for request in (read(asks()), read(asks(**nulls))):
@@ -91,7 +91,7 @@ def test_what_is_left_out_or_null() -> None:
 
 
 @pytest.mark.rule("QUEST-02", "QUEST-08")
-def test_tools_only_for_who_declared_them() -> None:
+def test_tools_are_refused_unless_declared() -> None:
     conversation = [says(TEXT), says(TEXT, USE, role="assistant"), says(RESULT)]
     params = asks(*conversation, tools=[TOOL], toolChoice={"mode": "required"})
     request = read(params, with_tools=True)
@@ -172,7 +172,7 @@ def test_audio_where_the_revision_has_it() -> None:
         (asks(toolChoice={"mode": "maybe"}), "/toolChoice/mode"),
     ],
 )
-def test_what_is_no_request_is_refused(params: Any, path: str) -> None:
+def test_invalid_sampling_request_is_refused(params: Any, path: str) -> None:
     with pytest.raises(ServerRequestRefused) as caught:
         read(params, with_tools=True)
     assert caught.value.original_code == -32602
@@ -204,7 +204,7 @@ HELLO = {"role": "assistant", "content": TEXT, "model": "m"}
         ),
     ],
 )
-def test_what_is_sent_for_an_answer(answer: Any, sent: Any) -> None:
+def test_handler_value_becomes_the_result(answer: Any, sent: Any) -> None:
     assert send(answer) == sent
 
 
@@ -277,7 +277,7 @@ def test_audio_is_answered_where_the_revision_has_it() -> None:
 
 @pytest.mark.rule("QUEST-08")
 @pytest.mark.parametrize("revision", [*REVISIONS])
-def test_what_a_server_of_this_runtime_asks_is_read(revision: str) -> None:
+def test_sampling_request_of_this_runtime_can_be_read(revision: str) -> None:
     has_tools = REVISIONS[revision].has("sampling", "tools")
     tools = [ToolDefinition("add", "Adds", {"type": "object"})] if has_tools else []
     sample = Sample(
@@ -317,7 +317,7 @@ JSON = st.recursive(
 
 @pytest.mark.rule("QUEST-03", "QUEST-22")
 @given(st.lists(JSON, max_size=3), st.dictionaries(MEMBER, JSON), JSON, st.booleans())
-def test_any_json_is_a_conversation_or_refused(
+def test_any_json_is_read_or_refused(
     messages: Any, more: Any, answer: Any, with_tools: bool
 ) -> None:
     params = {"maxTokens": 1, "messages": messages, **more}

@@ -75,7 +75,7 @@ def test_by_default_five_failures_open_it_for_thirty_seconds_and_one_probe() -> 
 
 
 @pytest.mark.rule("BREAK-02")
-def test_whoever_is_refused_is_told_how_long_to_wait() -> None:
+def test_refused_call_knows_how_long_to_wait() -> None:
     breaker = CircuitBreaker(BreakerSettings(failure_threshold=1, probe_timeout_ms=8_000))
     assert breaker.retry_after(0.0) == 0.0
     breaker.failed(admitted(breaker, 0.0), 0.0)
@@ -94,7 +94,7 @@ def test_however_many_ask_at_once_so_many_are_let_through(callers: int, probes: 
 
 
 @pytest.mark.rule("BREAK-05", "BREAK-15")
-def test_an_observer_is_told_of_each_change_once_with_the_state_before_and_since() -> None:
+def test_on_change_gets_each_change_once_with_both_states() -> None:
     told: list[tuple[CircuitState, CircuitState]] = []
     breaker = CircuitBreaker(
         BreakerSettings(failure_threshold=1), lambda *change: told.append(change)
@@ -112,7 +112,7 @@ def test_an_observer_is_told_of_each_change_once_with_the_state_before_and_since
 
 
 @pytest.mark.rule("BREAK-05", "BREAK-15")
-def test_an_observer_that_asks_sees_the_state_it_is_told() -> None:
+def test_on_change_sees_the_new_state() -> None:
     seen: list[bool] = []
     breaker = CircuitBreaker(
         BreakerSettings(failure_threshold=1),

@@ -94,7 +94,7 @@ def test_the_time_is_one_for_all_entries() -> None:
 
 
 @pytest.mark.rule("CLIENT-20")
-def test_who_holds_it_may_outlive_what_ran_inside_it() -> None:
+def test_pause_may_outlive_the_body() -> None:
     """A handler still answers a question, and the server has answered the call already."""
 
     async def main(clock: ManualClock) -> None:
@@ -114,7 +114,7 @@ def test_who_holds_it_may_outlive_what_ran_inside_it() -> None:
 
 
 @pytest.mark.rule("CLIENT-20")
-def test_whoever_is_cancelled_from_outside_is_cancelled() -> None:
+def test_cancellation_from_outside_stays_a_cancellation() -> None:
     async def main(clock: ManualClock) -> None:
         async def wait() -> None:
             async with Deadline(now() + 10):

@@ -88,7 +88,7 @@ def test_the_timer_of_a_loop_that_has_ended_is_not_waited_for() -> None:
 
 
 @pytest.mark.rule("CLIENT-20", "CLIENT-51")
-def test_closed_it_leaves_no_timer_and_still_ends_what_runs() -> None:
+def test_closed_timer_is_disarmed_and_still_expires_running_deadlines() -> None:
     async def main(clock: ManualClock) -> None:
         timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
         watch = DeadlineTimer()
@@ -103,7 +103,7 @@ def test_closed_it_leaves_no_timer_and_still_ends_what_runs() -> None:
 
 
 @pytest.mark.rule("CLIENT-20")
-def test_what_is_cancelled_by_both_is_cancelled() -> None:
+def test_body_cancelled_by_both_is_cancelled() -> None:
     async def main(clock: ManualClock) -> None:
         async def wait() -> None:
             async with Deadline(now() + 10):

@@ -113,7 +113,7 @@ def test_the_table_of_the_specification_is_the_one_that_is_used() -> None:
         (7, "E201", "An unexpected error occurred"),
     ],
 )
-def test_users_read_what_the_seed_has_them_read(number: int, code: str, user_message: str) -> None:
+def test_user_messages_are_those_of_the_seed(number: int, code: str, user_message: str) -> None:
     error = map_mcp_error({"code": number, "message": "as it is", "data": [1]}, "tools/call")
     assert (error.code, error.user_message) == (code, user_message)
     assert (error.message, error.original_code, error.data) == ("as it is", number, [1])
@@ -157,13 +157,13 @@ def test_a_server_says_how_long_it_wants_to_be_left_alone(told: Any, seconds: fl
         ("tools/call", "Unknown resource: a://b", "resource"),
     ],
 )
-def test_a_user_reads_what_is_not_there(method: str | None, message: str, noun: str) -> None:
+def test_user_message_names_the_missing_thing(method: str | None, message: str, noun: str) -> None:
     error = map_mcp_error({"code": -32601, "message": message}, method)
     assert (error.code, error.user_message) == ("E204", f"Requested {noun} not available")
 
 
 @pytest.mark.rule("CERR-12")
-def test_of_a_message_what_a_reader_can_use_is_kept() -> None:
+def test_message_keeps_its_readable_part() -> None:
     def message(text: str) -> str:
         return map_mcp_error({"code": 1, "message": text}).message
 
@@ -178,7 +178,7 @@ def test_of_a_message_what_a_reader_can_use_is_kept() -> None:
 
 
 @pytest.mark.rule("CERR-13")
-def test_an_http_status_is_kept_with_what_came_along() -> None:
+def test_http_status_is_kept_with_its_details() -> None:
     error = map_http_status(503, retry_after=7.0, detail="Back soon")
     assert error.message == "the server answered with HTTP status 503: Back soon"
     assert (error.data, error.original_code, error.retry_after) == ({"status": 503}, None, 7.0)

@@ -99,7 +99,7 @@ def test_failures_of_the_server(acts: list[Act]) -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_failure_of_the_server(acts: list[Act]) -> None:
+def test_errors_that_are_no_failure_of_the_server(acts: list[Act]) -> None:
     """The tool's own failures, wrong arguments, and what does not fit the tool's schema."""
     assert circuit_after(acts) is CLOSED
 
@@ -116,7 +116,7 @@ def test_what_is_no_failure_of_the_server(acts: list[Act]) -> None:
     ],
     ids=repr,
 )
-def test_what_a_probe_says(acts: list[Act], after: CircuitState) -> None:
+def test_result_of_a_probe_decides_the_circuit(acts: list[Act], after: CircuitState) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await error_of(call(client, [refusal(-32603)]))
         assert client.circuit_state is OPEN
@@ -286,7 +286,7 @@ def test_call_that_is_tried_three_times_is_one_failure() -> None:
 
 
 @pytest.mark.rule("BREAK-11")
-def test_call_whose_second_try_succeeds_is_a_success() -> None:
+def test_call_whose_second_attempt_succeeds_is_a_success() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await error_of(call(client, [refusal(-32603)]))
         stage.play({"tools/call": [refusal(-32603)]})
@@ -390,7 +390,7 @@ def test_late_call_that_was_not_sent_is_a_failure_only_where_the_server_does_not
 
 @pytest.mark.rule("BREAK-18", "BREAK-02")
 @pytest.mark.parametrize("has_begun", [False, True])
-def test_call_whose_turn_comes_after_the_circuit_opened_is_not_sent(has_begun: bool) -> None:
+def test_waiting_call_is_not_sent_after_the_circuit_opened(has_begun: bool) -> None:
     asks = result(resultType="input_required", requestState="x")
     acts: list[Act] = [["wait", "on"], asks] if has_begun else [["answer"]]
 
@@ -453,7 +453,7 @@ def test_made_up_names_do_not_pile_up() -> None:
     ("tool", "idempotent", "times"),
     [("play", None, 1), ("play", True, 3), ("play_again", None, 3), ("play_again", False, 1)],
 )
-def test_what_may_have_run_is_repeated_if_it_may_run_twice(
+def test_call_that_may_have_run_is_repeated_if_idempotent(
     tool: str, idempotent: bool | None, times: int
 ) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -465,7 +465,7 @@ def test_what_may_have_run_is_repeated_if_it_may_run_twice(
 
 
 @pytest.mark.rule("RETRY-10")
-def test_what_cannot_have_run_is_repeated() -> None:
+def test_call_that_did_not_run_is_repeated() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         details = {"reason": "rate_limit", "retryAfterMs": 700}
         busy = refusal(-32000, code="RESOURCE_EXHAUSTED", details=details)
@@ -481,7 +481,7 @@ def test_what_cannot_have_run_is_repeated() -> None:
 
 @pytest.mark.rule("RETRY-10")
 @pytest.mark.parametrize("code", [-32602, -32601, -32700])
-def test_what_will_be_refused_again_is_not_repeated(code: int) -> None:
+def test_call_that_is_not_retryable_is_not_repeated(code: int) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await error_of(call(client, [refusal(code)], idempotent=True))
         assert stage.nonces() == ["one"]
@@ -527,7 +527,7 @@ def test_nothing_is_tried_inside_an_open_circuit() -> None:
 
 @pytest.mark.rule("RETRY-11")
 @pytest.mark.parametrize("number", [-32603, 0])
-def test_prompt_refused_for_a_missing_argument_is_asked_for_once(number: int) -> None:
+def test_prompt_refused_for_a_missing_argument_is_not_repeated(number: int) -> None:
     arguments = [{"name": "city", "required": True}, {"name": "day"}, 5, {"required": True}]
     prompts = [{"name": "other"}, 7, {"name": "weather", "arguments": arguments}]
 
@@ -595,7 +595,7 @@ def test_a_call_that_ends_its_server_runs_once_more_than_it_is_tried() -> None:
 
 
 @pytest.mark.rule("BREAK-05")
-def test_the_state_can_be_asked_where_no_event_loop_runs() -> None:
+def test_circuit_state_needs_no_event_loop() -> None:
     clients = []
 
     async def scene(client: Client, stage: ScriptedStage) -> None:

@@ -79,7 +79,7 @@ def test_contents_are_read_as_they_were_written(contents: TextContents | BlobCon
 
 
 @pytest.mark.rule("CTOOL-13")
-def test_a_block_of_a_kind_that_is_not_known_stays_what_came() -> None:
+def test_block_of_an_unknown_kind_stays_as_it_came() -> None:
     wire = {"type": "hologram", "data": 5}
     assert read_block(wire) is wire
 
@@ -114,7 +114,7 @@ BROKEN: dict[str, Any] = {
 
 @pytest.mark.rule("CTOOL-13")
 @pytest.mark.parametrize("wire", BROKEN.values(), ids=BROKEN)
-def test_a_block_that_is_not_what_its_kind_says_is_refused(wire: Any) -> None:
+def test_block_that_does_not_match_its_kind_is_refused(wire: Any) -> None:
     with pytest.raises(InvalidResponseError):
         read_block(wire)
 

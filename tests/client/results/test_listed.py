@@ -11,7 +11,7 @@ from foundation_rt.client.results.tool_schemas import ToolSchema
 
 
 @pytest.mark.rule("CTOOL-27")
-def test_what_is_listed_has_its_members_and_a_repr() -> None:
+def test_listed_entries_have_members_and_a_repr() -> None:
     about = {"title": "Sea", "description": "Waves.", "mimeType": "text/plain"}
     wire: dict[str, Any] = {"uri": "sea://1", "name": "sea", **about, "size": 5, "x-own": 1}
     resource = Resource.read(wire)
@@ -54,6 +54,6 @@ def test_members_that_are_wrong_are_left_out() -> None:
 @pytest.mark.parametrize(
     "wire", [None, 5, [], {}, {"uri": "", "uriTemplate": "", "name": ""}, {"name": 5, "uri": []}]
 )
-def test_what_has_no_identity_is_refused(kind: Any, wire: Any) -> None:
+def test_entry_without_identity_is_refused(kind: Any, wire: Any) -> None:
     with pytest.raises(InvalidResponseError):
         kind.read(wire)

@@ -72,7 +72,7 @@ def test_a_result_is_kept_as_it_came() -> None:
 
 
 @pytest.mark.rule("CTOOL-11")
-def test_what_is_absent_may_be_null() -> None:
+def test_absent_members_may_be_null() -> None:
     for wire in ({}, {"content": None, "isError": None, "_meta": None}):
         result = CallResult.read(wire)
         assert result.content == ()
@@ -88,7 +88,7 @@ def test_what_is_absent_may_be_null() -> None:
 
 @pytest.mark.rule("CTOOL-11")
 @pytest.mark.parametrize("vector", vectors("refused"))
-def test_what_is_no_result_is_refused(vector: dict[str, Any]) -> None:
+def test_invalid_call_result_is_refused(vector: dict[str, Any]) -> None:
     with pytest.raises(InvalidResponseError) as caught:
         CallResult.read(vector["result"])
     assert caught.value.code == vector["refused"]
@@ -96,7 +96,7 @@ def test_what_is_no_result_is_refused(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.rule("CTOOL-12")
-def test_one_broken_block_keeps_nobody_from_the_others() -> None:
+def test_broken_block_leaves_the_other_blocks_readable() -> None:
     result = call_result(HI, NO_PICTURE, *text("there"), structuredContent=[5])
     assert result.text == "hi\nthere"
     assert result.value() == [5]
@@ -108,7 +108,7 @@ def test_one_broken_block_keeps_nobody_from_the_others() -> None:
 @pytest.mark.parametrize(
     "block", [None, "hi", ["hi"], {"type": "text"}, {"type": "text", "text": 5}]
 )
-def test_broken_text_is_refused_when_it_is_asked_for(block: Any) -> None:
+def test_broken_text_is_refused_on_access(block: Any) -> None:
     result = call_result(block)
     for ask in (lambda: result.text, lambda: result.content, result.value):
         with pytest.raises(InvalidResponseError):
@@ -140,7 +140,7 @@ def test_an_error_of_this_runtime_comes_back_as_it_was(code: ErrorCode) -> None:
 
 @pytest.mark.rule("CTOOL-15")
 @pytest.mark.parametrize("vector", vectors("error"))
-def test_an_error_is_told_as_data_or_in_words(vector: dict[str, Any]) -> None:
+def test_tool_error_is_read_from_json_or_text(vector: dict[str, Any]) -> None:
     result = CallResult.read(vector["result"], "sent")
     error, expected = result.error, vector["error"]
     assert error is not None
@@ -209,7 +209,7 @@ def test_the_value_of_a_result_that_is_more_than_text(vector: dict[str, Any]) ->
         ([], ["[]"]),
     ],
 )
-def test_the_value_of_a_wrapped_result_is_what_was_wrapped(value: Any, texts: list[str]) -> None:
+def test_value_of_a_wrapped_result_is_the_inner_value(value: Any, texts: list[str]) -> None:
     result = call_result(*text(*texts), structuredContent={"result": value})
     assert result.is_wrapped
     assert result.value() == value
@@ -336,7 +336,7 @@ REFUSED: list[tuple[Any, Any]] = [
 
 @pytest.mark.rule("CTOOL-17")
 @pytest.mark.parametrize(("kind", "wire"), REFUSED)
-def test_what_is_no_other_result_is_refused(kind: Any, wire: Any) -> None:
+def test_invalid_results_of_other_methods_are_refused(kind: Any, wire: Any) -> None:
     with pytest.raises(InvalidResponseError):
         kind.read(wire)
 

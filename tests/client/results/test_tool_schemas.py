@@ -94,7 +94,7 @@ NO_TOOLS: dict[str, Any] = {
 
 @pytest.mark.rule("CTOOL-01")
 @pytest.mark.parametrize("wire", NO_TOOLS.values(), ids=NO_TOOLS)
-def test_what_is_no_tool_is_refused(wire: Any) -> None:
+def test_invalid_tool_is_refused(wire: Any) -> None:
     with pytest.raises(InvalidResponseError, match="E209 a tool is listed"):
         ToolSchema.read(wire)
 
@@ -291,7 +291,7 @@ def test_they_are_found_in_a_schema_that_cannot_be_compiled() -> None:
 
 @pytest.mark.rule("CTOOL-09")
 @pytest.mark.parametrize("vector", vectors("refused"))
-def test_annotations_that_break_the_rules_are_told(vector: dict[str, Any]) -> None:
+def test_header_annotations_that_break_the_rules_are_reported(vector: dict[str, Any]) -> None:
     read = tool(vector["schema"])
     assert read.header_problem is not None
     assert "x-mcp-header" in read.header_problem
@@ -321,7 +321,7 @@ def test_headers_repeat_the_values_of_a_call(vector: dict[str, Any]) -> None:
 
 @pytest.mark.rule("CTOOL-10")
 @pytest.mark.parametrize("vector", vectors("unsendable"))
-def test_what_no_header_can_say_is_refused_before_it_is_sent(vector: dict[str, Any]) -> None:
+def test_value_that_fits_no_header_is_refused_before_sending(vector: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentsError) as caught:
         tool(vector["schema"]).header_params(vector["arguments"])
     assert [issue.path for issue in caught.value.issues] == [vector["unsendable"]]
@@ -340,7 +340,7 @@ def test_only_that_value_is_named(value: Any) -> None:
 
 
 @pytest.mark.rule("CTOOL-09")
-def test_annotations_that_the_stack_does_not_reach_are_told() -> None:
+def test_header_annotations_nested_too_deeply_are_reported() -> None:
     levels = 450
     deep = orjson.loads(
         b'{"properties":{"a":' * levels + orjson.dumps(header("A")) + b"}}" * levels

@@ -125,7 +125,7 @@ def check(
 
 
 @pytest.mark.rule("CLIENT-03")
-def test_the_first_question_says_who_asks_and_what_it_can_do() -> None:
+def test_first_request_has_client_info_and_capabilities() -> None:
     handshake = Handshake(INFO, lambda revision: {"roots": {"of": revision.name}})
     opening = handshake.first()
     meta = {
@@ -139,7 +139,7 @@ def test_the_first_question_says_who_asks_and_what_it_can_do() -> None:
 
 @pytest.mark.rule("CLIENT-04")
 @pytest.mark.parametrize("name", HANDSHAKE_REVISIONS)
-def test_initialize_says_only_what_its_revision_has(name: str) -> None:
+def test_initialize_has_only_members_of_its_revision(name: str) -> None:
     handshake = Handshake(INFO, lambda revision: {"roots": {"of": revision.name}}, REVISIONS[name])
     opening = handshake.first()
     info = INFO if name >= NEWER else {"name": "c", "version": "1"}
@@ -156,7 +156,7 @@ def test_initialize_says_only_what_its_revision_has(name: str) -> None:
 
 @pytest.mark.rule("CLIENT-01")
 @pytest.mark.parametrize("speaks", [[MODERN], [*REVISIONS], ["2099-01-01", MODERN], [MODERN, OLD]])
-def test_a_server_of_the_stateless_mode_is_asked_once(speaks: list[str]) -> None:
+def test_stateless_server_gets_one_request(speaks: list[str]) -> None:
     check(Server(speaks), [discover()], MODERN)
     check(Server(speaks), [discover()], MODERN, forced=MODERN)
     check(Server(speaks), [discover()], MODERN, known=MODERN)
@@ -173,14 +173,14 @@ def test_a_server_of_the_handshake_mode_gets_initialize_and_its_revision_counts(
 
 @pytest.mark.rule("CLIENT-01")
 @pytest.mark.parametrize("forced", REVISIONS)
-def test_nothing_is_proposed_but_what_is_forced(forced: str) -> None:
+def test_only_the_forced_revision_is_proposed(forced: str) -> None:
     first = discover() if forced == MODERN else initialize(forced)
     check(Server([*REVISIONS]), [first], forced, forced=forced)
     check(Server([*REVISIONS]), [first], forced, forced=forced, known=OLD)
 
 
 @pytest.mark.rule("CLIENT-01")
-def test_a_server_of_the_handshake_mode_is_of_no_use_to_who_forces_the_other() -> None:
+def test_forced_stateless_revision_fails_with_a_handshake_server() -> None:
     check(Server([NEW]), [discover()], "E206", forced=MODERN)
     check(Server([NEW], discover=unsupported(NEW)), [discover()], "E206", forced=MODERN)
     check(Server([NEW], discover={}), [discover()], "E209", forced=MODERN)
@@ -188,7 +188,7 @@ def test_a_server_of_the_handshake_mode_is_of_no_use_to_who_forces_the_other() -
 
 @pytest.mark.rule("CLIENT-09")
 @pytest.mark.parametrize("known", HANDSHAKE_REVISIONS)
-def test_a_server_that_has_learned_the_stateless_mode_is_asked_again(known: str) -> None:
+def test_server_that_became_stateless_is_discovered_again(known: str) -> None:
     check(Server([MODERN]), [initialize(known), discover()], MODERN, known=known)
     check(Server([NEW]), [discover(), initialize()], NEW, known=MODERN)
 
@@ -207,7 +207,7 @@ def test_a_server_that_has_learned_the_stateless_mode_is_asked_again(known: str)
         ([5, [], {}], None, "E206"),
     ],
 )
-def test_who_refuses_the_revision_is_asked_in_the_newest_that_both_speak(
+def test_refused_revision_is_replaced_by_the_newest_common_one(
     names: list[Any], then: tuple[str, str] | None, end: str
 ) -> None:
     openings = [discover(), *([then] if then else [])]
@@ -221,7 +221,7 @@ def test_who_refuses_the_revision_is_asked_in_the_newest_that_both_speak(
 
 
 @pytest.mark.rule("CLIENT-02")
-def test_who_refuses_what_it_names_is_asked_three_times_more() -> None:
+def test_server_that_refuses_its_own_revisions_gets_three_more_requests() -> None:
     stubborn = Server([MODERN], discover=unsupported(MODERN))
     check(stubborn, [discover()] * 4, "E206")
     check(stubborn, [discover()] * 4, "E206", forced=MODERN)
@@ -244,7 +244,7 @@ def test_a_refusal_may_be_one_of_a_kind() -> None:
 
 @pytest.mark.rule("CLIENT-02")
 @pytest.mark.parametrize("code", [-32602, -32600, -32000, -32022])
-def test_an_initialize_that_is_refused_is_repeated_in_what_the_server_names(code: int) -> None:
+def test_refused_initialize_is_repeated_with_the_servers_revision(code: int) -> None:
     handshake = Handshake(INFO, lambda _: {}, None, REVISIONS[NEW])
     again = handshake.refused(handshake.first(), unsupported(MIDDLE, OLD, code=code))
     assert (again.method, again.revision.name) == initialize(MIDDLE)
@@ -269,7 +269,7 @@ LEGACY_REFUSALS: dict[str, MCPError] = {
 
 @pytest.mark.rule("CLIENT-35")
 @pytest.mark.parametrize("name", LEGACY_REFUSALS)
-def test_who_refuses_in_any_other_way_gets_initialize(name: str) -> None:
+def test_any_other_refusal_of_discover_leads_to_initialize(name: str) -> None:
     refusal = LEGACY_REFUSALS[name]
     check(Server([NEW], discover=refusal), [discover(), initialize()], NEW)
     # Who understood all but the question is of the other kind; a failure is one.
@@ -363,7 +363,7 @@ def test_an_introduction_without_revision_or_capabilities_is_none(
 
 
 @pytest.mark.rule("CLIENT-08")
-def test_what_a_server_says_of_itself_is_kept_as_far_as_it_is_of_the_right_type() -> None:
+def test_description_keeps_members_of_the_right_type() -> None:
     said = {**introduced(NEW), "instructions": "Ask.", "serverInfo": {"name": "s", "x": 1}}
     _, server = run(Server([], initialize=said), forced=NEW)
     assert isinstance(server, ServerDescription)
@@ -394,7 +394,7 @@ def test_a_stateless_server_says_its_name_in_meta(members: dict[str, Any], name:
 
 
 @pytest.mark.rule("CLIENT-08")
-def test_what_both_speak_is_told_in_a_message_of_bounded_length() -> None:
+def test_error_lists_revisions_in_bounded_length() -> None:
     names = ["\x1b[2J" + "x" * 5000] * 1000
     _, problem = run(Server([], discover=unsupported(*names)))
     assert isinstance(problem, MCPError)
@@ -412,9 +412,7 @@ def test_what_both_speak_is_told_in_a_message_of_bounded_length() -> None:
 
 
 @pytest.mark.rule("CLIENT-37")
-def test_a_server_that_ends_is_started_again_only_if_it_may_have_ended_for_the_first_question() -> (
-    None
-):
+def test_server_that_ends_is_started_again_only_if_discover_may_be_the_cause() -> None:
     def handshake(forced: str | None = None, known: str | None = None) -> Handshake:
         return Handshake(INFO, lambda _: {}, _revision(forced), _revision(known))
 

@@ -64,7 +64,7 @@ def test_ids_are_uuids_of_version_4_and_are_used_once() -> None:
 
 
 @pytest.mark.rule("CLIENT-10")
-def test_a_request_is_one_line_with_what_was_asked() -> None:
+def test_request_is_one_line_with_method_and_params() -> None:
     talk = PendingRequests(SequentialIds())
     request, sent = talk.add("tools/call", {"name": "a\nb"}, "me")
     said = {"id": request.id, "method": "tools/call", "params": {"name": "a\nb"}}
@@ -87,7 +87,7 @@ def test_the_token_of_progress_is_the_id_of_the_request(params: dict[str, Any] |
 
 
 @pytest.mark.parametrize("bad", [{1, 2}, "\ud800", 2**70, b"bytes"], ids=repr)
-def test_params_that_are_not_json_are_told_and_nothing_waits(bad: Any) -> None:
+def test_params_that_are_not_json_raise_and_leave_nothing_pending(bad: Any) -> None:
     talk = PendingRequests(SequentialIds())
     with pytest.raises(MCPError, match="the params of prompts/get are not JSON") as caught:
         talk.add("prompts/get", {"name": bad}, None)
@@ -95,7 +95,7 @@ def test_params_that_are_not_json_are_told_and_nothing_waits(bad: Any) -> None:
     assert talk.pending == {}
 
 
-def test_what_a_server_asked_is_answered_with_its_id() -> None:
+def test_server_request_is_answered_with_its_id() -> None:
     question = Request(7, "roots/list", None)
     assert orjson.loads(answer(question, result={})) == {"jsonrpc": "2.0", "id": 7, "result": {}}
     refused = orjson.loads(answer(question, error={"code": 1, "message": "no"}))
@@ -118,7 +118,7 @@ def test_an_answer_belongs_to_the_request_of_its_id_and_comes_once() -> None:
 
 @pytest.mark.rule("CLIENT-12")
 @pytest.mark.parametrize("other", [None, 1, 1.5, True, [], {}, ""], ids=repr)
-def test_a_result_without_an_id_of_ours_is_nobodys(other: Any) -> None:
+def test_response_with_an_unknown_id_is_ignored(other: Any) -> None:
     talk, [request] = pending("a")
     assert isinstance(only(talk.receive(line(id=other, result={}), None)), Ignored)
     assert isinstance(only(talk.receive(line(result={}), request.id)), Ignored)
@@ -197,7 +197,7 @@ WITHOUT_ID: dict[str, tuple[bytes | LineTooLong, type, bool]] = {
 
 @pytest.mark.rule("CLIENT-13")
 @pytest.mark.parametrize("name", WITHOUT_ID)
-def test_what_has_no_id_belongs_to_the_request_on_whose_stream_it_came(name: str) -> None:
+def test_message_without_id_belongs_to_the_request_of_its_stream(name: str) -> None:
     came, kind, _ = WITHOUT_ID[name]
     talk, (first, second) = pending("a", "b")
     arrival = only(talk.receive(came, second.id))
@@ -231,7 +231,7 @@ def test_on_one_stream_for_all_it_belongs_to_the_only_request_that_waits(name: s
     [{"result": {}}, {"jsonrpc": "1.0", "result": {}}, {"jsonrpc": "2.0"}, {"error": {}}],
     ids=repr,
 )
-def test_what_is_no_message_but_has_the_id_of_a_request_is_its_answer(
+def test_invalid_message_with_the_id_of_a_request_answers_it(
     members: dict[str, Any],
 ) -> None:
     talk, (first, second) = pending("a", "b")
@@ -245,7 +245,7 @@ def test_what_is_no_message_but_has_the_id_of_a_request_is_its_answer(
 
 
 @pytest.mark.rule("CLIENT-16")
-def test_progress_belongs_to_the_request_whose_token_it_names_and_to_no_other() -> None:
+def test_progress_belongs_to_the_request_of_its_token() -> None:
     talk, (first, second) = pending("a", "b")
 
     def about(token: Any, stream: str | None = None) -> PendingRequest | None:
@@ -262,7 +262,7 @@ def test_progress_belongs_to_the_request_whose_token_it_names_and_to_no_other() 
 
 
 @pytest.mark.rule("CLIENT-16")
-def test_what_is_said_belongs_to_its_subscription_else_to_its_stream() -> None:
+def test_notification_belongs_to_its_subscription_else_to_its_stream() -> None:
     talk, (first, second) = pending("a", "b")
 
     def about(params: Any, stream: str | None) -> PendingRequest | None:
@@ -295,7 +295,7 @@ def test_a_notification_with_other_params_is_dropped(params: Any) -> None:
     assert isinstance(only(talk.receive(line(method="n", params=params), None)), Ignored)
 
 
-def test_a_question_is_one_even_with_the_id_of_a_request_of_ours() -> None:
+def test_server_request_may_have_the_id_of_a_client_request() -> None:
     talk, [request] = pending("a")
     arrival = only(talk.receive(line(id=request.id, method="ping"), None))
     assert isinstance(arrival, RequestReceived)

@@ -45,7 +45,7 @@ def test_a_server_that_names_none_of_ours_cannot_be_spoken_to() -> None:
 
 
 @pytest.mark.rule("CLIENT-01", "CLIENT-35")
-def test_who_is_to_speak_one_revision_falls_back_to_no_other() -> None:
+def test_forced_revision_has_no_fallback() -> None:
     with pytest.raises(MCPError) as refused:
         answered(handshake(NEWEST_REVISION))
     assert refused.value.code == "E209"
@@ -69,7 +69,7 @@ def test_a_server_that_names_an_older_one_gets_that() -> None:
         (-32603, "Internal error", "E201"),
     ],
 )
-def test_a_server_of_the_older_kind_is_told_from_one_that_fails(
+def test_older_server_is_distinguished_from_a_failing_one(
     number: int, message: str, code: str
 ) -> None:
     made = handshake(NEWEST_REVISION)
@@ -85,7 +85,7 @@ def test_a_server_of_the_older_kind_is_told_from_one_that_fails(
 
 
 @pytest.mark.rule("CLIENT-37", "CLIENT-09")
-def test_a_server_that_hangs_up_at_the_first_question_gets_initialize() -> None:
+def test_server_that_closes_on_discover_gets_initialize() -> None:
     async def old(asked: ReceivedRequest, out: Reply) -> None:
         if asked.rpc == "initialize":
             spoken = {"protocolVersion": NEWEST_HANDSHAKE_REVISION, "capabilities": {}}
@@ -111,7 +111,7 @@ def test_a_server_that_hangs_up_at_the_first_question_gets_initialize() -> None:
 
 
 @pytest.mark.rule("CLIENT-37")
-def test_one_that_ends_whatever_it_is_asked_is_connected_to_twice() -> None:
+def test_server_that_closes_on_every_request_is_connected_to_twice() -> None:
     async def gone(asked: ReceivedRequest, out: Reply) -> None:
         out.cut()
 
@@ -127,7 +127,7 @@ def test_one_that_ends_whatever_it_is_asked_is_connected_to_twice() -> None:
 
 
 @pytest.mark.rule("CLIENT-37")
-def test_an_address_where_nobody_listens_is_not_connected_to_again() -> None:
+def test_address_without_a_listener_is_not_connected_to_again() -> None:
     async def nobody(asked: ReceivedRequest, out: Reply) -> None:
         raise AssertionError("unreachable")
 

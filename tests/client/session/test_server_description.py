@@ -56,7 +56,7 @@ def test_the_first_that_is_missing_is_named() -> None:
     assert not caught.value.retryable
 
 
-def test_name_and_version_are_what_the_server_says_if_it_says_them_as_text() -> None:
+def test_name_and_version_are_used_if_they_are_text() -> None:
     known = server(name="s", version="1.0")
     assert (known.name, known.version) == ("s", "1.0")
     for said in ({}, {"name": None, "version": 1}, {"name": DEEP, "version": [DEEP]}):

@@ -49,7 +49,9 @@ def held(stage: ScriptedStage, method: str = "tools/call") -> str:
 @pytest.mark.parametrize("how", ["cancelled", "late"])
 @pytest.mark.parametrize("revision", BOTH)
 @pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
-def test_the_server_is_told_that_nobody_waits(how: str, revision: str, has_exchanges: bool) -> None:
+def test_cancelled_request_notifies_the_server(
+    how: str, revision: str, has_exchanges: bool
+) -> None:
     """Once, and by a message only where the end of an exchange does not say it."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -71,7 +73,7 @@ def test_the_server_is_told_that_nobody_waits(how: str, revision: str, has_excha
 
 @pytest.mark.rule("CLIENT-15")
 @pytest.mark.parametrize("acts", [[["answer"]], [refusal(-32603)], [["die"]]], ids=repr)
-def test_what_is_answered_is_not_given_up(acts: list[Act]) -> None:
+def test_answered_request_is_not_cancelled(acts: list[Act]) -> None:
     """Cancelled in the very turn in which the answer has come, and nobody is told."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -93,7 +95,7 @@ def test_what_is_answered_is_not_given_up(acts: list[Act]) -> None:
 
 @pytest.mark.rule("CLIENT-15")
 @pytest.mark.parametrize("revision", BOTH)
-def test_what_introduces_is_only_forgotten(revision: str) -> None:
+def test_cancelled_handshake_request_sends_no_notification(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         error = await error_of(client.initialize(timeout=50))
         assert isinstance(error, CallTimeoutError)
@@ -212,7 +214,7 @@ def test_whether_it_may_have_run(points: dict[str, list[Act]], may_have_run: boo
 
 
 @pytest.mark.rule("CLIENT-16")
-def test_progress_is_told_to_its_own_call() -> None:
+def test_progress_goes_to_its_own_call() -> None:
     """By the id of the request; other tokens are nobody's, and nonsense is dropped."""
     heard: list[Any] = []
 
@@ -246,7 +248,7 @@ def test_progress_is_told_to_its_own_call() -> None:
 
 
 @pytest.mark.rule("CLIENT-16")
-def test_log_messages_are_told_to_those_whose_they_may_be() -> None:
+def test_log_messages_go_to_the_calls_they_may_belong_to() -> None:
     heard: list[Any] = []
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -346,7 +348,7 @@ def test_a_loss_is_a_warning_only_where_somebody_had_the_session(
 
 
 @pytest.mark.rule("CLIENT-48")
-def test_what_is_under_way_may_hear_for_itself_that_the_session_is_gone() -> None:
+def test_pending_requests_may_get_their_own_expiry_error() -> None:
     """A second at most; what has not heard by then may have run."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -375,7 +377,7 @@ def test_what_is_under_way_may_hear_for_itself_that_the_session_is_gone() -> Non
 
 @pytest.mark.rule("CLIENT-49")
 @pytest.mark.parametrize("revision", BOTH)
-def test_a_server_that_another_one_has_replaced_is_met_anew(revision: str) -> None:
+def test_replaced_server_gets_a_new_handshake(revision: str) -> None:
     """It refuses the revision that was agreed on: nothing ran."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -391,7 +393,7 @@ def test_a_server_that_another_one_has_replaced_is_met_anew(revision: str) -> No
 
 
 @pytest.mark.rule("CLIENT-48", "BREAK-16", "BREAK-17")
-def test_who_waited_to_send_in_a_session_that_has_expired_meanwhile() -> None:
+def test_waiting_sender_of_an_expired_session_gets_its_error() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         acts = [["wait", "go"], refusal(-32000, "Session not found")]
         (first,) = await begun(client.call("play", {**NONCE, "acts": acts}))
@@ -412,7 +414,7 @@ def test_who_waited_to_send_in_a_session_that_has_expired_meanwhile() -> None:
 
 
 @pytest.mark.rule("CLIENT-48")
-def test_what_lasts_does_not_hold_up_the_next_session() -> None:
+def test_listening_request_does_not_delay_the_next_session() -> None:
     """What listens hears of no change in a session that has expired."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -464,7 +466,7 @@ def test_in_the_stateless_mode_servers_ask_nothing(caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.rule("CLIENT-43")
-def test_questions_are_bounded_and_end_with_the_session() -> None:
+def test_server_requests_are_bounded_and_end_with_the_session() -> None:
     started, ended = [], []
 
     async def handler() -> list[Any]:
@@ -502,7 +504,7 @@ def test_questions_are_bounded_and_end_with_the_session() -> None:
 
 
 @pytest.mark.rule("CLIENT-43")
-def test_what_is_not_answered_is_refused() -> None:
+def test_server_request_without_a_result_is_refused() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
         stage.transport.ask(1, "sampling/createMessage")
@@ -521,7 +523,7 @@ async def never() -> list[Any]:
 
 
 @pytest.mark.rule("CLIENT-29")
-def test_a_handler_that_holds_on_holds_nobody_up() -> None:
+def test_handler_that_ignores_cancellation_delays_no_close() -> None:
     async def stubborn() -> list[Any]:
         for _ in range(4):
             try:
@@ -586,7 +588,7 @@ def test_a_deadline_stands_still_while_a_person_answers(thinking: float, is_late
 
 
 @pytest.mark.rule("CLIENT-20")
-def test_a_server_that_asks_for_ever_holds_nobody_for_ever() -> None:
+def test_endless_server_requests_do_not_pause_deadlines_for_ever() -> None:
     async def handler() -> list[Any]:
         await asyncio.sleep(6)
         return []
@@ -641,7 +643,7 @@ def test_whatever_a_server_says_between_calls_go_on(said: list[Any], revision: s
 
 
 @pytest.mark.rule("CLIENT-12")
-def test_what_cannot_be_sent_is_the_callers_mistake() -> None:
+def test_params_that_are_not_json_raise_an_error() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         for operation in (
             client.get_prompt("x", {"a": object()}),  # type: ignore[dict-item]
@@ -663,7 +665,7 @@ def test_what_cannot_be_sent_is_the_callers_mistake() -> None:
 
 
 @pytest.mark.rule("CLIENT-18")
-def test_a_mistake_in_the_middle_leaves_nobody_waiting(
+def test_bug_while_handling_a_response_fails_its_request(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*said: Any) -> MCPError:

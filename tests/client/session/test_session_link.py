@@ -53,7 +53,7 @@ def test_a_hundred_first_calls_make_one_session(revision: str) -> None:
 
 @pytest.mark.rule("CLIENT-07")
 @modes
-def test_whoever_goes_takes_no_session_with_him(revision: str) -> None:
+def test_cancelled_caller_leaves_the_new_session_to_others(revision: str) -> None:
     """All may go: the session is made for the next."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -71,7 +71,7 @@ def test_whoever_goes_takes_no_session_with_him(revision: str) -> None:
 
 
 @pytest.mark.rule("CLIENT-07")
-def test_one_that_cannot_be_made_is_an_error_of_all_who_wait_and_of_nobody_else() -> None:
+def test_failed_session_fails_all_waiting_calls_and_no_later_one() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         calls = await begun(*(client.call("play", {"nonce": "x"}) for _ in range(10)))
         for each in await asyncio.gather(*calls, return_exceptions=True):
@@ -138,7 +138,7 @@ def test_process_that_starts_after_connect_timeout_answers_the_call_that_waits()
 
 
 @pytest.mark.rule("CHILD-17")
-def test_process_that_nobody_waits_for_has_connect_timeout_to_start() -> None:
+def test_process_without_waiting_calls_has_connect_timeout_to_start() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await error_of(client.call("play", {"nonce": "x"}, timeout=1))
         await asyncio.sleep(3)
@@ -151,7 +151,7 @@ def test_process_that_nobody_waits_for_has_connect_timeout_to_start() -> None:
 
 @pytest.mark.rule("CLIENT-44")
 @pytest.mark.parametrize("point", ["open", "initialize", "tools/list", "jam"])
-def test_whose_time_ends_before_anything_was_sent_reads_what_the_server_says_of_it(
+def test_timeout_before_sending_shows_the_stderr_of_the_server(
     point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ScriptedChannel, "stderr_tail", lambda _: "it writes: no key")
@@ -309,7 +309,7 @@ def test_closing_while_it_begins_may_be_cancelled(turns: int) -> None:
 
 
 @pytest.mark.rule("CLIENT-07")
-def test_what_makes_channels_may_fail() -> None:
+def test_transport_factory_may_raise() -> None:
     """That is no answer of the server's but a mistake: it is not hidden, and harms nothing."""
 
     async def main(clock: ManualClock) -> None:

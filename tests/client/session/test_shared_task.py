@@ -41,7 +41,7 @@ async def began(*calls: Awaitable[Any]) -> list[asyncio.Task[Any]]:
 
 @pytest.mark.rule("CLIENT-51")
 @pytest.mark.parametrize("point", ["initialize", "tools/list"])
-def test_whoever_waits_when_the_client_is_closed_is_told_so(point: str) -> None:
+def test_waiting_calls_fail_when_the_client_is_closed(point: str) -> None:
     """It is not cancelled: its own task goes on."""
 
     async def scene(client: Client, stage: MemoryStage) -> None:

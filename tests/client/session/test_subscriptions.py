@@ -161,7 +161,7 @@ def test_one_that_ends_before_it_begins() -> None:
 
 @pytest.mark.rule("CLIENT-31")
 @modes
-def test_a_session_that_has_expired_is_made_anew_for_it(revision: str) -> None:
+def test_expired_session_is_replaced_for_a_subscription(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
         gone = [["wait", "go"], refusal(-32000, "Session not found")]
@@ -242,7 +242,7 @@ def test_one_that_is_refused_later_ends(revision: str) -> None:
 
 @pytest.mark.rule("CLIENT-54")
 @pytest.mark.parametrize("how", ["answered", "cancelled"])
-def test_a_stream_that_the_server_ends_is_asked_for_again(how: str) -> None:
+def test_stream_that_the_server_ends_is_opened_again(how: str) -> None:
     """With pauses that grow, if it does so each time."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -292,7 +292,7 @@ def test_entering_may_be_given_up_at_any_moment(revision: str, turns: int, close
 
 
 @pytest.mark.rule("CLIENT-56")
-def test_what_somebody_else_wants_is_not_taken_back() -> None:
+def test_resource_of_another_subscription_is_not_unsubscribed() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         async with client.subscribe(ONE) as others:
             async with client.subscribe(ONE, TWO):
@@ -307,7 +307,7 @@ def test_what_somebody_else_wants_is_not_taken_back() -> None:
 
 
 @pytest.mark.rule("CLIENT-56")
-def test_what_somebody_comes_back_to_is_not_taken_back() -> None:
+def test_resource_of_a_new_subscription_is_not_unsubscribed() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         stage.play({"resources/unsubscribe": [["wait", "go"], ["answer"]]})
         async with client.subscribe(ONE, TWO):
@@ -346,7 +346,7 @@ def test_a_server_that_has_no_subscriptions() -> None:
 
 
 @pytest.mark.rule("CLIENT-31")
-def test_what_is_wrong_in_the_program() -> None:
+def test_wrong_use_of_a_subscription_raises() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         with pytest.raises(UsageError, match="URI"):
             client.subscribe()
@@ -406,7 +406,7 @@ def test_a_stream_that_ends_with_its_session_leaves_the_next_list_alone() -> Non
 
 @pytest.mark.rule("CLIENT-32")
 @modes
-def test_what_a_server_tells_is_bounded(revision: str) -> None:
+def test_kept_changes_are_bounded(revision: str) -> None:
     """Beyond a thousand changes it is the resource itself that has changed."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -454,7 +454,7 @@ def test_lists_that_change(revision: str, has_exchanges: bool) -> None:
 
 
 @pytest.mark.rule("CLIENT-53")
-def test_who_has_no_use_for_other_lists_listens_to_tools_only() -> None:
+def test_client_without_a_callback_listens_to_tools_only() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
         await settle()
@@ -465,7 +465,7 @@ def test_who_has_no_use_for_other_lists_listens_to_tools_only() -> None:
 
 
 @pytest.mark.rule("CLIENT-53")
-def test_a_server_that_tells_of_no_lists_is_not_asked_to() -> None:
+def test_server_without_list_changed_gets_no_listen_request() -> None:
     discovered = {"supportedVersions": [STATELESS], "capabilities": {"tools": {}}}
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -529,7 +529,7 @@ def test_the_listening_of_a_lost_session_does_not_disturb_the_next() -> None:
 
 
 @pytest.mark.rule("CLIENT-42")
-def test_what_a_handler_of_changes_raises_is_its_own() -> None:
+def test_exception_of_a_list_callback_is_only_logged() -> None:
     def broken(kind: str) -> None:
         raise KeyError(kind)
 
@@ -583,7 +583,7 @@ def test_any_history_of_a_subscription(history: list[tuple[Any, ...]], revision:
 
 @pytest.mark.rule("CLIENT-51")
 @modes
-def test_whoever_iterates_when_the_client_is_closed_sees_the_end(revision: str) -> None:
+def test_iteration_ends_when_the_client_is_closed(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         async def listen() -> list[str]:
             async with client.subscribe(ONE) as changes:

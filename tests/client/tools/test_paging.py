@@ -159,7 +159,7 @@ def test_a_page_is_complete(kind: Any) -> None:
 
 
 @pytest.mark.rule("CLIENT-22")
-def test_what_is_no_entry_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_entries_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         entries = [5, None, {"uri": "x://y"}, [], "x", {"name": "a"}, {"uri": 5}, {"uri": ""}]
         stage.play({"resources/list": [result(resources=entries)]})

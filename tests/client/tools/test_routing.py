@@ -61,7 +61,7 @@ def test_the_document_table(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.rule("ROUTE-05")
-def test_a_server_that_offers_the_tools_of_the_table_takes_what_is_routed_to_them() -> None:
+def test_routed_inputs_reach_the_tools_of_the_table() -> None:
     document = {"schema_name": KIND, "name": "a.pdf"}
     inputs: list[tuple[Routed, dict[str, Any], Any]] = [
         (ROUTER.file(f"b/a.{kind}", size_bytes=5), {"path": f"b/a.{kind}"}, f"a.{kind}")
@@ -100,7 +100,7 @@ def test_a_path_may_be_a_path() -> None:
 
 
 @pytest.mark.rule("ROUTE-01", "ROUTE-06")
-def test_files_that_no_tool_takes_are_refused_with_what_could_be() -> None:
+def test_file_without_a_route_is_refused_with_the_known_extensions() -> None:
     with pytest.raises(MCPError, match=r"no tool takes files that end in '\.txt'") as caught:
         ROUTER.file("a.pdf.txt", size_bytes=0)
     assert refused(caught) == "Use one of: .docx, .pdf, .pptx, .xlsx."

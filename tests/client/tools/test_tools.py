@@ -89,7 +89,7 @@ def test_a_hint_of_the_server_wins() -> None:
 
 
 @pytest.mark.rule("CLIENT-46")
-def test_what_may_not_be_kept_serves_calls_until_it_fails() -> None:
+def test_list_without_lifetime_serves_calls_until_it_fails() -> None:
     """A hint of 0: it is read anew whenever it is shown, and before it refuses anything."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -248,7 +248,7 @@ def test_a_tool_that_is_gone_when_its_arguments_do_not_fit() -> None:
 
 
 @pytest.mark.rule("CLIENT-24")
-def test_arguments_are_what_json_makes_of_them() -> None:
+def test_arguments_are_checked_as_their_json() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.call("a", {"city": ("Oslo", "Bergen")})
         assert stage.of("tools/call")[0]["params"]["arguments"] == {"city": ["Oslo", "Bergen"]}
@@ -261,7 +261,7 @@ def test_arguments_are_what_json_makes_of_them() -> None:
 
 
 @pytest.mark.rule("CLIENT-45", "CLIENT-30")
-def test_a_list_that_changed_while_it_was_read_serves_those_who_wait() -> None:
+def test_list_that_changed_while_it_was_read_serves_waiting_calls() -> None:
     """And nobody else: who comes later, and knows of a new tool, has it listed anew."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -284,7 +284,7 @@ def test_a_list_that_changed_while_it_was_read_serves_those_who_wait() -> None:
 
 
 @pytest.mark.rule("CLIENT-45", "CLIENT-30")
-def test_a_server_whose_list_always_changes_can_be_called() -> None:
+def test_server_with_an_ever_changing_list_can_be_called() -> None:
     points = {**ANSWER, "tools/list": [CHANGED, result(tools=[tool("a")])]}
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -298,7 +298,7 @@ def test_a_server_whose_list_always_changes_can_be_called() -> None:
 
 @pytest.mark.rule("CLIENT-23")
 @pytest.mark.parametrize("revision", BOTH)
-def test_whoever_waits_may_go(revision: str) -> None:
+def test_waiting_call_may_be_cancelled(revision: str) -> None:
     """All may: the list is read to its end, and serves the next."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -362,7 +362,7 @@ def test_a_list_that_does_not_come() -> None:
 
 
 @pytest.mark.rule("CLIENT-23", "CLIENT-28")
-def test_a_list_whose_connection_is_lost_is_read_in_the_next() -> None:
+def test_lost_listing_is_repeated_in_the_next_session() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
         client.invalidate()
@@ -378,7 +378,7 @@ def test_a_list_whose_connection_is_lost_is_read_in_the_next() -> None:
 
 
 @pytest.mark.rule("CLIENT-23")
-def test_what_is_no_tool_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_tools_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         assert [each.name for each in await client.list_tools()] == ["a", "b"]
         assert (await client.get_tool_schema("a")).wire["title"] == "first"
@@ -437,7 +437,7 @@ def test_headers_that_the_server_wants_otherwise() -> None:
 
 
 @pytest.mark.rule("CLIENT-27", "CLIENT-25")
-def test_what_is_listed_anew_is_what_the_result_is_held_against() -> None:
+def test_result_is_checked_against_the_newest_list() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
         new = tool("a", outputSchema={"type": "object", "required": ["sky"]})
@@ -589,7 +589,7 @@ class Height(Enum):
     [nan, inf, -inf, [None, nan], {"a": (1, [inf])}, Place("Oslo", nan), [Height.UNKNOWN]],
     ids=repr,
 )
-def test_what_json_has_no_number_for_is_not_sent_as_null(value: Any) -> None:
+def test_nan_and_infinity_are_not_sent_as_null(value: Any) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         error = await error_of(client.call("a", {"x": value}))
         assert (error.code, error.may_have_run) == ("E203", False)

@@ -69,7 +69,7 @@ def test_any_history_admits_in_order_and_never_too_many(most: int, steps: list[s
 
 
 @pytest.mark.rule("CHTTP-10")
-def test_where_nothing_is_sent_any_more_nobody_waits() -> None:
+def test_opened_limiter_lets_all_callers_through() -> None:
     async def main(_: ManualClock) -> None:
         places = RequestLimiter(1)
         places.take()

@@ -82,7 +82,7 @@ async def refused(talk: Talk, method: str = "tools/call") -> MCPError:
 
 
 @pytest.mark.rule("CHTTP-05", "CHTTP-08", "CHTTP-13")
-def test_a_stateless_request_is_a_post_that_says_what_it_is() -> None:
+def test_stateless_request_is_a_post_with_its_mcp_headers() -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.result({"a": 1}, mcp_session_id="nobody asked", set_cookie="a=b")
 
@@ -310,7 +310,7 @@ def test_where_no_connection_is_free_nothing_ran(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.rule("CHTTP-11", "CHTTP-15")
-def test_a_proxy_that_refuses_is_told_of_without_what_it_says(
+def test_refusal_of_a_proxy_is_reported_without_its_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
@@ -333,7 +333,7 @@ def test_a_proxy_that_refuses_is_told_of_without_what_it_says(
 
 
 @pytest.mark.rule("CHTTP-10")
-def test_channel_is_congested_while_as_many_requests_are_under_way_as_may_be() -> None:
+def test_transport_is_congested_while_all_slots_are_taken() -> None:
     go = asyncio.Event()
 
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
@@ -390,7 +390,7 @@ def test_a_request_that_is_forgotten_closes_its_exchange() -> None:
 
 
 @pytest.mark.rule("CHTTP-13")
-def test_what_a_stream_says_before_the_answer_belongs_to_the_request() -> None:
+def test_messages_before_the_response_belong_to_its_request() -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.stream(content_type="Text/Event-Stream; charset=utf-8")
         out.say(b": hello\n\n")
@@ -477,7 +477,7 @@ def test_a_response_that_is_no_answer_is_e209(answering: Answering) -> None:
 
 
 @pytest.mark.rule("CHTTP-14", "CHTTP-23")
-def test_an_event_that_is_too_long_is_told_of_and_the_stream_goes_on() -> None:
+def test_event_that_is_too_long_is_reported_and_the_stream_goes_on() -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.stream()
         for _ in range(100):
@@ -496,7 +496,7 @@ def test_an_event_that_is_too_long_is_told_of_and_the_stream_goes_on() -> None:
 
 
 @pytest.mark.rule("CHTTP-15")
-def test_where_nobody_listens_nothing_ran() -> None:
+def test_request_did_not_run_if_no_server_listens() -> None:
     async def main() -> None:
         server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
@@ -530,7 +530,7 @@ BROKEN = {
 
 @pytest.mark.rule("CHTTP-15", "CHTTP-24")
 @pytest.mark.parametrize("what", BROKEN.values(), ids=BROKEN)
-def test_what_breaks_off_may_have_run(what: bytes) -> None:
+def test_request_whose_connection_breaks_may_have_run(what: bytes) -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.raw(what)
         if what:
@@ -588,7 +588,7 @@ def test_a_server_that_sends_our_head_back_in_an_error_is_not_quoted(way: str) -
 
 @pytest.mark.rule("CHTTP-33")
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
-def test_a_mistake_of_this_program_s_leaves_nobody_waiting(
+def test_bug_of_the_client_leaves_no_request_pending(
     kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
@@ -670,7 +670,7 @@ def test_cut_after_any_byte_a_response_is_an_answer_or_may_have_run(
     ],
 )
 @pytest.mark.parametrize("names_none", [False, True])
-def test_a_status_says_what_has_failed(
+def test_http_status_maps_to_an_error(
     status: int, code: str, may_have_run: bool, names_none: bool
 ) -> None:
     said = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "because"}}
@@ -877,7 +877,7 @@ def test_every_request_that_an_expired_session_refused_is_known_not_to_have_run(
 
 
 @pytest.mark.rule("CHTTP-18")
-def test_what_a_server_does_not_answer_is_lost_with_the_session(
+def test_unanswered_requests_fail_with_the_expired_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http_channel, "_EXPIRY_SECONDS", 0.01)
@@ -957,7 +957,7 @@ def test_a_stream_without_an_id_is_not_resumed(stream: bytes) -> None:
 
 @pytest.mark.rule("CHTTP-24")
 @pytest.mark.parametrize("status", [200, 400, 404, 405])
-def test_a_server_that_refuses_to_go_on_is_asked_once(status: int) -> None:
+def test_stream_whose_resumption_is_refused_is_not_resumed_again(status: int) -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if await session(asked, out):
             return
@@ -1034,7 +1034,7 @@ def test_an_attempt_that_brings_something_is_not_in_vain() -> None:
 @pytest.mark.rule("CHTTP-24", "CHTTP-26")
 @given(st.none() | st.integers(0, 10**9 - 1), st.integers(0, 5_000), st.floats(0, 1))
 @settings(max_examples=examples(300))
-def test_a_server_is_not_asked_earlier_than_it_wants(
+def test_stream_is_not_resumed_before_the_servers_retry_time(
     retry_ms: int | None, failures: int, draw: float
 ) -> None:
     seconds = ReconnectBackoff(failures).delay(retry_ms, draw)
@@ -1056,7 +1056,7 @@ def test_the_longest_wait_doubles_up_to_half_a_minute(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.rule("CHTTP-27")
-def test_what_belongs_to_no_request_is_heard_and_asked_for_again() -> None:
+def test_listening_stream_is_read_and_opened_again() -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.method != "GET":
             if not await session(asked, out):
@@ -1096,7 +1096,7 @@ def test_what_belongs_to_no_request_is_heard_and_asked_for_again() -> None:
 
 @pytest.mark.rule("CHTTP-27")
 @pytest.mark.parametrize("status", [200, 204, 400, 401, 404, 405])
-def test_a_server_without_such_a_stream_is_asked_once(status: int) -> None:
+def test_server_without_a_listening_stream_gets_one_get(status: int) -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.method == "GET":
             out.whole(status)
@@ -1217,7 +1217,7 @@ def test_a_server_that_does_not_take_the_end_of_its_session_is_left(
 
 
 @pytest.mark.rule("CHTTP-19")
-def test_a_channel_that_was_not_opened_is_closed_as_well() -> None:
+def test_transport_that_was_not_opened_can_be_closed() -> None:
     async def main() -> None:
         transport = HttpTransport(HttpServer("http://127.0.0.1:9/"))
         await transport.close()
@@ -1229,7 +1229,7 @@ def test_a_channel_that_was_not_opened_is_closed_as_well() -> None:
 
 @pytest.mark.rule("CHTTP-11")
 @pytest.mark.parametrize("proxy", ["http://[::1", "gopher://me:hunter2hunter2@host", "socks5://a"])
-def test_a_proxy_that_is_none_is_told_of_without_its_password(
+def test_invalid_proxy_is_reported_without_its_password(
     proxy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", proxy)

@@ -73,7 +73,7 @@ def test_where_all_are_in_use_the_next_waits_for_one_and_not_for_ever() -> None:
 
 
 @pytest.mark.rule("CHTTP-10")
-def test_whoever_is_cancelled_while_waiting_takes_no_place() -> None:
+def test_cancelled_waiter_takes_no_connection() -> None:
     async def scene(connections: Any, made: list[Transport]) -> None:
         taken = [await connections.take(PATIENCE) for _ in range(MOST)]
         waiting = asyncio.ensure_future(connections.take(PATIENCE))
@@ -87,7 +87,7 @@ def test_whoever_is_cancelled_while_waiting_takes_no_place() -> None:
 
 
 @pytest.mark.rule("CHTTP-39")
-def test_what_nobody_has_used_for_a_while_is_closed_and_whoever_does_so_may_be_cancelled() -> None:
+def test_idle_connection_is_closed_also_if_its_closer_is_cancelled() -> None:
     async def scene(connections: Any, made: list[Transport]) -> None:
         taken = [await connections.take(PATIENCE) for _ in range(MOST)]
         connections.give_back(taken[0])

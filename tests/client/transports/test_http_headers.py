@@ -47,7 +47,7 @@ SECRET = "hunter2hunter2"
         f"wss://{SECRET}@host/",
     ],
 )
-def test_what_is_no_address_is_refused_without_repeating_it(url: str) -> None:
+def test_invalid_url_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(UsageError, match="http://host/path") as raised:
         HttpServer(url)
     assert SECRET not in str(raised.value)
@@ -86,7 +86,7 @@ def test_headers_that_http_does_not_allow_are_refused_by_name(headers: Any) -> N
         ("http://h:80/a/b", "http://h:80/a/b"),
     ],
 )
-def test_a_server_is_shown_without_what_is_secret(url: str, shown: str) -> None:
+def test_description_of_a_url_has_no_secrets(url: str, shown: str) -> None:
     assert describe(url) == shown
     assert SECRET not in repr(HttpServer(url, {"authorization": SECRET}))
 
@@ -102,7 +102,7 @@ def test_the_user_s_headers_go_along_and_the_url_s_password_as_one_of_them() -> 
 
 
 @pytest.mark.rule("CHTTP-04", "CHTTP-05")
-def test_what_says_how_a_message_is_carried_is_not_the_user_s() -> None:
+def test_user_cannot_set_headers_of_the_transport() -> None:
     own = ["Accept", "accept-encoding", "Connection", "Content-Encoding", "content-LENGTH"]
     own += ["Content-Type", "Last-Event-ID", "Transfer-Encoding", "Mcp-Method", "Mcp-Name"]
     own += ["MCP-Protocol-Version", "Mcp-Session-Id", "mcp-param-x"]
@@ -158,7 +158,7 @@ def test_in_a_session_every_message_names_it_and_its_revision() -> None:
 
 
 @pytest.mark.rule("CHTTP-08", "CHTTP-09")
-def test_a_stateless_message_says_in_its_head_what_it_is_about() -> None:
+def test_stateless_message_has_mcp_headers() -> None:
     message = ClientMessage(
         b"{}", "1", "tools/call", "caf\xe9", {"Region": "", "A": " b"}, STATELESS
     )
@@ -194,7 +194,7 @@ def test_values_that_no_header_holds_are_base64(text: str, value: str) -> None:
 
 @pytest.mark.rule("CHTTP-09", "HEAD-13")
 @given(st.text(st.characters(exclude_categories=["Cs"])) | st.text("=?base64 \t", max_size=20))
-def test_what_is_encoded_is_what_the_server_decodes_and_any_header_holds_it(text: str) -> None:
+def test_encoded_header_is_valid_and_decoded_by_the_server(text: str) -> None:
     value = encode_header_value(text)
     assert decode_header_value(value) == text
     assert value.isascii()
@@ -203,7 +203,7 @@ def test_what_is_encoded_is_what_the_server_decodes_and_any_header_holds_it(text
 
 
 @pytest.mark.rule("CHTTP-24")
-def test_what_goes_on_after_an_event_names_it() -> None:
+def test_resumed_stream_names_its_last_event() -> None:
     found = dict(stream_headers(SESSIONS, "s-1", b"e-7"))
     assert found[b"last-event-id"] == b"e-7"
     assert found[b"accept"] == b"text/event-stream"

@@ -204,7 +204,7 @@ def test_a_request_that_is_forgotten_while_it_is_looked_for_leaves_nothing() -> 
 
 @pytest.mark.rule("CHTTP-32")
 @pytest.mark.parametrize("how", ["tools/end", "tools/cut"])
-def test_with_the_stream_the_channel_is_lost(how: str) -> None:
+def test_end_of_the_stream_loses_the_transport(how: str) -> None:
     async def main() -> None:
         async with talking(OldServer()) as talk:
             await talk.begin(SESSIONS)
@@ -306,7 +306,7 @@ def test_a_status_that_says_timeout_is_no_silence() -> None:
 
 
 @pytest.mark.rule("CHTTP-14", "CHTTP-32")
-def test_a_message_that_is_too_long_is_told_of() -> None:
+def test_message_that_is_too_long_is_reported() -> None:
     class Long(OldServer):
         async def take(self, asked: ReceivedRequest, out: Reply) -> None:
             if asked.rpc == "tools/long" and self.stream is not None:

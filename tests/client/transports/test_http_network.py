@@ -59,7 +59,7 @@ def sockets() -> set[str]:
 
 @pytest.mark.rule("CHTTP-36")
 @both_loops
-def test_what_is_written_leaves_when_the_answer_is_read(loop: Loop) -> None:
+def test_writes_are_sent_when_the_response_is_read(loop: Loop) -> None:
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.read(100))
 
@@ -78,7 +78,7 @@ def test_what_is_written_leaves_when_the_answer_is_read(loop: Loop) -> None:
 
 @pytest.mark.rule("CHTTP-36")
 @both_loops
-def test_peer_that_does_not_read_holds_back_what_is_written(loop: Loop) -> None:
+def test_write_waits_for_a_peer_that_does_not_read(loop: Loop) -> None:
     size = 32 * 1024 * 1024
     go = asyncio.Event()
 
@@ -97,7 +97,7 @@ def test_peer_that_does_not_read_holds_back_what_is_written(loop: Loop) -> None:
 
 @pytest.mark.rule("CHTTP-36")
 @both_loops
-def test_what_is_not_read_holds_back_the_peer(loop: Loop) -> None:
+def test_unread_bytes_pause_the_peer(loop: Loop) -> None:
     size = 32 * 1024 * 1024
     blocked = asyncio.Event()
 

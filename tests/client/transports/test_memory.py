@@ -58,7 +58,7 @@ def call(tool: str, request_id: str, **arguments: Any) -> ClientMessage:
 
 
 @pytest.mark.rule("CHILD-13")
-def test_what_the_server_says_comes_later_than_what_it_answers() -> None:
+def test_messages_arrive_one_turn_of_the_loop_later() -> None:
     async def main() -> None:
         transport, told = await connected(quiet_server())
         transport.send(call("double", "a", value=21))
@@ -93,7 +93,7 @@ def test_lines_are_checked_as_everywhere() -> None:
 
 
 @pytest.mark.rule("CHILD-13")
-def test_nothing_comes_after_close_and_what_runs_is_aborted() -> None:
+def test_close_aborts_running_calls_and_ends_delivery() -> None:
     async def main() -> None:
         server = quiet_server()
         transport, told = await connected(server)
@@ -123,7 +123,7 @@ def living_server(events: list[str]) -> Server:
 
 
 @pytest.mark.rule("CHILD-14")
-def test_the_lifespan_is_held_from_the_first_channel_to_the_last() -> None:
+def test_lifespan_is_held_from_the_first_transport_to_the_last() -> None:
     events: list[str] = []
 
     async def main() -> None:
@@ -146,7 +146,7 @@ def test_the_lifespan_is_held_from_the_first_channel_to_the_last() -> None:
 
 
 @pytest.mark.rule("CHILD-14")
-def test_channels_may_be_opened_and_closed_together() -> None:
+def test_transports_may_be_opened_and_closed_together() -> None:
     events: list[str] = []
 
     async def main() -> None:
@@ -160,7 +160,7 @@ def test_channels_may_be_opened_and_closed_together() -> None:
 
 
 @pytest.mark.rule("CHILD-14")
-def test_what_runs_beside_connections_ends_with_the_last() -> None:
+def test_background_tasks_end_with_the_last_connection() -> None:
     stopped: list[str] = []
 
     async def main() -> None:
@@ -210,7 +210,7 @@ def test_a_server_that_cannot_start_says_why() -> None:
 
 
 @pytest.mark.rule("CHILD-14")
-def test_a_configuration_that_is_refused_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_configuration_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOUNDATION_RT_TOOLS__DEFAULT_TIMEOUT_MS", "soon")
 
     async def main() -> None:
@@ -281,7 +281,7 @@ def test_a_close_that_is_cancelled_goes_on() -> None:
 
 
 @pytest.mark.rule("CHILD-14")
-def test_a_channel_is_opened_once() -> None:
+def test_transport_is_opened_once() -> None:
     async def main() -> None:
         transport = MemoryTransport(quiet_server())
         transport.send(message("ping", id="nobody hears it"))

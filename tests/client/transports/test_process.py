@@ -27,7 +27,7 @@ async def started(code: str, grace: float) -> tuple[ChildProcess, int]:
 
 
 @pytest.mark.rule("CHILD-12")
-def test_what_was_killed_and_does_not_vanish_is_given_up(
+def test_killed_process_that_does_not_vanish_is_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     send = os.killpg
@@ -73,7 +73,7 @@ def test_a_group_that_we_may_not_signal_counts_as_gone(monkeypatch: pytest.Monke
 
 
 @pytest.mark.rule("CHILD-11")
-def test_where_there_is_no_proc_the_group_itself_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_is_signalled_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     def scandir(path: str) -> None:
         raise FileNotFoundError(path)
 

@@ -45,7 +45,7 @@ def error_in(**said: Any) -> bytes:
         ("foundation-rt, identity, short, host", "foundation-rt, identity, short, host"),
     ],
 )
-def test_what_repeats_a_user_s_header_is_masked(said: str, shown: str) -> None:
+def test_error_that_repeats_a_header_of_the_user_is_masked(said: str, shown: str) -> None:
     assert secrets().redact(said) == shown
 
 
@@ -62,7 +62,7 @@ def test_what_repeats_a_user_s_header_is_masked(said: str, shown: str) -> None:
         "k/k/k/k/k",
     ],
 )
-def test_so_is_what_is_secret_in_the_address(said: str) -> None:
+def test_error_that_repeats_a_secret_of_the_url_is_masked(said: str) -> None:
     assert secrets(URL, {}).redact(f"for {said}.") == f"for {MASK}."
 
 
@@ -105,7 +105,7 @@ expected = {
     ],
     ids=repr,
 )
-def test_what_is_no_error_is_handed_on_as_it_came(message: Any) -> None:
+def test_message_without_an_error_is_passed_on_unchanged(message: Any) -> None:
     line = orjson.dumps(message)
     assert handed_on(line) == line
 

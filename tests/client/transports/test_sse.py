@@ -137,7 +137,7 @@ def test_retry_is_digits(field: bytes, retry_ms: int | None) -> None:
 
 
 @pytest.mark.rule("CHTTP-22")
-def test_what_is_not_complete_at_the_end_is_no_event() -> None:
+def test_incomplete_event_at_the_end_is_dropped() -> None:
     assert read(b"data: a\n\ndata: b\n")[0] == [("message", b"a")]
     assert read(b"data: a")[0] == []
 
@@ -154,9 +154,7 @@ def test_an_event_is_there_as_soon_as_its_blank_line_is_whatever_follows_a_cr() 
 
 @pytest.mark.rule("CHTTP-20", "CHTTP-21", "CHTTP-22")
 @given(st.lists(PIECES, max_size=40).map(b"".join), st.data())
-def test_any_chunking_gives_the_same_and_what_the_standard_says(
-    stream: bytes, data: st.DataObject
-) -> None:
+def test_any_chunking_gives_the_events_of_the_standard(stream: bytes, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(0, len(stream)), max_size=10)))
     edges = [0, *cuts, len(stream)]
     chunks = [stream[start:end] for start, end in itertools.pairwise(edges)]
@@ -170,9 +168,7 @@ def test_any_chunking_gives_the_same_and_what_the_standard_says(
 
 @pytest.mark.rule("CHTTP-14", "CHTTP-23")
 @given(st.lists(PIECES, max_size=60).map(b"".join), st.integers(0, 40))
-def test_what_is_too_long_is_told_once_in_its_place_however_it_is_chunked(
-    stream: bytes, limit: int
-) -> None:
+def test_event_that_is_too_long_is_reported_once_in_its_place(stream: bytes, limit: int) -> None:
     expected = [
         TOO_LONG if len(data) > limit else (kind, data) for kind, data in by_the_book(stream)[0]
     ]
@@ -205,7 +201,7 @@ def test_many_short_lines_are_counted_as_one_event() -> None:
     assert told(reader.feed(exact)) == [("message", b"x" * (LIMIT - 2) + b"\ny")]
 
 
-def test_a_stream_that_goes_on_takes_over_what_was_said_before() -> None:
+def test_resumed_stream_takes_over_id_and_retry_time() -> None:
     reader = EventReader(LIMIT, b"7", 500)
     assert reader.is_silent
     reader.feed(b": here\n\nretry: 9\n\n")

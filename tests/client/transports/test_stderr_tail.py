@@ -60,7 +60,7 @@ def test_an_excerpt_is_the_last_lines(written: bytes, shown: str) -> None:
 
 
 @pytest.mark.rule("CHILD-08")
-def test_a_line_without_end_is_told_of_and_not_kept() -> None:
+def test_line_without_end_is_reported_and_not_kept() -> None:
     words = StderrTail()
     for _ in range(100):
         assert words.feed(b"z" * 10_000) == []

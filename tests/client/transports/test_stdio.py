@@ -70,7 +70,7 @@ def number(told: RecordingReceiver) -> int:
         {"command": "a", "shutdown_grace": None},
     ],
 )
-def test_what_cannot_be_started_is_refused_when_it_is_described(wrong: dict[str, Any]) -> None:
+def test_invalid_command_is_refused_in_the_description(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         StdioServer(**wrong)
 
@@ -102,7 +102,7 @@ def test_a_server_leads_a_session_of_its_own_in_its_directory(tmp_path: Path) ->
 
 
 @pytest.mark.rule("CHILD-02")
-def test_the_environment_is_a_few_variables_and_what_is_given(
+def test_environment_is_a_few_inherited_variables_and_the_given_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in list(os.environ):
@@ -136,7 +136,7 @@ def test_the_environment_is_a_few_variables_and_what_is_given(
         ("server " + "x" * 100, "server " + "x" * 70 + "..."),
     ],
 )
-def test_what_is_shown_of_a_server_is_not_secret(line: str, shown: str) -> None:
+def test_description_of_a_command_has_no_secrets(line: str, shown: str) -> None:
     server = StdioServer.from_command_line(line)
     assert ChildProcessTransport(server).description == server.description == shown
     assert "s3cret" not in repr(server)
@@ -169,7 +169,7 @@ def script(folder: Path, text: str, mode: int) -> str:
         ("cwd", "there is no directory ", "Correct cwd"),
     ],
 )
-def test_a_server_that_cannot_be_started_says_what_to_mend(
+def test_failed_start_says_what_to_correct(
     tmp_path: Path, loop: Any, case: str, reason: str, remedy: str
 ) -> None:
     servers = {
@@ -211,7 +211,7 @@ def test_a_server_that_is_being_started_does_not_run_yet(loop: Any) -> None:
 
 
 @pytest.mark.rule("CHILD-04")
-def test_a_file_that_is_no_program_is_told_of(tmp_path: Path) -> None:
+def test_file_that_is_no_program_is_reported(tmp_path: Path) -> None:
     async def main() -> None:
         transport = ChildProcessTransport(StdioServer(script(tmp_path, "no first line", 0o755)))
         with pytest.raises(ConnectionLostError, match="is no program") as caught:
@@ -222,7 +222,7 @@ def test_a_file_that_is_no_program_is_told_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("CHILD-04")
-def test_any_other_reason_is_told_as_the_system_tells_it() -> None:
+def test_other_start_errors_repeat_the_system_message() -> None:
     async def main() -> None:
         with pytest.raises(ConnectionLostError, match="Argument list too long"):
             await ChildProcessTransport(python("pass", "x" * 1_000_000)).open(RecordingReceiver())
@@ -277,7 +277,7 @@ def test_a_line_that_is_too_long_stands_in_its_place() -> None:
 
 
 @pytest.mark.rule("CHILD-05")
-def test_nothing_is_told_after_close() -> None:
+def test_nothing_is_delivered_after_close() -> None:
     code = "import sys\nprint('ready', flush=True)\nsys.stdin.read()\nprint('late')"
 
     async def main() -> None:
@@ -304,7 +304,7 @@ for line in sys.stdin.buffer: print(len(line), flush=True)
 
 @both_loops
 @pytest.mark.rule("CHILD-06")
-def test_who_sends_waits_until_there_is_room(loop: Any) -> None:
+def test_sender_waits_until_the_server_reads(loop: Any) -> None:
     async def main() -> None:
         transport, told = await opened(python(DEAF, shutdown_grace=SHORT))
         await told.count(1)
@@ -326,7 +326,7 @@ def test_who_sends_waits_until_there_is_room(loop: Any) -> None:
 
 
 @pytest.mark.rule("CHILD-06")
-def test_who_waits_for_room_is_let_go_when_the_channel_ends() -> None:
+def test_waiting_sender_continues_when_the_transport_ends() -> None:
     async def main() -> None:
         transport, told = await opened(python(DEAF, shutdown_grace=SHORT))
         await told.count(1)
@@ -342,7 +342,7 @@ def test_who_waits_for_room_is_let_go_when_the_channel_ends() -> None:
 
 
 @pytest.mark.rule("CHILD-07")
-def test_a_server_that_never_reads_costs_the_channel_not_memory() -> None:
+def test_server_that_never_reads_loses_the_transport() -> None:
     async def main() -> None:
         transport, told = await opened(
             python(DEAF, shutdown_grace=SHORT), max_message_bytes=200_000
@@ -437,7 +437,7 @@ def test_a_callback_that_raises_is_called_no_more(caplog: pytest.LogCaptureFixtu
         ("import os; os.kill(os.getpid(), 40)", "was ended by signal 40"),
     ],
 )
-def test_the_end_of_a_server_is_told(loop: Any, code: str, fate: str) -> None:
+def test_end_of_a_server_is_reported(loop: Any, code: str, fate: str) -> None:
     async def main() -> None:
         transport, told = await opened(python(code))
         error = await told.end()
@@ -455,7 +455,7 @@ def test_the_end_of_a_server_is_told(loop: Any, code: str, fate: str) -> None:
 
 @both_loops
 @pytest.mark.rule("CHILD-05", "CHILD-08", "CHILD-09")
-def test_it_is_told_after_everything_that_was_written(loop: Any) -> None:
+def test_end_is_reported_after_all_output(loop: Any) -> None:
     code = """
 import sys
 for number in range(20_000): print(number, "x" * 50)
@@ -509,7 +509,7 @@ async def family(
 @both_loops
 @pytest.mark.rule("CHILD-09", "CHILD-11", "CHILD-12")
 @pytest.mark.parametrize("kind", ["mild", "stubborn"])
-def test_it_is_told_also_if_another_process_holds_the_pipes(loop: Any, kind: str) -> None:
+def test_end_is_reported_while_another_process_holds_the_pipes(loop: Any, kind: str) -> None:
     async def main() -> None:
         transport, told, leader = await family(kind, "goes", SHORT)
         say(transport, b"go")
@@ -608,7 +608,7 @@ def test_and_then_killed(loop: Any) -> None:
 
 @pytest.mark.rule("CHILD-11", "CHILD-12")
 @pytest.mark.parametrize("kind", ["mild", "stubborn"])
-def test_what_a_server_has_started_ends_with_it(kind: str) -> None:
+def test_processes_of_a_server_end_with_it(kind: str) -> None:
     async def main() -> None:
         transport, told, leader = await family(kind, "stays", 0.3)
         await transport.close()
@@ -659,7 +659,7 @@ def test_close_may_be_called_often_and_at_once() -> None:
 
 
 @pytest.mark.rule("CHILD-12")
-def test_a_channel_that_was_never_opened_closes_and_is_not_opened_then() -> None:
+def test_closed_transport_cannot_be_opened() -> None:
     async def main() -> None:
         transport = ChildProcessTransport(python("pass"))
         say(transport, b"{}")
