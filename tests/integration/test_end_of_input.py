@@ -1,5 +1,4 @@
-"""The client leaves: what it still gets, what becomes of the calls that run, and when the process
-ends."""
+"""The client leaves: its last answers, the calls that run, and the end of the process."""
 
 from __future__ import annotations
 

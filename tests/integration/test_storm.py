@@ -1,6 +1,6 @@
-"""Everything a handler can do wrong, at once, in one process: what each call is answered, what is
-logged of it, and that nothing of it stays behind.
+"""Every fault that a handler can have, at once, in one process.
 
+Each call has its answer and its record, and nothing of it stays behind.
 The storm is called once; each test then looks at what became of one call of it.
 """
 
