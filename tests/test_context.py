@@ -13,13 +13,15 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.ids import UuidGenerator
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.principal import Principal
-from tests.support.rig import Rig
+from tests.support.server_fixture import ServerFixture
 
 UUID_4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 ANYTHING = {"type": "object"}
 
 
-def call(rig: Rig, params: dict[str, Any] | None = None) -> tuple[dict[str, Any], ToolContext]:
+def call(
+    rig: ServerFixture, params: dict[str, Any] | None = None
+) -> tuple[dict[str, Any], ToolContext]:
     """Make one call; return the arguments and the context its handler was given."""
     given: list[tuple[dict[str, Any], ToolContext]] = []
 
@@ -38,7 +40,7 @@ def call(rig: Rig, params: dict[str, Any] | None = None) -> tuple[dict[str, Any]
 
 @pytest.mark.rule("CALL-03", "CALL-11", "ID-04")
 def test_a_context_carries_the_ids_of_its_call() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     _, context = call(rig, {"_meta": {"correlationId": "from the client"}})
     assert context.run_id == "00000000-0000-4000-8000-000000000001"
     assert context.correlation_id == "from the client"
@@ -52,7 +54,7 @@ def test_a_context_carries_the_ids_of_its_call() -> None:
 
 @pytest.mark.rule("AUTH-13", "CALL-11")
 def test_a_context_goes_on_naming_who_called() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     peer = rig.connect()
     session = peer.connection.session
     caller, later = Principal("ann", frozenset(("all",))), Principal("ann")
@@ -71,7 +73,7 @@ def test_a_context_goes_on_naming_who_called() -> None:
 
 @pytest.mark.rule("CALL-03", "ID-01")
 def test_ids_that_are_generated_are_uuids() -> None:
-    _, context = call(Rig(id_generator=UuidGenerator()))
+    _, context = call(ServerFixture(id_generator=UuidGenerator()))
     assert UUID_4.fullmatch(context.run_id)
     assert UUID_4.fullmatch(context.correlation_id)
     assert context.run_id != context.correlation_id
@@ -80,17 +82,17 @@ def test_ids_that_are_generated_are_uuids() -> None:
 @pytest.mark.rule("CALL-04")
 @pytest.mark.parametrize("meta", [{}, {"correlationId": "c", "progressToken": 5, "x": {}}])
 def test_meta_is_not_shown_to_handlers(meta: dict[str, Any]) -> None:
-    arguments, context = call(Rig(), {"arguments": {"a": 1}, "_meta": meta})
+    arguments, context = call(ServerFixture(), {"arguments": {"a": 1}, "_meta": meta})
     assert arguments == {"a": 1}
     assert not any("meta" in name for name in dir(context))
     # `_meta` inside the arguments is an argument like any other.
-    arguments, _ = call(Rig(), {"arguments": {"_meta": 1}})
+    arguments, _ = call(ServerFixture(), {"arguments": {"_meta": 1}})
     assert arguments == {"_meta": 1}
 
 
 @pytest.mark.rule("CALL-11", "LOG-05", "LIFE-07")
 def test_what_a_handler_logs_carries_the_ids_of_its_call() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     _, context = call(rig)
     [line] = rig.logged("in the handler")
     assert line == {
@@ -107,7 +109,7 @@ def test_what_a_handler_logs_carries_the_ids_of_its_call() -> None:
 
 @pytest.mark.rule("CALL-11")
 def test_each_call_has_a_signal_and_a_logger_of_its_own() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     _, first = call(rig)
     _, second = call(rig)
     assert first.abort_signal is not second.abort_signal

@@ -25,7 +25,7 @@ from foundation_rt.core.effects import Abort, Log, Reply
 from foundation_rt.core.invocation import Invocation, Raised, Returned
 from foundation_rt.engine.timers import QueuedTimer
 from foundation_rt.protocol.jsonrpc import parse
-from tests.support.rig import COMPLETED, Peer, Rig
+from tests.support.server_fixture import COMPLETED, Peer, ServerFixture
 from tests.support.virtual_loop import VirtualLoop, run_virtual
 
 PATIENCE = 20.0
@@ -63,7 +63,7 @@ class QueuePeer(Peer):
         return self.answer(request_id)
 
 
-def connect(rig: Rig) -> QueuePeer:
+def connect(rig: ServerFixture) -> QueuePeer:
     peer = QueuePeer()
     peer.connection = rig.server.connect(peer.receive)
     peer.shake_hands()
@@ -77,7 +77,7 @@ def connect(rig: Rig) -> QueuePeer:
 @pytest.mark.rule("EMBED-03", "EMBED-01")
 def test_without_a_loop_no_thread_starts_before_it_is_needed() -> None:
     before = our_threads()
-    rig = Rig()
+    rig = ServerFixture()
     where: list[threading.Thread] = []
 
     def note(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -112,7 +112,7 @@ def test_without_a_loop_no_thread_starts_before_it_is_needed() -> None:
 
 @pytest.mark.rule("EMBED-03", "TIME-02", "TIME-04")
 def test_without_a_loop_deadlines_are_kept_by_the_timer_thread() -> None:
-    rig = Rig(configured(timeout_ms=5, grace_ms=5))
+    rig = ServerFixture(configured(timeout_ms=5, grace_ms=5))
     gate = threading.Event()
     reasons: SimpleQueue[str | None] = SimpleQueue()
 
@@ -144,7 +144,7 @@ def test_without_a_loop_deadlines_are_kept_by_the_timer_thread() -> None:
 
 @pytest.mark.rule("EMBED-03", "TIME-03", "TIME-08")
 def test_without_a_loop_a_close_reaches_what_runs_and_nothing_is_sent_any_more() -> None:
-    rig = Rig(configured(grace_ms=1))
+    rig = ServerFixture(configured(grace_ms=1))
     started = threading.Barrier(3)
     reasons: SimpleQueue[str | None] = SimpleQueue()
 
@@ -178,7 +178,7 @@ def test_without_a_loop_a_close_reaches_what_runs_and_nothing_is_sent_any_more()
 
 @pytest.mark.rule("EMBED-03", "CALL-07", "RES-01")
 def test_several_connections_share_the_slots() -> None:
-    rig = Rig(configured(slots=2))
+    rig = ServerFixture(configured(slots=2))
     gate = threading.Event()
     started: SimpleQueue[None] = SimpleQueue()
 
@@ -206,7 +206,7 @@ def test_several_connections_share_the_slots() -> None:
 
 @pytest.mark.rule("EMBED-01", "CALL-15", "ERR-06")
 def test_connections_that_are_fed_at_once_each_get_their_own_answers() -> None:
-    rig = Rig(configured(slots=50))
+    rig = ServerFixture(configured(slots=50))
 
     def work(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
         return arguments
@@ -246,7 +246,7 @@ def test_connections_that_are_fed_at_once_each_get_their_own_answers() -> None:
 
 @pytest.mark.rule("RES-02", "CALL-07")
 def test_a_host_can_take_slots_for_work_of_its_own() -> None:
-    rig = Rig(configured(slots=1))
+    rig = ServerFixture(configured(slots=1))
     rig.server.register(
         ToolDefinition("work", "", ANYTHING), lambda arguments, context: "done", inline=True
     )
@@ -269,7 +269,7 @@ async def reply(peer: Peer, request_id: int | str) -> Any:
     return peer.outcome(request_id)
 
 
-def tools_for_a_loop(rig: Rig) -> list[tuple[str, int, bool]]:
+def tools_for_a_loop(rig: ServerFixture) -> list[tuple[str, int, bool]]:
     """Tools of each kind; the list notes where each handler ran, and whether a loop ran there."""
     where: list[tuple[str, int, bool]] = []
 
@@ -304,7 +304,7 @@ def tools_for_a_loop(rig: Rig) -> list[tuple[str, int, bool]]:
 def test_with_a_loop_of_its_own_everything_happens_there_but_what_works_in_threads() -> None:
     async def main() -> None:
         before = our_threads()
-        rig = Rig()
+        rig = ServerFixture()
         where = tools_for_a_loop(rig)
         peer = Peer()
         sent_in: list[tuple[int, asyncio.AbstractEventLoop]] = []
@@ -337,7 +337,7 @@ def test_with_a_loop_of_its_own_everything_happens_there_but_what_works_in_threa
 @pytest.mark.rule("CALL-12")
 def test_a_coroutine_handler_is_a_proper_task() -> None:
     async def main(clock: ManualClock) -> None:
-        rig = Rig(configured(timeout_ms=60_000), clock)
+        rig = ServerFixture(configured(timeout_ms=60_000), clock)
 
         @rig.server.tool
         async def proper() -> list[Any]:
@@ -368,7 +368,7 @@ def test_a_coroutine_handler_is_a_proper_task() -> None:
 @pytest.mark.rule("CALL-12", "ERR-05", "TIME-06")
 def test_what_goes_wrong_inside_a_task_group_is_the_handlers_failure() -> None:
     async def main(clock: ManualClock) -> None:
-        rig = Rig(configured(), clock)
+        rig = ServerFixture(configured(), clock)
 
         @rig.server.tool
         async def broken_group() -> None:
@@ -399,7 +399,7 @@ def test_what_goes_wrong_inside_a_task_group_is_the_handlers_failure() -> None:
 @pytest.mark.rule("TIME-04", "TIME-05", "TIME-06")
 def test_cancellation_after_the_grace_unwinds_a_task_group() -> None:
     async def main(clock: ManualClock) -> None:
-        rig = Rig(configured(grace_ms=250), clock)
+        rig = ServerFixture(configured(grace_ms=250), clock)
         ended: list[tuple[str, float]] = []
 
         @rig.server.tool
@@ -434,7 +434,7 @@ def test_cancellation_after_the_grace_unwinds_a_task_group() -> None:
 @pytest.mark.rule("TIME-03", "TIME-05")
 def test_whoever_waits_for_the_signal_is_told_at_once() -> None:
     async def main(clock: ManualClock) -> None:
-        rig = Rig(configured(), clock)
+        rig = ServerFixture(configured(), clock)
         told: list[tuple[str, float]] = []
 
         @rig.server.tool
@@ -460,7 +460,7 @@ def test_nothing_is_done_to_a_loop_from_another_thread() -> None:
     """Run in asyncio's debug mode, which refuses calls that are not thread-safe."""
 
     async def main() -> None:
-        rig = Rig(configured(timeout_ms=1, grace_ms=1))
+        rig = ServerFixture(configured(timeout_ms=1, grace_ms=1))
         where = tools_for_a_loop(rig)
         started, gate = held_worker(rig)
         here = threading.get_ident()
@@ -520,7 +520,7 @@ def test_a_context_variable_set_in_one_call_is_not_seen_by_another(way: str, hos
         await asyncio.sleep(0)
         assert mood.get() == arguments["mood"]
 
-    def register(rig: Rig) -> None:
+    def register(rig: ServerFixture) -> None:
         rig.server.register(
             ToolDefinition("set", "", ANYTHING),
             coroutine if way == "task" else function,
@@ -529,7 +529,7 @@ def test_a_context_variable_set_in_one_call_is_not_seen_by_another(way: str, hos
 
     def with_a_loop() -> None:
         async def main() -> None:
-            rig = Rig(configured(slots=1))
+            rig = ServerFixture(configured(slots=1))
             register(rig)
             peer = rig.connect()
             for number in range(3):
@@ -539,7 +539,7 @@ def test_a_context_variable_set_in_one_call_is_not_seen_by_another(way: str, hos
         asyncio.run(main())
 
     def without_a_loop() -> None:
-        rig = Rig(configured(slots=1))
+        rig = ServerFixture(configured(slots=1))
         register(rig)
         peer = connect(rig)
         for number in range(3):
@@ -556,7 +556,7 @@ def test_a_context_variable_set_in_one_call_is_not_seen_by_another(way: str, hos
 
 @pytest.mark.rule("ERR-06", "CALL-09", "EMBED-03")
 def test_thousands_of_calls_from_a_host_without_a_loop_leave_nothing_behind() -> None:
-    rig = Rig(configured(slots=4))
+    rig = ServerFixture(configured(slots=4))
     tools_for_a_loop(rig)
     peer = connect(rig)
 
@@ -588,7 +588,7 @@ def test_thousands_of_calls_from_a_host_without_a_loop_leave_nothing_behind() ->
 # -- a host's loop that ends -----------------------------------------------------------------------
 
 
-def held_worker(rig: Rig) -> tuple[threading.Event, threading.Event]:
+def held_worker(rig: ServerFixture) -> tuple[threading.Event, threading.Event]:
     """Make a tool `hold` that sets an event in its thread, and ends when another is set."""
     started, gate = threading.Event(), threading.Event()
 
@@ -603,7 +603,7 @@ def held_worker(rig: Rig) -> tuple[threading.Event, threading.Event]:
 
 @pytest.mark.rule("EMBED-02", "CALL-09", "CALL-13")
 def test_a_worker_that_outlives_the_hosts_loop_still_gives_its_slot_back() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     started, gate = held_worker(rig)
     here = threading.get_ident()
     senders: list[int] = []
@@ -628,7 +628,7 @@ def test_a_worker_that_outlives_the_hosts_loop_still_gives_its_slot_back() -> No
 @pytest.mark.rule("EMBED-02", "CALL-09", "CALL-13")
 def test_a_worker_that_returns_to_a_loop_which_never_runs_again_gives_its_slot_back() -> None:
     """A loop that was stopped takes a callback, and drops it when it is closed."""
-    rig = Rig()
+    rig = ServerFixture()
     started, gate = held_worker(rig)
     loop = asyncio.new_event_loop()
 
@@ -659,7 +659,7 @@ def test_a_worker_that_returns_to_a_loop_which_never_runs_again_gives_its_slot_b
 
 @pytest.mark.rule("CALL-09", "CALL-13", "CALL-15")
 def test_what_asyncio_run_cancels_at_its_end_has_ended() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     entered: list[str] = []
 
     async def hold(arguments: dict[str, Any], context: ToolContext) -> None:
@@ -682,7 +682,7 @@ def test_what_asyncio_run_cancels_at_its_end_has_ended() -> None:
 
 @pytest.mark.rule("EMBED-02")
 def test_one_server_serves_one_loop_after_another() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     tools_for_a_loop(rig)
 
     async def main() -> None:
@@ -704,7 +704,7 @@ def test_one_server_serves_one_loop_after_another() -> None:
 @pytest.mark.rule("RES-20")
 def test_the_delay_of_a_hosts_loop_is_measured_while_any_connection_is_open() -> None:
     async def main() -> None:
-        rig = Rig()
+        rig = ServerFixture()
         first, second = rig.connect(), rig.connect()
         telemetry = rig.server.runtime.resources.get_telemetry
         second.connection.close()
@@ -727,7 +727,7 @@ def test_a_hosts_loop_is_left_alone_when_no_connection_is_open() -> None:
     loop = VirtualLoop(clock)
 
     async def main() -> None:
-        rig = Rig(clock=clock)
+        rig = ServerFixture(clock=clock)
         peer = rig.connect()
         await asyncio.sleep(1)
         peer.connection.close()
@@ -744,7 +744,7 @@ def test_a_hosts_loop_is_left_alone_when_no_connection_is_open() -> None:
 class OwnHost:
     """A host that performs the effects itself: its calls run when it pleases, in no thread."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: ServerFixture) -> None:
         self.runtime = rig.server.runtime
         self.session = self.runtime.open_session("sse")
         self.written: list[dict[str, Any]] = []
@@ -784,7 +784,7 @@ class OwnHost:
 
 @pytest.mark.rule("EMBED-05")
 def test_the_dispatcher_alone_serves_a_host_that_performs_effects_itself() -> None:
-    rig = Rig(configured(slots=2))
+    rig = ServerFixture(configured(slots=2))
 
     def double(arguments: dict[str, Any], context: ToolContext) -> int:
         if arguments["n"] > 100:

@@ -40,7 +40,7 @@ from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.registry.tools import ToolRegistry
 from foundation_rt.testing import TestClient
 from foundation_rt.version import __version__
-from tests.support.rig import HANDSHAKE, Peer, Rig
+from tests.support.server_fixture import HANDSHAKE, Peer, ServerFixture
 
 ANYTHING = {"type": "object"}
 
@@ -222,7 +222,7 @@ def test_a_coroutine_function_cannot_run_in_place_whichever_way_it_is_registered
 
 @pytest.mark.rule("REG-01", "REG-06", "REG-07", "REG-08")
 def test_tools_can_be_registered_found_and_removed_while_a_client_is_connected() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     server = rig.server
     definition = ToolDefinition("double", "Twice as much.", ANYTHING, version="7")
     server.register(definition, lambda arguments, context: 2 * arguments["n"], inline=True)
@@ -510,7 +510,7 @@ def test_there_are_as_many_worker_threads_as_there_are_slots() -> None:
     resources = ResourceManager(
         ServerConfig(resources=ResourcesSection(max_concurrent_executions=3)), lambda: 0
     )
-    rig = Rig(
+    rig = ServerFixture(
         ServerConfig(resources=ResourcesSection(max_concurrent_executions=1)),
         resource_manager=resources,
     )
@@ -541,7 +541,7 @@ def test_a_registry_may_bring_a_health_tool_of_its_own() -> None:
 @pytest.mark.rule("ERR-05")
 @pytest.mark.parametrize("exposed", [False, True])
 def test_text_of_an_exception_is_sent_only_if_enabled(exposed: bool) -> None:
-    rig = Rig(ServerConfig(tools=ToolsSection(expose_error_details=exposed)))
+    rig = ServerFixture(ServerConfig(tools=ToolsSection(expose_error_details=exposed)))
 
     def fail(arguments: dict[str, Any], context: ToolContext) -> None:
         raise LookupError("the database is at db.internal")

@@ -21,7 +21,7 @@ from foundation_rt import (
 )
 from foundation_rt.errors import JsonRpcErrorCode
 from foundation_rt.testing import ManualClock, ProtocolError, SequentialIds, TestClient
-from tests.support.rig import LIST_CHANGED
+from tests.support.server_fixture import LIST_CHANGED
 
 PATIENCE = 20.0
 UUID_4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

@@ -25,9 +25,9 @@ from foundation_rt import (
 from foundation_rt.protocol.jsonrpc import Request
 from foundation_rt.protocol.revisions import REVISIONS
 from tests.support import wire
-from tests.support.asked import AskedClient
+from tests.support.answering_client import AnsweringClient
 from tests.support.core import INITIALIZE, INITIALIZED, notification, request
-from tests.support.rig import Rig
+from tests.support.server_fixture import ServerFixture
 from tests.support.sizes import examples
 from tests.support.vectors import Performer, load, make_performer
 
@@ -43,7 +43,7 @@ CALLED = {"name": "some tool"}
 FORM = {"type": "object", "properties": {"name": {"type": "string", "default": "x"}}}
 
 
-def add_everything(rig: Rig) -> None:
+def add_everything(rig: ServerFixture) -> None:
     """Tools that ask all there is to ask and tell all there is to tell, and a resource."""
 
     @rig.server.resource("note://1")
@@ -247,9 +247,9 @@ def test_what_a_client_is_asked_and_told_is_allowed(revision: str) -> None:
     checker = wire.WireChecker()
 
     async def scene() -> None:
-        rig = Rig()
+        rig = ServerFixture()
         add_everything(rig)
-        client = AskedClient(rig.server, revision)
+        client = AnsweringClient(rig.server, revision)
         if client.stateless:
             wanted = {"toolsListChanged": True, "resourceSubscriptions": ["note://1"]}
             client.request("subscriptions/listen", {"notifications": wanted})

@@ -24,7 +24,7 @@ from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.ids import SequentialIds
 from foundation_rt.testing import TestClient
 from tests.support.core import make_config
-from tests.support.rig import LIST_CHANGED, Peer, Rig
+from tests.support.server_fixture import LIST_CHANGED, Peer, ServerFixture
 from tests.support.sizes import examples
 
 PATIENCE = 20.0
@@ -59,7 +59,7 @@ def make_rig(
     security: bool = True,
     separator: str = "/",
     **limits: Any,
-) -> Rig:
+) -> ServerFixture:
     """Return a server with these switches and this policy."""
     sections = {
         "tools": {
@@ -71,13 +71,15 @@ def make_rig(
         "security": {"dynamic_registration_enabled": security},
         "resources": limits,
     }
-    return Rig(make_config(sections))
+    return ServerFixture(make_config(sections))
 
 
 class Admin:
     """A client over stdio."""
 
-    def __init__(self, rig: Rig | None = None, transport_type: TransportType = "stdio") -> None:
+    def __init__(
+        self, rig: ServerFixture | None = None, transport_type: TransportType = "stdio"
+    ) -> None:
         self.rig = rig or make_rig()
         self.peer: Peer = self.rig.connect(transport_type)
 

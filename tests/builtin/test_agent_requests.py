@@ -17,7 +17,7 @@ from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.ids import UuidGenerator
 from foundation_rt.registry.tools import ToolDefinition
 from tests.support.faulty_store import FaultyStore
-from tests.support.rig import Peer, Rig
+from tests.support.server_fixture import Peer, ServerFixture
 from tests.support.virtual_loop import run_virtual
 
 
@@ -30,13 +30,15 @@ async def answer(message: AgentMessage, context: AgentContext) -> Any:
     return {"type": message.type, "payload": message.payload, "from": message.source_agent_id}
 
 
-def run(scenario: Callable[[Rig], Coroutine[Any, Any, None]], **aacp: Any) -> None:
+def run(scenario: Callable[[ServerFixture], Coroutine[Any, Any, None]], **aacp: Any) -> None:
     """Run a scenario with a server that has an agent, "a", and gives calls a second."""
 
     async def main(clock: ManualClock) -> None:
         config = ServerConfig(tools=ToolsSection(default_timeout_ms=1000), aacp=AacpSection(**aacp))
         coordinator = AgentCoordinatorV2(store=FaultyStore(), clock=clock)
-        rig = Rig(config, clock, agent_coordinator=coordinator, id_generator=UuidGenerator())
+        rig = ServerFixture(
+            config, clock, agent_coordinator=coordinator, id_generator=UuidGenerator()
+        )
         rig.server.agents.register_agent("a", answer)
         await scenario(rig)
         await rig.server.runtime.stop_agents()
@@ -72,7 +74,7 @@ def test_the_tools_are_there_where_there_is_a_ledger() -> None:
 
 @pytest.mark.rule("AACP-45", "AACP-82")
 def test_a_request_returns_its_outcome_and_its_status_says_the_same() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         peer = rig.connect()
         first = await request(peer, "greet", [1, None])
         result = {"type": "greet", "payload": [1, None], "from": "host"}
@@ -106,7 +108,7 @@ def test_a_request_returns_its_outcome_and_its_status_says_the_same() -> None:
 def test_it_waits_so_long_as_it_is_told_and_never_until_the_call_times_out(
     given: int | None, took: float
 ) -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         peer = rig.connect()
         await asyncio.sleep(0.1)
         more = {} if given is None else {"timeoutMs": given}
@@ -126,7 +128,7 @@ def test_it_waits_so_long_as_it_is_told_and_never_until_the_call_times_out(
 
 @pytest.mark.rule("AACP-62", "AACP-42", "AACP-80", "AACP-45")
 def test_what_cannot_be_requested_is_a_tool_error() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         peer = rig.connect()
         await request(peer, "greet", 1, requestId="r1")
         for more, code, reason in (
@@ -153,7 +155,7 @@ def test_what_cannot_be_requested_is_a_tool_error() -> None:
 
 @pytest.mark.rule("AACP-26", "AACP-28", "AACP-45")
 def test_a_client_that_withdraws_its_call_does_not_withdraw_the_request() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         peer = rig.connect()
         await asyncio.sleep(0.1)
         message = {"type": "wait", "payload": 0.5}
@@ -175,7 +177,7 @@ def test_a_client_that_withdraws_its_call_does_not_withdraw_the_request() -> Non
 
 @pytest.mark.rule("AACP-82")
 def test_the_status_of_an_event_and_of_a_call_is_told_by_their_ids() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         async def slow(arguments: dict[str, Any], context: ToolContext) -> str:
             await asyncio.sleep(1.5)
             return "late"

@@ -18,7 +18,7 @@ from foundation_rt.protocol.principal import ALL_SCOPES, Principal
 from foundation_rt.registry.tools import ToolDefinition
 from tests.support.counting import CallCounter
 from tests.support.faulty_store import FaultyStore
-from tests.support.rig import Peer, Rig
+from tests.support.server_fixture import Peer, ServerFixture
 from tests.support.virtual_loop import run_virtual
 
 WEAK = Principal("alice", frozenset(("mail",)))
@@ -38,7 +38,9 @@ class Harness:
         config = ServerConfig(
             tools=tools, security=SecuritySection(dynamic_registration_enabled=True)
         )
-        self.rig = Rig(config, clock, agent_coordinator=agents, id_generator=UuidGenerator())
+        self.rig = ServerFixture(
+            config, clock, agent_coordinator=agents, id_generator=UuidGenerator()
+        )
         self.agents: Any = agents
         self.handled: list[str] = []
         agents.register_agent("open", self.handle)

@@ -39,7 +39,7 @@ from foundation_rt.logs.redaction import Redactor
 from foundation_rt.registry.tools import ToolDefinition
 from foundation_rt.testing import TestClient
 from tests.support.core import run_id
-from tests.support.rig import Peer, Rig
+from tests.support.server_fixture import Peer, ServerFixture
 from tests.support.virtual_loop import run_virtual
 
 TOOLS = {"agent/sendMessage", "agent/list", "agent/getState"}
@@ -51,11 +51,11 @@ async def echo(message: AgentMessage, context: AgentContext) -> Any:
     return {"type": message.type, "payload": message.payload, "from": message.source_agent_id}
 
 
-def run(scenario: Callable[[Rig], Coroutine[Any, Any, None]], **tools: Any) -> None:
+def run(scenario: Callable[[ServerFixture], Coroutine[Any, Any, None]], **tools: Any) -> None:
     """Run a scenario with a server of these limits, in virtual time; nothing may be left over."""
 
     async def main(clock: ManualClock) -> None:
-        rig = Rig(ServerConfig(tools=ToolsSection(**tools)), clock)
+        rig = ServerFixture(ServerConfig(tools=ToolsSection(**tools)), clock)
         await scenario(rig)
         rig.assert_all_ended()
 
@@ -162,7 +162,7 @@ def test_a_server_under_test_lends_its_agents_to_the_test() -> None:
 
 @pytest.mark.rule("AGENT-15")
 def test_a_message_reaches_its_agent_and_the_response_comes_back() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         rig.server.agents.register_agent("a", echo)
         peer = rig.connect()
         assert await send(peer, "a", "greet", payload={"to": ["world", None]}) == {
@@ -191,7 +191,7 @@ def test_a_message_reaches_its_agent_and_the_response_comes_back() -> None:
     ],
 )
 def test_what_the_schema_does_not_allow_is_refused(arguments: dict[str, Any]) -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         rig.server.agents.register_agent("a", echo)
         error = await call(rig.connect(), "agent/sendMessage", **arguments)
         assert error["code"] == "INVALID_ARGUMENT"
@@ -202,7 +202,7 @@ def test_what_the_schema_does_not_allow_is_refused(arguments: dict[str, Any]) ->
 
 @pytest.mark.rule("AGENT-05", "AGENT-15")
 def test_an_unknown_agent_is_not_found() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         assert rig.server.agents.agent_ids() == []
         error = await send(rig.connect(), "nobody")
         assert error["code"] == "NOT_FOUND"
@@ -213,7 +213,7 @@ def test_an_unknown_agent_is_not_found() -> None:
 
 @pytest.mark.rule("AGENT-32", "CALL-05")
 def test_a_payload_over_the_limit_never_reaches_its_agent() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         rig.server.agents.register_agent("a", echo)
         peer = rig.connect()
         arguments = {"targetAgentId": "a", "message": {"type": "x", "payload": "é" * 50}}
@@ -232,7 +232,7 @@ def test_a_response_is_bounded_and_must_be_json() -> None:
     async def respond(message: AgentMessage, context: AgentContext) -> Any:
         return "x" * 500 if message.type == "long" else object()
 
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         rig.server.agents.register_agent("a", respond)
         peer = rig.connect()
         for kind, reason in (("long", "result_too_large"), ("odd", "result_not_serializable")):
@@ -249,7 +249,7 @@ def test_what_an_agent_raises_is_as_if_the_tool_had_raised_it() -> None:
             raise ToolError(ErrorCode.UNAUTHORIZED, "not you", {"x": 1})
         raise LookupError("a secret of the house")
 
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         rig.server.agents.register_agent("a", fail)
         peer = rig.connect()
         chosen = await send(peer, "a", "chosen")
@@ -267,7 +267,7 @@ def test_what_an_agent_raises_is_as_if_the_tool_had_raised_it() -> None:
 
 @pytest.mark.rule("AGENT-06", "AGENT-15")
 def test_a_full_queue_and_a_cycle_have_codes_of_their_own() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         agents = rig.server.agents
         go_on = asyncio.Event()
 
@@ -301,7 +301,7 @@ def test_the_ids_of_the_call_are_in_the_agents_log() -> None:
         context.logger.info("working")
         return context.correlation_id
 
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         rig.server.agents.register_agent("a", report)
         peer = rig.connect()
         params = {
@@ -326,7 +326,7 @@ def test_at_the_deadline_the_client_is_answered_and_the_agent_told() -> None:
         reasons.append(await context.abort_signal.wait())
         context.abort_signal.raise_if_aborted()
 
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         rig.server.agents.register_agent("a", wait)
         peer = rig.connect()
         # The second waits for its turn when its deadline comes: it is withdrawn.
@@ -350,7 +350,7 @@ def test_an_agent_that_does_not_listen_is_cancelled_after_the_grace_and_takes_th
         finally:
             log.append(f"end {message.type}")
 
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         rig.server.agents.register_agent("a", stubborn)
         peer = rig.connect()
         assert (await send(peer, "a", "long"))["code"] == "TIMEOUT"
@@ -403,7 +403,7 @@ def test_a_call_that_was_aborted_before_it_was_sent_is_not_sent() -> None:
 
 @pytest.mark.rule("AGENT-16")
 def test_the_agents_are_listed_in_order() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         peer = rig.connect()
         assert rig.server.agents.agent_ids() == []
         assert await call(peer, "agent/list") == {"agentIds": [], "truncated": False}
@@ -420,7 +420,7 @@ def test_the_agents_are_listed_in_order() -> None:
 @pytest.mark.rule("AGENT-16", "AGENT-17")
 @pytest.mark.parametrize("limit", [60, 100, 101, 102, 200])
 def test_a_list_that_is_too_long_is_cut_the_same_way_every_time(limit: int) -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         for number in reversed(range(30)):
             rig.server.agents.register_agent(f"agent {number:02} é", echo)
         peer = rig.connect()
@@ -439,14 +439,14 @@ def test_a_list_that_is_too_long_is_cut_the_same_way_every_time(limit: int) -> N
 # -- agent/getState
 
 
-def with_state(rig: Rig, state: dict[str, Any], agent_id: str = "a") -> None:
+def with_state(rig: ServerFixture, state: dict[str, Any], agent_id: str = "a") -> None:
     async def keep(message: AgentMessage, context: AgentContext) -> None:
         context.state.update(state)
 
     rig.server.agents.register_agent(agent_id, keep)
 
 
-async def shown(rig: Rig, state: dict[str, Any]) -> Any:
+async def shown(rig: ServerFixture, state: dict[str, Any]) -> Any:
     """Return what `agent/getState` shows of an agent with this state."""
     with_state(rig, state)
     await rig.server.agents.send_message("a", AgentMessage("set"))
@@ -455,7 +455,7 @@ async def shown(rig: Rig, state: dict[str, Any]) -> Any:
 
 @pytest.mark.rule("AGENT-18")
 def test_a_state_is_shown_without_secrets_in_the_order_of_its_keys() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         answer = await shown(
             rig, {"b": [1, {"apiKey": "s3cret", "n": None}], "password": "s3cret", "a": 1.5}
         )
@@ -484,7 +484,7 @@ def test_the_keys_that_an_operator_named_are_redacted_as_well() -> None:
         logger = StructuredLogger(MemorySink(), clock, redactor=Redactor(("iban",)))
         config = ServerConfig(logging=LoggingSection(redact_keys=("iban",)))
         options = ServerOptions(config=config, logger=logger, clock=clock)
-        rig = Rig(config, clock)
+        rig = ServerFixture(config, clock)
         rig.server = Server(options=options)
         answer = await shown(rig, {"iban": "NO93", "name": "x"})
         assert answer["state"] == {"iban": "[REDACTED]", "name": "x"}
@@ -494,7 +494,7 @@ def test_the_keys_that_an_operator_named_are_redacted_as_well() -> None:
 
 @pytest.mark.rule("AGENT-05", "AGENT-18")
 def test_there_is_no_state_of_an_unknown_agent() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         with_state(rig, {}, "known")
         peer = rig.connect()
         error = await call(peer, "agent/getState", agentId="a")
@@ -512,7 +512,7 @@ def test_what_json_cannot_say_is_shown_as_it_would_be_logged() -> None:
     for _ in range(500):
         deep = [deep]
 
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         state = {
             "circle": circle,
             "deep": deep,
@@ -552,7 +552,7 @@ def test_what_json_cannot_say_is_shown_as_it_would_be_logged() -> None:
 def test_a_state_that_is_too_large_is_cut_after_the_last_key_that_fits(
     limits: dict[str, int],
 ) -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         state = {f"key {number:02}": "é" * 5 for number in reversed(range(20))}
         answer = await shown(rig, state)
         assert answer["truncated"] is True
@@ -570,7 +570,7 @@ def test_a_state_that_is_too_large_is_cut_after_the_last_key_that_fits(
 
 @pytest.mark.rule("AGENT-17", "AGENT-18")
 def test_a_limit_without_room_for_anything_is_an_error_that_says_so() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         error = await shown(rig, {"x": 1})
         assert error["code"] == "INTERNAL"
         assert error["details"]["reason"] == "result_too_large"
@@ -583,7 +583,7 @@ def test_a_state_that_would_be_too_large_is_refused_and_stays_as_it_is() -> None
     async def keep(message: AgentMessage, context: AgentContext) -> None:
         context.state[message.type] = message.payload
 
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         peer = rig.connect()
         rig.server.agents.register_agent("a", keep)
         await send(peer, "a", "x", payload="y" * 50)
@@ -621,7 +621,7 @@ def test_an_agent_registered_before_the_server_starts_has_the_servers_limit() ->
 
 @pytest.mark.rule("AGENT-18")
 def test_a_state_can_be_looked_at_while_its_agent_is_busy() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         go_on = asyncio.Event()
 
         async def work(message: AgentMessage, context: AgentContext) -> None:

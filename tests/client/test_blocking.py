@@ -29,7 +29,7 @@ from foundation_rt.client import (
 from foundation_rt.client.blocking import BlockingClient, connect
 from foundation_rt.client.loop_thread import LoopThread
 from foundation_rt.errors import UsageError
-from tests.support.leaks import Held
+from tests.support.leaks import ResourceSnapshot
 from tests.support.recording_receiver import has_vanished, living
 
 PATIENCE = 20.0
@@ -267,7 +267,7 @@ def stubborn(folder: Path, grace: float) -> StdioServer:
 def test_interrupted_close_kills_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = Held.now()
+    before = ResourceSnapshot.now()
     client = connect(stubborn(tmp_path, grace=60.0))
     client.ping()
     group = int((tmp_path / "number").read_text())
@@ -288,7 +288,7 @@ def test_interrupted_close_kills_the_server(
     for waiting in threading.enumerate():
         if waiting.name.startswith("asyncio-waitpid"):  # the child is reaped; its thread ends soon
             waiting.join(PATIENCE)
-    Held.now().must_equal(before)
+    ResourceSnapshot.now().must_equal(before)
 
 
 # -- the end -------------------------------------------------------------------------------------
@@ -296,14 +296,14 @@ def test_interrupted_close_kills_the_server(
 
 @pytest.mark.rule("BLOCK-04")
 def test_a_closed_client_sends_nothing(stage: Stage) -> None:
-    before = Held.now()
+    before = ResourceSnapshot.now()
     client = connect(stage.server)
     client.call("echo", {"text": "hi"})
     assert not client.is_closed
     client.close()
     client.close()
     assert client.is_closed
-    Held.now().must_equal(before)
+    ResourceSnapshot.now().must_equal(before)
     for use in (client.ping, client.initialize, client.list_tools, client.invalidate):
         with pytest.raises(ConnectionLostError, match="closed") as caught:
             use()
@@ -316,10 +316,10 @@ def test_a_closed_client_sends_nothing(stage: Stage) -> None:
 
 @pytest.mark.rule("BLOCK-04")
 def test_one_that_was_never_used(stage: Stage) -> None:
-    before = Held.now()
+    before = ResourceSnapshot.now()
     with connect(stage.server):
         pass
-    Held.now().must_equal(before)
+    ResourceSnapshot.now().must_equal(before)
 
 
 @pytest.mark.rule("BLOCK-04")
@@ -378,12 +378,12 @@ def test_without_a_thread_there_is_no_client(stage: Stage, monkeypatch: pytest.M
     def start(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    before = Held.now()
+    before = ResourceSnapshot.now()
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
         with pytest.raises(RuntimeError):
             connect(stage.server)
-    Held.now().must_equal(before)
+    ResourceSnapshot.now().must_equal(before)
 
 
 @pytest.mark.rule("BLOCK-05")

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from foundation_rt.client import CallResult, Client, MCPError, StdioServer, connect
 from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.client.session.session import ClientSession
-from tests.support.leaks import Held, tasks
+from tests.support.leaks import ResourceSnapshot, tasks
 from tests.support.misbehaving_acts import (
     asks_again,
     may_refuse,
@@ -138,9 +138,9 @@ async def until_left(client: Client, played: Round) -> list[MCPError | None] | N
 
 
 def run(client: Client, stage: Stage, played: Round) -> None:
-    before = Held.now()
+    before = ResourceSnapshot.now()
     ends = asyncio.run(until_left(client, played))
-    Held.now().must_equal(before)
+    ResourceSnapshot.now().must_equal(before)
     received = stage.nonces()
     for number, call in enumerate(played.calls):
         if not may_refuse(call.acts):

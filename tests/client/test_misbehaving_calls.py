@@ -25,7 +25,7 @@ from foundation_rt.client import (
     connect,
 )
 from foundation_rt.client.resilience.retries import RetryPolicy
-from tests.support.leaks import Held, tasks
+from tests.support.leaks import ResourceSnapshot, tasks
 from tests.support.misbehaving_play import Act
 from tests.support.misbehaving_stage import ROOT, Acts, Stage
 
@@ -68,10 +68,10 @@ def run(
                 await scene(client, stage)
         assert tasks() == []
 
-    before = Held.now()
+    before = ResourceSnapshot.now()
     with Stage(*starts) as stage:
         asyncio.run(play(stage))
-        Held.now().must_equal(before)
+        ResourceSnapshot.now().must_equal(before)
 
 
 async def call(

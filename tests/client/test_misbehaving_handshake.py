@@ -15,7 +15,7 @@ from foundation_rt.client import CallResult, Client, MCPError, StdioServer, conn
 from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.clock import ManualClock
-from tests.support.leaks import Held, tasks
+from tests.support.leaks import ResourceSnapshot, tasks
 from tests.support.misbehaving_channel import MemoryStage
 from tests.support.misbehaving_play import STATELESS, Act
 from tests.support.misbehaving_stage import HANDSHAKE, ROOT, Stage
@@ -108,14 +108,14 @@ async def together(stages: list[Stage], **options: Any) -> list[Outcome]:
 
 def everywhere(acts: list[Act], **options: Any) -> dict[tuple[str, str], Outcome]:
     """Do this at every point; return what came of it, and see that it is consistent."""
-    before = Held.now()
+    before = ResourceSnapshot.now()
     stages = {
         (revision, point): Stage({point: acts}, revision=revision)
         for revision, points in POINTS.items()
         for point in points
     }
     ends = dict(zip(stages, asyncio.run(together([*stages.values()], **options)), strict=True))
-    Held.now().must_equal(before)
+    ResourceSnapshot.now().must_equal(before)
     for where, stage in stages.items():
         with stage:
             end = ends[where]

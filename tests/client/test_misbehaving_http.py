@@ -23,7 +23,7 @@ from foundation_rt.client import (
     connect,
 )
 from foundation_rt.client.resilience.retries import RetryPolicy
-from tests.support.leaks import Held, tasks
+from tests.support.leaks import ResourceSnapshot, tasks
 from tests.support.misbehaving_play import STATELESS, Act
 from tests.support.misbehaving_stage import HANDSHAKE, Acts, HttpStage
 
@@ -70,9 +70,9 @@ def run(
 
     stage.play(points or {})
     stage.forget()
-    before = Held.now()
+    before = ResourceSnapshot.now()
     asyncio.run(play())
-    Held.now().must_equal(before)
+    ResourceSnapshot.now().must_equal(before)
 
 
 async def call(
@@ -446,6 +446,6 @@ def test_a_server_that_fails_at_any_point_of_the_handshake(
                 assert point not in ("POST", "tools/list"), point
                 assert server.nonces() == ["mine"], point
 
-    before = Held.now()
+    before = ResourceSnapshot.now()
     asyncio.run(everywhere())
-    Held.now().must_equal(before)
+    ResourceSnapshot.now().must_equal(before)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from foundation_rt.client import Client, ConnectionLostError, MCPError, StdioServer, connect
-from tests.support.leaks import Held, tasks
+from tests.support.leaks import ResourceSnapshot, tasks
 
 LIVENESS = 60.0
 """Seconds after which a client counts as hanging."""
@@ -50,9 +50,9 @@ def run(server: StdioServer, scene: Callable[[Client], Awaitable[None]]) -> None
             await scene(client)
         assert tasks() == []
 
-    before = Held.now()
+    before = ResourceSnapshot.now()
     asyncio.run(main())
-    Held.now().must_equal(before)
+    ResourceSnapshot.now().must_equal(before)
 
 
 # -- lines that are not JSON

@@ -14,7 +14,7 @@ import pytest
 from foundation_rt import ToolContext, ToolDefinition
 from foundation_rt.config.settings import ServerConfig, TransportSection
 from foundation_rt.core.dispatcher import Dispatcher
-from tests.support.rig import HANDSHAKE, LIST_CHANGED, Peer, Rig
+from tests.support.server_fixture import HANDSHAKE, LIST_CHANGED, Peer, ServerFixture
 
 PATIENCE = 20.0
 ANYTHING = {"type": "object"}
@@ -25,8 +25,8 @@ def echo(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
     return arguments
 
 
-def rig_with_echo() -> Rig:
-    rig = Rig()
+def rig_with_echo() -> ServerFixture:
+    rig = ServerFixture()
     rig.server.register(ToolDefinition("echo", "", ANYTHING), echo, inline=True)
     return rig
 
@@ -78,7 +78,7 @@ def test_many_lines_in_one_piece_are_answered_in_their_order() -> None:
 
 @pytest.mark.rule("EMBED-01", "FRAME-04")
 def test_the_limit_of_a_line_is_the_configured_one() -> None:
-    rig = Rig(ServerConfig(transport=TransportSection(max_line_bytes=1024)))
+    rig = ServerFixture(ServerConfig(transport=TransportSection(max_line_bytes=1024)))
     peer = rig.connect()
     peer.connection.feed(b" " * 984 + PING + b"\n" + b" " * 985 + PING + b"\n" + PING + b"\n")
     first, second, third = peer.received
@@ -295,7 +295,7 @@ def test_bug_is_logged_and_answered_and_the_connection_goes_on(
 
 @pytest.mark.rule("EMBED-01", "LIFE-06")
 def test_lines_are_handed_out_one_at_a_time_and_none_after_close_has_returned() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     inside = threading.Lock()
     overlaps: list[str] = []
     closed = threading.Event()
@@ -359,13 +359,13 @@ def test_connection_may_be_fed_from_another_thread_than_the_one_that_made_it() -
 # -- other tools than before -----------------------------------------------------------------------
 
 
-def register(rig: Rig, name: str) -> None:
+def register(rig: ServerFixture, name: str) -> None:
     rig.server.register(ToolDefinition(name, "", ANYTHING), echo, inline=True)
 
 
 @pytest.mark.rule("LIFE-10", "LIFE-06")
 def test_every_running_connection_is_notified_of_every_list_change() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     running, other, early, gone = (
         rig.connect(handshake=shakes_hands) for shakes_hands in (True, True, False, True)
     )
@@ -385,7 +385,7 @@ def test_every_running_connection_is_notified_of_every_list_change() -> None:
 
 @pytest.mark.rule("LIFE-10")
 def test_notified_client_finds_the_change_in_the_list() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     peer = Peer()
     seen: list[list[str]] = []
 
@@ -405,7 +405,7 @@ def test_notified_client_finds_the_change_in_the_list() -> None:
 
 @pytest.mark.rule("LIFE-15", "EMBED-04")
 def test_peer_lost_during_a_notification_does_not_stop_a_registration() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     peer, other = Peer(), rig.connect()
 
     def send(line: bytes) -> None:
@@ -421,7 +421,7 @@ def test_peer_lost_during_a_notification_does_not_stop_a_registration() -> None:
 
 @pytest.mark.rule("LIFE-15")
 def test_dropped_connection_is_collected() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     peer = rig.connect()
     gone = weakref.ref(peer.connection)
     del peer
@@ -433,7 +433,7 @@ def test_dropped_connection_is_collected() -> None:
 @pytest.mark.rule("LIFE-10", "LIFE-14", "EMBED-02")
 def test_list_change_in_any_thread_is_sent_on_the_loop_of_the_host() -> None:
     async def main() -> None:
-        rig = Rig()
+        rig = ServerFixture()
         told: asyncio.Queue[tuple[Any, int]] = asyncio.Queue()
         peer = Peer()
         peer.connection = rig.server.connect(

@@ -14,8 +14,8 @@ import pytest
 from foundation_rt import AbortError, ErrorCode, ToolContext, ToolDefinition, ToolError
 from foundation_rt.clock import ManualClock
 from foundation_rt.engine.scheduling import HostLoop
-from tests.support.bench import ANYTHING, Bench, Held
-from tests.support.rig import Peer, Rig
+from tests.support.engine_harness import ANYTHING, EngineHarness, HeldHandler
+from tests.support.server_fixture import Peer, ServerFixture
 
 PATIENCE = 20.0
 
@@ -25,8 +25,8 @@ PATIENCE = 20.0
 
 @pytest.mark.rule("CALL-09", "CALL-12", "CALL-15")
 def test_coroutine_holds_its_slot_from_start_to_end() -> None:
-    with Bench() as bench:
-        held = Held()
+    with EngineHarness() as bench:
+        held = HeldHandler()
         request_id = bench.start(bench.tool(held))
         assert bench.rig.slots_in_use == 1
         assert [call.request_id for call in bench.engine.running] == [request_id]
@@ -42,7 +42,7 @@ def test_function_in_a_worker_holds_its_slot_until_it_has_returned() -> None:
     def one(arguments: Any, context: Any) -> list[int]:
         return [1]
 
-    with Bench() as bench:
+    with EngineHarness() as bench:
         request_id = bench.start(bench.tool(one))
         assert bench.rig.slots_in_use == 1
         assert bench.peer.received == []
@@ -53,7 +53,7 @@ def test_function_in_a_worker_holds_its_slot_until_it_has_returned() -> None:
 
 @pytest.mark.rule("CALL-09", "CALL-12", "TIME-01")
 def test_inline_function_is_over_when_feed_returns_and_arms_no_timer() -> None:
-    with Bench() as bench:
+    with EngineHarness() as bench:
         seen: list[tuple[int, int, threading.Thread]] = []
 
         def inline(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -81,7 +81,7 @@ ENDINGS = [
 @pytest.mark.parametrize("error", ENDINGS, ids=repr)
 @pytest.mark.parametrize("way", ["task", "worker", "inline"])
 def test_any_exception_of_a_handler_is_internal(way: str, error: BaseException) -> None:
-    with Bench() as bench:
+    with EngineHarness() as bench:
 
         def function(arguments: dict[str, Any], context: ToolContext) -> None:
             raise error
@@ -110,7 +110,7 @@ def test_tool_error_without_init_is_still_answered_and_recorded() -> None:
         def __init__(self, city: str) -> None:
             self.city = city  # and no super().__init__()
 
-    with Bench() as bench:
+    with EngineHarness() as bench:
 
         def inline(arguments: dict[str, Any], context: ToolContext) -> None:
             raise Careless("Oslo")
@@ -125,8 +125,8 @@ def test_tool_error_without_init_is_still_answered_and_recorded() -> None:
 
 @pytest.mark.rule("CALL-17", "ERR-06")
 def test_function_that_returns_a_coroutine_gets_an_error() -> None:
-    with Bench() as bench:
-        held = Held()
+    with EngineHarness() as bench:
+        held = HeldHandler()
 
         def forgot_async(arguments: dict[str, Any], context: ToolContext) -> Any:
             return held(arguments, context)
@@ -140,7 +140,7 @@ def test_function_that_returns_a_coroutine_gets_an_error() -> None:
 
 @pytest.mark.rule("CALL-12")
 def test_partial_of_a_coroutine_function_runs_as_a_coroutine() -> None:
-    with Bench() as bench:
+    with EngineHarness() as bench:
 
         async def greet(greeting: str, arguments: dict[str, Any], context: ToolContext) -> str:
             assert asyncio.current_task() is not None
@@ -152,8 +152,8 @@ def test_partial_of_a_coroutine_function_runs_as_a_coroutine() -> None:
 
 @pytest.mark.rule("CALL-13", "ID-04")
 def test_the_record_says_how_long_the_handler_ran() -> None:
-    with Bench() as bench:
-        held = Held()
+    with EngineHarness() as bench:
+        held = HeldHandler()
         bench.start(bench.tool(held))
         bench.wait(123.5)
         held.end()
@@ -167,8 +167,8 @@ def test_the_record_says_how_long_the_handler_ran() -> None:
 
 @pytest.mark.rule("TIME-01")
 def test_tools_own_deadline_counts_before_the_default() -> None:
-    with Bench() as bench:
-        own, default = Held(), Held()
+    with EngineHarness() as bench:
+        own, default = HeldHandler(), HeldHandler()
         bench.rig.server.register(ToolDefinition("own", "", ANYTHING), own, timeout_ms=400)
         bench.rig.server.register(ToolDefinition("default", "", ANYTHING), default)
         first, second = bench.start("own"), bench.start("default")
@@ -188,7 +188,7 @@ def test_tools_own_deadline_counts_before_the_default() -> None:
 
 @pytest.mark.rule("TIME-02", "TIME-04", "TIME-06")
 def test_worker_that_outlives_its_deadline_keeps_its_slot_and_sends_nothing_more() -> None:
-    with Bench(slots=1) as bench:
+    with EngineHarness(slots=1) as bench:
         signals = []
 
         def slow(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -216,7 +216,7 @@ def test_worker_that_outlives_its_deadline_keeps_its_slot_and_sends_nothing_more
 
 @pytest.mark.rule("TIME-01", "TIME-10")
 def test_deadline_is_armed_with_what_the_first_step_left_of_it() -> None:
-    with Bench() as bench:
+    with EngineHarness() as bench:
 
         async def slow(arguments: dict[str, Any], context: ToolContext) -> None:
             bench.clock.advance(0.25)
@@ -246,7 +246,7 @@ def test_deadline_is_armed_with_what_the_first_step_left_of_it() -> None:
 @pytest.mark.parametrize("way", ["task", "worker"])
 @pytest.mark.parametrize("raises", [False, True], ids=["returns", "raises"])
 def test_handler_that_ends_after_an_unnoticed_deadline_times_out(way: str, raises: bool) -> None:
-    with Bench() as bench:
+    with EngineHarness() as bench:
         reasons: list[str] = []
 
         def function(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -274,7 +274,7 @@ def test_handler_that_ends_after_an_unnoticed_deadline_times_out(way: str, raise
 
 @pytest.mark.rule("TIME-10")
 def test_inline_handler_has_no_deadline() -> None:
-    with Bench() as bench:
+    with EngineHarness() as bench:
 
         def inline(arguments: dict[str, Any], context: ToolContext) -> str:
             bench.clock.advance(10)
@@ -287,8 +287,8 @@ def test_inline_handler_has_no_deadline() -> None:
 
 @pytest.mark.rule("TIME-02", "CALL-15")
 def test_ended_handler_has_no_deadline() -> None:
-    with Bench() as bench:
-        held = Held()
+    with EngineHarness() as bench:
+        held = HeldHandler()
         request_id = bench.start(bench.tool(held))
         bench.wait(999)
         held.end("in time")
@@ -302,8 +302,8 @@ def test_ended_handler_has_no_deadline() -> None:
 @pytest.mark.rule("TIME-06", "TIME-07")
 @pytest.mark.parametrize("ends", [None, AbortError("deadline"), asyncio.CancelledError()])
 def test_handler_that_stops_after_its_deadline_timed_out(ends: BaseException | None) -> None:
-    with Bench() as bench:
-        held = Held()
+    with EngineHarness() as bench:
+        held = HeldHandler()
         bench.start(bench.tool(held))
         bench.wait(1000)
         if ends is None:
@@ -321,8 +321,8 @@ def test_handler_that_stops_after_its_deadline_timed_out(ends: BaseException | N
 @pytest.mark.rule("TIME-03", "TIME-05", "TIME-08")
 @pytest.mark.parametrize("reason", ["deadline", "cancelled", "disconnected", "shutdown"])
 def test_abort_signal_has_a_reason_and_fires_once(reason: str) -> None:
-    with Bench(cancel_grace_ms=60_000) as bench:
-        held = Held()
+    with EngineHarness(cancel_grace_ms=60_000) as bench:
+        held = HeldHandler()
         request_id = bench.start(bench.tool(held))
         fired: list[str | None] = []
         signal = held.context.abort_signal
@@ -345,8 +345,8 @@ def test_abort_signal_has_a_reason_and_fires_once(reason: str) -> None:
 
 @pytest.mark.rule("TIME-11")
 def test_callback_that_raises_is_logged_and_affects_nothing_else() -> None:
-    with Bench() as bench:
-        held = Held()
+    with EngineHarness() as bench:
+        held = HeldHandler()
         request_id = bench.start(bench.tool(held))
         called: list[int] = []
 
@@ -371,8 +371,8 @@ def test_callback_that_raises_is_logged_and_affects_nothing_else() -> None:
 @pytest.mark.rule("TIME-03")
 @pytest.mark.parametrize("how", ["deadline", "cancelled", "closed", "lost"])
 def test_callback_may_wait_for_a_thread_that_uses_the_connection(how: str) -> None:
-    with Bench() as bench:
-        held = Held()
+    with EngineHarness() as bench:
+        held = HeldHandler()
         request_id = bench.start(bench.tool(held))
         connection = bench.peer.connection
         joined: list[bool] = []
@@ -402,8 +402,8 @@ def test_callback_may_wait_for_a_thread_that_uses_the_connection(how: str) -> No
 
 @pytest.mark.rule("TIME-04")
 def test_coroutine_is_cancelled_when_its_grace_is_over_and_not_before() -> None:
-    with Bench() as bench:
-        held = Held()
+    with EngineHarness() as bench:
+        held = HeldHandler()
         bench.start(bench.tool(held))
         bench.wait(1000 + 299)
         assert held.cancellations == 0
@@ -416,8 +416,8 @@ def test_coroutine_is_cancelled_when_its_grace_is_over_and_not_before() -> None:
 
 @pytest.mark.rule("TIME-04", "TIME-06")
 def test_coroutine_that_ignores_its_cancellation_goes_on_and_keeps_its_slot() -> None:
-    with Bench() as bench:
-        held = Held()
+    with EngineHarness() as bench:
+        held = HeldHandler()
         held.stubborn = True
         bench.start(bench.tool(held))
         bench.wait(60_000)
@@ -431,8 +431,8 @@ def test_coroutine_that_ignores_its_cancellation_goes_on_and_keeps_its_slot() ->
 
 @pytest.mark.rule("TIME-04", "CALL-09")
 def test_coroutine_cancelled_before_its_first_step_ends_its_call() -> None:
-    with Bench(cancel_grace_ms=0) as bench:
-        bench.tool(Held())
+    with EngineHarness(cancel_grace_ms=0) as bench:
+        bench.tool(HeldHandler())
         bench.peer.start("held")  # not settled: where tasks start later, this one has not
         bench.peer.notify("notifications/cancelled", {"requestId": 1})
         bench.wait(0)
@@ -443,8 +443,8 @@ def test_coroutine_cancelled_before_its_first_step_ends_its_call() -> None:
 @pytest.mark.rule("TIME-04", "CALL-09")
 def test_task_cancelled_by_the_host_before_its_first_step_ends() -> None:
     """As `asyncio.run` does with whatever is left when its main coroutine returns."""
-    with Bench() as bench:
-        bench.tool(Held())
+    with EngineHarness() as bench:
+        bench.tool(HeldHandler())
         bench.peer.start("held")
         for task in asyncio.all_tasks(bench.scheduler.loop):
             task.cancel()
@@ -471,8 +471,8 @@ def test_connection_that_closes_while_a_call_starts_aborts_that_call() -> None:
             return super().monotonic()
 
     clock = Meddling()
-    with Bench(clock=clock) as bench:
-        held = Held()
+    with EngineHarness(clock=clock) as bench:
+        held = HeldHandler()
         bench.tool(held)
         clock.meddle.append(bench.peer.connection.close)
         bench.start("held")
@@ -488,8 +488,8 @@ def test_connection_that_closes_while_a_call_starts_aborts_that_call() -> None:
 
 @pytest.mark.rule("PROC-14", "CALL-09")
 def test_idle_is_reported_when_the_last_handler_has_ended_and_answered() -> None:
-    with Bench() as bench:
-        first, second = Held(), Held()
+    with EngineHarness() as bench:
+        first, second = HeldHandler(), HeldHandler()
         bench.rig.server.register(ToolDefinition("first", "", ANYTHING), first)
         bench.rig.server.register(ToolDefinition("second", "", ANYTHING), second)
         idle: list[int] = []
@@ -509,7 +509,7 @@ def test_idle_is_reported_when_the_last_handler_has_ended_and_answered() -> None
 
 @pytest.mark.rule("CALL-09")
 def test_wait_idle_ends_with_the_last_handler() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     gate = threading.Event()
     started = threading.Event()
 
@@ -543,7 +543,7 @@ def test_wait_idle_ends_with_the_last_handler() -> None:
 @pytest.mark.rule("TIME-09")
 @pytest.mark.parametrize("way", ["task", "inline"])
 def test_the_engine_knows_which_call_keeps_the_loop_busy(way: str) -> None:
-    with Bench() as bench:
+    with EngineHarness() as bench:
         seen: list[str | None] = []
 
         def look() -> None:
@@ -558,7 +558,7 @@ def test_the_engine_knows_which_call_keeps_the_loop_busy(way: str) -> None:
         def inline(arguments: dict[str, Any], context: ToolContext) -> None:
             look()
 
-        held = Held()
+        held = HeldHandler()
         bench.start(bench.tool(held))
         name = bench.tool(task) if way == "task" else bench.tool(inline, inline=True)
         bench.start(name)
@@ -577,7 +577,7 @@ def test_the_engine_knows_which_call_keeps_the_loop_busy(way: str) -> None:
 def test_bug_in_the_conclusion_of_a_call_is_answered(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Bench() as bench:
+    with EngineHarness() as bench:
 
         async def coroutine(arguments: dict[str, Any], context: ToolContext) -> None: ...
 
@@ -602,8 +602,8 @@ def test_bug_in_the_conclusion_of_a_call_is_answered(
 
 @pytest.mark.rule("RPC-10", "CALL-09", "ERR-06")
 def test_bug_in_a_validator_is_answered_and_frees_the_slot() -> None:
-    with Bench() as bench:
-        bench.tool(Held())
+    with EngineHarness() as bench:
+        bench.tool(HeldHandler())
         tool = bench.rig.server.get("held")
         assert tool is not None
 
@@ -622,7 +622,7 @@ def test_bug_in_a_validator_is_answered_and_frees_the_slot() -> None:
 def test_call_for_which_no_thread_can_be_started_is_answered_and_the_next_one_works(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig = Rig()
+    rig = ServerFixture()
     idle = rig.server.runtime.engine.wait_idle
 
     async def task(arguments: dict[str, Any], context: ToolContext) -> None:
@@ -662,7 +662,7 @@ def test_call_for_which_no_thread_can_be_started_is_answered_and_the_next_one_wo
 @pytest.mark.rule("TIME-08", "CALL-09", "LIFE-06")
 @pytest.mark.parametrize("way", ["task", "worker", "inline"])
 def test_handler_may_close_its_own_connection(way: str) -> None:
-    with Bench() as bench:
+    with EngineHarness() as bench:
         reasons: list[str | None] = []
 
         def function(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -688,7 +688,7 @@ def test_handler_may_close_its_own_connection(way: str) -> None:
 @pytest.mark.rule("ERR-06", "CALL-09", "CALL-13", "RES-01")
 def test_thousands_of_calls_leave_nothing_behind() -> None:
     """3,000 mixed calls: no slot, thread, timer, id or garbage grows with them."""
-    with Bench(slots=4, max_payload_bytes=300) as bench:
+    with EngineHarness(slots=4, max_payload_bytes=300) as bench:
 
         async def quick(arguments: dict[str, Any], context: ToolContext) -> Any:
             await asyncio.sleep(0)

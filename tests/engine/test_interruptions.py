@@ -18,7 +18,7 @@ from foundation_rt import ToolContext
 from foundation_rt.engine.workers import WorkerPool
 from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.transports.stdio.reactor import Reactor
-from tests.support.bench import Bench
+from tests.support.engine_harness import EngineHarness
 from tests.support.hostile_values import ENDINGS, RESULTS, Hostile, explode
 from tests.support.interrupter import Interrupter, throw_into
 
@@ -54,7 +54,7 @@ ENDS = [returning(make) for make in RESULTS] + [raising(make) for make in ENDING
 def test_values_that_raise_when_read_are_answered(
     end: Callable[[], Any], way: str, aborted: bool
 ) -> None:
-    with Bench() as bench:
+    with EngineHarness() as bench:
 
         def function(arguments: dict[str, Any], context: ToolContext) -> Any:
             if aborted:
@@ -106,7 +106,7 @@ def in_what_a_message_leads_to(frame: FrameType) -> bool:
 def test_call_interrupted_anywhere_is_answered_once_and_keeps_no_slot(
     way: str, error: BaseException
 ) -> None:
-    with Bench() as bench:
+    with EngineHarness() as bench:
 
         def function(arguments: dict[str, Any], context: ToolContext) -> str:
             return "done"

@@ -8,14 +8,14 @@ import pytest
 
 from foundation_rt.core.effects import Publish
 from foundation_rt.engine.publisher import Publisher
-from tests.support.rig import Peer, Rig
+from tests.support.server_fixture import Peer, ServerFixture
 
 
-def publisher_of(rig: Rig) -> Publisher:
+def publisher_of(rig: ServerFixture) -> Publisher:
     return rig.server.runtime.publisher
 
 
-def subscribed(rig: Rig, *uris: str) -> Peer:
+def subscribed(rig: ServerFixture, *uris: str) -> Peer:
     """Return a peer that is subscribed to resources."""
     peer = rig.connect()
     for uri in uris:
@@ -28,13 +28,13 @@ def subscribed(rig: Rig, *uris: str) -> Peer:
 
 @pytest.mark.rule("SUB-02")
 def test_notification_for_an_unknown_session_is_dropped() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     publisher_of(rig).publish([Publish(77, None, ("resource", "x:1"), b"{}")])
 
 
 @pytest.mark.rule("SUB-02")
 def test_notification_of_a_topic_that_was_unsubscribed_is_dropped() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     peer = subscribed(rig, "note://1")
     late = [*publisher_of(rig).subscriptions.publish(("resource", "note://1"), "m", {})]
     peer.answer(peer.ask("resources/unsubscribe", {"uri": "note://1"}))
@@ -45,8 +45,8 @@ def test_notification_of_a_topic_that_was_unsubscribed_is_dropped() -> None:
 
 @pytest.mark.rule("LIFE-07", "SUB-02")
 def test_servers_that_share_a_publisher_give_their_sessions_different_ids() -> None:
-    first = Rig()
-    second = Rig(publisher=publisher_of(first))
+    first = ServerFixture()
+    second = ServerFixture(publisher=publisher_of(first))
     peer, other = subscribed(first, "note://1"), subscribed(second, "note://2")
     assert peer.connection.session.id != other.connection.session.id
     first.server.resource_updated("note://2")
@@ -56,7 +56,7 @@ def test_servers_that_share_a_publisher_give_their_sessions_different_ids() -> N
 
 @pytest.mark.rule("SUB-06")
 def test_nothing_is_kept_of_a_connection_that_its_host_has_dropped() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     peer = subscribed(rig, "note://1")
     publisher = publisher_of(rig)
     assert publisher._connections.keys() == {peer.connection.session.id}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.process import ServerProcess, serve
-from tests.support.rig import LIST_CHANGED
+from tests.support.server_fixture import LIST_CHANGED
 
 REGISTER, UNREGISTER = "admin/registerTool", "admin/unregisterTool"
 SWITCHES = ("tools.admin_registration_enabled", "security.dynamic_registration_enabled")

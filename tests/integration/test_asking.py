@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.support.asked import PREFIX, accepted
+from tests.support.answering_client import PREFIX, accepted
 from tests.support.peers import ABLE
 from tests.support.process import ServerProcess, serve
 

@@ -16,7 +16,7 @@ from foundation_rt import Server, ToolContext, UsageError
 from foundation_rt.engine.lifespan import LifespanError
 from foundation_rt.testing import ManualClock, TestClient
 from tests.support.process import ServerProcess, command, environment, run, serve
-from tests.support.rig import HANDSHAKE
+from tests.support.server_fixture import HANDSHAKE
 
 PATIENCE = 20.0
 

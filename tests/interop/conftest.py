@@ -11,7 +11,7 @@ import pytest
 
 from tests.interop import tour
 from tests.support.http_server import serve_http
-from tests.support.leaks import Held
+from tests.support.leaks import ResourceSnapshot
 from tests.support.process import PATIENCE, command
 
 
@@ -35,9 +35,9 @@ def home() -> Iterator[Path]:
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     """Fails a test after which there is a child, a thread or a descriptor more than before."""
-    before = Held.now()
+    before = ResourceSnapshot.now()
     yield
     for thread in threading.enumerate():
         if thread.name.startswith("asyncio-waitpid"):  # its child is reaped; it may not know yet
             thread.join(PATIENCE)
-    Held.now().must_equal(before)
+    ResourceSnapshot.now().must_equal(before)

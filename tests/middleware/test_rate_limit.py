@@ -26,10 +26,10 @@ from foundation_rt.protocol.jsonrpc import ABSENT, Request
 from foundation_rt.protocol.peer import Peer
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support.asked import AskedClient
+from tests.support.answering_client import AnsweringClient
 from tests.support.core import make_core
 from tests.support.gate import Gate
-from tests.support.rig import Rig
+from tests.support.server_fixture import ServerFixture
 from tests.support.services import need_redis, unique_name
 
 DECIDED = Notify(b"decided")
@@ -166,7 +166,7 @@ def test_invalid_call_counts_towards_the_limit(method: str, params: Any) -> None
 
 @pytest.mark.rule("RATE-06")
 def test_call_beyond_the_limit_is_not_validated() -> None:
-    rig = Rig(ServerConfig(rate_limit=RateLimitSection(per_key=3)))
+    rig = ServerFixture(ServerConfig(rate_limit=RateLimitSection(per_key=3)))
     rig.server.tool(lambda: 1, name="one")  # type: ignore[call-overload]
     tool = rig.server.runtime.registry.get("one")
     assert tool is not None
@@ -215,8 +215,8 @@ class SlowBuckets:
         pass
 
 
-def slow(*answers: int | None, **tools: Any) -> tuple[Rig, SlowBuckets]:
-    rig, buckets = Rig(level="debug"), SlowBuckets(*answers)
+def slow(*answers: int | None, **tools: Any) -> tuple[ServerFixture, SlowBuckets]:
+    rig, buckets = ServerFixture(level="debug"), SlowBuckets(*answers)
     rig.server.tool(lambda: 1, name="one", inline=True)  # type: ignore[call-overload]
     runtime = rig.server.runtime
     limit = RateLimit(buckets, runtime.dispatcher, TOOLS.__contains__, Rate(1, 1000), None)
@@ -229,7 +229,7 @@ def slow(*answers: int | None, **tools: Any) -> tuple[Rig, SlowBuckets]:
 def test_call_is_decided_after_it_was_admitted() -> None:
     async def main() -> None:
         rig, buckets = slow(None, 500, None)
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         first, second = client.start("one"), client.start("one")
         wrong = client.start("one", {"no": 1})
         assert client.unread() == []
@@ -254,7 +254,7 @@ def test_call_cancelled_while_it_waits_is_not_run(how: str) -> None:
         rig, buckets = slow(None)
         ran: list[int] = []
         rig.server.tool(lambda: ran.append(1), name="two")  # type: ignore[call-overload]
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         request_id = client.start("two")
         await asyncio.sleep(0)
         if how == "cancelled":
@@ -277,7 +277,7 @@ def test_call_cancelled_while_it_waits_is_not_run(how: str) -> None:
 def test_the_id_of_a_call_that_waits_is_taken() -> None:
     async def main() -> None:
         rig, buckets = slow(None)
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         request_id = client.start("one")
         client.write(id=request_id, method="ping")
         error = (await client.next())["error"]
@@ -327,7 +327,7 @@ def test_middleware_is_not_around_the_wait() -> None:
             return proceed
 
         rig.server.runtime.engine.around = around
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         buckets.go.set()
         for _ in range(2):
             client.start("one")

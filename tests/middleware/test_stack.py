@@ -22,7 +22,7 @@ from foundation_rt import (
     UsageError,
 )
 from foundation_rt.testing import ManualClock, TestClient
-from tests.support.bench import Bench, Held
+from tests.support.engine_harness import EngineHarness, HeldHandler
 from tests.support.process import environment, serve
 from tests.support.virtual_loop import VirtualLoop
 
@@ -240,12 +240,12 @@ def start_and_end(
     def plain(arguments: dict[str, Any], context: ToolContext) -> str:
         return finish(context)
 
-    class Slow(Held):
+    class Slow(HeldHandler):
         async def __call__(self, arguments: dict[str, Any], context: ToolContext) -> Any:
             await super().__call__(arguments, context)
             return finish(context)
 
-    with Bench(middleware=middleware) as bench:
+    with EngineHarness(middleware=middleware) as bench:
         slow = Slow()
         request_id = bench.start(bench.tool(slow if way == "task" else plain))
         if event == "deadline":
@@ -284,7 +284,7 @@ def test_after_the_grace_the_slot_is_held_until_the_thread_has_ended(ending: str
             raise LookupError
         return "late"
 
-    with Bench(middleware=(pass_through,)) as bench:
+    with EngineHarness(middleware=(pass_through,)) as bench:
         request_id = bench.start(bench.tool(works))
         bench.wait(1000 + 300 + 1)  # the deadline, the grace: its task is cancelled
         assert bench.peer.outcome(request_id)["code"] == "TIMEOUT"
@@ -301,7 +301,7 @@ def test_task_that_waits_in_middleware_is_cancelled_after_the_grace() -> None:
         await proceed()
         await asyncio.Event().wait()
 
-    with Bench(middleware=(waits,)) as bench:
+    with EngineHarness(middleware=(waits,)) as bench:
         request_id = bench.start(bench.tool(lambda arguments, context: 1, inline=True))
         assert bench.rig.slots_in_use == 1
         bench.wait(1000 + 300 + 1)
@@ -319,7 +319,7 @@ def test_call_ends_with_its_thread_if_middleware_does_not_wait() -> None:
         except TimeoutError:
             return "instead"
 
-    with Bench(middleware=(impatient,)) as bench:
+    with EngineHarness(middleware=(impatient,)) as bench:
         request_id = bench.start(bench.tool(lambda arguments, context: "own"))
         bench.wait(200)
         assert bench.peer.answers(request_id) == []
@@ -341,7 +341,7 @@ def test_call_left_in_two_threads_ends_with_the_later_one() -> None:
                 continue
         return "gave up"
 
-    with Bench(middleware=(twice,)) as bench:
+    with EngineHarness(middleware=(twice,)) as bench:
         request_id = bench.start(bench.tool(lambda arguments, context: "own"))
         bench.wait(200)
         bench.wait(200)
@@ -386,7 +386,7 @@ def test_when_the_loop_is_closed_under_a_thread_the_call_still_ends() -> None:
 
 @pytest.mark.rule("OPS-24")
 def test_call_ends_when_the_loop_is_closed_silently() -> None:
-    with Bench(middleware=(pass_through,)) as bench:
+    with EngineHarness(middleware=(pass_through,)) as bench:
         bench.start(bench.tool(lambda arguments, context: 1))
         [run_] = bench.engine._runs.values()
         assert run_.task is not None and run_.coroutine is not None
@@ -424,7 +424,7 @@ def test_only_handlers_see_the_context_variables_of_middleware(way: str) -> None
 
 @pytest.mark.rule("OPS-09")
 def test_calls_leave_no_garbage() -> None:
-    with Bench(middleware=(pass_through, pass_through)) as bench:
+    with EngineHarness(middleware=(pass_through, pass_through)) as bench:
 
         async def task(arguments: dict[str, Any], context: ToolContext) -> Any:
             raise LookupError

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from foundation_rt import Server, ToolContext
 from foundation_rt.middleware.tracing import Tracing
 from foundation_rt.testing import TestClient
-from tests.support.bench import Bench, Held
+from tests.support.engine_harness import EngineHarness, HeldHandler
 from tests.support.observed import call_everything, converse, make_server
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -250,7 +250,7 @@ TRACER = Tracer()
     )
 )
 def test_malformed_trace_context_does_not_break_a_call(meta: dict[str, Any]) -> None:
-    with Bench(middleware=(TRACER.middleware,)) as bench:
+    with EngineHarness(middleware=(TRACER.middleware,)) as bench:
         tool = bench.tool(lambda arguments, context: 1, inline=True)
         request_id = bench.peer.ask("tools/call", {"name": tool, "_meta": meta})
         bench.scheduler.settle()
@@ -271,8 +271,8 @@ def test_malformed_trace_context_does_not_break_a_call(meta: dict[str, Any]) -> 
 def test_span_of_an_abandoned_call_has_failed(
     tracer: Tracer, event: str, kind: str, ending: str
 ) -> None:
-    with Bench(middleware=(tracer.middleware,)) as bench:
-        held = Held()
+    with EngineHarness(middleware=(tracer.middleware,)) as bench:
+        held = HeldHandler()
         request_id = bench.start(bench.tool(held))
         if event == "deadline":
             bench.wait(1000)

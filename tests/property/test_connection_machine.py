@@ -49,7 +49,7 @@ from foundation_rt.engine.connection import Connection
 from foundation_rt.engine.executor import Engine
 from foundation_rt.limits import ResourceManager
 from tests.support.fake_scheduler import FakeScheduler, HeldWorkers
-from tests.support.rig import COMPLETED, HANDSHAKE, Rig
+from tests.support.server_fixture import COMPLETED, HANDSHAKE, ServerFixture
 from tests.support.sizes import examples
 
 SLOTS = 3
@@ -461,7 +461,7 @@ class ConnectionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
-        self.rig = Rig(
+        self.rig = ServerFixture(
             ServerConfig(
                 tools=ToolsSection(
                     default_timeout_ms=TIMEOUT_MS,

@@ -31,7 +31,7 @@ from foundation_rt.config.settings import (
 from foundation_rt.jsonschema import validation
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS
 from foundation_rt.registry import tools as registered_tools
-from tests.support.rig import COMPLETED, HANDSHAKE, Peer, Rig
+from tests.support.server_fixture import COMPLETED, HANDSHAKE, Peer, ServerFixture
 from tests.support.virtual_loop import run_virtual
 
 CONNECTION_ID = "00000000-0000-4000-a000-000000000001"
@@ -55,9 +55,9 @@ printable = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")
 methods = st.sampled_from(["ping", "tools/list", "tools/call", "health", ""]) | st.text(max_size=20)
 
 
-def rig_with_echo(config: ServerConfig | None = None) -> tuple[Rig, list[dict[str, Any]]]:
+def rig_with_echo(config: ServerConfig | None = None) -> tuple[ServerFixture, list[dict[str, Any]]]:
     """Make a rig with a tool that takes anything, and the list of arguments of its handler."""
-    rig = Rig(config)
+    rig = ServerFixture(config)
     seen: list[dict[str, Any]] = []
 
     def echo(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def rig_with_echo(config: ServerConfig | None = None) -> tuple[Rig, list[dict[st
 def test_property_1_initialize_tells_everything(
     name: str, version: str, asked: str, extra: dict[str, Any], request_id: int | str
 ) -> None:
-    rig = Rig(ServerConfig(server=ServerSection(name=name, version=version)))
+    rig = ServerFixture(ServerConfig(server=ServerSection(name=name, version=version)))
     peer = rig.connect(handshake=False)
     peer.ask("initialize", {**extra, **HANDSHAKE, "protocolVersion": asked}, id=request_id)
     [answer] = peer.received
@@ -195,7 +195,7 @@ def _as_logged(text: str) -> str:
 @at_least_100
 @given(line=st.binary(min_size=1, max_size=60).map(lambda data: data.replace(b"\n", b" ")))
 def test_property_3_a_line_from_which_no_id_can_be_read_gets_the_connections(line: bytes) -> None:
-    rig = Rig()
+    rig = ServerFixture()
     peer = rig.connect()
     peer.connection.feed(b"{" + line + b"\n" + b"[" + line + b"\n")
     for answer in peer.received:
@@ -219,7 +219,7 @@ tool_names = st.from_regex(r"[A-Za-z0-9_./-]{1,12}", fullmatch=True)
 def test_property_4_tools_are_listed_in_lexicographic_order(
     names: list[str], removed: set[int]
 ) -> None:
-    rig = Rig()
+    rig = ServerFixture()
     peer = rig.connect()
     listed = []
     for name in names:
@@ -284,9 +284,9 @@ def compilations() -> Iterator[list[str]]:
 
 def register_and_call(
     which: list[int], calls: list[dict[str, Any]]
-) -> tuple[Rig, Peer, list[str], list[str]]:
+) -> tuple[ServerFixture, Peer, list[str], list[str]]:
     """Call a server with some of the schemas; return what compiled for tools and for calls."""
-    rig = Rig()
+    rig = ServerFixture()
     with compilations() as at_registration:
         for index in which:
             definition = ToolDefinition(f"tool{index}", "", SCHEMAS[index])
@@ -374,7 +374,9 @@ def test_property_7_never_more_than_the_limit_run_and_exactly_the_surplus_is_rej
     limit: int, steps: list[str]
 ) -> None:
     async def main(clock: ManualClock) -> None:
-        rig = Rig(ServerConfig(resources=ResourcesSection(max_concurrent_executions=limit)), clock)
+        rig = ServerFixture(
+            ServerConfig(resources=ResourcesSection(max_concurrent_executions=limit)), clock
+        )
         held: list[asyncio.Future[None]] = []
         running = most = 0
 
@@ -431,7 +433,7 @@ def test_property_8_a_deadline_answers_and_aborts_and_the_slot_is_held_to_the_en
     default_ms = 20_000 if own_deadline else timeout_ms
 
     async def main(clock: ManualClock) -> None:
-        rig = Rig(
+        rig = ServerFixture(
             ServerConfig(
                 tools=ToolsSection(default_timeout_ms=default_ms, cancel_grace_ms=grace_ms)
             ),

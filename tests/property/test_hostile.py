@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from foundation_rt import ToolContext
 from foundation_rt.config.settings import ServerConfig, ToolsSection, TransportSection
 from foundation_rt.errors import JsonRpcErrorCode
-from tests.support.rig import HANDSHAKE, Peer, Rig
+from tests.support.server_fixture import HANDSHAKE, Peer, ServerFixture
 from tests.support.sizes import examples
 
 MAX_LINE_BYTES = 4096
@@ -25,8 +25,8 @@ TOOL_CODES = {"INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED", "INTERNAL"}
 thorough = settings(max_examples=examples(300))
 
 
-def rig() -> Rig:
-    made = Rig(
+def rig() -> ServerFixture:
+    made = ServerFixture(
         ServerConfig(
             tools=ToolsSection(max_payload_bytes=1024),
             transport=TransportSection(max_line_bytes=MAX_LINE_BYTES),
@@ -42,7 +42,7 @@ def rig() -> Rig:
 
 
 @cache
-def one_rig() -> Rig:
+def one_rig() -> ServerFixture:
     """Return a server for many connections, since making its tools takes long."""
     return rig()
 
@@ -82,7 +82,7 @@ def feed_in_pieces(peer: Peer, data: bytes, sizes: Sequence[int]) -> None:
         assert peer.connection.reader.pending_bytes <= MAX_LINE_BYTES + len(piece)
 
 
-def assert_survived(rig: Rig, peer: Peer, data: bytes) -> None:
+def assert_survived(rig: ServerFixture, peer: Peer, data: bytes) -> None:
     """Every answer is one, there are no more than lines, and the next calls work."""
     for message in peer.received:
         assert_json_rpc(message)

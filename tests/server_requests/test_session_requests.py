@@ -29,11 +29,11 @@ from foundation_rt.config.settings import ServerConfig, ServerSection, ToolsSect
 from foundation_rt.server_requests.requests import PreparedRequest
 from foundation_rt.server_requests.session_requests import SessionRequests
 from foundation_rt.shares import Limit, Quota
-from tests.support.asked import AskedClient, accepted, value_of
-from tests.support.rig import Rig
+from tests.support.answering_client import AnsweringClient, accepted, value_of
+from tests.support.server_fixture import ServerFixture
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-Test = Callable[[Rig], Coroutine[Any, Any, None]]
+Test = Callable[[ServerFixture], Coroutine[Any, Any, None]]
 
 
 def on_a_loop(test: Test) -> Callable[[], None]:
@@ -41,7 +41,7 @@ def on_a_loop(test: Test) -> Callable[[], None]:
 
     @functools.wraps(test)
     def run() -> None:
-        rig = Rig(level="debug")
+        rig = ServerFixture(level="debug")
         asyncio.run(test(rig))
         rig.assert_all_ended()
 
@@ -51,7 +51,7 @@ def on_a_loop(test: Test) -> Callable[[], None]:
 
 @pytest.mark.rule("ASK-01", "ASK-17")
 @on_a_loop
-async def test_handler_waits_for_the_response(rig: Rig) -> None:
+async def test_handler_waits_for_the_response(rig: ServerFixture) -> None:
     @rig.server.tool
     async def greet(ctx: ToolContext) -> str:
         name = (await ctx.elicit("Who?", NAME)).content
@@ -59,7 +59,7 @@ async def test_handler_waits_for_the_response(rig: Rig) -> None:
         roots = await ctx.roots()
         return f"{reply.text} {[root.uri for root in roots]}"
 
-    client = AskedClient(rig.server)
+    client = AnsweringClient(rig.server)
     call = client.start("greet")
     form = await client.asked("elicitation/create")
     assert form["params"] == {"message": "Who?", "requestedSchema": NAME}
@@ -79,13 +79,13 @@ async def test_handler_waits_for_the_response(rig: Rig) -> None:
 
 @pytest.mark.rule("ASK-03", "ASK-17")
 @on_a_loop
-async def test_concurrent_requests_are_answered_in_any_order(rig: Rig) -> None:
+async def test_concurrent_requests_are_answered_in_any_order(rig: ServerFixture) -> None:
     @rig.server.tool
     async def both(ctx: ToolContext) -> list[Any]:
         answers = await ctx.ask({"name": Elicit("Who?", NAME), "roots": Roots()})
         return [*answers, answers["name"].action, len(answers["roots"])]
 
-    client = AskedClient(rig.server)
+    client = AnsweringClient(rig.server)
     client.start("both")
     form, roots = await client.asked("elicitation/create"), await client.asked("roots/list")
     client.answer(roots, {"roots": []})
@@ -106,7 +106,7 @@ async def test_concurrent_requests_are_answered_in_any_order(rig: Rig) -> None:
 def test_error_response_is_raised_in_the_handler(code: Any, message: Any, seen: Any) -> None:
     found: list[ClientErrorResponse] = []
 
-    async def scene(rig: Rig) -> None:
+    async def scene(rig: ServerFixture) -> None:
         @rig.server.tool
         async def ask(ctx: ToolContext) -> None:
             try:
@@ -115,7 +115,7 @@ def test_error_response_is_raised_in_the_handler(code: Any, message: Any, seen: 
                 found.append(error)
                 raise
 
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         client.start("ask")
         first, second = await client.asked("roots/list"), await client.asked("roots/list")
         client.refuse(first, code, message)
@@ -135,7 +135,7 @@ def test_error_response_is_raised_in_the_handler(code: Any, message: Any, seen: 
 
 @pytest.mark.rule("ASK-27")
 @on_a_loop
-async def test_invalid_result_is_raised_in_the_handler(rig: Rig) -> None:
+async def test_invalid_result_is_raised_in_the_handler(rig: ServerFixture) -> None:
     @rig.server.tool
     async def ask(ctx: ToolContext) -> str:
         with pytest.raises(InvalidClientResult):
@@ -144,7 +144,7 @@ async def test_invalid_result_is_raised_in_the_handler(rig: Rig) -> None:
             await ctx.roots()
         return "caught"
 
-    client = AskedClient(rig.server)
+    client = AnsweringClient(rig.server)
     client.start("ask")
     client.answer(await client.asked("elicitation/create"), accepted(name=5))
     client.write(id=(await client.asked("roots/list"))["id"], result=None, error=None)
@@ -153,7 +153,7 @@ async def test_invalid_result_is_raised_in_the_handler(rig: Rig) -> None:
 
 @pytest.mark.rule("ASK-04", "ASK-22", "ASK-05")
 @on_a_loop
-async def test_request_without_the_declared_capability_is_refused(rig: Rig) -> None:
+async def test_request_without_the_declared_capability_is_refused(rig: ServerFixture) -> None:
     seen: list[ClientCapabilityError] = []
 
     @rig.server.tool
@@ -164,7 +164,7 @@ async def test_request_without_the_declared_capability_is_refused(rig: Rig) -> N
             seen.append(error)
             raise
 
-    client = AskedClient(rig.server, capabilities={"roots": {}})
+    client = AnsweringClient(rig.server, capabilities={"roots": {}})
     error = value_of(await client.call("ask"))
     assert error["code"] == "INVALID_ARGUMENT"
     assert error["details"] == {
@@ -179,7 +179,7 @@ async def test_request_without_the_declared_capability_is_refused(rig: Rig) -> N
 def test_aborted_call_cancels_its_requests(ending: str) -> None:
     ended: list[str] = []
 
-    async def scene(rig: Rig) -> None:
+    async def scene(rig: ServerFixture) -> None:
         @rig.server.tool
         async def ask(ctx: ToolContext) -> None:
             try:
@@ -190,7 +190,7 @@ def test_aborted_call_cancels_its_requests(ending: str) -> None:
                     await ctx.roots()  # nobody is there to be asked
                 raise
 
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         call = client.start("ask")
         question = await client.asked("elicitation/create")
         if ending == "disconnected":
@@ -215,12 +215,12 @@ def test_aborted_call_cancels_its_requests(ending: str) -> None:
 @pytest.mark.rule("ASK-17", "RPC-07")
 @pytest.mark.parametrize("id_", [1, None, "server-2", ["server-1"], "server-1 ", True])
 def test_response_to_an_unknown_request_is_dropped(id_: Any) -> None:
-    async def scene(rig: Rig) -> None:
+    async def scene(rig: ServerFixture) -> None:
         @rig.server.tool
         async def ask(ctx: ToolContext) -> int:
             return len(await ctx.roots())
 
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         client.start("ask")
         question = await client.asked("roots/list")
         client.write(id=id_, result={"roots": [{"uri": "x:forged"}]})
@@ -236,12 +236,12 @@ def test_response_to_an_unknown_request_is_dropped(id_: Any) -> None:
 
 @pytest.mark.rule("ASK-17")
 @on_a_loop
-async def test_response_on_another_connection_is_ignored(rig: Rig) -> None:
+async def test_response_on_another_connection_is_ignored(rig: ServerFixture) -> None:
     @rig.server.tool
     async def ask(ctx: ToolContext) -> int:
         return len(await ctx.roots())
 
-    client, stranger = AskedClient(rig.server), AskedClient(rig.server)
+    client, stranger = AnsweringClient(rig.server), AnsweringClient(rig.server)
     client.start("ask")
     question = await client.asked("roots/list")
     stranger.answer(question, {"roots": [{"uri": "x:forged"}]})
@@ -253,12 +253,12 @@ async def test_response_on_another_connection_is_ignored(rig: Rig) -> None:
 
 @pytest.mark.rule("ASK-35", "RES-17")
 @on_a_loop
-async def test_requests_beyond_the_limit_are_refused_and_none_is_sent(rig: Rig) -> None:
+async def test_requests_beyond_the_limit_are_refused_and_none_is_sent(rig: ServerFixture) -> None:
     @rig.server.tool
     async def ask(ctx: ToolContext, count: int) -> None:
         await ctx.ask({str(number): Roots() for number in range(count)})
 
-    client, other = AskedClient(rig.server), AskedClient(rig.server)
+    client, other = AnsweringClient(rig.server), AnsweringClient(rig.server)
     client.start("ask", {"count": 999})
     asked = [await client.asked("roots/list") for _ in range(999)]
     other.start("ask", {"count": 2})
@@ -274,12 +274,12 @@ async def test_requests_beyond_the_limit_are_refused_and_none_is_sent(rig: Rig) 
 
 @pytest.mark.rule("ASK-18")
 @on_a_loop
-async def test_only_the_client_of_a_page_is_notified_of_its_completion(rig: Rig) -> None:
+async def test_only_the_client_of_a_page_is_notified_of_its_completion(rig: ServerFixture) -> None:
     @rig.server.tool
     async def pay(ctx: ToolContext, named: str) -> str:
         return (await ctx.elicit_url("Pay", "https://pay.example/", elicitation_id=named)).action
 
-    client, other = AskedClient(rig.server), AskedClient(rig.server)
+    client, other = AnsweringClient(rig.server), AnsweringClient(rig.server)
     client.start("pay", {"named": "bill-1"})
     page = await client.asked("elicitation/create")
     assert page["params"]["elicitationId"] == "bill-1"
@@ -297,7 +297,7 @@ async def test_only_the_client_of_a_page_is_notified_of_its_completion(rig: Rig)
 
 @pytest.mark.rule("ASK-41")
 @on_a_loop
-async def test_call_that_requires_a_page_ends_with_its_own_error(rig: Rig) -> None:
+async def test_call_that_requires_a_page_ends_with_its_own_error(rig: ServerFixture) -> None:
     @rig.server.tool
     async def files(ctx: ToolContext) -> None:
         raise UrlElicitationRequired(
@@ -305,7 +305,7 @@ async def test_call_that_requires_a_page_ends_with_its_own_error(rig: Rig) -> No
             ElicitUrl("Agree", "https://x.example/b"),
         )
 
-    client = AskedClient(rig.server)
+    client = AnsweringClient(rig.server)
     error = (await client.call("files"))["error"]
     assert error["code"] == -32042
     pages = error["data"]["elicitations"]
@@ -318,21 +318,21 @@ async def test_call_that_requires_a_page_ends_with_its_own_error(rig: Rig) -> No
         ("2025-11-25", {"elicitation": {}}),
         ("2025-06-18", {"elicitation": {"url": {}}}),
     ):
-        unable = AskedClient(rig.server, revision, capabilities)
+        unable = AnsweringClient(rig.server, revision, capabilities)
         error = value_of(await unable.call("files"))
         assert error["details"]["requiredCapabilities"] == {"elicitation": {"url": {}}}
 
 
 @pytest.mark.rule("ASK-02")
 @on_a_loop
-async def test_handler_in_a_thread_can_ask_from_a_loop_of_its_own(rig: Rig) -> None:
+async def test_handler_in_a_thread_can_ask_from_a_loop_of_its_own(rig: ServerFixture) -> None:
     """Nothing here belongs to the loop of the host."""
 
     @rig.server.tool
     def ask(ctx: ToolContext) -> int:
         return len(asyncio.run(ctx.roots()))
 
-    client = AskedClient(rig.server)
+    client = AnsweringClient(rig.server)
     client.start("ask")
     question = await client.asked("roots/list")
     client.answer(question, {"roots": []})
@@ -343,7 +343,7 @@ async def test_handler_in_a_thread_can_ask_from_a_loop_of_its_own(rig: Rig) -> N
 
 def test_firing_after_the_loop_was_closed_does_not_fail() -> None:
     """A handler's own loop may end while its questions are open."""
-    rig = Rig()
+    rig = ServerFixture()
 
     @rig.server.tool
     def ask(ctx: ToolContext) -> str:
@@ -356,7 +356,7 @@ def test_firing_after_the_loop_was_closed_does_not_fail() -> None:
         return "done"
 
     async def scene() -> None:
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         client.start("ask")
         question = await client.asked("roots/list")
         assert (await client.next())["method"] == "notifications/cancelled"
@@ -368,14 +368,16 @@ def test_firing_after_the_loop_was_closed_does_not_fail() -> None:
 
 
 def test_context_without_a_call_cannot_send_requests() -> None:
-    context = ToolContext("run", "correlation", AbortSignal(), Rig().server.runtime.logger)
+    context = ToolContext(
+        "run", "correlation", AbortSignal(), ServerFixture().server.runtime.logger
+    )
     with pytest.raises(UsageError, match="no client"):
         asyncio.run(context.roots())
 
 
 @pytest.mark.rule("ASK-36")
 def test_deadline_is_paused_during_a_server_request() -> None:
-    rig = Rig(ServerConfig(tools=ToolsSection(default_timeout_ms=1)))
+    rig = ServerFixture(ServerConfig(tools=ToolsSection(default_timeout_ms=1)))
 
     @rig.server.tool
     async def ask(ctx: ToolContext) -> str:
@@ -393,7 +395,7 @@ def test_deadline_is_paused_during_a_server_request() -> None:
         await ctx.abort_signal.wait()
 
     async def scene() -> None:
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         client.start("ask")
         first = await client.asked("roots/list")
         form = await client.asked("elicitation/create")
@@ -410,7 +412,7 @@ def test_deadline_is_paused_during_a_server_request() -> None:
         client.answer(question, {"roots": []})
         assert value_of(await client.next())["code"] == "TIMEOUT"
 
-    async def let_a_deadline_pass(client: AskedClient) -> None:
+    async def let_a_deadline_pass(client: AnsweringClient) -> None:
         client.start("dally")
         assert value_of(await client.next())["code"] == "TIMEOUT"
 
@@ -420,7 +422,7 @@ def test_deadline_is_paused_during_a_server_request() -> None:
 
 @pytest.mark.rule("ASK-37")
 def test_request_without_a_response_times_out() -> None:
-    rig = Rig(ServerConfig(server=ServerSection(input_ttl_ms=1)))
+    rig = ServerFixture(ServerConfig(server=ServerSection(input_ttl_ms=1)))
 
     @rig.server.tool
     async def ask(ctx: ToolContext) -> None:
@@ -433,7 +435,7 @@ def test_request_without_a_response_times_out() -> None:
         return "gave up"
 
     async def scene() -> None:
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         for name in ("ask", "ask_again"):
             client.start(name)
             question = await client.asked("roots/list")
@@ -452,7 +454,7 @@ def test_request_without_a_response_times_out() -> None:
 
 
 def test_error_after_a_server_request_is_the_handlers_own() -> None:
-    rig = Rig()
+    rig = ServerFixture()
 
     @rig.server.tool
     async def ask(ctx: ToolContext) -> None:
@@ -460,7 +462,7 @@ def test_error_after_a_server_request_is_the_handlers_own() -> None:
         raise ToolError("NOT_FOUND", "no such thing")
 
     async def scene() -> None:
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         client.start("ask")
         client.answer(await client.asked("roots/list"), {"roots": []})
         assert value_of(await client.next())["code"] == "NOT_FOUND"
@@ -499,7 +501,7 @@ def test_request_of_an_ended_call_waits_for_the_abort_signal() -> None:
 
 @pytest.mark.rule("ASK-38")
 @on_a_loop
-async def test_task_left_behind_by_a_call_cannot_send_requests(rig: Rig) -> None:
+async def test_task_left_behind_by_a_call_cannot_send_requests(rig: ServerFixture) -> None:
     left: list[asyncio.Task[Any]] = []
     ended = asyncio.Event()
 
@@ -512,7 +514,7 @@ async def test_task_left_behind_by_a_call_cannot_send_requests(rig: Rig) -> None
         left.append(asyncio.create_task(ask()))
         return "gone"
 
-    client = AskedClient(rig.server)
+    client = AnsweringClient(rig.server)
     assert value_of(await client.call("leave")) == "gone"
     ended.set()
     with pytest.raises(UsageError, match="has ended"):

@@ -1,8 +1,8 @@
 """What a process holds, to be compared: descriptors, threads, children and tasks.
 
-before = Held.now()
+before = ResourceSnapshot.now()
 ...
-Held.now().must_equal(before)
+ResourceSnapshot.now().must_equal(before)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PATIENCE = 5.0
 
 
 @frozen
-class Held:
+class ResourceSnapshot:
     """What this process holds at one moment.
 
     Attributes:
@@ -34,13 +34,13 @@ class Held:
     children: frozenset[int]
 
     @classmethod
-    def now(cls) -> Held:
+    def now(cls) -> ResourceSnapshot:
         """Return what is held now; what only garbage holds counts, since it was not given back."""
         _until_reaped()
         threads = frozenset(f"{each.name} {each.ident}" for each in threading.enumerate())
         return cls(_descriptors(), threads, _children())
 
-    def must_equal(self, before: Held) -> None:
+    def must_equal(self, before: ResourceSnapshot) -> None:
         """Fail with what has come since."""
         for kind in ("descriptors", "threads", "children"):
             left = getattr(self, kind) - getattr(before, kind)

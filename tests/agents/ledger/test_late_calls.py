@@ -21,13 +21,15 @@ from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolErr
 from foundation_rt.registry.tools import ToolDefinition
 from tests.support.coordinators import record_of
 from tests.support.faulty_store import FaultyStore
-from tests.support.rig import Peer, Rig
+from tests.support.server_fixture import Peer, ServerFixture
 from tests.support.virtual_loop import run_virtual
 
 Tool = Callable[[dict[str, Any], ToolContext], Any]
 
 
-def run(scenario: Callable[[Rig, FaultyStore], Coroutine[Any, Any, None]], **aacp: Any) -> None:
+def run(
+    scenario: Callable[[ServerFixture, FaultyStore], Coroutine[Any, Any, None]], **aacp: Any
+) -> None:
     """Run a scenario with a server that has a ledger; calls are given a second."""
 
     async def main(clock: ManualClock) -> None:
@@ -37,7 +39,7 @@ def run(scenario: Callable[[Rig, FaultyStore], Coroutine[Any, Any, None]], **aac
             aacp=AacpSection(**aacp),
         )
         coordinator = AgentCoordinatorV2(store=store, clock=clock)
-        rig = Rig(config, clock, agent_coordinator=coordinator)
+        rig = ServerFixture(config, clock, agent_coordinator=coordinator)
         await scenario(rig, store)
         await rig.server.runtime.stop_agents()
         assert not store.is_open
@@ -46,7 +48,7 @@ def run(scenario: Callable[[Rig, FaultyStore], Coroutine[Any, Any, None]], **aac
     run_virtual(main)
 
 
-def add(rig: Rig, handler: Tool, **options: Any) -> None:
+def add(rig: ServerFixture, handler: Tool, **options: Any) -> None:
     rig.server.register(ToolDefinition("work", "", {"type": "object"}), handler, **options)
 
 
@@ -59,7 +61,9 @@ async def run_id_of(peer: Peer, request_id: int | str) -> str:
     return str(error["runId"])
 
 
-async def until_known(rig: Rig, run_id: str) -> tuple[Outcome, Any, StructuredError | None]:
+async def until_known(
+    rig: ServerFixture, run_id: str
+) -> tuple[Outcome, Any, StructuredError | None]:
     """Return the status of a call once it is not UNKNOWN."""
     for _ in range(1000):
         status = await rig.server.agents.status(run_id)
@@ -70,7 +74,7 @@ async def until_known(rig: Rig, run_id: str) -> tuple[Outcome, Any, StructuredEr
     raise AssertionError("it stays unknown")
 
 
-async def assert_unknown(rig: Rig, run_id: str) -> None:
+async def assert_unknown(rig: ServerFixture, run_id: str) -> None:
     status = await rig.server.agents.status(run_id)
     assert status is not None
     assert (status.outcome, status.request_id, status.message_id) == (
@@ -82,7 +86,7 @@ async def assert_unknown(rig: Rig, run_id: str) -> None:
 
 @pytest.mark.rule("AACP-28")
 def test_a_call_that_was_answered_in_time_is_not_in_the_ledger() -> None:
-    async def scenario(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: ServerFixture, store: FaultyStore) -> None:
         add(rig, lambda arguments, context: context.run_id, inline=True)
         peer = rig.connect()
         run_id = peer.outcome(peer.start("work"))
@@ -97,7 +101,7 @@ def test_a_call_that_was_answered_in_time_is_not_in_the_ledger() -> None:
 @pytest.mark.parametrize("in_thread", [False, True], ids=["coroutine", "thread"])
 @pytest.mark.parametrize("end", ["result", "tool error", "exception", "odd"])
 def test_timed_out_call_is_unknown_until_it_ends(in_thread: bool, end: str) -> None:
-    async def scenario(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: ServerFixture, store: FaultyStore) -> None:
         free = threading.Event()
 
         def finish() -> Any:
@@ -149,7 +153,7 @@ def test_timed_out_call_is_unknown_until_it_ends(in_thread: bool, end: str) -> N
 
 @pytest.mark.rule("AACP-28")
 def test_call_that_obeys_its_signal_is_failed() -> None:
-    async def scenario(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: ServerFixture, store: FaultyStore) -> None:
         async def heed(arguments: dict[str, Any], context: ToolContext) -> None:
             await context.abort_signal.wait()
             await asyncio.sleep(arguments.get("after", 0))
@@ -170,7 +174,7 @@ def test_call_that_obeys_its_signal_is_failed() -> None:
 @pytest.mark.rule("AACP-28")
 @pytest.mark.parametrize("how", ["cancelled", "disconnected", "disconnected, then timed out"])
 def test_cancelled_and_disconnected_calls_are_recorded(how: str) -> None:
-    async def scenario(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: ServerFixture, store: FaultyStore) -> None:
         ids: list[str] = []
 
         async def slow(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -200,7 +204,7 @@ def test_cancelled_and_disconnected_calls_are_recorded(how: str) -> None:
 
 @pytest.mark.rule("AACP-28")
 def test_large_result_is_dropped_and_call_is_completed() -> None:
-    async def scenario(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: ServerFixture, store: FaultyStore) -> None:
         async def large(arguments: dict[str, Any], context: ToolContext) -> str:
             await asyncio.sleep(1.1)
             return "x" * arguments["size"]
@@ -222,7 +226,7 @@ async def too_late(arguments: dict[str, Any], context: ToolContext) -> str:
 
 @pytest.mark.rule("LOG-30", "AACP-28")
 def test_call_is_known_while_ledger_fails_and_recorded_later() -> None:
-    async def scenario(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: ServerFixture, store: FaultyStore) -> None:
         add(rig, too_late)
         peer = rig.connect()
         store.fail("put_request_record", times=2)
@@ -241,7 +245,7 @@ def test_call_is_known_while_ledger_fails_and_recorded_later() -> None:
 
 @pytest.mark.rule("AACP-28")
 def test_unreachable_ledger_costs_record_and_no_memory() -> None:
-    async def scenario(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: ServerFixture, store: FaultyStore) -> None:
         add(rig, too_late)
         peer = rig.connect()
         await asyncio.sleep(0.1)
@@ -267,7 +271,7 @@ def test_unreachable_ledger_costs_record_and_no_memory() -> None:
 
 @pytest.mark.rule("AACP-28")
 def test_calls_that_end_with_the_server_are_written_before_the_ledger_is_closed() -> None:
-    async def scenario(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: ServerFixture, store: FaultyStore) -> None:
         add(rig, too_late)
         peer = rig.connect()
         run_id = await run_id_of(peer, peer.start("work"))
@@ -289,7 +293,7 @@ def test_calls_that_end_with_the_server_are_written_before_the_ledger_is_closed(
 
 @pytest.mark.rule("AACP-28")
 def test_unexpected_error_is_recorded_as_client_would_read_it() -> None:
-    async def scenario(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: ServerFixture, store: FaultyStore) -> None:
         async def misled(arguments: dict[str, Any], context: ToolContext) -> None:
             await asyncio.sleep(1.1)
             raise AbortError("not mine") if arguments.get("abort") else KeyboardInterrupt
@@ -321,7 +325,7 @@ def test_outcomes_that_wait_for_a_stalled_ledger_are_bounded_in_bytes(
 ) -> None:
     monkeypatch.setattr("foundation_rt.agents.ledger.coordinator._MAX_BACKLOG_BYTES", 100_000)
 
-    async def scenario(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: ServerFixture, store: FaultyStore) -> None:
         add(rig, returns_late(lambda arguments: arguments["character"] * 30_000))
         peer = rig.connect()
         store.gates["put_request_record"] = asyncio.Event()
@@ -347,7 +351,7 @@ def test_a_note_of_a_late_call_is_dropped_and_logged_where_too_many_wait(
 ) -> None:
     monkeypatch.setattr("foundation_rt.agents.ledger.coordinator._MAX_BACKLOG", 2)
 
-    async def scenario(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: ServerFixture, store: FaultyStore) -> None:
         add(rig, too_late)
         peer = rig.connect()
         store.gates["put_request_record"] = asyncio.Event()
@@ -366,7 +370,7 @@ def test_arguments_of_late_calls_do_not_wait_for_a_stalled_ledger() -> None:
     class Large(dict[str, Any]):
         """Arguments to which there can be weak references."""
 
-    async def scenario(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: ServerFixture, store: FaultyStore) -> None:
         seen: list[weakref.ref[Any]] = []
 
         async def late(arguments: dict[str, Any], context: ToolContext) -> None:
@@ -398,7 +402,7 @@ def test_late_result_whose_class_raises_is_dropped_and_call_completed() -> None:
         def __getattribute__(self, name: str) -> Any:
             raise SystemExit(3)
 
-    async def scenario(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: ServerFixture, store: FaultyStore) -> None:
         add(rig, returns_late(lambda arguments: Hostile()))
         run_id = await run_id_of(peer := rig.connect(), peer.start("work"))
         assert await until_known(rig, run_id) == (Outcome.COMPLETED, None, None)

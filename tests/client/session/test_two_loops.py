@@ -12,7 +12,7 @@ from foundation_rt import Server
 from foundation_rt.client import ConnectionLostError, StdioServer, connect
 from foundation_rt.errors import UsageError
 from tests.support.http_server import serve_http
-from tests.support.leaks import Held
+from tests.support.leaks import ResourceSnapshot
 from tests.support.process import command
 
 APP = """
@@ -52,10 +52,10 @@ def test_one_that_was_closed_is_closed_on_every_loop(target: Server | StdioServe
         with pytest.raises(ConnectionLostError, match="closed"):
             await client.ping()
 
-    before = Held.now()
+    before = ResourceSnapshot.now()
     asyncio.run(first())
     asyncio.run(second())
-    Held.now().must_equal(before)
+    ResourceSnapshot.now().must_equal(before)
 
 
 @pytest.mark.rule("CLIENT-52")

@@ -29,7 +29,7 @@ from foundation_rt.client.transports.http_streams import MAX_ATTEMPTS, Reconnect
 from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.protocol.framing import LineTooLong
 from tests.support.http_server import serve_http
-from tests.support.leaks import Held
+from tests.support.leaks import ResourceSnapshot
 from tests.support.scripted_http import (
     PATIENCE,
     SESSIONS,
@@ -1165,7 +1165,7 @@ def test_close_ends_all_that_runs_and_is_there_to_be_called_twice() -> None:
             await out.gone()
 
     async def main() -> None:
-        before = Held.now()
+        before = ResourceSnapshot.now()
         async with talking(answer) as talk:
             await talk.begin()
             for _ in range(10):
@@ -1180,7 +1180,7 @@ def test_close_ends_all_that_runs_and_is_there_to_be_called_twice() -> None:
         assert not talk.heard.ended
         del talk
         await asyncio.sleep(0)
-        Held.now().must_equal(before)
+        ResourceSnapshot.now().must_equal(before)
 
     run(main())
 

@@ -13,7 +13,7 @@ import uvloop
 
 from foundation_rt.client.transports import http_network
 from foundation_rt.client.transports.http_network import Network, NetworkStream
-from tests.support.leaks import Held
+from tests.support.leaks import ResourceSnapshot
 from tests.support.scripted_http import ReceivedRequest, Reply, run, self_signed, talking
 
 LIVENESS = 60.0
@@ -54,7 +54,7 @@ def connected(loop: Loop, peer: Peer, scene: Callable[[NetworkStream], Awaitable
 
 def sockets() -> set[str]:
     """The sockets of this process; uvloop keeps a pipe of its own."""
-    return {each for each in Held.now().descriptors if "socket:" in each}
+    return {each for each in ResourceSnapshot.now().descriptors if "socket:" in each}
 
 
 @pytest.mark.rule("CHTTP-36")

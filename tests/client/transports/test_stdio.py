@@ -21,7 +21,7 @@ from foundation_rt.client.errors import ConnectionLostError, MCPError
 from foundation_rt.client.transports.stdio import ChildProcessTransport, StdioServer
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.framing import LineTooLong
-from tests.support.leaks import Held
+from tests.support.leaks import ResourceSnapshot
 from tests.support.recording_receiver import (
     LONG,
     SHORT,
@@ -631,14 +631,16 @@ signal.pause()
 """
 
     async def main() -> None:
-        before = Held.now().descriptors
+        before = ResourceSnapshot.now().descriptors
         transport, told = await opened(python(code, shutdown_grace=SHORT))
         await told.count(1)
         try:
             say(transport, b"x" * 1_000_000)
             await transport.close()
             join_watchers()
-            assert not {each for each in Held.now().descriptors - before if "pipe:" in each}
+            assert not {
+                each for each in ResourceSnapshot.now().descriptors - before if "pipe:" in each
+            }
             assert living(number(told))
         finally:
             os.kill(number(told), signal.SIGKILL)
@@ -722,7 +724,7 @@ def test_the_end_of_the_loop_kills_at_once(loop: Any) -> None:
 @pytest.mark.parametrize("steps", range(6))
 def test_close_ends_an_open_that_is_under_way(loop: Any, steps: int) -> None:
     async def main() -> None:
-        before = Held.now().children
+        before = ResourceSnapshot.now().children
         transport = ChildProcessTransport(python("import sys; sys.stdin.read()"))
         opening = asyncio.ensure_future(transport.open(RecordingReceiver()))
         for _ in range(steps):
@@ -732,7 +734,7 @@ def test_close_ends_an_open_that_is_under_way(loop: Any, steps: int) -> None:
         await asyncio.wait([opening])
         assert was_open == (opening.exception() is None)
         assert isinstance(opening.exception(), ConnectionLostError | None)
-        assert Held.now().children == before
+        assert ResourceSnapshot.now().children == before
 
     run(main(), loop)
 
@@ -742,7 +744,7 @@ def test_close_ends_an_open_that_is_under_way(loop: Any, steps: int) -> None:
 @pytest.mark.parametrize("steps", range(6))
 def test_an_open_that_is_cancelled_leaves_nothing(loop: Any, steps: int) -> None:
     async def main() -> None:
-        before = Held.now().children
+        before = ResourceSnapshot.now().children
         transport = ChildProcessTransport(python("import signal; signal.pause()"))
         opening = asyncio.ensure_future(transport.open(RecordingReceiver()))
         for _ in range(steps):
@@ -750,13 +752,13 @@ def test_an_open_that_is_cancelled_leaves_nothing(loop: Any, steps: int) -> None
         if opening.cancel():
             await asyncio.wait([opening])
             assert opening.cancelled()
-            assert Held.now().children == before
+            assert ResourceSnapshot.now().children == before
         # Either way: a close that is cancelled before it could do anything.
         closing = asyncio.ensure_future(transport.close())
         await asyncio.sleep(0)
         closing.cancel()
         await asyncio.wait([closing])
-        assert Held.now().children == before
+        assert ResourceSnapshot.now().children == before
 
     run(main(), loop)
 
@@ -795,13 +797,13 @@ def test_fifty_rounds_leave_nothing_behind(loop: Any) -> None:
     async def main() -> None:
         await one_round("at its end")
         join_watchers()
-        before = Held.now()
+        before = ResourceSnapshot.now()
         with pytest.raises(ConnectionLostError):
             await ChildProcessTransport(StdioServer("no-such-program")).open(RecordingReceiver())
         for count in range(50):
             await one_round([*ENDINGS][count % len(ENDINGS)])
         join_watchers()
-        Held.now().must_equal(before)
+        ResourceSnapshot.now().must_equal(before)
 
     run(main(), loop)
 
@@ -809,7 +811,7 @@ def test_fifty_rounds_leave_nothing_behind(loop: Any) -> None:
 FIRST_PROCESS = """
 import asyncio, ctypes, os, sys
 from foundation_rt.client.transports.stdio import ChildProcessTransport
-from tests.support.leaks import Held
+from tests.support.leaks import ResourceSnapshot
 from tests.client.transports.test_stdio import family
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -820,7 +822,7 @@ async def main():
         for stays in ("goes", "stays"):
             channel, _, leader = await family(kind, stays, 0.1)
             await channel.close()
-            assert not Held.now().children, (kind, stays)
+            assert not ResourceSnapshot.now().children, (kind, stays)
 
 asyncio.run(main())
 """

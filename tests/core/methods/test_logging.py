@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from foundation_rt import AbortSignal, ToolContext, UsageError
 from foundation_rt.protocol.peer import LOGGING_LEVELS
-from tests.support.asked import PREFIX, AskedClient, value_of
-from tests.support.rig import Rig
+from tests.support.answering_client import PREFIX, AnsweringClient, value_of
+from tests.support.server_fixture import ServerFixture
 
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 
 
-def play(scenario: Callable[[Rig], Coroutine[Any, Any, None]]) -> Rig:
-    rig = Rig()
+def play(scenario: Callable[[ServerFixture], Coroutine[Any, Any, None]]) -> ServerFixture:
+    rig = ServerFixture()
 
     @rig.server.tool
     async def say(ctx: ToolContext, levels: list[str]) -> None:
@@ -33,7 +33,7 @@ def play(scenario: Callable[[Rig], Coroutine[Any, Any, None]]) -> Rig:
     return rig
 
 
-async def levels_said(client: AskedClient, request_id: int) -> list[str]:
+async def levels_said(client: AnsweringClient, request_id: int) -> list[str]:
     """Return the levels of the messages that come before the answer."""
     levels = []
     while True:
@@ -49,8 +49,8 @@ async def levels_said(client: AskedClient, request_id: int) -> list[str]:
 
 @pytest.mark.rule("NOTE-04", "NOTE-05")
 def test_client_gets_log_messages_from_its_level_on() -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server)
         everything = {"levels": [*LOGGING_LEVELS]}
         assert await levels_said(client, client.start("say", everything)) == [*LOGGING_LEVELS[1:]]
         for level in LOGGING_LEVELS:
@@ -65,8 +65,8 @@ def test_client_gets_log_messages_from_its_level_on() -> None:
 @pytest.mark.rule("NOTE-06")
 @pytest.mark.parametrize("params", [{}, {"level": None}, {"level": "warn"}, {"level": ["info"]}])
 def test_unknown_level_is_refused(params: dict[str, Any]) -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server)
         client.request("logging/setLevel", params)
         assert (await client.next())["error"]["code"] == -32602
         assert await levels_said(client, client.start("say", {"levels": ["info"]})) == ["info"]
@@ -76,8 +76,8 @@ def test_unknown_level_is_refused(params: dict[str, Any]) -> None:
 
 @pytest.mark.rule("NOTE-06")
 def test_set_level_without_params_is_refused() -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server)
         client.write(id="x", method="logging/setLevel")
         assert (await client.next())["error"]["code"] == -32602
 
@@ -86,7 +86,7 @@ def test_set_level_without_params_is_refused() -> None:
 
 @pytest.mark.rule("NOTE-05")
 def test_new_level_applies_to_running_calls() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         heard = asyncio.Event()
 
         @rig.server.tool
@@ -96,7 +96,7 @@ def test_new_level_applies_to_running_calls() -> None:
             ctx.log("info", 2)
             ctx.log("error", 3)
 
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         client.start("slowly")
         assert (await client.next())["params"] == {"level": "info", "data": 1}
         client.request("logging/setLevel", {"level": "error"})
@@ -110,8 +110,8 @@ def test_new_level_applies_to_running_calls() -> None:
 @pytest.mark.rule("NOTE-05")
 @pytest.mark.parametrize("wanted", [None, "debug", "warning", "emergency"])
 def test_stateless_request_sets_its_own_level(wanted: str | None) -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server, STATELESS)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server, STATELESS)
         meta = {} if wanted is None else {f"{PREFIX}logLevel": wanted}
         params = {"name": "say", "arguments": {"levels": [*LOGGING_LEVELS]}}
         request_id = client.request("tools/call", params, **meta)
@@ -127,7 +127,9 @@ def test_stateless_request_sets_its_own_level(wanted: str | None) -> None:
 
 @pytest.mark.rule("NOTE-04", "NOTE-06")
 def test_handler_with_unknown_level_gets_usage_error() -> None:
-    context = ToolContext("run", "correlation", AbortSignal(), Rig().server.runtime.logger)
+    context = ToolContext(
+        "run", "correlation", AbortSignal(), ServerFixture().server.runtime.logger
+    )
     with pytest.raises(UsageError, match="debug, info"):
         context.log("warn", "x")
     context.log("emergency", "there is nobody to hear it")
@@ -136,13 +138,13 @@ def test_handler_with_unknown_level_gets_usage_error() -> None:
 
 @pytest.mark.rule("NOTE-04")
 def test_messages_to_client_are_not_in_server_log() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         @rig.server.tool
         async def note(ctx: ToolContext) -> None:
             ctx.logger.info("for the operator")
             ctx.log("info", "for the client")
 
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         client.start("note")
         assert (await client.next())["params"]["data"] == "for the client"
         await client.next()
@@ -156,7 +158,7 @@ def test_messages_to_client_are_not_in_server_log() -> None:
 # -- progress --------------------------------------------------------------------------------------
 
 
-async def progress_of(client: AskedClient, request_id: int) -> list[dict[str, Any]]:
+async def progress_of(client: AnsweringClient, request_id: int) -> list[dict[str, Any]]:
     """Return the params of the progress that comes before the answer."""
     found = []
     while True:
@@ -172,13 +174,13 @@ async def progress_of(client: AskedClient, request_id: int) -> list[dict[str, An
 @pytest.mark.parametrize("token", ["a", 5, ""])
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", HANDSHAKE, STATELESS])
 def test_progress_is_sent_to_client_with_token(revision: str, token: Any) -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         @rig.server.tool
         async def work(ctx: ToolContext) -> None:
             ctx.report_progress(1, 2, "half")
             ctx.report_progress(2.5, math.inf)
 
-        client = AskedClient(rig.server, revision)
+        client = AnsweringClient(rig.server, revision)
         request_id = client.request("tools/call", {"name": "work"}, progressToken=token)
         half = {"progressToken": token, "progress": 1, "total": 2, "message": "half"}
         if revision == "2024-11-05":
@@ -192,13 +194,13 @@ def test_progress_is_sent_to_client_with_token(revision: str, token: Any) -> Non
 @pytest.mark.rule("NOTE-01")
 @pytest.mark.parametrize("meta", [{}, *({"progressToken": each} for each in (None, 1.5, True, []))])
 def test_progress_without_token_is_not_sent(meta: dict[str, Any]) -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         @rig.server.tool
         async def work(ctx: ToolContext) -> str:
             ctx.report_progress(1)
             return "done"
 
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         client.request("tools/call", {"name": "work"}, **meta)
         assert value_of(await client.next()) == "done"
 
@@ -208,13 +210,13 @@ def test_progress_without_token_is_not_sent(meta: dict[str, Any]) -> None:
 @pytest.mark.rule("NOTE-02")
 @given(st.lists(st.integers(-5, 5) | st.floats()))
 def test_progress_that_does_not_increase_is_not_sent(values: list[float]) -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         @rig.server.tool
         async def work(ctx: ToolContext) -> None:
             for value in values:
                 ctx.report_progress(value)
 
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         request_id = client.request("tools/call", {"name": "work"}, progressToken="t")
         sent = [each["progress"] for each in await progress_of(client, request_id)]
         expected: list[float] = []
@@ -228,7 +230,7 @@ def test_progress_that_does_not_increase_is_not_sent(values: list[float]) -> Non
 
 @pytest.mark.rule("NOTE-02")
 def test_progress_of_several_threads_increases() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         @rig.server.tool
         def work(ctx: ToolContext) -> None:
             together = threading.Barrier(4)
@@ -244,7 +246,7 @@ def test_progress_of_several_threads_increases() -> None:
             for thread in threads:
                 thread.join(20)
 
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         request_id = client.request("tools/call", {"name": "work"}, progressToken="t")
         sent = [each["progress"] for each in await progress_of(client, request_id)]
         assert sent == [*range(200)]
@@ -256,7 +258,7 @@ def test_progress_of_several_threads_increases() -> None:
 @pytest.mark.rule("NOTE-03")
 @pytest.mark.parametrize("ending", ["cancelled", "closed"])
 def test_nothing_is_sent_for_call_that_is_not_pending(ending: str) -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: ServerFixture) -> None:
         aborted = asyncio.Event()
 
         @rig.server.tool
@@ -267,7 +269,7 @@ def test_nothing_is_sent_for_call_that_is_not_pending(ending: str) -> None:
             ctx.log("emergency", "too late")
             aborted.set()
 
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         request_id = client.request("tools/call", {"name": "work"}, progressToken="t")
         assert (await client.next())["params"]["progress"] == 1
         if ending == "cancelled":

@@ -13,17 +13,17 @@ import pytest
 from foundation_rt import ToolContext, ToolDefinition
 from foundation_rt.core.methods.subscriptions import MAX_LISTENING
 from foundation_rt.core.subscriptions import MAX_SUBSCRIPTION_ID_LENGTH, MAX_TOPICS
+from tests.support.answering_client import AnsweringClient
 from tests.support.asgi import META
-from tests.support.asked import AskedClient
-from tests.support.rig import Rig
+from tests.support.server_fixture import ServerFixture
 
 STATELESS = "2026-07-28"
 ID_KEY = "io.modelcontextprotocol/subscriptionId"
 NOTHING = ToolDefinition("nothing", "", {"type": "object"})
 
 
-def play(scenario: Callable[[Rig], Coroutine[Any, Any, None]]) -> Rig:
-    rig = Rig(level="debug")
+def play(scenario: Callable[[ServerFixture], Coroutine[Any, Any, None]]) -> ServerFixture:
+    rig = ServerFixture(level="debug")
 
     @rig.server.resource("note://all")
     def notes() -> str:
@@ -52,12 +52,12 @@ def changed(kind: str, subscription_id: Any = None) -> dict[str, Any]:
     return message
 
 
-async def subscribe(client: AskedClient, uri: str, word: str = "subscribe") -> dict[str, Any]:
+async def subscribe(client: AnsweringClient, uri: str, word: str = "subscribe") -> dict[str, Any]:
     client.request(f"resources/{word}", {"uri": uri})
     return await client.next()
 
 
-async def listen(client: AskedClient, **wanted: Any) -> tuple[int, dict[str, Any]]:
+async def listen(client: AnsweringClient, **wanted: Any) -> tuple[int, dict[str, Any]]:
     """Open a subscription; return its id and what of it is honoured."""
     request_id = client.request("subscriptions/listen", {"notifications": wanted})
     message = await client.next()
@@ -78,8 +78,8 @@ def in_a_thread(function: Callable[[], object]) -> None:
 
 @pytest.mark.rule("SUB-01", "SUB-02", "SUB-07")
 def test_subscriber_is_notified_until_it_unsubscribes() -> None:
-    async def scenario(rig: Rig) -> None:
-        client, other = AskedClient(rig.server), AskedClient(rig.server)
+    async def scenario(rig: ServerFixture) -> None:
+        client, other = AnsweringClient(rig.server), AnsweringClient(rig.server)
         for uri in ("note://all", "note://5", "note://5"):
             assert (await subscribe(client, uri))["result"] == {}
         await subscribe(other, "note://all")
@@ -102,8 +102,8 @@ def test_subscriber_is_notified_until_it_unsubscribes() -> None:
 @pytest.mark.rule("SUB-10")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
 def test_subscription_to_unknown_resource_is_refused(revision: str) -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server, revision)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server, revision)
         error = (await subscribe(client, "other://x"))["error"]
         assert (error["code"], error["data"]["uri"]) == (-32002, "other://x")
         for params in ({}, {"uri": 5}, {"uri": None}, {"uri": "note://" + "9" * 10_000}):
@@ -119,12 +119,12 @@ def test_subscription_to_unknown_resource_is_refused(revision: str) -> None:
 @pytest.mark.rule("SUB-01")
 def test_server_without_resources_has_no_subscriptions() -> None:
     async def scenario() -> None:
-        rig = Rig()
-        client = AskedClient(rig.server)
+        rig = ServerFixture()
+        client = AnsweringClient(rig.server)
         for word in ("subscribe", "unsubscribe"):
             assert (await subscribe(client, "note://5", word))["error"]["code"] == -32601
         rig.server.resource_updated("note://5")  # nobody can listen, and nothing happens
-        modern = AskedClient(rig.server, STATELESS)
+        modern = AnsweringClient(rig.server, STATELESS)
         assert (await listen(modern, resourceSubscriptions=["note://5"]))[1] == {}
         assert (await subscribe(modern, "note://5"))["error"]["code"] == -32601
 
@@ -133,8 +133,8 @@ def test_server_without_resources_has_no_subscriptions() -> None:
 
 @pytest.mark.rule("SUB-05")
 def test_topics_of_session_are_bounded() -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server)
         for number in range(MAX_TOPICS):
             assert "result" in await subscribe(client, f"note://{number}")
         assert "result" in await subscribe(client, "note://0")  # no more than before
@@ -151,8 +151,8 @@ def test_topics_of_session_are_bounded() -> None:
 
 @pytest.mark.rule("SUB-03", "SUB-04")
 def test_honoured_fields_are_acknowledged_first() -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server, STATELESS)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server, STATELESS)
         _, honoured = await listen(
             client,
             toolsListChanged=True,
@@ -169,8 +169,8 @@ def test_honoured_fields_are_acknowledged_first() -> None:
 
 @pytest.mark.rule("SUB-02", "SUB-03", "SUB-07")
 def test_each_subscription_gets_its_own_notifications() -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server, STATELESS)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server, STATELESS)
         tools, _ = await listen(client, toolsListChanged=True)
         prompts, _ = await listen(client, promptsListChanged=True, resourcesListChanged=True)
         both, _ = await listen(client, resourceSubscriptions=["note://5"], toolsListChanged=True)
@@ -206,8 +206,8 @@ def test_each_subscription_gets_its_own_notifications() -> None:
     ],
 )
 def test_malformed_notifications_filter_is_refused(params: dict[str, Any]) -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server, STATELESS)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server, STATELESS)
         client.request("subscriptions/listen", params)
         error = (await client.next())["error"]
         assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_params")
@@ -218,8 +218,8 @@ def test_malformed_notifications_filter_is_refused(params: dict[str, Any]) -> No
 
 @pytest.mark.rule("SUB-04")
 def test_task_notifications_need_tasks_extension() -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server, STATELESS)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server, STATELESS)
         client.request("subscriptions/listen", {"notifications": {"taskIds": ["x"]}})
         assert (await client.next())["error"]["code"] == -32021
         client.capabilities = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -237,8 +237,8 @@ def test_task_notifications_need_tasks_extension() -> None:
 
 @pytest.mark.rule("SUB-05")
 def test_subscriptions_of_connection_are_bounded() -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server, STATELESS)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server, STATELESS)
         many = [f"note://{number}" for number in range(MAX_TOPICS + 1)]
         wanted = {"notifications": {"resourceSubscriptions": many}}
         client.request("subscriptions/listen", wanted)
@@ -256,8 +256,8 @@ def test_subscriptions_of_connection_are_bounded() -> None:
 
 @pytest.mark.rule("SUB-02", "SUB-08")
 def test_client_cancels_its_subscription() -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server, STATELESS)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server, STATELESS)
         first, _ = await listen(client, toolsListChanged=True)
         second, _ = await listen(client, toolsListChanged=True)
         in_a_thread(lambda: rig.server.register(NOTHING, lambda arguments, context: None))
@@ -275,8 +275,8 @@ def test_client_cancels_its_subscription() -> None:
 
 @pytest.mark.rule("SUB-03", "RPC-17")
 def test_id_of_open_subscription_is_in_use() -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server, STATELESS)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server, STATELESS)
         subscription, _ = await listen(client, toolsListChanged=True)
         client.write(id=subscription, method="ping")
         error = await client.next()
@@ -290,8 +290,8 @@ def test_id_of_open_subscription_is_in_use() -> None:
 
 @pytest.mark.rule("SUB-12")
 def test_stopping_server_ends_subscriptions_with_result() -> None:
-    async def scenario(rig: Rig) -> None:
-        client, older = AskedClient(rig.server, STATELESS), AskedClient(rig.server)
+    async def scenario(rig: ServerFixture) -> None:
+        client, older = AnsweringClient(rig.server, STATELESS), AnsweringClient(rig.server)
         first, _ = await listen(client, toolsListChanged=True)
         second, _ = await listen(client)
         await subscribe(older, "note://all")
@@ -318,8 +318,8 @@ def test_stopping_server_ends_subscriptions_with_result() -> None:
 
 @pytest.mark.rule("SUB-12")
 def test_result_is_last_message_of_subscription_with_own_stream() -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server, STATELESS)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server, STATELESS)
         client.connection.session.stateless = True
         subscription, _ = await listen(client, toolsListChanged=True)
         client.connection.end_subscriptions()
@@ -334,10 +334,10 @@ def test_result_is_last_message_of_subscription_with_own_stream() -> None:
 
 @pytest.mark.rule("LIFE-13", "LIFE-15", "SUB-02")
 def test_changed_lists_are_notified_to_running_connections() -> None:
-    async def scenario(rig: Rig) -> None:
-        early, modern = AskedClient(rig.server), AskedClient(rig.server, STATELESS)
+    async def scenario(rig: ServerFixture) -> None:
+        early, modern = AnsweringClient(rig.server), AnsweringClient(rig.server, STATELESS)
         rig.server.prompt(name="q")(lambda: "x")
-        client = AskedClient(rig.server)
+        client = AnsweringClient(rig.server)
         rig.server.register(NOTHING, lambda arguments, context: None)
         rig.server.prompt(name="p")(lambda: "x")
         rig.server.unregister_prompt("p")
@@ -354,8 +354,8 @@ def test_changed_lists_are_notified_to_running_connections() -> None:
 
 @pytest.mark.rule("SUB-11", "SUB-02")
 def test_subscriptions_of_closed_connection_are_dropped() -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server, STATELESS)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server, STATELESS)
         await listen(client, resourceSubscriptions=["note://5"], toolsListChanged=True)
         in_a_thread(lambda: rig.server.resource_updated("note://5"))
         client.connection.close()
@@ -368,7 +368,7 @@ def test_subscriptions_of_closed_connection_are_dropped() -> None:
 
 @pytest.mark.rule("SUB-11")
 def test_subscriptions_of_dropped_connection_are_dropped() -> None:
-    rig = Rig()
+    rig = ServerFixture()
     rig.server.resource("note://all")(lambda: "")
     peer = rig.connect()
     subscribed = peer.ask("resources/subscribe", {"uri": "note://all"})
@@ -380,7 +380,7 @@ def test_subscriptions_of_dropped_connection_are_dropped() -> None:
     assert_no_subscribers(rig)
 
 
-def assert_no_subscribers(rig: Rig) -> None:
+def assert_no_subscribers(rig: ServerFixture) -> None:
     subscriptions = rig.server.runtime.dispatcher.subscriptions
     assert subscriptions._by_topic == {}
     assert subscriptions._open == set()
@@ -388,8 +388,8 @@ def assert_no_subscribers(rig: Rig) -> None:
 
 @pytest.mark.rule("SUB-02", "SUB-07")
 def test_resource_updates_may_come_from_any_thread() -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server, STATELESS)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server, STATELESS)
         subscription, _ = await listen(client, resourceSubscriptions=["note://5"])
 
         @rig.server.tool
@@ -415,8 +415,8 @@ def test_resource_updates_may_come_from_any_thread() -> None:
 
 @pytest.mark.rule("SUB-09")
 def test_subscription_with_too_long_id_is_refused() -> None:
-    async def scenario(rig: Rig) -> None:
-        client = AskedClient(rig.server, STATELESS)
+    async def scenario(rig: ServerFixture) -> None:
+        client = AnsweringClient(rig.server, STATELESS)
         meta = {"_meta": META, "notifications": {}}
         longest = "x" * MAX_SUBSCRIPTION_ID_LENGTH
         client.write(id=longest + "x", method="subscriptions/listen", params=meta)

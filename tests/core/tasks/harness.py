@@ -13,7 +13,7 @@ from foundation_rt.core.tasks.support import EXTENSION
 from foundation_rt.engine.scheduling import HostLoop
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.registry.tools import ToolDefinition
-from tests.support.rig import Peer, Rig
+from tests.support.server_fixture import Peer, ServerFixture
 from tests.support.virtual_loop import run_virtual
 
 RUN_MS, KEEP_MS = 60_000, 30_000
@@ -71,7 +71,7 @@ class Client(Peer):
         return task
 
 
-class Harness(Rig):
+class Harness(ServerFixture):
     """A server whose tasks live for `RUN_MS` and `KEEP_MS`."""
 
     def __init__(self, clock: ManualClock, *, slots: int = 10, **tasks: Any) -> None:

@@ -20,7 +20,7 @@ from foundation_rt.errors import RegistrationError, ToolError
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.server import Server
 from tests.core.tasks.harness import KEEP_MS, RUN_MS, WITH_TASKS, Harness, run
-from tests.support.rig import HANDSHAKE
+from tests.support.server_fixture import HANDSHAKE
 
 NAMES = {"taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs"}
 

@@ -19,7 +19,7 @@ PATIENCE = 20.0
 PREFIX = "io.modelcontextprotocol/"
 
 
-class AskedClient:
+class AnsweringClient:
     """The far end of a connection; must be made where an event loop runs.
 
     Attributes:

@@ -15,7 +15,7 @@ from foundation_rt.config.settings import ResourcesSection, ServerConfig, ToolsS
 from foundation_rt.engine.executor import Engine
 from foundation_rt.middleware.stack import wrap
 from tests.support.fake_scheduler import FakeScheduler, HeldWorkers
-from tests.support.rig import LIST_CHANGED, Peer, Rig
+from tests.support.server_fixture import LIST_CHANGED, Peer, ServerFixture
 
 if TYPE_CHECKING:
     from foundation_rt.middleware.stack import Middleware
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ANYTHING = {"type": "object"}
 
 
-class Bench:
+class EngineHarness:
     """A server whose time, coroutines and workers are in the hands of a test."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Bench:
         **limits: Any,
     ) -> None:
         self.clock = clock or ManualClock()
-        self.rig = Rig(
+        self.rig = ServerFixture(
             ServerConfig(
                 tools=ToolsSection(**{"default_timeout_ms": 1000, "cancel_grace_ms": 300} | limits),
                 resources=ResourcesSection(max_concurrent_executions=slots),
@@ -56,7 +56,7 @@ class Bench:
         self.broken = False  # whether every send fails
         self.peer = self.connect()
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> EngineHarness:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -105,7 +105,7 @@ class Bench:
         assert self.peer.connection.session.in_flight == {}
 
 
-class Held:
+class HeldHandler:
     """A coroutine handler that waits until the test ends it, and keeps what it was given."""
 
     __name__ = "held"

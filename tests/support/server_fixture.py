@@ -33,7 +33,7 @@ class ForgetfulSink(MemorySink):
         self._lines.clear()
 
 
-class Rig:
+class ServerFixture:
     """A server that logs to memory, counts its ids and has its time from `clock`.
 
     Attributes:
