@@ -57,6 +57,31 @@ def build_rust_validator(
     Raises:
         RegistrationError: the extra is missing, or the engine refuses the schema.
     """
+    validator = _compile(analysis, linear)
+    from jsonschema_rs import ValidationError
+
+    limit = step_limit(analysis, max_steps)
+
+    def validate(arguments: Any) -> tuple[ValidationIssue, ...]:
+        try:
+            if limit is not None:
+                limit(arguments)
+            validator.validate(arguments)
+        except ValidationError as first:
+            if _is_small(arguments):
+                return tuple(map(_issue, islice(validator.iter_errors(arguments), MAX_ISSUES)))
+            return (_issue(first),)
+        except (ValueError, RecursionError):  # a ValueError is its recursion limit
+            return TOO_DEEP
+        except TooComplex:
+            return TOO_COMPLEX
+        return ()
+
+    return validate
+
+
+def _compile(analysis: SchemaAnalysis, linear: bool) -> Any:
+    """Return the engine's validator for a schema; see `build_rust_validator`."""
     try:
         import jsonschema_rs
     except ImportError:
@@ -72,7 +97,7 @@ def build_rust_validator(
     formats = {name: predicate(name) for name in ENFORCED}
     formats.update((name, _accept) for name in _NOT_ENFORCED)
     try:
-        validator = engine(
+        return engine(
             analysis.root,
             formats=formats,
             validate_formats=analysis.check_formats,
@@ -84,25 +109,6 @@ def build_rust_validator(
         raise RegistrationError(
             f"{place(at)} is refused by jsonschema-rs: {error.message}"
         ) from None
-
-    limit = step_limit(analysis, max_steps)
-
-    def validate(arguments: Any) -> tuple[ValidationIssue, ...]:
-        try:
-            if limit is not None:
-                limit(arguments)
-            validator.validate(arguments)
-        except jsonschema_rs.ValidationError as first:
-            if _is_small(arguments):
-                return tuple(map(_issue, islice(validator.iter_errors(arguments), MAX_ISSUES)))
-            return (_issue(first),)
-        except (ValueError, RecursionError):  # a ValueError is its recursion limit
-            return TOO_DEEP
-        except TooComplex:
-            return TOO_COMPLEX
-        return ()
-
-    return validate
 
 
 def _is_small(value: Any) -> bool:

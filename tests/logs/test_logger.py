@@ -62,7 +62,7 @@ def logged(fields: Any) -> dict[str, Any]:
     return record
 
 
-# -- records ---------------------------------------------------------------------------------
+# -- records -------------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("LOG-01", "ID-04")
@@ -187,7 +187,7 @@ def test_any_mapping_is_accepted_as_context() -> None:
     assert sink.lines[0]["a"] == 1
 
 
-# -- what is kept out ------------------------------------------------------------------------
+# -- what is kept out ----------------------------------------------------------------------------
 
 
 @pytest.mark.rule("LOG-06")
@@ -267,7 +267,7 @@ def test_logger_offers_redaction() -> None:
     assert logger.redact({"pin": 1}) == {"pin": REDACTED}
 
 
-# -- it never raises -------------------------------------------------------------------------
+# -- it never raises -----------------------------------------------------------------------------
 
 
 class Unreadable(Mapping[str, Any]):
@@ -335,7 +335,7 @@ def test_fields_changed_by_another_thread() -> None:
         assert record.get("fields") == UNREADABLE or record["299"] == [299]
 
 
-# -- the short way and the general way -------------------------------------------------------
+# -- the short way and the general way -----------------------------------------------------------
 
 texts = st.text(st.characters(), max_size=12) | st.sampled_from(
     ["", "plain", "\x7f", '"', "\\", "x" * 1100, "[", "{"]
@@ -381,7 +381,7 @@ def test_known_keys_are_bounded() -> None:
     assert sink.lines[-1]["field9999"] == 9999
 
 
-# -- standard error --------------------------------------------------------------------------
+# -- standard error ------------------------------------------------------------------------------
 
 
 def records_in(fd: int) -> list[dict[str, Any]]:

@@ -84,7 +84,7 @@ class Permission(Flag):
     WRITE = 2
 
 
-# -- keys ------------------------------------------------------------------------------------
+# -- keys ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("LOG-31")
@@ -209,7 +209,7 @@ def test_secret_word_is_found_between_any_others(text: str) -> None:
     assert redactor.is_secret(f"token {text}")
 
 
-# -- redaction -------------------------------------------------------------------------------
+# -- redaction -----------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("LOG-06")
@@ -353,7 +353,7 @@ def test_redaction_stops_after_a_million_values() -> None:
     assert "token" not in result
 
 
-# -- sanitization ----------------------------------------------------------------------------
+# -- sanitization --------------------------------------------------------------------------------
 
 
 def is_escaped_away(char: str) -> bool:
@@ -388,7 +388,7 @@ def test_long_text_is_truncated_with_marker() -> None:
     assert sanitize("\n" * 5000) == "\\u000a" * 1024 + " [cut at 1024 of 5000 characters]"
 
 
-# -- values ----------------------------------------------------------------------------------
+# -- values --------------------------------------------------------------------------------------
 
 
 class Raises:
@@ -542,7 +542,7 @@ def test_mappings_that_lie_or_never_end() -> None:
     assert len(redactor.for_log(Endless())) == 1001
 
 
-# -- any structure (property 9) --------------------------------------------------------------
+# -- any structure (property 9) ------------------------------------------------------------------
 
 SENTINEL = "the value that nobody may see"
 secret_keys = st.sampled_from(

@@ -62,7 +62,7 @@ def in_background(work: Callable[[], Any]) -> threading.Thread:
     return thread
 
 
-# -- what is written -------------------------------------------------------------------------
+# -- what is written -----------------------------------------------------------------------------
 
 
 @pytest.mark.rule("LOG-21")
@@ -176,7 +176,7 @@ def read_to_end(fd: int) -> bytes:
         return file.read()
 
 
-# -- kinds of descriptors --------------------------------------------------------------------
+# -- kinds of descriptors ------------------------------------------------------------------------
 
 
 @pytest.mark.rule("LOG-22")
@@ -260,7 +260,7 @@ def test_descriptor_polls_writable_but_is_not() -> None:
         os.close(fd)
 
 
-# -- the other side goes away ----------------------------------------------------------------
+# -- the other side goes away --------------------------------------------------------------------
 
 
 @pytest.mark.rule("LOG-23")
@@ -345,7 +345,7 @@ def test_many_threads_cause_one_break() -> None:
         assert writer.lost_writes >= 1600 - 8
 
 
-# -- back-pressure ---------------------------------------------------------------------------
+# -- back-pressure -------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("LOG-24")
@@ -435,7 +435,7 @@ def test_refused_writes_need_no_report() -> None:
         assert writer.lost_writes == 1
 
 
-# -- flush and close -------------------------------------------------------------------------
+# -- flush and close -----------------------------------------------------------------------------
 
 
 @pytest.mark.rule("LOG-26")
@@ -519,7 +519,7 @@ def test_idle_thread_is_never_woken() -> None:
         writer.close(PATIENCE)
 
 
-# -- threads and processes -------------------------------------------------------------------
+# -- threads and processes -----------------------------------------------------------------------
 
 
 @pytest.mark.rule("LOG-40")

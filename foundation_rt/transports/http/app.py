@@ -138,7 +138,7 @@ class HttpApplication:
         else:
             await send({"type": "websocket.close"})
 
-    # -- lifespan ------------------------------------------------------------------------------
+    # -- lifespan --------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Begin to serve; further calls do nothing.
@@ -242,7 +242,7 @@ class HttpApplication:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    # -- requests ------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

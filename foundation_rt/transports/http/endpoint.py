@@ -126,7 +126,7 @@ class Endpoint:
             return self._delete(request)
         return _refuse_method()
 
-    # -- POST ----------------------------------------------------------------------------------
+    # -- POST ------------------------------------------------------------------------------------
 
     async def _post(self, request: HttpRequest) -> HttpRefusal | None:
         refusal = check_post(request.head)
@@ -298,7 +298,7 @@ class Endpoint:
             )
         return session
 
-    # -- answering -----------------------------------------------------------------------------
+    # -- answering -------------------------------------------------------------------------------
 
     async def _answer(
         self, request: HttpRequest, response: PostResponse, headers: Sequence[RawHeader] = ()
@@ -351,7 +351,7 @@ class Endpoint:
     def _keep_alive_seconds(self) -> float:
         return self.settings.keep_alive_ms / 1000
 
-    # -- GET and DELETE ------------------------------------------------------------------------
+    # -- GET and DELETE --------------------------------------------------------------------------
 
     async def _get(self, request: HttpRequest) -> HttpRefusal | None:
         """Stream the messages that belong to no request, or resume a stream (HTTP-12, HTTP-13)."""

@@ -115,7 +115,7 @@ class HttpSession:
         self.connection = self._absence.connection = connection
         connection.close_response = self.close_response
 
-    # -- messages from the connection ----------------------------------------------------------
+    # -- messages from the connection ------------------------------------------------------------
 
     def deliver(self, message: Message) -> None:
         """Route `message` to the response that it belongs to."""
@@ -191,7 +191,7 @@ class HttpSession:
         """Return whether a request is being answered, or the client listens."""
         return bool(self._responses) or self._get_stream.body is not None
 
-    # -- streams -------------------------------------------------------------------------------
+    # -- streams ---------------------------------------------------------------------------------
 
     @property
     def primes(self) -> bool:

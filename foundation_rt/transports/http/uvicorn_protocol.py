@@ -147,7 +147,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._keeps_alive = False
         super().shutdown()
 
-    # -- input ---------------------------------------------------------------------------------
+    # -- input -----------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         """Parse bytes of the client, within the limits of a head."""
@@ -249,7 +249,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_timer.cancel()
             self._head_timer = None
 
-    # -- output --------------------------------------------------------------------------------
+    # -- output ----------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
         """Count the unsent bytes: the client has not read what was written."""

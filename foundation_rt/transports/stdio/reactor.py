@@ -84,7 +84,7 @@ class Reactor:
         """Return the reactor's own descriptors; no child of this process may write there."""
         return self._wake_pipe
 
-    # -- events ------------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------
 
     def watch(self, descriptor: int, events: int, handler: Callable[[int], object]) -> None:
         """Call `handler(events)` when `events` or a hang-up occur on `descriptor`."""
@@ -112,7 +112,7 @@ class Reactor:
         self._woken = False
         self.on_wake()
 
-    # -- running -----------------------------------------------------------------------------
+    # -- running ---------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Take turns until `stop`; inside the asyncio loop once there is one.
@@ -200,7 +200,7 @@ class Reactor:
             for descriptor in self._wake_pipe:
                 os.close(descriptor)
 
-    # -- coroutines --------------------------------------------------------------------------
+    # -- coroutines ------------------------------------------------------------------------------
 
     def prepare_loop(self) -> ReactorLoop:
         """Return the asyncio loop, made by the first call."""

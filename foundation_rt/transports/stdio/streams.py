@@ -100,7 +100,7 @@ class ClientStreams:
         self._is_reading = False
         self._is_warm = False
 
-    # -- input -------------------------------------------------------------------------------
+    # -- input -----------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Begin to read."""
@@ -176,7 +176,7 @@ class ClientStreams:
         if self.lines or not self._is_open:
             self._on_gone()
 
-    # -- output ------------------------------------------------------------------------------
+    # -- output ----------------------------------------------------------------------------------
 
     def watch_output(self) -> None:
         """Notice when the client closes the output."""
@@ -219,7 +219,7 @@ class ClientStreams:
         self._gathered_bytes = 0
         self._writer.write(b"".join(gathered))
 
-    # -- closing -----------------------------------------------------------------------------
+    # -- closing ---------------------------------------------------------------------------------
 
     def discard(self) -> None:
         """Drop the lines not served, and take no more input."""

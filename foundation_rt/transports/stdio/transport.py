@@ -173,7 +173,7 @@ class StdioTransport:
             return 1
         return 0 if self._signal is None else 128 + self._signal
 
-    # -- opening -----------------------------------------------------------------------------
+    # -- opening ---------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Read, once the lifespan has been entered; without hooks that is at once (OPS-05)."""
@@ -220,7 +220,7 @@ class StdioTransport:
             self.reactor.monitor.begin_turn(time.monotonic())
         self.runtime.start_agents(self.reactor)
 
-    # -- leaving -----------------------------------------------------------------------------
+    # -- leaving ---------------------------------------------------------------------------------
 
     def _check_state(self) -> None:
         """React to what happened outside of this thread."""
@@ -315,7 +315,7 @@ class StdioTransport:
             return self._budget
         return max(0.0, self._deadline - time.monotonic())
 
-    # -- signals and the watchdog ------------------------------------------------------------
+    # -- signals and the watchdog ----------------------------------------------------------------
 
     def _take_signals(self) -> Callable[[], None]:
         """Handle the ending signals; return a function that restores the previous handlers."""

@@ -44,7 +44,7 @@ def count_living(marker: str) -> int:
     return sum(marker in each for each in gc.get_objects() if type(each) is dict)
 
 
-# -- the stateless mode -------------------------------------------------------------------------
+# -- the stateless mode --------------------------------------------------------------------------
 
 
 @pytest.mark.rule("HTTP-06", "HTTP-10", "HTTP-11")
@@ -203,7 +203,7 @@ async def test_listeners_are_ended_when_server_stops(harness: HttpHarness) -> No
     assert (await visit(harness.app, "GET", "/readyz").finish()).status == 503
 
 
-# -- sessions ----------------------------------------------------------------------------------
+# -- sessions ------------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("HTTP-03", "HTTP-04", "HTTP-05")
@@ -390,7 +390,7 @@ async def test_server_request_is_sent_in_response_of_its_call(harness: HttpHarne
     await listening.finish()
 
 
-# -- streams that outlast connections ----------------------------------------------------------
+# -- streams that outlast connections ------------------------------------------------------------
 
 
 @pytest.mark.rule("HTTP-07", "HTTP-13")

@@ -216,7 +216,7 @@ def wait_until_asleep(harness: Harness) -> None:
         os.sched_yield()
 
 
-# -- when it looks, by a clock of the test's -------------------------------------------------------
+# -- when it looks, by a clock of the test's -----------------------------------------------------
 
 NOW = 1000.0
 
