@@ -27,8 +27,6 @@ PURE = (
     "registry.prompts",
     "registry.resources",
     "registry.tool_definition",
-    "protocol.peer",
-    "protocol.principal",
     "server_requests.elicitation",
     "server_requests.requests",
     "server_requests.roots",
@@ -177,20 +175,20 @@ PURE_MODULES = [module for module in MODULES if belongs(module, PURE)]
 
 
 @pytest.mark.rule("EMBED-05")
-def test_the_pure_modules_are_there() -> None:
+def test_pure_modules_exist() -> None:
     for name in PURE:
         assert any(belongs(module, (name,)) for module in MODULES)
 
 
 @pytest.mark.rule("EMBED-05")
 @pytest.mark.parametrize("module", PURE_MODULES)
-def test_what_decides_imports_neither_clock_nor_chance_nor_io(module: str) -> None:
+def test_pure_module_imports_no_clock_randomness_or_io(module: str) -> None:
     impure = (IMPURE | ALSO_IMPURE) - ARITHMETIC.get(module, set())
     assert not foreign_imports(module, lazy=True) & impure
 
 
 @pytest.mark.rule("EMBED-05")
-def test_what_decides_imports_nothing_that_imports_clock_or_chance() -> None:
+def test_pure_modules_reach_no_clock_or_randomness() -> None:
     reached, pending = set[str](), list(PURE_MODULES)
     while pending:
         module = pending.pop()
@@ -224,13 +222,11 @@ def test_table_of_layers_names_everything_in_the_package() -> None:
 
 
 @pytest.mark.rule("EMBED-05")
-def test_the_package_itself_imports_only_its_version() -> None:
+def test_package_imports_only_its_version() -> None:
     assert own_imports("", lazy=True) <= {"version"}
 
 
-def test_the_scan_sees_every_form_of_import(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scan_finds_every_form_of_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "probe.py"
     source.write_text(
         "from typing import TYPE_CHECKING\n"
@@ -294,19 +290,19 @@ def loaded_by(code: str) -> set[str]:
 
 
 @pytest.mark.rule("PROC-08")
-def test_importing_the_package_costs_next_to_nothing() -> None:
+def test_import_of_the_package_loads_only_its_version() -> None:
     added = loaded_by("import foundation_rt") - loaded_by("import typing, __future__")
     assert added == {"foundation_rt", "foundation_rt.version"}
 
 
 @pytest.mark.rule("PROC-08")
-def test_importing_what_an_author_needs_loads_nothing_expensive() -> None:
+def test_import_of_the_author_names_loads_nothing_expensive() -> None:
     code = "from foundation_rt import Server, ToolContext, ToolError, ErrorCode"
     assert not (loaded_by(code) - loaded_by("pass")) & EXPENSIVE
 
 
 @pytest.mark.rule("PROC-08")
-def test_a_server_without_coroutines_never_loads_asyncio_nor_what_only_others_need(
+def test_server_without_coroutines_loads_neither_asyncio_nor_unused_parts(
     tmp_path: Path,
 ) -> None:
     app = tmp_path / "app.py"

@@ -224,7 +224,9 @@ class Connection:
         """
         rest: list[Performed] = []
         for effect in effects:
-            if isinstance(effect, _MESSAGES):
+            if isinstance(effect, Invocation):  # first, because every call has one
+                rest.append(effect)
+            elif isinstance(effect, _MESSAGES):
                 if not effect.done and not self._write(effect):
                     rest += self.emit(self.dispatcher.close(self.session))
             elif isinstance(effect, Log):
