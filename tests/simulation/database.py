@@ -1,8 +1,8 @@
-"""A database as handlers' writes see it: transactions with savepoints, and answers that are late.
+"""A simulated database for handlers' writes: transactions with savepoints, and late answers.
 
-`OutcomeWrites`, the code that the PostgreSQL ledger uses, runs on these connections. They do what
-psycopg and the server do at the places where the two may disagree about what has happened. The time
-that writes take is that of a loop of their own. None of it passes in the simulation, where
+`OutcomeWrites`, the code of the PostgreSQL ledger, runs on these connections. They behave as
+psycopg and the server do in the cases where the two may disagree about the state of a transaction.
+Writes take the time of a loop of their own. No time passes in the simulation, where
 `Fault.SLOW_STORE` stands for operations that take long.
 """
 
@@ -44,7 +44,7 @@ class WriteFailedError(Exception):
 
 @define(eq=False, repr=False)
 class Write:
-    """What a handler has written with its outcome: one row.
+    """The write of a handler with its outcome: one row.
 
     Attributes:
         fails: it raises an error after that.
@@ -88,19 +88,19 @@ class Stalls:
 
 @define(eq=False, repr=False)
 class Database:
-    """Where simulated ledgers keep what handlers write."""
+    """Keeps the writes of handlers for simulated ledgers."""
 
     dice: Dice
     _loop: VirtualLoop | None = field(default=None, init=False)
 
     def run(self, transaction: Coroutine[Any, Any, T]) -> T:
-        """Return what a transaction comes to, in the time of the database."""
+        """Return the result of a transaction, in the time of the database."""
         if self._loop is None:
             self._loop = VirtualLoop(ManualClock())
         return self._loop.run_until_complete(transaction)
 
     def close(self) -> None:
-        """Give back what `run` needed."""
+        """Close the loop that `run` made."""
         if self._loop is not None:
             self._loop.close()
             self._loop = None
@@ -118,7 +118,7 @@ class Connection:
 
     Attributes:
         stalled_at: the number of that statement, from 0.
-        rows: what was written in the transaction and not undone.
+        rows: those written in the transaction and not undone.
         closed: it was lost, and the transaction with it.
     """
 
@@ -148,7 +148,7 @@ class Connection:
         await self.answer()
 
     def commit(self) -> list[Row]:
-        """Commit, and return the rows; what can go wrong with that is in `STORE_FAULTS`.
+        """Commit, and return the rows; `STORE_FAULTS` are the faults of a commit.
 
         Raises:
             psycopg.OperationalError: the connection was lost before.
@@ -185,7 +185,7 @@ class Connection:
 
 @define(eq=False)
 class Savepoint:
-    """What `psycopg.AsyncConnection.transaction` is within a transaction."""
+    """A savepoint, as `psycopg.AsyncConnection.transaction` makes it in a transaction."""
 
     connection: Connection
     _rows: list[Row] = field(factory=list, init=False)
@@ -202,7 +202,7 @@ class Savepoint:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        """Release the savepoint, or undo what came after it; psycopg hides errors of the latter."""
+        """Release the savepoint, or roll back to it; psycopg hides errors of the latter."""
         if self.connection.closed:
             return False
         if error is not None:

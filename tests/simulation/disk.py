@@ -1,6 +1,6 @@
 """A ledger that outlives the processes that use it: the one in memory, as the simulated disk.
 
-What handlers write with their outcomes it records as the PostgreSQL ledger does (AACP-07).
+It records the writes of handlers with their outcomes as the PostgreSQL ledger does (AACP-07).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .database import Connection, Database, Row
 
 @define(eq=False, repr=False)
 class Disk(InMemoryAACPPersistenceAdapter):
-    """Keeps what it was told through every crash, and lets itself be looked at.
+    """Keeps its records through every crash, and shows them to the simulation.
 
     Attributes:
         rows: which executions have written, by request id: one row each.
@@ -57,7 +57,7 @@ class Disk(InMemoryAACPPersistenceAdapter):
     async def _complete_writing(
         self, completions: Sequence[ClaimCompletion], now_ms: int
     ) -> list[Completed]:
-        """Record outcomes, and what handlers write with them, in one transaction."""
+        """Record outcomes, and the writes of handlers with them, in one transaction."""
         rows, failures = await self._write_all(completions)
         for request_id, run in rows:
             self.rows.setdefault(request_id, []).append(run)
@@ -72,7 +72,7 @@ class Disk(InMemoryAACPPersistenceAdapter):
     async def _write_all(
         self, completions: Sequence[ClaimCompletion]
     ) -> tuple[list[Row], list[Exception | None]]:
-        """Commit what handlers write; repeat that as `Connections.transact` does.
+        """Commit the writes of handlers; repeat that as `Connections.transact` does.
 
         Returns:
             The rows, and the errors of the writes that failed.
@@ -109,12 +109,12 @@ class Disk(InMemoryAACPPersistenceAdapter):
         return self.ledger.links
 
     def unfinished(self, now_ms: int, lossy: set[str]) -> str | None:
-        """What is still to be done here, in words; None when nothing is.
+        """Describe a record that is not finished; return None when all are.
 
         Args:
-            now_ms: what has expired by then is not to be done any more.
-            lossy: agents whose ledger was lost: what came from them or to them may wait in vain for
-                what came before it.
+            now_ms: records that have expired by then count as finished.
+            lossy: agents whose ledger was lost: a message from or to them may wait in vain for an
+                earlier one.
         """
         for link, outbox in self.ledger.outbox.items():
             if outbox:

@@ -1,4 +1,4 @@
-"""What can go wrong, by name, and the dice that decide where it does.
+"""The faults by name, and the dice that decide where they strike.
 
 A scenario has some of the faults, or none. Each kind of place where a fault can strike (an envelope
 on its way, an operation of the ledger, an execution, ...) asks the dice once; they answer from the
@@ -33,7 +33,7 @@ class Fault(StrEnum):
     CRASH_AFTER_LEDGER = "crash after the ledger has it"
     CRASH_BEFORE_OUTCOME = "crash before the outcome is recorded"
     CRASH_AFTER_OUTCOME = "crash after the outcome is recorded"
-    # To what handlers write with their outcomes.
+    # To the writes of handlers with their outcomes.
     ANSWER_LATE = "answer late"
     SAVEPOINT_TIMEOUT = "timeout within a savepoint"
     # At a send.
@@ -57,7 +57,7 @@ class Fault(StrEnum):
     CLOCK_BACKWARD = "clock jumps backward"
     UNREGISTER = "unregister in flight"
     LOST_LEDGER = "ledger lost"
-    # Not by the dice, but by what is asked and how long that takes.
+    # Not by the dice, but as consequences of the workload.
     RESTART = "restart with the store kept"
     EXPIRY = "expiry in mid-retry"
     GIVEN_UP = "given up after max_attempts"
@@ -107,7 +107,7 @@ SELECTABLE = (
 """The faults that a scenario has or has not."""
 
 LEASE_KEEPING = (*ENVELOPE_FAULTS, *ACK_FAULTS, *SLOWNESS, Fault.PARTITION)
-"""The faults under which nobody loses a claim."""
+"""The faults under which no claim is lost."""
 
 _CRASHES_AMONG_STRIKES = 0.2
 """A place at which a process can crash is passed more often than one can crash."""
@@ -120,7 +120,7 @@ class Dice:
     """Decides where faults strike.
 
     Args:
-        enabled: what the scenario has.
+        enabled: the faults of the scenario.
         rate: how likely something goes wrong where it can.
 
     Attributes:
@@ -131,7 +131,7 @@ class Dice:
     enabled: tuple[Fault, ...]
     rate: float
     counts: dict[Fault, int] = field(factory=dict, init=False)
-    # What is enabled of each group: asked for every envelope and operation, so kept ready.
+    # The enabled faults of each group: read for every envelope and operation, so kept ready.
     _envelope: tuple[Fault, ...] = field(init=False)
     _ack: tuple[Fault, ...] = field(init=False)
     _store: tuple[Fault, ...] = field(init=False)
@@ -161,19 +161,19 @@ class Dice:
         return tuple(fault for fault in group if fault in self.enabled)
 
     def heal(self) -> None:
-        """Nothing goes wrong any more."""
+        """Disable all faults."""
         self.enabled = ()
         self.__attrs_post_init__()
 
     # -- the places ---------------------------------------------------------------------------
 
     def on_envelope(self, *, only_ack: bool) -> Fault | None:
-        """What happens to an envelope on its way."""
+        """Return the fault that strikes an envelope on its way."""
         fault = self._strike(self._ack) if only_ack else None
         return fault or self._strike(self._envelope)
 
     def on_operation(self, operation: Operation) -> Fault | None:
-        """What happens to an operation of the ledger, or to the process that asked for it."""
+        """Return the fault that strikes an operation of the ledger, or its process."""
         recording = operation is Operation.COMPLETE
         return self._strike(self._store) or self._crash(
             self._outcome_crash if recording else self._ledger_crash
@@ -190,7 +190,7 @@ class Dice:
         return self._crash(self._ack_crash if has_ack else self._send_crash)
 
     def on_execution(self) -> Fault | None:
-        """What happens to an execution, or to the process that executes."""
+        """Return the fault that strikes an execution, or its process."""
         return self._strike(self._slowness) or self._crash(self._execution_crash)
 
     def on_end(self) -> Fault | None:
@@ -216,5 +216,5 @@ class Dice:
         return int(self.rng.random() * limit)
 
     def count(self, fault: Fault) -> None:
-        """It struck."""
+        """Count a fault that has struck."""
         self.counts[fault] = self.counts.get(fault, 0) + 1

@@ -51,7 +51,7 @@ class Patch(Protocol):
 
 
 def requests_not_deduplicated(patch: Patch) -> None:
-    """A request whose id is known is entered once more."""
+    """Enter a request again whose id is known."""
     append, take_in = UnitOfWork.append, UnitOfWork._take_in
 
     def forgetful_append(self: UnitOfWork, outgoing: OutgoingMessage) -> Any:
@@ -67,7 +67,7 @@ def requests_not_deduplicated(patch: Patch) -> None:
 
 
 def numbers_not_deduplicated(patch: Patch) -> None:
-    """A number that has come in before is taken for new."""
+    """Take a number for new that was received before."""
 
     def arrive_always(link: LinkState, seq: int, *rest: Any, **more: Any) -> SequenceStatus:
         record_arrival(link, seq, *rest, **more)
@@ -77,7 +77,7 @@ def numbers_not_deduplicated(patch: Patch) -> None:
 
 
 def conflicts_not_seen(patch: Patch) -> None:
-    """A request gets the outcome of another that has its id."""
+    """Give a request the outcome of another with its id."""
     append = UnitOfWork.append
 
     def trusting_append(self: UnitOfWork, outgoing: OutgoingMessage) -> Any:
@@ -90,7 +90,7 @@ def conflicts_not_seen(patch: Patch) -> None:
 
 
 def ack_over_a_gap(patch: Patch) -> None:
-    """The highest number received is acknowledged, whatever is missing below it."""
+    """Acknowledge the highest number received, even above a gap."""
 
     def arrive_over_gaps(link: LinkState, seq: int, *rest: Any, **more: Any) -> SequenceStatus:
         found = record_arrival(link, seq, *rest, **more)
@@ -102,7 +102,7 @@ def ack_over_a_gap(patch: Patch) -> None:
 
 
 def ack_before_the_ledger(patch: Patch) -> None:
-    """What comes in is acknowledged at once."""
+    """Acknowledge envelopes before they are in the ledger."""
     deliver = Node.deliver
 
     def hasty_deliver(self: Node, envelopes: list[Envelope], waiter: Any, now_ms: int) -> None:
@@ -121,7 +121,7 @@ def ack_before_the_ledger(patch: Patch) -> None:
 
 
 def outcome_before_the_ledger(patch: Patch) -> None:
-    """Whoever waits is told the outcome before it is recorded."""
+    """Resolve waiters with an outcome before it is recorded."""
     executed = Node.executed
 
     def hasty_executed(
@@ -154,7 +154,7 @@ def outcome_before_the_ledger(patch: Patch) -> None:
 
 
 def send_before_the_ledger(patch: Patch) -> None:
-    """A message goes out while the ledger is still entering it."""
+    """Send a message while the ledger is still entering it."""
     send = Node.send
 
     def hasty_send(self: Node, outgoing: OutgoingMessage, waiter: Any, now_ms: int) -> None:
@@ -167,7 +167,7 @@ def send_before_the_ledger(patch: Patch) -> None:
 
 
 def fence_removed(patch: Patch) -> None:
-    """An outcome is taken whatever the epoch of its claim."""
+    """Take an outcome with any epoch of its claim."""
 
     def may_complete(record: RequestRecord | None, completion: Any) -> bool:
         return record is not None and record.state is RequestState.CLAIMED
@@ -176,7 +176,7 @@ def fence_removed(patch: Patch) -> None:
 
 
 def outcome_overwritten(patch: Patch) -> None:
-    """A late outcome replaces the one that was recorded."""
+    """Replace a recorded outcome by a late one."""
     complete = UnitOfWork.complete
 
     def overwriting_complete(self: UnitOfWork, completion: Any, now_ms: int) -> Any:
@@ -190,7 +190,7 @@ def outcome_overwritten(patch: Patch) -> None:
 
 
 def lease_ignored(patch: Patch) -> None:
-    """What somebody else executes is claimed."""
+    """Claim a request that another owner executes."""
 
     def claimable(record: RequestRecord, owner: str, now_ms: int) -> Claimability:
         found = claimability(record, owner, now_ms)
@@ -200,12 +200,12 @@ def lease_ignored(patch: Patch) -> None:
 
 
 def lease_not_renewed(patch: Patch) -> None:
-    """A handler that takes long loses its claim."""
+    """Let a handler that takes long lose its claim."""
     patch.setattr(Claims, "renew_arguments", _nothing)
 
 
 def seq_reused_after_a_crash(patch: Patch) -> None:
-    """The last number given out is kept in the process only."""
+    """Keep the last number given out in the process only."""
     crash = Process.crash
 
     def forgetful_crash(self: Process) -> None:
@@ -217,7 +217,7 @@ def seq_reused_after_a_crash(patch: Patch) -> None:
 
 
 def tombstone_not_sent(patch: Patch) -> None:
-    """A message that expires, or is given up, is not sent any more."""
+    """Stop sending a message that expires or is given up."""
     take_due = InMemoryAACPPersistenceAdapter.take_due
 
     async def forgetful_take_due(self: InMemoryAACPPersistenceAdapter, *arguments: Any) -> Any:
@@ -229,7 +229,7 @@ def tombstone_not_sent(patch: Patch) -> None:
 
 
 def tombstone_executed(patch: Patch) -> None:
-    """A message that was void when its number came is executed when it comes itself."""
+    """Execute a tombstone as the message that it replaces."""
     receive = UnitOfWork._receive
 
     def credulous_receive(self: UnitOfWork, incoming: Any, *rest: Any) -> None:
@@ -242,7 +242,7 @@ def tombstone_executed(patch: Patch) -> None:
 
 
 def held_not_held(patch: Patch) -> None:
-    """What comes before an earlier message is executed before it."""
+    """Execute a message before an earlier one that is missing."""
     enter = UnitOfWork._enter
 
     def hasty_enter(self: UnitOfWork, record: RequestRecord, link: Any, state: LinkState) -> None:
@@ -252,7 +252,7 @@ def held_not_held(patch: Patch) -> None:
 
 
 def incarnation_ignored(patch: Patch) -> None:
-    """The numbers of a new ledger are taken for those of the one that was lost."""
+    """Take the numbers of a new ledger for those of the one that was lost."""
 
     def arrive_of_any(
         link: LinkState, seq: int, incarnation: int, *rest: Any, **more: Any
@@ -263,7 +263,7 @@ def incarnation_ignored(patch: Patch) -> None:
 
 
 def floor_ignored(patch: Patch) -> None:
-    """A new ledger waits for what its predecessor has acknowledged."""
+    """Let a new ledger wait for messages that its predecessor has acknowledged."""
 
     def arrive_without(
         link: LinkState, seq: int, incarnation: int, low_watermark: int, **more: Any
@@ -277,22 +277,22 @@ def floor_ignored(patch: Patch) -> None:
 
 
 def lost_claim_passed_over(patch: Patch) -> None:
-    """After a CLAIM that failed and happened, what is behind its claims is executed first."""
+    """After a CLAIM that failed and happened, execute later requests first."""
     patch.setattr(Claims, "forget_failed_claim", lambda self: None)
 
 
 def doubt_not_followed_up(patch: Patch) -> None:
-    """After an operation that failed and happened, nobody asks what it led to."""
+    """After an operation that failed and happened, ignore its consequences."""
     patch.setattr(node_module, "_CONSEQUENCES", {})
 
 
 def retried_request_overtaken(patch: Patch) -> None:
-    """What is held behind a request that is to be executed again does not wait for it."""
+    """Execute later requests before one that is to be executed again."""
     patch.setattr(Claims, "_held_behind", lambda self, claim: [])
 
 
 def claims_cross_releases(patch: Patch) -> None:
-    """What a CLAIM under way brings is executed before what was given back meanwhile."""
+    """Execute new claims before requests that were given back meanwhile."""
     claimed = Claims.claimed
 
     def forgetful_claimed(self: Claims, *arguments: Any) -> None:
@@ -306,7 +306,7 @@ def claims_cross_releases(patch: Patch) -> None:
 
 
 def late_release_taken_for_a_failure(patch: Patch) -> None:
-    """The limit of a write stands around RELEASE SAVEPOINT too, and what exceeds it has failed."""
+    """Apply the limit of a write to RELEASE SAVEPOINT too, and fail beyond it."""
 
     async def hasty_perform(
         self: OutcomeWrites, connection: Any, completion: ClaimCompletion
@@ -329,7 +329,7 @@ def late_release_taken_for_a_failure(patch: Patch) -> None:
 
 
 def stall_taken_for_a_failure(patch: Patch) -> None:
-    """A write that the database does not answer has failed."""
+    """Fail a write that the database does not answer."""
     failure_of = outcome_writes._failure_of
 
     async def impatient_failure_of(write: Any, connection: Any) -> Exception | None:

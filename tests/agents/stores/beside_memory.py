@@ -78,7 +78,7 @@ payloads = st.sampled_from((PAYLOADS[0], PAYLOADS[0], PAYLOADS[1]))
 
 
 def decide(now_ms: int) -> Callable[[MessageRecord], int | None]:
-    """A policy: three attempts, the next one always later."""
+    """Return a policy of three attempts, each later than the last."""
 
     def next_attempt(message: MessageRecord) -> int | None:
         if message.attempts >= 3 and message.state is not MessageState.TOMBSTONE:
@@ -373,13 +373,13 @@ class BesideMemory(RuleBasedStateMachine):
 
 
 async def requests_by_id(store: AACPPersistenceAdapter) -> list[RequestRecord]:
-    """The requests of all ids, in their order: a store may give them in any."""
+    """Return the requests of all ids in one order, since a store may choose any."""
     records = await store.get_request_records(REQUEST_IDS)
     return sorted(records, key=lambda record: record.request_id)
 
 
 def comparable(answer: Any) -> Any:
-    """An answer without what a store may choose."""
+    """Return an answer without the values that a store may choose."""
     if isinstance(answer, RequestRecord):
         return evolve(answer, position=None if answer.position is None else 0)
     if isinstance(answer, Completed):

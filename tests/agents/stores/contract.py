@@ -81,7 +81,7 @@ ERROR = StructuredError(ErrorCode.INTERNAL, "It failed.")
 
 
 def uuid_of(name: str) -> str:
-    """A UUID v4 that is the same for the same name."""
+    """Return a UUID v4 that is the same for the same name."""
     return str(UUID(bytes=blake2b(name.encode(), digest_size=16).digest(), version=4))
 
 
@@ -98,7 +98,7 @@ def outgoing(
     expires_at_ms: int = NOW + TTL,
     next_attempt_at_ms: int = NOW + RETRY,
 ) -> OutgoingMessage:
-    """A request of `source` to `target`; its message id follows from its request id."""
+    """Return a request of `source` to `target`; its message id follows from its request id."""
     return OutgoingMessage(
         message_id or uuid_of(f"message of {request_id}"),
         request_id,
@@ -115,7 +115,7 @@ def outgoing(
 
 
 def event(name: str, source: str = "a", target: str = "b", **more: Any) -> OutgoingMessage:
-    """An event without a request id."""
+    """Return an event without a request id."""
     more.setdefault("message_id", uuid_of(name))
     return outgoing(None, source, target, message_type=MessageType.EVENT, **more)
 
@@ -136,7 +136,7 @@ def incoming(
     incarnation: int = FAR_INCARNATION,
     low_watermark: int = 1,
 ) -> IncomingEnvelope:
-    """An envelope from `source`, a request named after its number unless told otherwise."""
+    """Return an envelope from `source`, by default a request named after its number."""
     if request_id is None and message_type is MessageType.REQUEST:
         request_id = f"{source}-{target}-{seq}"
     message_id = message_id or uuid_of(f"{source} {target} {seq} {request_id}")
@@ -164,14 +164,14 @@ def incoming(
 
 
 def bare_ack(ack: int, source: str = "far", target: str = "a") -> IncomingEnvelope:
-    """An acknowledgement by `source` of what `target` has sent to it."""
+    """Return an acknowledgement by `source` of messages of `target`."""
     return incoming(0, None, source, target, ack=ack, message_type=MessageType.EVENT, payload=b"{}")
 
 
 def response(
     seq: int, request_id: str, outcome: bytes, source: str = "far", target: str = "a", **more: Any
 ) -> IncomingEnvelope:
-    """A RESPONSE with this payload."""
+    """Return a RESPONSE with this payload."""
     more.update(payload=outcome, message_type=MessageType.RESPONSE)
     return incoming(seq, request_id, source, target, **more)
 
@@ -260,7 +260,7 @@ class Ledger:
         return self.run(self.adapter.claim(wanted, owner, now, now + lease, idle))
 
     def claim_ids(self, *agents: str, **more: Any) -> list[str]:
-        """The ids of the requests that are claimed."""
+        """Claim, and return the ids of the requests."""
         return [claim.request_id for claim in self.claim(*agents, **more).claims]
 
     def complete(self, *completions: ClaimCompletion, now: int = NOW) -> list[Completed]:
@@ -278,7 +278,7 @@ class Ledger:
         return self.run(self.adapter.take_due(now, limit, decide))
 
     def request(self, request_id: str) -> RequestRecord:
-        """A request that must be there."""
+        """Return a request that must be there."""
         record = self.run(self.adapter.get_request_record(request_id))
         assert record is not None
         return record
@@ -287,7 +287,7 @@ class Ledger:
         return self.run(self.adapter.get_request_record(request_id)) is not None
 
     def message(self, message_id: str) -> MessageRecord:
-        """A message that must be there."""
+        """Return a message that must be there."""
         record = self.run(self.adapter.get_message_record(message_id))
         assert record is not None
         return record
@@ -329,7 +329,7 @@ class StoreContract:
 
     @staticmethod
     def place() -> AbstractContextManager[MakeAdapter]:
-        """An empty ledger, removed on exit; a store's own suite says where."""
+        """Make an empty ledger, removed on exit; the suite of each store says where."""
         raise NotImplementedError
 
     @pytest.fixture

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.rule("AACP-05")
 
 @pytest.fixture
 def place() -> Iterator[tuple[str, str]]:
-    """A server and a schema with a table of accounts, one of which has nothing."""
+    """Yield a server and a schema with a table of accounts, one of which is empty."""
     with postgres_schema() as (url, schema):
         import psycopg
 

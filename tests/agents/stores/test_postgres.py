@@ -129,7 +129,7 @@ class Place:
             yield
 
     async def waiting(self) -> list[int]:
-        """The server processes that wait for a lock of ours, as soon as there are any."""
+        """Return the server processes that wait for a lock of ours, as soon as there are any."""
         query = (
             "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
             f" AND position('\"{self.schema}\"' IN query) > 0"
@@ -548,7 +548,7 @@ def noting(place: Place, text: str, raises: Exception | None = None) -> OutcomeW
 
 @asynccontextmanager
 async def with_claims(place: Place, number: int) -> AsyncIterator[Any]:
-    """A ledger, and claims of requests that came from another."""
+    """Yield a ledger, and claims of requests that came from another."""
     async with place.open() as ledger:
         await place.rows("CREATE TABLE {schema}.effect (text text PRIMARY KEY)")
         await ledger.receive([incoming(seq) for seq in range(1, number + 1)], NOW, TTL)

@@ -90,17 +90,17 @@ def opened(path: Path, logger: StructuredLogger | None = None) -> Ledger:
 
 
 def inside(ledger: Ledger, operation: Callable[[sqlite3.Connection], Any]) -> Any:
-    """What `operation` gives in the adapter's thread, on its connection."""
+    """Return the result of `operation` in the adapter's thread, on its connection."""
     return ledger.run(ledger.adapter._perform(operation))
 
 
 def query(ledger: Ledger, sql: str) -> Any:
-    """The first value that a statement gives."""
+    """Return the first value of a statement."""
     return inside(ledger, lambda connection: connection.execute(sql).fetchone()[0])
 
 
 def refused(path: Path) -> str:
-    """The `UsageError` with which the file is refused."""
+    """Return the `UsageError` with which the file is refused."""
     with pytest.raises(UsageError) as caught:
         asyncio.run(SqliteAACPPersistenceAdapter(path).open())
     return str(caught.value)
@@ -118,7 +118,7 @@ class Pause:
 
 
 async def in_one_group(store: Any, *operations: Any) -> list[Any]:
-    """The answers, or errors, of operations that waited together; each is a coroutine."""
+    """Return the answers, or errors, of operations that waited together; each is a coroutine."""
     pause = Pause()
     held = asyncio.ensure_future(store._perform(pause))
     await asyncio.to_thread(pause.begun.wait, PATIENCE)
@@ -131,7 +131,7 @@ async def in_one_group(store: Any, *operations: Any) -> list[Any]:
 
 
 def a_process(source: str, *arguments: object) -> subprocess.Popen[str]:
-    """A Python process with pipes; `source` finds its arguments in `sys.argv`."""
+    """Start a Python process with pipes; `source` finds its arguments in `sys.argv`."""
     return subprocess.Popen(
         [sys.executable, "-c", source, *map(str, arguments)],
         stdin=subprocess.PIPE,
@@ -144,7 +144,7 @@ def a_process(source: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def run_process(source: str, *arguments: object) -> str:
-    """What a process writes; it must succeed."""
+    """Return the output of a process, which must succeed."""
     with a_process(source, *arguments) as process:
         output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
@@ -362,7 +362,7 @@ def perform_all(connection: Any, *operations: Any) -> list[Any]:
 
 
 def set_fault(statement: str, code: int) -> Callable[[Any], str]:
-    """An operation that has a later statement of its transaction fail."""
+    """Return an operation that makes a later statement of its transaction fail."""
 
     def operation(connection: FakeConnection) -> str:
         if "set" not in connection.log:
@@ -489,7 +489,7 @@ def test_folder_is_no_ledger(path: Path) -> None:
 
 @contextmanager
 def a_small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of 1 MiB; skips the test where none can be made."""
+    """Mount a file system of 1 MiB; skip the test where this is not possible."""
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True
     )

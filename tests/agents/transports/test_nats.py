@@ -147,7 +147,7 @@ class Log:
 
 @asynccontextmanager
 async def admin(url: str) -> AsyncIterator[Client]:
-    """A connection of the test's own, to look at the server and to change it."""
+    """Connect for the test itself, to read and change the server."""
     client = Client()
     await client.connect(url)
     try:
@@ -158,7 +158,7 @@ async def admin(url: str) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def opened(url: str, ledger: Ledger, **options: Any) -> AsyncIterator[NatsTransport]:
-    """A transport that is open, and closed at the end."""
+    """Yield an open transport, which is closed at the end."""
     transport = NatsTransport(url, **options)
     await transport.open(ledger.deliver)
     try:
@@ -238,7 +238,7 @@ class Server:
 
 @asynccontextmanager
 async def own(directory: Path, *options: str) -> AsyncIterator[tuple[Server, AsyncExitStack]]:
-    """A server, and what is to be ended before it."""
+    """Yield a server, and a stack that ends before it."""
     server = Server(directory, *options)
     server.start()
     try:
