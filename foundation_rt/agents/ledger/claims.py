@@ -9,18 +9,19 @@ import orjson
 from attrs import define, evolve, field
 
 from ...errors import ErrorCode, StructuredError
+from ...values import Shown
 from .effects import Abandon, Execute, NoticeAbandoned, NoticeFailure, Operation, Persist
 from .exchange import Exchange
 from .operations import Operations
 from .retransmitter import Retransmitter
-from .types import Claim, ClaimCompletion, Claimed, Completed, Release, RequestState, WithRepr
+from .types import Claim, ClaimCompletion, Claimed, Completed, Release, RequestState
 
 if TYPE_CHECKING:
     from ..messages import OutcomeWrite
 
 
 @define(eq=False, repr=False)
-class _Quota(WithRepr):
+class _Quota(Shown):
     """How many claims an agent that is registered here holds and may hold.
 
     Attributes:

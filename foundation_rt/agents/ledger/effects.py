@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 from attrs import define
 
 from ...errors import StructuredError
-from .types import Claim, Envelope, WithRepr
+from ...values import Shown
+from .types import Claim, Envelope
 
 AnyWaiter: TypeAlias = Any
 """Stands for a caller that waits for an answer; the node only gives it back."""
@@ -33,7 +34,7 @@ class Operation(StrEnum):
 
 
 @define(eq=False, repr=False)
-class Persist(WithRepr):
+class Persist(Shown):
     """Have the ledger do `operation`; report by `Node.persisted` or `Node.failed`.
 
     Attributes:
@@ -46,28 +47,28 @@ class Persist(WithRepr):
 
 
 @define(eq=False, repr=False)
-class SendEnvelopes(WithRepr):
+class SendEnvelopes(Shown):
     """Send envelopes. Nothing is reported back, since a lost message is sent again."""
 
     envelopes: list[Envelope]
 
 
 @define(eq=False, repr=False)
-class Execute(WithRepr):
+class Execute(Shown):
     """Execute a claim; report by `Node.executed` or `Node.give_back`."""
 
     claim: Claim
 
 
 @define(eq=False, repr=False)
-class Abandon(WithRepr):
+class Abandon(Shown):
     """Stop the execution of a claim that was lost."""
 
     claim: Claim
 
 
 @define(eq=False, repr=False)
-class ResolveWaiter(WithRepr):
+class ResolveWaiter(Shown):
     """Give `waiter` its answer: a value, or an exception to raise."""
 
     waiter: AnyWaiter
@@ -75,14 +76,14 @@ class ResolveWaiter(WithRepr):
 
 
 @define(eq=False, repr=False)
-class NoticeReceived(WithRepr):
+class NoticeReceived(Shown):
     """A message has come in and is in the ledger."""
 
     envelope: Envelope
 
 
 @define(eq=False, repr=False)
-class NoticeSettled(WithRepr):
+class NoticeSettled(Shown):
     """A message sent from here is completed, or failed with `error`."""
 
     message_id: str
@@ -90,14 +91,14 @@ class NoticeSettled(WithRepr):
 
 
 @define(eq=False, repr=False)
-class NoticeOutdated(WithRepr):
+class NoticeOutdated(Shown):
     """A message was refused: its sender has a newer ledger (AACP-19)."""
 
     envelope: Envelope
 
 
 @define(eq=False, repr=False)
-class NoticeFailure(WithRepr):
+class NoticeFailure(Shown):
     """The writes that a handler asked for raised `error`."""
 
     claim: Claim
@@ -105,7 +106,7 @@ class NoticeFailure(WithRepr):
 
 
 @define(eq=False, repr=False)
-class NoticeAbandoned(WithRepr):
+class NoticeAbandoned(Shown):
     """A claim FAILED without execution: that was begun too often and never ended."""
 
     claim: Claim

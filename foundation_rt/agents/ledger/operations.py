@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
 
+from ...values import Shown
 from .effects import Effect, Operation, Persist, SendEnvelopes
-from .types import Envelope, WithRepr
+from .types import Envelope
 
 MakeArguments: TypeAlias = Callable[[list[Any], int], "tuple[Any, ...] | None"]
 """Makes the arguments of an operation from a batch and the time; None: it is not needed now."""
@@ -48,7 +49,7 @@ class NodeSettings:
 
 
 @define(eq=False, repr=False)
-class _Queue(WithRepr):
+class _Queue(Shown):
     """One kind of operation.
 
     Attributes:

@@ -162,7 +162,11 @@ def claim_from(
     """Claim requests from the head of a queue; return their records (AACP-22).
 
     Args:
+        queue: the queue of one agent, in its order.
         limit: the most that are claimed.
+        owner: claims them.
+        now_ms: the time.
+        lease_until_ms: when the claims lapse.
         begins: the execution of the first one is begun at once.
         claimed: gets the claims, and the time when the request that stops the queue may be claimed.
     """
@@ -215,7 +219,10 @@ def retry(
     """Set the next attempt of a message that is due, or give it up (AACP-13, AACP-14).
 
     Args:
+        message: the record, which is changed.
         low_watermark: that of its link.
+        now_ms: the time.
+        decide: returns when it is due next; None gives it up.
         due: gets a copy of the message.
     """
     if message.state is MessageState.PENDING and message.expires_at_ms <= now_ms:

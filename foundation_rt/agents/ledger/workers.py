@@ -13,8 +13,9 @@ from attrs import define, field
 
 from ...abort import AbortSignal
 from ...errors import StructuredError, describe_exception
+from ...values import Shown
 from .node import Node
-from .types import Claim, WithRepr
+from .types import Claim
 
 if TYPE_CHECKING:
     from ...logs.logger import StructuredLogger
@@ -29,7 +30,7 @@ outcome: the claim is given back too, and claimed again only after a delay."""
 
 
 @define(eq=False, repr=False)
-class _Execution(WithRepr):
+class _Execution(Shown):
     claim: Claim
     signal: AbortSignal = field(factory=AbortSignal)
 
