@@ -33,41 +33,41 @@ def run_scenario(
     scenario: Callable[[ServerFixture, AnsweringClient], Coroutine[Any, Any, None]], **options: Any
 ) -> ServerFixture:
     """Run a scenario with the handlers below and a stateless client."""
-    rig = ServerFixture(**options)
-    add_handlers(rig)
+    fixture = ServerFixture(**options)
+    add_handlers(fixture)
 
     async def run() -> None:
-        await scenario(rig, AnsweringClient(rig.server, STATELESS))
+        await scenario(fixture, AnsweringClient(fixture.server, STATELESS))
 
     asyncio.run(run())
-    rig.assert_all_ended()
-    return rig
+    fixture.assert_all_ended()
+    return fixture
 
 
-def add_handlers(rig: ServerFixture) -> None:
-    @rig.server.tool
+def add_handlers(fixture: ServerFixture) -> None:
+    @fixture.server.tool
     async def greet(ctx: ToolContext, greeting: str = "Hello") -> str:
         name = await ctx.elicit("Who?", NAME, key="user_name")
         sure = await ctx.elicit("Sure?", {"type": "object", "properties": {}})
         return f"{greeting}, {name.content['name']}! {sure.action}" if name.content else "nobody"
 
-    @rig.server.tool
+    @fixture.server.tool
     async def everything(ctx: ToolContext) -> list[str]:
         return sorted(
             await ctx.ask({"name": Elicit("Who?", NAME), "text": Sample("Hi", 5), "roots": Roots()})
         )
 
-    @rig.server.tool
+    @fixture.server.tool
     async def files(ctx: ToolContext) -> str:
         if ctx.client.name != "visitor":
             raise UrlElicitationRequired(ElicitUrl("Connect", "https://x.example/"))
         return "files"
 
-    @rig.server.prompt
+    @fixture.server.prompt
     async def hail(ctx: ToolContext) -> str:
         return f"Hail {(await ctx.elicit('Who?', NAME)).content['name']}"
 
-    @rig.server.resource("note://{id}")
+    @fixture.server.resource("note://{id}")
     async def note(id: int, ctx: ToolContext) -> str:
         return f"{id}: {len(await ctx.roots())}"
 
@@ -82,7 +82,7 @@ def asked_of(response: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 @pytest.mark.rule("ASK-10", "ASK-13", "ASK-14")
 def test_call_is_retried_until_it_has_a_result() -> None:
-    async def scenario(rig: ServerFixture, client: AnsweringClient) -> None:
+    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
         questions, state = asked_of(await client.call("greet"))
         message = {"message": "Who?", "requestedSchema": NAME}
         assert questions == {"user_name": {"method": "elicitation/create", "params": message}}
@@ -107,15 +107,15 @@ def test_retry_goes_on_in_any_process_with_same_key() -> None:
     config = ServerConfig(security=SecuritySection(state_key="ab" * 32))
     states: list[str] = []
 
-    async def first(rig: ServerFixture, client: AnsweringClient) -> None:
+    async def first(fixture: ServerFixture, client: AnsweringClient) -> None:
         states.append(asked_of(await client.call("greet"))[1])
 
-    async def second(rig: ServerFixture, client: AnsweringClient) -> None:
+    async def second(fixture: ServerFixture, client: AnsweringClient) -> None:
         responses = {"user_name": accepted(name="Ann")}
         answer = await client.call("greet", inputResponses=responses, requestState=states[0])
         assert [*asked_of(answer)[0]] == ["1"]
 
-    async def stranger(rig: ServerFixture, client: AnsweringClient) -> None:
+    async def stranger(fixture: ServerFixture, client: AnsweringClient) -> None:
         answer = await client.call("greet", requestState=states[0])
         assert answer["error"]["data"]["reason"] == "state_tampered"
 
@@ -129,7 +129,7 @@ def test_retry_goes_on_in_any_process_with_same_key() -> None:
     "responses", [{}, {"wrong_key": accepted(name="x")}, {"user_name": 12345}, {"user_name": None}]
 )
 def test_missing_answer_is_asked_for_again(responses: dict[str, Any]) -> None:
-    async def scenario(rig: ServerFixture, client: AnsweringClient) -> None:
+    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
         questions, _ = asked_of(await client.call("greet", inputResponses=responses))
         assert [*questions] == ["user_name"]
 
@@ -138,7 +138,7 @@ def test_missing_answer_is_asked_for_again(responses: dict[str, Any]) -> None:
 
 @pytest.mark.rule("ASK-20")
 def test_answer_that_state_did_not_ask_for_is_dropped() -> None:
-    async def scenario(rig: ServerFixture, client: AnsweringClient) -> None:
+    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
         responses = {"user_name": accepted(name="Ann"), "1": accepted(), "more": accepted(x=1)}
         questions, state = asked_of(await client.call("greet"))
         assert [*questions] == ["user_name"]
@@ -174,8 +174,8 @@ def test_answer_that_state_did_not_ask_for_is_dropped() -> None:
 def test_malformed_answers_are_refused(
     method: str, params: dict[str, Any], along: dict[str, Any], reason: str
 ) -> None:
-    async def scenario(rig: ServerFixture, client: AnsweringClient) -> None:
-        rig.server.register(
+    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
+        fixture.server.register(
             ToolDefinition("plain", "", {"type": "object"}), lambda arguments, context: 1
         )
         client.request(method, {**params, **along})
@@ -185,14 +185,14 @@ def test_malformed_answers_are_refused(
         error = messages[0]["error"]
         assert (error["code"], error["data"]["reason"]) == (-32602, reason)
         assert error["data"]["correlationId"]
-        assert rig.slots_in_use == 0
+        assert fixture.slots_in_use == 0
 
     run_scenario(scenario)
 
 
 @pytest.mark.rule("ASK-32", "ASK-33")
 def test_state_is_valid_for_one_request_and_principal() -> None:
-    async def scenario(rig: ServerFixture, client: AnsweringClient) -> None:
+    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
         _, state = asked_of(await client.call("greet"))
         for tool, arguments in (("greet", {"greeting": "Hi"}), ("everything", {})):
             error = (await client.call(tool, arguments, requestState=state))["error"]
@@ -212,7 +212,7 @@ def test_state_is_valid_for_one_request_and_principal() -> None:
 def test_expired_state_is_refused() -> None:
     clock = ManualClock()
 
-    async def scenario(rig: ServerFixture, client: AnsweringClient) -> None:
+    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
         _, state = asked_of(await client.call("greet"))
         clock.advance(timedelta(minutes=1).total_seconds() - 0.001)
         asked_of(await client.call("greet", requestState=state))
@@ -227,12 +227,12 @@ def test_expired_state_is_refused() -> None:
 
 @pytest.mark.rule("ASK-32")
 def test_handler_that_changes_its_arguments_can_be_retried() -> None:
-    async def scenario(rig: ServerFixture, client: AnsweringClient) -> None:
+    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
         async def handler(arguments: dict[str, Any], context: ToolContext) -> int:
             arguments.clear()
             return len(await context.roots())
 
-        rig.server.register(ToolDefinition("careless", "", {"type": "object"}), handler)
+        fixture.server.register(ToolDefinition("careless", "", {"type": "object"}), handler)
         _, state = asked_of(await client.call("careless", {"a": 1}))
         responses = {"1": {"roots": []}}
         answer = await client.call(
@@ -245,7 +245,7 @@ def test_handler_that_changes_its_arguments_can_be_retried() -> None:
 
 @pytest.mark.rule("ASK-03", "ASK-29")
 def test_several_requests_share_one_round() -> None:
-    async def scenario(rig: ServerFixture, client: AnsweringClient) -> None:
+    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
         questions, state = asked_of(await client.call("everything"))
         assert {key: one["method"] for key, one in questions.items()} == {
             "name": "elicitation/create",
@@ -266,7 +266,7 @@ def test_several_requests_share_one_round() -> None:
 
 @pytest.mark.rule("ASK-22", "ASK-05")
 def test_missing_client_capability_is_an_error() -> None:
-    async def scenario(rig: ServerFixture, client: AnsweringClient) -> None:
+    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
         client.capabilities = {"roots": {}}
         error = (await client.call("everything"))["error"]
         assert error["code"] == -32021
@@ -275,8 +275,8 @@ def test_missing_client_capability_is_an_error() -> None:
             "sampling": {},
         }
 
-    rig = run_scenario(scenario)
-    assert (rig.records[0]["outcome"], rig.records[0]["errorCode"]) == (
+    fixture = run_scenario(scenario)
+    assert (fixture.records[0]["outcome"], fixture.records[0]["errorCode"]) == (
         "tool_error",
         "INVALID_ARGUMENT",
     )
@@ -284,7 +284,7 @@ def test_missing_client_capability_is_an_error() -> None:
 
 @pytest.mark.rule("ASK-41")
 def test_url_elicitation_required_is_answered_with_pages() -> None:
-    async def scenario(rig: ServerFixture, client: AnsweringClient) -> None:
+    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
         questions, state = asked_of(await client.call("files"))
         page = {"mode": "url", "message": "Connect", "url": "https://x.example/"}
         assert questions == {"page-1": {"method": "elicitation/create", "params": page}}
@@ -303,7 +303,7 @@ def test_url_elicitation_required_is_answered_with_pages() -> None:
 
 @pytest.mark.rule("ASK-15")
 def test_too_large_state_ends_call_with_error() -> None:
-    async def scenario(rig: ServerFixture, client: AnsweringClient) -> None:
+    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
         responses = {"user_name": accepted(name="x" * MAX_STATE_BYTES)}
         _, state = asked_of(await client.call("greet"))
         along = {"inputResponses": responses, "requestState": state}
@@ -325,7 +325,7 @@ def test_too_large_state_ends_call_with_error() -> None:
 def test_prompts_and_resources_can_ask_client(
     method: str, params: dict[str, Any], key: str, answer: Any
 ) -> None:
-    async def scenario(rig: ServerFixture, client: AnsweringClient) -> None:
+    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
         client.request(method, params)
         questions, state = asked_of(await client.next())
         assert [*questions] == [key]
@@ -342,9 +342,9 @@ def test_prompts_and_resources_can_ask_client(
 @pytest.mark.rule("ASK-29")
 @pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
 def test_middleware_passes_requests_to_client_on(revision: str) -> None:
-    rig, seen = ServerFixture(), []
+    fixture, seen = ServerFixture(), []
 
-    @rig.server.middleware
+    @fixture.server.middleware
     async def watch(call: Any, proceed: Any) -> Any:
         try:
             return await proceed()
@@ -352,10 +352,10 @@ def test_middleware_passes_requests_to_client_on(revision: str) -> None:
             seen.append(error)
             raise
 
-    add_handlers(rig)
+    add_handlers(fixture)
 
     async def run() -> None:
-        client = AnsweringClient(rig.server, revision)
+        client = AnsweringClient(fixture.server, revision)
         if revision == STATELESS:
             questions, _ = asked_of(await client.call("greet"))
             assert [*questions] == ["user_name"]
@@ -372,19 +372,19 @@ def test_middleware_passes_requests_to_client_on(revision: str) -> None:
 @pytest.mark.rule("ASK-02")
 @pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
 def test_completion_cannot_ask_client(revision: str) -> None:
-    async def scenario(rig: ServerFixture, client: AnsweringClient) -> None:
-        @rig.server.completion("note://{id}", "id")
+    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
+        @fixture.server.completion("note://{id}", "id")
         async def ids(value: str, ctx: ToolContext) -> list[str]:
             await ctx.roots()
             return []
 
-        own = AnsweringClient(rig.server, revision)
+        own = AnsweringClient(fixture.server, revision)
         reference = {"type": "ref/resource", "uri": "note://{id}"}
         argument = {"name": "id", "value": ""}
         own.request("completion/complete", {"ref": reference, "argument": argument})
         answer = await own.next()
         assert answer["error"]["code"] == -32603
 
-    rig = run_scenario(scenario)
-    [failure] = rig.logged("handler failed")
+    fixture = run_scenario(scenario)
+    [failure] = fixture.logged("handler failed")
     assert "cannot ask the client" in failure["error"]["message"]
