@@ -64,7 +64,7 @@ class ArrivedAccount:
     to_repeat: dict[int, int] = field(factory=dict)
 
     def arrive(self, seq: int, low_watermark: int = 1) -> bool:
-        """A number has come in; whether for the first time.
+        """Note that a number has come in; return whether for the first time.
 
         Args:
             low_watermark: what is below has come to another ledger, which was lost.

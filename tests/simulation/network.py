@@ -84,6 +84,6 @@ class Network:
         return packet[0], [decode(encode(envelope)) for envelope in packet[1]]
 
     def redeliver(self, packet: Packet) -> None:
-        """A ledger may not have taken a packet: a transport that remembers brings it again."""
+        """Deliver a packet again if a ledger may not have taken it and the transport remembers."""
         if self.simulator.scenario.redelivers:
             self._carry(packet, _REDELIVERY_MS)

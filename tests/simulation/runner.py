@@ -89,7 +89,7 @@ def run_some(seeds: Iterable[int], requests: int | None = None) -> Report:
 
 
 def digest_of(seed: int) -> str:
-    """The digest of the trace of a seed."""
+    """Return the digest of the trace of a seed."""
     simulator = Simulator(seed)
     simulator.run()
     return digest(simulator.trace)

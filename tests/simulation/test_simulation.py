@@ -56,7 +56,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def simulate(*words: str, hash_seed: str = "random") -> str:
-    """What `python -m tests.simulation` prints; it is not measured, which would make it slow."""
+    """Return the output of `python -m tests.simulation`, without coverage, which is slow."""
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith("COVERAGE_")
     }

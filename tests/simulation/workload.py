@@ -37,7 +37,7 @@ _OTHER = 1_000_000
 
 
 def result_of(payload: bytes, run: int) -> bytes:
-    """What the handler answers in its `run`-th execution, counted over all handlers."""
+    """Return the handler's answer in its `run`-th execution, counted over all handlers."""
     return b'%s,"run":%d}' % (payload[:-1], run)
 
 
@@ -61,7 +61,7 @@ class Order:
 
 
 def draw_orders(rng: Random, scenario: Scenario) -> list[Order]:
-    """Requests and events between all agents, in bursts; some asked again, some in conflict."""
+    """Send requests and events between all agents in bursts, some again, some in conflict."""
     agents = list(scenario.agents)
     bursts = [rng.randrange(scenario.heal_ms) for _ in range(rng.randint(1, _MAX_BURSTS))]
     orders: list[Order] = []
@@ -84,7 +84,7 @@ def draw_orders(rng: Random, scenario: Scenario) -> list[Order]:
 
 
 def _again(rng: Random, order: Order, scenario: Scenario) -> Order:
-    """The same request once more, at once or later; or another one with its id."""
+    """Send the same request once more, at once or later; or another one with its id."""
     at_ms = min(order.at_ms + rng.choice((0, 5, 300, 3_000)), scenario.heal_ms)
     if rng.random() < 0.3:
         return evolve(order, at_ms=at_ms, number=order.number + _OTHER)
@@ -148,7 +148,7 @@ class Workload:
         process.send(call)
 
     def resume(self, process: int) -> None:
-        """A process is up: what waited for it is sent."""
+        """Send what waited for a process that is up."""
         for order in self._waiting.pop(process, ()):
             self.submit(order)
 
@@ -184,7 +184,7 @@ class Workload:
         )
 
     def _lose_patience(self, call: Call) -> None:
-        """The caller goes on without the outcome (AACP-26)."""
+        """Let the caller go on without the outcome (AACP-26)."""
         if call.record is None and not call.refused and call.process.life == call.life:
             call.gave_up = True
             call.process.node.outcomes.stop_waiting(call.outgoing.key, call)
@@ -192,7 +192,7 @@ class Workload:
     # -- what senders are told ----------------------------------------------------------------
 
     def answered(self, call: Call, answer: Any) -> None:
-        """A node has an answer for a sender."""
+        """Take the answer of a node for a sender."""
         if isinstance(answer, Appended):
             self._entered(call, answer)
         elif isinstance(answer, RequestRecord):
@@ -267,8 +267,7 @@ class Workload:
         return not self.simulator.lost.isdisjoint(numbers)
 
     def _will_not_be_answered(self, record: RequestRecord) -> bool:
-        """Whether the request, or its answer, became a tombstone on its way, or got lost with the
-        ledger in which it was."""
+        """Return whether request or answer became a tombstone, or was lost with its ledger."""
         simulator, witness = self.simulator, self.simulator.witness
         if simulator.disk_of(record.target_agent_id).number in simulator.lost:
             return True
