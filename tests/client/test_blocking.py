@@ -37,7 +37,7 @@ NAME = "foundation-rt-client"
 ROOT = Path(__file__).parents[2]
 
 
-class Stage:
+class Harness:
     """A server of this process, and what has happened in it."""
 
     def __init__(self) -> None:
@@ -67,13 +67,13 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Stage:
-    return Stage()
+def harness() -> Harness:
+    return Harness()
 
 
 @pytest.fixture
-def client(stage: Stage) -> Iterator[BlockingClient]:
-    with connect(stage.server) as client:
+def client(harness: Harness) -> Iterator[BlockingClient]:
+    with connect(harness.server) as client:
         yield client
     assert NAME not in [each.name for each in threading.enumerate()]
 
@@ -117,7 +117,7 @@ def test_blocking_client_has_all_methods_of_the_client() -> None:
 
 
 @pytest.mark.rule("BLOCK-01")
-def test_blocking_calls_and_properties(stage: Stage, client: BlockingClient) -> None:
+def test_blocking_calls_and_properties(harness: Harness, client: BlockingClient) -> None:
     assert client.server is None
     assert client.initialize().name == "stage"
     assert client.call("echo", {"text": "hi"}, correlation_id="c").value() == "hi"
@@ -188,14 +188,14 @@ def test_a_callback_cannot_wait_for_itself(client: BlockingClient) -> None:
 
 
 @pytest.mark.rule("BLOCK-02")
-def test_a_handler_may_call(stage: Stage) -> None:
+def test_a_handler_may_call(harness: Harness) -> None:
     seen = []
 
     def answer(request: Any) -> Any:
         seen.append(client.call("echo", {"text": request.message}).value())
         return {"f": "x"}
 
-    with connect(stage.server, elicitation=answer) as client:
+    with connect(harness.server, elicitation=answer) as client:
         assert client.call("ask").value() is True
     assert seen == ["?"]
 
@@ -218,19 +218,19 @@ def interrupt_when(condition: threading.Event) -> threading.Thread:
 
 
 @pytest.mark.rule("BLOCK-03")
-def test_interrupted_thread_cancels_its_call(stage: Stage, client: BlockingClient) -> None:
-    thread = interrupt_when(stage.began)
+def test_interrupted_thread_cancels_its_call(harness: Harness, client: BlockingClient) -> None:
+    thread = interrupt_when(harness.began)
     with pytest.raises(KeyboardInterrupt):
         client.call("wait")
     thread.join()
-    assert stage.aborted.wait(PATIENCE)
+    assert harness.aborted.wait(PATIENCE)
     assert client.call("echo", {"text": "still here"}).value() == "still here"
 
 
 @pytest.mark.rule("BLOCK-03")
 @pytest.mark.parametrize("has_begun", [True, False])
 def test_thread_interrupted_before_waiting_cancels_its_call(
-    stage: Stage, client: BlockingClient, monkeypatch: pytest.MonkeyPatch, has_begun: bool
+    harness: Harness, client: BlockingClient, monkeypatch: pytest.MonkeyPatch, has_begun: bool
 ) -> None:
     """The loop has the call already; his thread does not know yet."""
     submit = asyncio.run_coroutine_threadsafe
@@ -240,7 +240,7 @@ def test_thread_interrupted_before_waiting_cancels_its_call(
     def interrupted(work: Any, loop: Any) -> Any:
         made.append(submit(work, loop))
         if has_begun:
-            assert stage.began.wait(PATIENCE)
+            assert harness.began.wait(PATIENCE)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -249,7 +249,7 @@ def test_thread_interrupted_before_waiting_cancels_its_call(
             client.call("wait")
     with pytest.raises(CancelledError):
         made[0].result(PATIENCE)
-    assert not has_begun or stage.aborted.wait(PATIENCE)
+    assert not has_begun or harness.aborted.wait(PATIENCE)
     assert client.call("echo", {"text": "still here"}).value() == "still here"
 
 
@@ -295,9 +295,9 @@ def test_interrupted_close_kills_the_server(
 
 
 @pytest.mark.rule("BLOCK-04")
-def test_a_closed_client_sends_nothing(stage: Stage) -> None:
+def test_a_closed_client_sends_nothing(harness: Harness) -> None:
     before = ResourceSnapshot.now()
-    client = connect(stage.server)
+    client = connect(harness.server)
     client.call("echo", {"text": "hi"})
     assert not client.is_closed
     client.close()
@@ -315,27 +315,27 @@ def test_a_closed_client_sends_nothing(stage: Stage) -> None:
 
 
 @pytest.mark.rule("BLOCK-04")
-def test_one_that_was_never_used(stage: Stage) -> None:
+def test_one_that_was_never_used(harness: Harness) -> None:
     before = ResourceSnapshot.now()
-    with connect(stage.server):
+    with connect(harness.server):
         pass
     ResourceSnapshot.now().must_equal(before)
 
 
 @pytest.mark.rule("BLOCK-04")
-def test_calls_of_other_threads_end_with_the_client(stage: Stage) -> None:
-    client = connect(stage.server)
+def test_calls_of_other_threads_end_with_the_client(harness: Harness) -> None:
+    client = connect(harness.server)
     outcome = in_thread(lambda: client.call("wait"))
-    assert stage.began.wait(PATIENCE)
+    assert harness.began.wait(PATIENCE)
     client.close()
     assert isinstance(outcome(), ConnectionLostError)
 
 
 @pytest.mark.rule("BLOCK-04")
-def test_call_to_an_ended_loop_fails(stage: Stage) -> None:
+def test_call_to_an_ended_loop_fails(harness: Harness) -> None:
     """Calls are made while it ends: each is answered, or refused."""
     for _ in range(20):
-        client = connect(stage.server)
+        client = connect(harness.server)
         client.ping()
         go = threading.Barrier(5)
 
@@ -374,7 +374,9 @@ def test_hanging_task_does_not_block_the_end_of_the_loop(
 
 
 @pytest.mark.rule("BLOCK-04")
-def test_without_a_thread_there_is_no_client(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_thread_there_is_no_client(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def start(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -382,13 +384,13 @@ def test_without_a_thread_there_is_no_client(stage: Stage, monkeypatch: pytest.M
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
         with pytest.raises(RuntimeError):
-            connect(stage.server)
+            connect(harness.server)
     ResourceSnapshot.now().must_equal(before)
 
 
 @pytest.mark.rule("BLOCK-05")
-def test_collected_client_ends(stage: Stage) -> None:
-    client = connect(stage.server)
+def test_collected_client_ends(harness: Harness) -> None:
+    client = connect(harness.server)
     client.call("echo", {"text": "hi"})
     [thread] = [each for each in threading.enumerate() if each.name == NAME]
     del client
@@ -473,10 +475,10 @@ def test_a_forked_process_waits_for_nothing() -> None:
 
 
 @pytest.mark.rule("BLOCK-06")
-def test_changes_are_waited_for(stage: Stage, client: BlockingClient) -> None:
+def test_changes_are_waited_for(harness: Harness, client: BlockingClient) -> None:
     with client.subscribe("note://a") as changes:
         waiting = in_thread(lambda: next(changes))
-        stage.server.resource_updated("note://a")
+        harness.server.resource_updated("note://a")
         assert waiting() == "note://a"
         rest = in_thread(lambda: [*changes])
         changes.close()
@@ -485,8 +487,8 @@ def test_changes_are_waited_for(stage: Stage, client: BlockingClient) -> None:
 
 
 @pytest.mark.rule("BLOCK-06")
-def test_a_subscription_ends_with_the_client(stage: Stage) -> None:
-    client = connect(stage.server)
+def test_a_subscription_ends_with_the_client(harness: Harness) -> None:
+    client = connect(harness.server)
     with client.subscribe("note://a") as changes:
         rest = in_thread(lambda: [*changes])
         client.close()

@@ -22,11 +22,11 @@ from foundation_rt.client.resilience.circuit_breaker import CircuitState
 from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.client.tools.input_rounds import MAX_ROUNDS
 from tests.support.misbehaving_play import TOOLS, Act
-from tests.support.scripted_channel import (
+from tests.support.scripted_transport import (
     BOTH,
     HANDSHAKE,
     STATELESS,
-    ScriptedStage,
+    ScriptedHarness,
     begun,
     capabilities,
     error_of,
@@ -50,15 +50,15 @@ def asks(*names: str, **more: Any) -> Act:
     return result(resultType="input_required", **requests, **more)
 
 
-def rounds(stage: ScriptedStage, *acts: Act, method: str = "tools/call") -> None:
+def rounds(harness: ScriptedHarness, *acts: Act, method: str = "tools/call") -> None:
     """Answer the request by these, one after the other, and rightly from then on."""
     rest = iter(acts)
-    perform = stage.transport._play._acts
+    perform = harness.transport._play._acts
 
     def acts_of(point: str, default: list[Act]) -> list[Act]:
         return [next(rest, ["answer"])] if point == method else perform(point, default)
 
-    stage.transport._play._acts = acts_of  # type: ignore[method-assign]
+    harness.transport._play._acts = acts_of  # type: ignore[method-assign]
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -67,15 +67,15 @@ def rounds(stage: ScriptedStage, *acts: Act, method: str = "tools/call") -> None
 @pytest.mark.rule("CLIENT-24")
 @pytest.mark.parametrize("revision", BOTH)
 def test_a_call(revision: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         answer = await client.call("play", NONCE, correlation_id="mine")
         assert (answer.text, answer.structured, answer.correlation_id) == ("one", NONCE, "mine")
-        (sent,) = stage.of("tools/call")
+        (sent,) = harness.of("tools/call")
         assert sent["params"]["_meta"]["correlationId"] == "mine"
         await client.call("play", NONCE)
-        assert "correlationId" not in stage.of("tools/call")[1]["params"].get("_meta", {})
+        assert "correlationId" not in harness.of("tools/call")[1]["params"].get("_meta", {})
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-25")
@@ -93,7 +93,7 @@ def test_a_call(revision: str) -> None:
     ids=repr,
 )
 def test_a_structured_result_is_checked(answer: dict[str, Any], is_good: bool) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         arguments = {**NONCE, "acts": [result(**answer)]}
         (outcome,) = await asyncio.gather(client.call("play", arguments), return_exceptions=True)
         if is_good:
@@ -102,26 +102,26 @@ def test_a_structured_result_is_checked(answer: dict[str, Any], is_good: bool) -
             assert isinstance(outcome, InvalidResponseError)
             assert outcome.may_have_run
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-25")
 def test_a_tool_that_fails_has_answered() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         failed = result(content=[{"type": "text", "text": "no such city"}], isError=True)
         answer = await client.call("play", {**NONCE, "acts": [failed]})
         with pytest.raises(ToolCallError, match="no such city"):
             answer.value()
-        assert stage.nonces() == ["one"]
+        assert harness.nonces() == ["one"]
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-20")
 def test_how_long_a_call_may_take() -> None:
     """What the call says, else what is said of the tool, else of the client."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         loop = asyncio.get_running_loop()
         for name, timeout, expected in (
@@ -137,20 +137,20 @@ def test_how_long_a_call_may_take() -> None:
             assert isinstance(await error_of(call), CallTimeoutError)
             assert loop.time() - began == pytest.approx(expected, abs=0.001)
 
-    play(scene, timeout=7, tool_timeouts={"play": 3})
+    play(scenario, timeout=7, tool_timeouts={"play": 3})
 
 
 @pytest.mark.rule("CLIENT-20")
 def test_one_deadline_for_everything() -> None:
     """For connecting, listing, retries and rounds together."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         call = asyncio.ensure_future(client.call("play_again", NONCE, timeout=5))
         for what in ("discover", "list", "call"):
             await asyncio.sleep(1.5)
-            stage.transport.release(what)
+            harness.transport.release(what)
         assert isinstance(await error_of(call), CallTimeoutError)
         assert loop.time() - began == pytest.approx(5, abs=0.001)
 
@@ -159,29 +159,29 @@ def test_one_deadline_for_everything() -> None:
         "tools/list": [["wait", "list"], ["answer"]],
         "tools/call": [["wait", "call"], refusal(-32603)],
     }
-    play(scene, points, revision=STATELESS)
+    play(scenario, points, revision=STATELESS)
 
 
 @pytest.mark.rule("CLIENT-44")
 def test_call_waits_for_a_congested_transport() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        stage.transport.jam()
+        harness.transport.jam()
         calls = await begun(*(client.call("play", {"nonce": str(each)}) for each in range(5)))
-        assert stage.nonces() == []
-        stage.transport.unjam()
+        assert harness.nonces() == []
+        harness.transport.unjam()
         assert [each.text for each in await asyncio.gather(*calls)] == list("01234")
-        stage.transport.jam()
+        harness.transport.jam()
         (late,) = await begun(client.call("play", NONCE, timeout=1))
         (lost,) = await begun(client.call("play", NONCE))
         error = await error_of(late)
         assert (error.code, error.may_have_run) == ("E202", False)
-        stage.transport.receiver.lost(ConnectionLostError("it is gone", may_have_run=True))
-        stage.transport.unjam()
+        harness.transport.receiver.lost(ConnectionLostError("it is gone", may_have_run=True))
+        harness.transport.unjam()
         assert (await lost).text == "one"
-        assert stage.of("notifications/cancelled") == []
+        assert harness.of("notifications/cancelled") == []
 
-    play(scene)
+    play(scenario)
 
 
 # -- rounds ----------------------------------------------------------------------------------------
@@ -199,12 +199,12 @@ def test_call_waits_for_a_congested_transport() -> None:
 def test_input_request_is_answered(method: str, operation: Any) -> None:
     """Only the questions of the last round, with the state as it came, under a new id."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         last = result(messages=[]) if method == "prompts/get" else ["answer"]
-        rounds(stage, asks("a", "b", requestState=STATE), asks("c"), last, method=method)
+        rounds(harness, asks("a", "b", requestState=STATE), asks("c"), last, method=method)
         await operation(client)
-        first, second, third = stage.of(method)
+        first, second, third = harness.of(method)
         assert len({first["id"], second["id"], third["id"]}) == 3
         params = first["params"]
         roots = {"roots": [{"uri": "file:///x"}]}
@@ -218,41 +218,41 @@ def test_input_request_is_answered(method: str, operation: Any) -> None:
         return ["file:///x"]
 
     asked: list[int] = []
-    play(scene, revision=STATELESS, roots=handler)
+    play(scenario, revision=STATELESS, roots=handler)
 
 
 @pytest.mark.rule("CLIENT-26")
 @pytest.mark.parametrize("state", [STATE, "", None, 5, {"a": [1]}], ids=repr)
 def test_a_state_goes_back_as_it_came(state: Any) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        rounds(stage, asks(requestState=state))
+        rounds(harness, asks(requestState=state))
         await client.call("play", NONCE)
-        said = stage.of("tools/call")[1]["params"]
+        said = harness.of("tools/call")[1]["params"]
         assert said["requestState"] == state
         assert "inputResponses" not in said
 
-    play(scene, revision=STATELESS)
+    play(scenario, revision=STATELESS)
 
 
 @pytest.mark.rule("CLIENT-26")
 def test_a_server_that_asks_without_end() -> None:
     """It is answered ten times; nobody is asked what is not sent then."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        rounds(stage, *[asks("a")] * 50)
+        rounds(harness, *[asks("a")] * 50)
         error = await error_of(client.call("play", NONCE))
         assert (error.code, error.may_have_run) == ("E209", True)
         assert len(asked) == MAX_ROUNDS
-        assert stage.count("tools/call") == MAX_ROUNDS + 1
+        assert harness.count("tools/call") == MAX_ROUNDS + 1
 
     async def handler() -> list[str]:
         asked.append(1)
         return []
 
     asked: list[int] = []
-    play(scene, revision=STATELESS, roots=handler)
+    play(scenario, revision=STATELESS, roots=handler)
 
 
 @pytest.mark.rule("CLIENT-26", "CLIENT-14")
@@ -271,26 +271,26 @@ def test_a_server_that_asks_without_end() -> None:
     ids=repr,
 )
 def test_invalid_input_request_is_an_invalid_response(answer: Act) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        rounds(stage, answer)
+        rounds(harness, answer)
         error = await error_of(client.call("play", NONCE))
         assert (error.code, error.may_have_run) == ("E209", True)
-        assert stage.count("tools/call") == 1
+        assert harness.count("tools/call") == 1
 
-    play(scene, revision=STATELESS, roots=list)
+    play(scenario, revision=STATELESS, roots=list)
 
 
 @pytest.mark.rule("CLIENT-26")
 def test_other_requests_ask_nothing_back() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        rounds(stage, asks("a"), method="completion/complete")
+        rounds(harness, asks("a"), method="completion/complete")
         assert (await error_of(client.complete("p", "a"))).code in ("E205", "E209")
-        rounds(stage, asks("a"), method="resources/list")
+        rounds(harness, asks("a"), method="resources/list")
         assert (await error_of(client.list_resources())).code == "E209"
 
-    play(scene, revision=STATELESS, roots=list)
+    play(scenario, revision=STATELESS, roots=list)
 
 
 @pytest.mark.rule("CLIENT-21", "CLIENT-26", "RETRY-10")
@@ -300,20 +300,20 @@ def test_other_requests_ask_nothing_back() -> None:
 def test_call_that_asked_for_input_may_have_run(how: str) -> None:
     """It is not begun anew, whatever becomes of it; the user is not asked twice either."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
-        clients.append(stage)
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+        clients.append(harness)
         await client.initialize()
         second: Act = {
             "refused": refusal(-32602),
             "lost later": ["die"],
             "late": ["progress", 1],
         }.get(how, ["answer"])
-        rounds(stage, asks("a"), second)
+        rounds(harness, asks("a"), second)
         error = await error_of(client.call("play", NONCE, timeout=5))
         assert error.may_have_run
         assert len(asked) == 1
         sent = 2 if how in ("refused", "lost later", "late") else 1
-        assert stage.count("tools/call") == sent
+        assert harness.count("tools/call") == sent
         assert error.code == {"late": "E202", "refused": "E203"}.get(
             how, "E201" if how.startswith("lost") else "E210"
         )
@@ -329,21 +329,21 @@ def test_call_that_asked_for_input_may_have_run(how: str) -> None:
             await asyncio.sleep(1_000)
         return []
 
-    clients: list[ScriptedStage] = []
+    clients: list[ScriptedHarness] = []
     asked: list[int] = []
-    play(scene, revision=STATELESS, roots=handler, handler_timeout=20)
+    play(scenario, revision=STATELESS, roots=handler, handler_timeout=20)
 
 
 @pytest.mark.rule("CLIENT-20", "CLIENT-26")
 def test_a_deadline_stands_still_between_rounds() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        rounds(stage, *[asks("a")] * 3)
+        rounds(harness, *[asks("a")] * 3)
         loop = asyncio.get_running_loop()
         began = loop.time()
         assert (await client.call("play", NONCE, timeout=1)).text == "one"
         assert loop.time() - began == pytest.approx(18, abs=0.001)
-        rounds(stage, *[asks("a")] * 9)
+        rounds(harness, *[asks("a")] * 9)
         began = loop.time()
         assert isinstance(await error_of(client.call("play", NONCE, timeout=1)), CallTimeoutError)
         assert loop.time() - began == pytest.approx(21, abs=0.001)
@@ -352,18 +352,18 @@ def test_a_deadline_stands_still_between_rounds() -> None:
         await asyncio.sleep(6)
         return []
 
-    play(scene, revision=STATELESS, roots=handler, handler_timeout=20)
+    play(scenario, revision=STATELESS, roots=handler, handler_timeout=20)
 
 
 @pytest.mark.rule("CLIENT-26")
 def test_in_the_handshake_mode_a_result_asks_nothing() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        rounds(stage, asks("a"))
+        rounds(harness, asks("a"))
         assert (await error_of(client.call("play", NONCE))).code == "E209"
-        assert stage.count("tools/call") == 1
+        assert harness.count("tools/call") == 1
 
-    play(scene, roots=list)
+    play(scenario, roots=list)
 
 
 @pytest.mark.rule("CLIENT-26")
@@ -372,19 +372,19 @@ def test_sampling_works_in_both_modes(revision: str) -> None:
     params = {"messages": [{"role": "user", "content": {"type": "text", "text": "2 + 2?"}}]}
     question = {"method": "sampling/createMessage", "params": {**params, "maxTokens": 5}}
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         if revision == STATELESS:
-            rounds(stage, result(resultType="input_required", inputRequests={"a": question}))
+            rounds(harness, result(resultType="input_required", inputRequests={"a": question}))
             await client.call("play", NONCE)
-            (told,) = stage.of("tools/call")[1]["params"]["inputResponses"].values()
+            (told,) = harness.of("tools/call")[1]["params"]["inputResponses"].values()
         else:
             acts = [["ask", *question.values()], ["wait", "answer"], ["answer"]]
             await client.call("play", {**NONCE, "acts": acts})
-            (told,) = [each["result"] for each in stage.answers()]
+            (told,) = [each["result"] for each in harness.answers()]
         assert told["content"] == {"type": "text", "text": "4"}
 
-    play(scene, revision=revision, sampling=lambda request: FOUR)
+    play(scenario, revision=revision, sampling=lambda request: FOUR)
 
 
 # -- what is known ---------------------------------------------------------------------------------
@@ -392,20 +392,20 @@ def test_sampling_works_in_both_modes(revision: str) -> None:
 
 @pytest.mark.rule("CLIENT-06", "CLIENT-07")
 def test_nothing_is_started_before_the_first_call() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await settle()
-        assert (client.server, client.stderr_tail, stage.transports) == (None, "", [])
+        assert (client.server, client.stderr_tail, harness.transports) == (None, "", [])
         assert not client.has_capability("tools")
         assert client.circuit_state is CircuitState.CLOSED
         server = await client.initialize()
         assert client.server is server
         assert client.has_capability("tools.listChanged")
         assert not client.has_capability("completions")
-        stage.transport.lose()
+        harness.transport.lose()
         await settle()
         assert client.server is None
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-06")
@@ -421,15 +421,15 @@ def test_nothing_is_started_before_the_first_call() -> None:
     ],
 )
 def test_missing_capability_is_refused_without_a_request(capability: str, operation: Any) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        sent = len(stage.sent)
+        sent = len(harness.sent)
         error = await error_of(operation(client))
         assert isinstance(error, NotOfferedError)
         assert (error.code, error.capability) == ("E205", capability)
-        assert len(stage.sent) == sent
+        assert len(harness.sent) == sent
 
-    play(scene, {"initialize": [capabilities(resources=None, prompts=None)]})
+    play(scenario, {"initialize": [capabilities(resources=None, prompts=None)]})
 
 
 @pytest.mark.rule("CLIENT-26")
@@ -442,15 +442,15 @@ def test_resources_prompts_and_completions_are_returned() -> None:
         "completion/complete": [result(completion={"values": ["Oslo"], "total": 1})],
     }
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         (contents,) = (await client.read_resource("play://one")).contents
         assert contents.uri == "play://one"
         (message,) = (await client.get_prompt("p", {"a": "b"})).messages
         assert message.role == "user"
-        assert stage.of("prompts/get")[0]["params"] == {"name": "p", "arguments": {"a": "b"}}
+        assert harness.of("prompts/get")[0]["params"] == {"name": "p", "arguments": {"a": "b"}}
         assert (await client.complete("p", "city", "O", known={"a": "b"})).values == ("Oslo",)
         assert (await client.complete("x://{city}", "city")).values == ("Oslo",)
-        first, second = (each["params"] for each in stage.of("completion/complete"))
+        first, second = (each["params"] for each in harness.of("completion/complete"))
         assert first == {
             "ref": {"type": "ref/prompt", "name": "p"},
             "argument": {"name": "city", "value": "O"},
@@ -458,7 +458,7 @@ def test_resources_prompts_and_completions_are_returned() -> None:
         }
         assert second["ref"] == {"type": "ref/resource", "uri": "x://{city}"}
 
-    play(scene, points)
+    play(scenario, points)
 
 
 @pytest.mark.rule("CLIENT-24")
@@ -466,39 +466,39 @@ def test_resources_prompts_and_completions_are_returned() -> None:
     ("revision", "method"), [(HANDSHAKE, "ping"), (STATELESS, "server/discover")]
 )
 def test_a_sign_of_life(revision: str, method: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        before = stage.count(method)
+        before = harness.count(method)
         assert await client.ping() == 0
-        assert stage.count(method) == before + 1
-        stage.play({method: []})
+        assert harness.count(method) == before + 1
+        harness.play({method: []})
         assert isinstance(await error_of(client.ping(timeout=1)), CallTimeoutError)
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-04")
 def test_lost_session_during_set_level_fails_the_start() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         assert isinstance(await error_of(client.ping()), ConnectionLostError)
 
-    play(scene, {"logging/setLevel": [["die"]]}, log_level="error", retries=ONCE)
+    play(scenario, {"logging/setLevel": [["die"]]}, log_level="error", retries=ONCE)
 
 
 @pytest.mark.rule("CLIENT-04")
 @pytest.mark.parametrize("acts", [[["answer"]], [refusal(-32601)], [refusal(-32603)]], ids=repr)
 def test_a_log_level_that_is_refused_costs_nothing_else(acts: list[Act]) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.call("play", NONCE)
-        (sent,) = stage.of("logging/setLevel")
+        (sent,) = harness.of("logging/setLevel")
         assert sent["params"] == {"level": "error"}
 
-    play(scene, {"logging/setLevel": acts}, log_level="error")
+    play(scenario, {"logging/setLevel": acts}, log_level="error")
 
 
 @pytest.mark.rule("CLIENT-51")
 def test_closed_twice_and_used_afterwards() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         await asyncio.gather(client.close(), client.close())
         await client.close()
@@ -506,18 +506,18 @@ def test_closed_twice_and_used_afterwards() -> None:
             error = await error_of(operation)
             assert (error.code, error.retryable, error.may_have_run) == ("E201", False, False)
             assert str(error) == "E201 the client is closed. Make another client."
-        assert len(stage.transports) == 1
+        assert len(harness.transports) == 1
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-51")
 def test_never_used_and_closed() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.close()
-        assert stage.transports == []
+        assert harness.transports == []
 
-    play(scene)
+    play(scenario)
 
 
 members = st.sampled_from(
@@ -534,7 +534,7 @@ values = st.recursive(
 @pytest.mark.rule("CLIENT-12", "CLIENT-14")
 @given(answer=values, revision=st.sampled_from(BOTH))
 def test_whatever_a_result_is_the_call_ends(answer: Any, revision: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         arguments = {**NONCE, "acts": [["reply", {"result": answer}]]}
         for name in ("play", "loose"):
@@ -547,4 +547,4 @@ def test_whatever_a_result_is_the_call_ends(answer: Any, revision: str) -> None:
         assert client.circuit_state is CircuitState.CLOSED
 
     listed = [result(tools=[*TOOLS, tool("loose")])]
-    play(scene, {"tools/list": listed}, revision=revision, roots=list)
+    play(scenario, {"tools/list": listed}, revision=revision, roots=list)

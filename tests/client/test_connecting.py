@@ -16,7 +16,7 @@ from foundation_rt.client.transports.http import HttpTransport
 from foundation_rt.client.transports.memory import MemoryTransport
 from foundation_rt.client.transports.stdio import ChildProcessTransport
 from foundation_rt.errors import ConfigError, MissingExtraError, UsageError
-from tests.support.misbehaving_channel import MemoryStage
+from tests.support.misbehaving_transport import MemoryStage
 
 
 def transport(target: Any, **given: Any) -> Any:
@@ -35,10 +35,10 @@ def test_every_kind_of_target_has_its_transport_and_nothing_starts() -> None:
     remote = transport(HttpServer("https://me:secret@host/mcp?key=secret"))
     assert isinstance(remote, HttpTransport)
     assert "secret" not in remote.description
-    stage = MemoryStage("any")
-    client = connect(stage.make_transport)
-    assert stage.transports == []
-    assert client.make_transport() is stage.transports[0]
+    harness = MemoryStage("any")
+    client = connect(harness.make_transport)
+    assert harness.transports == []
+    assert client.make_transport() is harness.transports[0]
 
 
 @pytest.mark.rule("CLIENT-07")

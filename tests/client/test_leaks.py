@@ -37,9 +37,9 @@ from tests.support.misbehaving_acts import (
     over_http,
     over_stdio,
 )
-from tests.support.misbehaving_channel import MemoryStage
+from tests.support.misbehaving_harness import HANDSHAKE, ROOT, Acts, Harness, HttpHarness
 from tests.support.misbehaving_play import STATELESS, Act
-from tests.support.misbehaving_stage import HANDSHAKE, ROOT, Acts, HttpStage, Stage
+from tests.support.misbehaving_transport import MemoryStage
 from tests.support.sizes import size
 
 LIVENESS = 60.0
@@ -137,11 +137,11 @@ async def until_left(client: Client, played: Round) -> list[MCPError | None] | N
     return None if playing.cancelled() else playing.result()
 
 
-def run(client: Client, stage: Stage, played: Round) -> None:
+def run(client: Client, harness: Harness, played: Round) -> None:
     before = ResourceSnapshot.now()
     ends = asyncio.run(until_left(client, played))
     ResourceSnapshot.now().must_equal(before)
-    received = stage.nonces()
+    received = harness.nonces()
     for number, call in enumerate(played.calls):
         if not may_refuse(call.acts):
             times = received.count(played.nonce(number))
@@ -152,17 +152,17 @@ def run(client: Client, stage: Stage, played: Round) -> None:
 
 def over_a_pipe(revision: str, played: Round) -> None:
     """A round with a process of its own."""
-    with Stage(played.points, revision=revision) as stage:
-        command = stage.command
+    with Harness(played.points, revision=revision) as harness:
+        command = harness.command
         server = StdioServer(command[0], command[1:], cwd=ROOT, shutdown_grace=0.1)
-        run(connect(server, **OPTIONS), stage, played)
+        run(connect(server, **OPTIONS), harness, played)
 
 
-def over_a_socket(stage: HttpStage, played: Round) -> None:
+def over_a_socket(harness: HttpHarness, played: Round) -> None:
     """A round with a server that plays others too."""
-    stage.play(played.points)
-    stage.forget()
-    run(connect(stage.url, **OPTIONS), stage, played)
+    harness.play(played.points)
+    harness.forget()
+    run(connect(harness.url, **OPTIONS), harness, played)
 
 
 @contextmanager
@@ -202,9 +202,9 @@ def play_over_http(revision: str, count: int) -> None:
     @exactly(count)
     @given(rounds(HTTP_POINTS, over_http))
     def any_round(played: Round) -> None:
-        over_a_socket(stage, played)
+        over_a_socket(harness, played)
 
-    with quiet(), nothing_kept(), HttpStage(revision=revision) as stage:
+    with quiet(), nothing_kept(), HttpHarness(revision=revision) as harness:
         any_round()
 
 
@@ -239,8 +239,8 @@ def test_a_client_that_is_gone_has_left_no_object() -> None:
     """A program may make one for each of its users."""
 
     async def use() -> None:
-        stage = MemoryStage(HANDSHAKE)
-        async with connect(stage.make_transport) as client:
+        harness = MemoryStage(HANDSHAKE)
+        async with connect(harness.make_transport) as client:
             for acts in ([["answer"]], [["die"]], [["reply", {"result": 5}]], [["answer"]]):
                 with suppress(MCPError):
                     await client.call("play", {"nonce": "x", "acts": acts})

@@ -26,8 +26,8 @@ from foundation_rt.client import (
 )
 from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.leaks import ResourceSnapshot, tasks
+from tests.support.misbehaving_harness import ROOT, Acts, Harness
 from tests.support.misbehaving_play import Act
-from tests.support.misbehaving_stage import ROOT, Acts, Stage
 
 LIVENESS = 60.0
 """Seconds after which a client counts as hanging."""
@@ -40,37 +40,37 @@ NOTHING: list[Act] = []
 
 
 @asynccontextmanager
-async def client_of(stage: Stage, **options: Any) -> AsyncIterator[Client]:
-    command = stage.command
+async def client_of(harness: Harness, **options: Any) -> AsyncIterator[Client]:
+    command = harness.command
     server = StdioServer(command[0], command[1:], cwd=ROOT, shutdown_grace=0.2)
     async with connect(server, **options) as client:
         yield client
 
 
 def run(
-    scene: Callable[[Client, Stage], Awaitable[None]],
+    scenario: Callable[[Client, Harness], Awaitable[None]],
     *starts: Acts,
     connected: bool = True,
     **options: Any,
 ) -> None:
-    """Play `scene` with a client and its server; nothing may hang, and nothing may be left.
+    """Play `scenario` with a client and its server; nothing may hang, and nothing may be left.
 
     Args:
         connected: whether the server was started and introduced before, so that all the time of a
             call is for the server.
     """
 
-    async def play(stage: Stage) -> None:
+    async def play(harness: Harness) -> None:
         async with asyncio.timeout(LIVENESS):
-            async with client_of(stage, **options) as client:
+            async with client_of(harness, **options) as client:
                 if connected:
                     await client.initialize()
-                await scene(client, stage)
+                await scenario(client, harness)
         assert tasks() == []
 
     before = ResourceSnapshot.now()
-    with Stage(*starts) as stage:
-        asyncio.run(play(stage))
+    with Harness(*starts) as harness:
+        asyncio.run(play(harness))
         ResourceSnapshot.now().must_equal(before)
 
 
@@ -163,14 +163,14 @@ HARMLESS: dict[str, list[Act]] = {
 
 @pytest.mark.parametrize("acts", HARMLESS.values(), ids=HARMLESS)
 def test_harmless_misbehaviour_leaves_the_response(acts: list[Act]) -> None:
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         await call(client, "first", acts)
         await call(client, "second")
-        assert stage.nonces() == ["first", "second"]
-        assert stage.events("malformed") == []
-        assert len(stage.events("start")) == 1
+        assert harness.nonces() == ["first", "second"]
+        assert harness.events("malformed") == []
+        assert len(harness.events("start")) == 1
 
-    run(scene)
+    run(scenario)
 
 
 UNUSABLE: dict[str, list[Act]] = {
@@ -193,14 +193,14 @@ UNUSABLE: dict[str, list[Act]] = {
 
 @pytest.mark.parametrize("acts", UNUSABLE.values(), ids=UNUSABLE)
 def test_a_result_that_cannot_be_used(acts: list[Act]) -> None:
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         error = await error_of(call(client, "first", acts))
         assert isinstance(error, InvalidResponseError)
         assert (error.code, error.may_have_run) == ("E209", True)
         await call(client, "second")
-        assert stage.nonces() == ["first", "second"]
+        assert harness.nonces() == ["first", "second"]
 
-    run(scene)
+    run(scenario)
 
 
 ERRORS: dict[str, Any] = {
@@ -221,24 +221,24 @@ ERRORS: dict[str, Any] = {
 
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 def test_an_error_that_is_none(error: Any) -> None:
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         found = await error_of(call(client, "first", timeout=SOON))
         assert found.code in ("E201", "E202", "E209")
         assert found.may_have_run
         assert len(str(found)) < 10_000
         await call(client, "second", [ANSWER])
-        assert stage.nonces() == ["first", "second"]
+        assert harness.nonces() == ["first", "second"]
 
-    run(scene, {"tools/call": [["reply", {"error": error}]]})
+    run(scenario, {"tools/call": [["reply", {"error": error}]]})
 
 
 def test_a_result_and_an_error_at_once() -> None:
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         both: Act = ["answer", {"error": {"code": -32000, "message": "both"}}]
         await error_of(call(client, "first", [both], timeout=SOON))
         await call(client, "second")
 
-    run(scene)
+    run(scenario)
 
 
 UNANSWERED: dict[str, list[Act]] = {
@@ -254,31 +254,31 @@ UNANSWERED: dict[str, list[Act]] = {
 
 @pytest.mark.parametrize("acts", UNANSWERED.values(), ids=UNANSWERED)
 def test_a_call_that_is_not_answered_ends_in_time(acts: list[Act]) -> None:
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         error = await error_of(call(client, "first", acts, timeout=SOON))
         assert isinstance(error, CallTimeoutError)
         assert (error.code, error.may_have_run) == ("E202", True)
         await call(client, "second")
-        assert stage.nonces() == ["first", "second"]
-        assert len(stage.messages("notifications/cancelled")) == 1
+        assert harness.nonces() == ["first", "second"]
+        assert len(harness.messages("notifications/cancelled")) == 1
 
-    run(scene)
+    run(scenario)
 
 
 def test_half_a_line_spoils_the_next_one_and_no_more() -> None:
     """What follows half a line is part of it: two calls are lost, the third is not."""
 
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         await error_of(call(client, "first", [["part", 0.5]], timeout=SOON))
         error = await error_of(call(client, "second", timeout=SOON))
         assert error.may_have_run
         await call(client, "third")
 
-    run(scene)
+    run(scenario)
 
 
 def test_responses_in_any_order_reach_their_calls() -> None:
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         count = 50
         calls = [
             call(client, f"call {each}", [["wait", f"call {each + 1}"], ANSWER])
@@ -286,48 +286,48 @@ def test_responses_in_any_order_reach_their_calls() -> None:
         ]
         await asyncio.gather(*calls, call(client, f"call {count}"))
 
-    run(scene)
+    run(scenario)
 
 
 def test_late_response_is_dropped() -> None:
     """It comes while another call waits, after its own was given up."""
 
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         acts: list[Act] = [["wait", "notifications/cancelled"], ANSWER]
         await error_of(call(client, "first", acts, timeout=SOON))
         await call(client, "second")
 
-    run(scene)
+    run(scenario)
 
 
 def test_cancelled_call_returns_at_once_and_notifies_the_server() -> None:
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         waiting = asyncio.create_task(call(client, "first", [["wait", "never"]]))
         await call(client, "second")
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await call(client, "third")
-        assert len(stage.messages("notifications/cancelled")) == 1
+        assert len(harness.messages("notifications/cancelled")) == 1
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_hundred_megabytes_are_refused() -> None:
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         error = await error_of(call(client, "first", [["huge", 100_000_000]]))
         assert isinstance(error, InvalidResponseError)
         assert error.may_have_run
         await call(client, "second")
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_hundred_megabytes_of_log_cost_nothing() -> None:
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         await call(client, "first", [["stderr", 100_000_000], ANSWER])
 
-    run(scene)
+    run(scenario)
 
 
 DEATHS: dict[str, list[Act]] = {
@@ -345,29 +345,29 @@ DEATHS: dict[str, list[Act]] = {
 
 @pytest.mark.parametrize("acts", DEATHS.values(), ids=DEATHS)
 def test_a_server_that_ends_during_a_call(acts: list[Act]) -> None:
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         error = await error_of(call(client, "first", acts))
         assert isinstance(error, ConnectionLostError)
         assert (error.code, error.may_have_run) == ("E201", True)
         await call(client, "second")
-        assert stage.nonces() == ["first", "second"]
-        assert len(stage.events("start")) == 2
+        assert harness.nonces() == ["first", "second"]
+        assert len(harness.events("start")) == 2
 
-    run(scene)
+    run(scenario)
 
 
 @pytest.mark.parametrize("acts", DEATHS.values(), ids=DEATHS)
 def test_retryable_call_is_repeated(acts: list[Act]) -> None:
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         result = await client.call("play_again", {"nonce": "first"})
         assert result.structured == {"nonce": "first"}
-        assert stage.nonces() == ["first", "first"]
+        assert harness.nonces() == ["first", "first"]
 
-    run(scene, {"tools/call": acts}, {})
+    run(scenario, {"tools/call": acts}, {})
 
 
 def test_a_server_that_ends_under_many_calls_is_started_once() -> None:
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         count = 20
         waiting = [
             asyncio.create_task(error_of(call(client, f"call {each}", [["wait", "never"]])))
@@ -377,16 +377,16 @@ def test_a_server_that_ends_under_many_calls_is_started_once() -> None:
         for error in await asyncio.gather(*waiting):
             assert (error.code, error.may_have_run) == ("E201", True)
         await asyncio.gather(*(call(client, f"again {each}") for each in range(count)))
-        assert len(stage.events("start")) == 2
-        assert len(set(stage.nonces())) == len(stage.nonces()) == 2 * count + 1
+        assert len(harness.events("start")) == 2
+        assert len(set(harness.nonces())) == len(harness.nonces()) == 2 * count + 1
 
-    run(scene)
+    run(scenario)
 
 
 def test_server_that_stops_reading_blocks_no_call() -> None:
     """The pipe to it is full: neither the next call nor the end waits longer than it may."""
 
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         await error_of(call(client, "first", [["deaf"]], timeout=SOON))
         big = {"nonce": "second", "acts": ["x" * 1_000_000]}
         for _ in range(3):
@@ -394,28 +394,28 @@ def test_server_that_stops_reading_blocks_no_call() -> None:
         error = await error_of(call(client, "third", timeout=SOON))
         assert error.code == "E202"
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_server_that_is_gone_before_it_is_called() -> None:
     """It died between two calls; the next one goes to a new server, or says why not."""
 
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         await call(client, "first", [ANSWER, ["kill"]])
         again = await asyncio.gather(call(client, "second"), return_exceptions=True)
         for error in again:
             assert not isinstance(error, BaseException) or isinstance(error, ConnectionLostError)
         await call(client, "third")
-        assert stage.nonces().count("second") <= 1
+        assert harness.nonces().count("second") <= 1
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_stubborn_server_is_killed_at_the_end() -> None:
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         await call(client, "first", [["stubborn"], ["grandchild"], ANSWER])
 
-    run(scene)
+    run(scenario)
 
 
 PAGES: dict[str, list[Act]] = {
@@ -433,11 +433,11 @@ PAGES: dict[str, list[Act]] = {
 @pytest.mark.rule("CLIENT-22")
 @pytest.mark.parametrize("acts", PAGES.values(), ids=PAGES)
 def test_a_list_without_an_end_or_without_sense(acts: list[Act]) -> None:
-    async def scene(client: Client, stage: Stage) -> None:
+    async def scenario(client: Client, harness: Harness) -> None:
         error = await error_of(client.call("play", {"nonce": "first"}))
         assert error.code in ("E209", "E204")
         assert not error.may_have_run
-        assert stage.nonces() == []
-        assert len(stage.messages("tools/list")) <= client.options.max_pages
+        assert harness.nonces() == []
+        assert len(harness.messages("tools/list")) <= client.options.max_pages
 
-    run(scene, {"tools/list": acts}, connected=False, retries=RetryPolicy(max_attempts=1))
+    run(scenario, {"tools/list": acts}, connected=False, retries=RetryPolicy(max_attempts=1))

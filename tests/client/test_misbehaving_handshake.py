@@ -16,9 +16,9 @@ from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import ResourceSnapshot, tasks
-from tests.support.misbehaving_channel import MemoryStage
+from tests.support.misbehaving_harness import HANDSHAKE, ROOT, Harness
 from tests.support.misbehaving_play import STATELESS, Act
-from tests.support.misbehaving_stage import HANDSHAKE, ROOT, Stage
+from tests.support.misbehaving_transport import MemoryStage
 from tests.support.virtual_loop import run_virtual
 
 LIVENESS = 60.0
@@ -85,23 +85,23 @@ NONSENSE: dict[str, list[Act]] = {
 Outcome = CallResult | MCPError
 
 
-def server(stage: Stage) -> StdioServer:
-    return StdioServer(stage.command[0], stage.command[1:], cwd=ROOT, shutdown_grace=0.2)
+def server(harness: Harness) -> StdioServer:
+    return StdioServer(harness.command[0], harness.command[1:], cwd=ROOT, shutdown_grace=0.2)
 
 
-async def outcome(stage: Stage, **options: Any) -> Outcome:
+async def outcome(harness: Harness, **options: Any) -> Outcome:
     """What it ends in to connect and to call, without retries."""
     try:
         once = RetryPolicy(max_attempts=1)
-        async with connect(server(stage), retries=once, **options) as client:
+        async with connect(server(harness), retries=once, **options) as client:
             return await client.call("play", {"nonce": "mine"})
     except MCPError as error:
         return error
 
 
-async def together(stages: list[Stage], **options: Any) -> list[Outcome]:
+async def together(stages: list[Harness], **options: Any) -> list[Outcome]:
     async with asyncio.timeout(LIVENESS):
-        ends = await asyncio.gather(*(outcome(stage, **options) for stage in stages))
+        ends = await asyncio.gather(*(outcome(harness, **options) for harness in stages))
     assert tasks() == []
     return ends
 
@@ -110,19 +110,19 @@ def everywhere(acts: list[Act], **options: Any) -> dict[tuple[str, str], Outcome
     """Do this at every point; return what came of it, and see that it is consistent."""
     before = ResourceSnapshot.now()
     stages = {
-        (revision, point): Stage({point: acts}, revision=revision)
+        (revision, point): Harness({point: acts}, revision=revision)
         for revision, points in POINTS.items()
         for point in points
     }
     ends = dict(zip(stages, asyncio.run(together([*stages.values()], **options)), strict=True))
     ResourceSnapshot.now().must_equal(before)
-    for where, stage in stages.items():
-        with stage:
+    for where, harness in stages.items():
+        with harness:
             end = ends[where]
             if isinstance(end, MCPError):
-                assert stage.nonces() == [] or end.may_have_run, where
+                assert harness.nonces() == [] or end.may_have_run, where
             else:
-                assert (end.text, stage.nonces()) == ("mine", ["mine"]), where
+                assert (end.text, harness.nonces()) == ("mine", ["mine"]), where
     return ends
 
 
@@ -172,15 +172,15 @@ def test_a_server_that_ends_for_the_probe_is_not_probed_again(
     acts: list[Act], has_exchanges: bool
 ) -> None:
     """Without a process, so that the end comes at the same moment each time."""
-    stage = MemoryStage(HANDSHAKE, has_exchanges)
-    stage.play({"server/discover": acts})
+    harness = MemoryStage(HANDSHAKE, has_exchanges)
+    harness.play({"server/discover": acts})
 
-    async def scene(clock: ManualClock) -> None:
+    async def scenario(clock: ManualClock) -> None:
         options = ClientOptions(retries=RetryPolicy(max_attempts=1))
-        async with Client(stage.make_transport, options) as client:
+        async with Client(harness.make_transport, options) as client:
             assert (await client.call("play", {"nonce": "mine"})).text == "mine"
 
-    run_virtual(scene)
-    methods = [each["method"] for each in stage.events("message")]
+    run_virtual(scenario)
+    methods = [each["method"] for each in harness.events("message")]
     assert methods.count("server/discover") == 1
-    assert len(stage.transports) == 2
+    assert len(harness.transports) == 2

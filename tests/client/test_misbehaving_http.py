@@ -24,8 +24,8 @@ from foundation_rt.client import (
 )
 from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.leaks import ResourceSnapshot, tasks
+from tests.support.misbehaving_harness import HANDSHAKE, Acts, HttpHarness
 from tests.support.misbehaving_play import STATELESS, Act
-from tests.support.misbehaving_stage import HANDSHAKE, Acts, HttpStage
 
 LIVENESS = 60.0
 """Seconds after which a client counts as hanging."""
@@ -41,19 +41,19 @@ HTML = {"Content-Type": "text/html"}
 
 
 @pytest.fixture(scope="module", params=[HANDSHAKE, STATELESS])
-def server(request: pytest.FixtureRequest) -> Iterator[HttpStage]:
-    with HttpStage(revision=request.param) as stage:
-        yield stage
+def server(request: pytest.FixtureRequest) -> Iterator[HttpHarness]:
+    with HttpHarness(revision=request.param) as harness:
+        yield harness
 
 
 def run(
-    stage: HttpStage,
-    scene: Callable[[Client], Awaitable[None]],
+    harness: HttpHarness,
+    scenario: Callable[[Client], Awaitable[None]],
     points: Acts | None = None,
     connected: bool = True,
     **options: Any,
 ) -> None:
-    """Play `scene` with a client of that server; nothing may hang, and nothing may be left.
+    """Play `scenario` with a client of that server; nothing may hang, and nothing may be left.
 
     Args:
         connected: whether both have introduced themselves before, so that all the time of a call
@@ -62,14 +62,14 @@ def run(
 
     async def play() -> None:
         async with asyncio.timeout(LIVENESS):
-            async with connect(stage.url, **{"retries": ONCE, **options}) as client:
+            async with connect(harness.url, **{"retries": ONCE, **options}) as client:
                 if connected:
                     await client.initialize()
-                await scene(client)
+                await scenario(client)
         assert tasks() == []
 
-    stage.play(points or {})
-    stage.forget()
+    harness.play(points or {})
+    harness.forget()
     before = ResourceSnapshot.now()
     asyncio.run(play())
     ResourceSnapshot.now().must_equal(before)
@@ -116,13 +116,13 @@ HARMLESS: dict[str, list[Act]] = {
 
 
 @pytest.mark.parametrize("acts", HARMLESS.values(), ids=HARMLESS)
-def test_harmless_misbehaviour_leaves_the_response(server: HttpStage, acts: list[Act]) -> None:
-    async def scene(client: Client) -> None:
+def test_harmless_misbehaviour_leaves_the_response(server: HttpHarness, acts: list[Act]) -> None:
+    async def scenario(client: Client) -> None:
         await call(client, "first", acts)
         await call(client, "second")
         assert server.nonces() == ["first", "second"]
 
-    run(server, scene)
+    run(server, scenario)
 
 
 UNASKED: dict[str, list[Act]] = {
@@ -136,10 +136,10 @@ UNASKED: dict[str, list[Act]] = {
 
 @pytest.mark.rule("CHTTP-40")
 @pytest.mark.parametrize("more", UNASKED.values(), ids=UNASKED)
-def test_unrequested_response_is_no_response(server: HttpStage, more: list[Act]) -> None:
+def test_unrequested_response_is_no_response(server: HttpHarness, more: list[Act]) -> None:
     """The next call may suffer from it, but it does not take it for its own answer."""
 
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         await call(client, "first", [ANSWER, *more])
         try:
             await call(client, "second")
@@ -148,7 +148,7 @@ def test_unrequested_response_is_no_response(server: HttpStage, more: list[Act])
         await call(client, "third")
         assert set(server.nonces()) >= {"first", "third"}
 
-    run(server, scene)
+    run(server, scenario)
 
 
 def wrong_id(body: str) -> str:
@@ -209,8 +209,8 @@ FAILURES: dict[str, list[Act]] = {
 
 
 @pytest.mark.parametrize("acts", FAILURES.values(), ids=FAILURES)
-def test_harmful_misbehaviour_fails_the_call(server: HttpStage, acts: list[Act]) -> None:
-    async def scene(client: Client) -> None:
+def test_harmful_misbehaviour_fails_the_call(server: HttpHarness, acts: list[Act]) -> None:
+    async def scenario(client: Client) -> None:
         error = await error_of(call(client, "first", acts))
         assert error.code in ("E201", "E202", "E209")
         assert error.may_have_run
@@ -218,20 +218,20 @@ def test_harmful_misbehaviour_fails_the_call(server: HttpStage, acts: list[Act])
         await call(client, "second")
         assert server.nonces() == ["first", "second"]
 
-    run(server, scene)
+    run(server, scenario)
 
 
-def test_a_hundred_megabytes_are_refused(server: HttpStage) -> None:
+def test_a_hundred_megabytes_are_refused(server: HttpHarness) -> None:
     """As JSON, and as an event."""
     begin: list[Act] = [] if server.revision == HANDSHAKE else [["stream"]]
 
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         error = await error_of(call(client, "first", [*begin, ["huge", 100_000_000]]))
         assert isinstance(error, InvalidResponseError)
         assert error.may_have_run
         await call(client, "second")
 
-    run(server, scene)
+    run(server, scenario)
 
 
 REFUSALS: dict[str, tuple[str, list[Act]]] = {
@@ -244,29 +244,29 @@ REFUSALS: dict[str, tuple[str, list[Act]]] = {
 
 
 @pytest.mark.parametrize(("code", "acts"), REFUSALS.values(), ids=REFUSALS)
-def test_refusals_over_http_fail_the_call(server: HttpStage, code: str, acts: list[Act]) -> None:
-    async def scene(client: Client) -> None:
+def test_refusals_over_http_fail_the_call(server: HttpHarness, code: str, acts: list[Act]) -> None:
+    async def scenario(client: Client) -> None:
         error = await error_of(call(client, "first", acts))
         assert not error.may_have_run
         assert error.code == code or code == "E204"
         await call(client, "second")
         assert server.nonces() == ["first", "second"]
 
-    run(server, scene)
+    run(server, scenario)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_not_followed(server: HttpStage, status: int) -> None:
+def test_a_redirect_is_not_followed(server: HttpHarness, status: int) -> None:
     """Whatever the headers say of who calls goes to nobody else."""
 
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         other = server.url.replace("127.0.0.1", "localhost") if status > 303 else server.url
         where = {"Location": f"{other}/elsewhere"}
         error = await error_of(call(client, "first", [["status", status, where]]))
         assert "elsewhere" in error.message
         assert server.nonces() == ["first"]
 
-    run(server, scene)
+    run(server, scenario)
 
 
 UNANSWERED: dict[str, list[Act]] = {
@@ -284,19 +284,19 @@ UNANSWERED: dict[str, list[Act]] = {
 
 
 @pytest.mark.parametrize("acts", UNANSWERED.values(), ids=UNANSWERED)
-def test_a_call_that_is_not_answered_ends_in_time(server: HttpStage, acts: list[Act]) -> None:
-    async def scene(client: Client) -> None:
+def test_a_call_that_is_not_answered_ends_in_time(server: HttpHarness, acts: list[Act]) -> None:
+    async def scenario(client: Client) -> None:
         error = await error_of(call(client, "first", acts, timeout=SOON))
         assert isinstance(error, CallTimeoutError | InvalidResponseError)
         assert error.may_have_run
         await call(client, "second")
         assert server.nonces() == ["first", "second"]
 
-    run(server, scene)
+    run(server, scenario)
 
 
-def test_responses_in_any_order_reach_their_calls(server: HttpStage) -> None:
-    async def scene(client: Client) -> None:
+def test_responses_in_any_order_reach_their_calls(server: HttpHarness) -> None:
+    async def scenario(client: Client) -> None:
         count = 30
         calls = [
             call(client, f"call {each}", [["wait", f"call {each + 1}"], ANSWER])
@@ -304,13 +304,13 @@ def test_responses_in_any_order_reach_their_calls(server: HttpStage) -> None:
         ]
         await asyncio.gather(*calls, call(client, f"call {count}"))
 
-    run(server, scene)
+    run(server, scenario)
 
 
-def test_response_on_another_stream_is_dropped(server: HttpStage) -> None:
+def test_response_on_another_stream_is_dropped(server: HttpHarness) -> None:
     """Each stream is for the request that opened it: the second's answer does not come there."""
 
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         await asyncio.gather(
             call(
                 client, "first", [["stream"], ["wait", "second"], ["answer", {"id": "?"}], ANSWER]
@@ -318,18 +318,18 @@ def test_response_on_another_stream_is_dropped(server: HttpStage) -> None:
             call(client, "second", [["wait", "first"], ANSWER]),
         )
 
-    run(server, scene)
+    run(server, scenario)
 
 
 @pytest.mark.rule("CHTTP-12", "CLIENT-15")
-def test_the_server_hears_of_a_call_that_is_cancelled(server: HttpStage) -> None:
+def test_the_server_hears_of_a_call_that_is_cancelled(server: HttpHarness) -> None:
     """By the end of its exchange; in the handshake mode, where that says nothing, by a message."""
     told: Act = ["wait", "notifications/cancelled" if server.revision == HANDSHAKE else "left"]
 
     # The server is that of other tests too, and knows their nonces.
     first, second, third = (f"{place} to be cancelled" for place in ("first", "second", "third"))
 
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         waiting = asyncio.create_task(call(client, first, [["wait", "never"], ANSWER]))
         hears = asyncio.create_task(call(client, second, [["wait", first], told, ANSWER]))
         await call(client, third, [["wait", second], ["wait", first], ANSWER])
@@ -339,50 +339,52 @@ def test_the_server_hears_of_a_call_that_is_cancelled(server: HttpStage) -> None
         cancelled = len(server.messages("notifications/cancelled"))
         assert cancelled == (1 if server.revision == HANDSHAKE else 0)
 
-    run(server, scene)
+    run(server, scenario)
 
 
 # -- sessions and processes ------------------------------------------------------------------------
 
 
 def test_forgotten_session_is_replaced_once() -> None:
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         await call(client, "first", [["forget"], ANSWER])
         await asyncio.gather(*(call(client, f"call {each}") for each in range(10)))
-        assert len(stage.messages("initialize")) == 2
-        assert sorted(stage.nonces()) == sorted(["first", *(f"call {each}" for each in range(10))])
+        assert len(harness.messages("initialize")) == 2
+        assert sorted(harness.nonces()) == sorted(
+            ["first", *(f"call {each}" for each in range(10))]
+        )
 
-    with HttpStage() as stage:
-        run(stage, scene)
+    with HttpHarness() as harness:
+        run(harness, scenario)
 
 
 def test_a_session_that_is_never_known_is_no_loop() -> None:
     """The server gives a name to each session that it does not know a moment later."""
 
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         error = await error_of(call(client, "first"))
         assert not error.may_have_run
-        assert 1 <= len(stage.messages("initialize")) <= 4
+        assert 1 <= len(harness.messages("initialize")) <= 4
 
-    with HttpStage() as stage:
-        run(stage, scene, {"initialize": [["session", "unknown"], ANSWER]}, connected=False)
+    with HttpHarness() as harness:
+        run(harness, scenario, {"initialize": [["session", "unknown"], ANSWER]}, connected=False)
 
 
 @pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
 def test_a_server_that_is_killed_during_a_call(revision: str) -> None:
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         error = await error_of(call(client, "first", [["kill"]]))
         assert isinstance(error, ConnectionLostError)
         assert error.may_have_run
         assert isinstance(await error_of(call(client, "second")), ConnectionLostError)
-        stage.stop()
-        stage.start()
+        harness.stop()
+        harness.start()
         await call(client, "third")
-        assert stage.nonces() == ["first", "third"]
-        stage.stop()
+        assert harness.nonces() == ["first", "third"]
+        harness.stop()
 
-    with HttpStage(revision=revision) as stage:
-        run(stage, scene)
+    with HttpHarness(revision=revision) as harness:
+        run(harness, scenario)
 
 
 # -- the handshake ---------------------------------------------------------------------------------
@@ -422,7 +424,7 @@ ENDS: dict[str, list[Act]] = {
 
 @pytest.mark.parametrize("acts", ENDS.values(), ids=ENDS)
 def test_a_server_that_fails_at_any_point_of_the_handshake(
-    server: HttpStage, acts: list[Act]
+    server: HttpHarness, acts: list[Act]
 ) -> None:
     async def outcome() -> CallResult | MCPError:
         options = {"connect_timeout": 0.5, "probe_timeout": 0.1, "retries": ONCE}

@@ -13,9 +13,9 @@ from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError, M
 from foundation_rt.client.options import ClientOptions
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
-from tests.support.misbehaving_channel import MemoryStage
+from tests.support.misbehaving_harness import HANDSHAKE
 from tests.support.misbehaving_play import STATELESS, Act
-from tests.support.misbehaving_stage import HANDSHAKE
+from tests.support.misbehaving_transport import MemoryStage
 from tests.support.virtual_loop import run_virtual
 
 Scene = Callable[[Client, MemoryStage], Awaitable[None]]
@@ -26,12 +26,12 @@ both_modes = pytest.mark.parametrize(
 )
 
 
-def run(scene: Scene, points: dict[str, list[Act]], revision: str) -> None:
+def run(scenario: Scene, points: dict[str, list[Act]], revision: str) -> None:
     async def main(clock: ManualClock) -> None:
-        stage = MemoryStage(revision)
-        stage.play(points)
-        async with Client(stage.make_transport, ClientOptions()) as client:
-            await scene(client, stage)
+        harness = MemoryStage(revision)
+        harness.play(points)
+        async with Client(harness.make_transport, ClientOptions()) as client:
+            await scenario(client, harness)
         assert tasks() == []
 
     run_virtual(main)
@@ -57,27 +57,27 @@ async def turns() -> None:
 def test_a_subscription_that_is_never_confirmed_is_given_up_in_time(
     revision: str, point: str
 ) -> None:
-    async def scene(client: Client, stage: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryStage) -> None:
         began = asyncio.get_running_loop().time()
         with pytest.raises(CallTimeoutError):
             async with client.subscribe("play://one", timeout=3.0):
                 pass
         assert asyncio.get_running_loop().time() - began == pytest.approx(3.0)
 
-    run(scene, {point: []}, revision)
+    run(scenario, {point: []}, revision)
 
 
 @both_modes
 @pytest.mark.rule("CLIENT-31")
 def test_a_subscription_that_is_refused(revision: str, point: str) -> None:
-    async def scene(client: Client, stage: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryStage) -> None:
         with pytest.raises(MCPError) as caught:
             async with client.subscribe("play://one"):
                 pass
         assert caught.value.original_code == -32602
 
     refusal = ["reply", {"error": {"code": -32602, "message": "no"}}]
-    run(scene, {point: [refusal]}, revision)
+    run(scenario, {point: [refusal]}, revision)
 
 
 @both_modes
@@ -85,7 +85,7 @@ def test_a_subscription_that_is_refused(revision: str, point: str) -> None:
 def test_subscribing_ends_with_an_error_when_the_client_is_closed(
     revision: str, point: str
 ) -> None:
-    async def scene(client: Client, stage: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryStage) -> None:
         async def subscribe() -> None:
             async with client.subscribe("play://one"):
                 pass
@@ -98,7 +98,7 @@ def test_subscribing_ends_with_an_error_when_the_client_is_closed(
         for each in await asyncio.gather(early, hasty, late, return_exceptions=True):
             assert isinstance(each, ConnectionLostError)
 
-    run(scene, {point: []}, revision)
+    run(scenario, {point: []}, revision)
 
 
 @both_modes
@@ -106,31 +106,31 @@ def test_subscribing_ends_with_an_error_when_the_client_is_closed(
 def test_iteration_ends_after_all_changes_when_the_client_is_closed(
     revision: str, point: str
 ) -> None:
-    async def scene(client: Client, stage: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryStage) -> None:
         async with client.subscribe("play://one") as changes:
             await client.call("play", {"nonce": "x", "acts": [updated("play://one"), ["answer"]]})
             await client.close()
             assert [uri async for uri in changes] == ["play://one"]
 
-    run(scene, {}, revision)
+    run(scenario, {}, revision)
 
 
 @pytest.mark.rule("CLIENT-55")
 def test_a_lost_connection_is_made_again_and_everything_counts_as_changed() -> None:
-    async def scene(client: Client, stage: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryStage) -> None:
         async with client.subscribe("play://one", "play://two") as changes:
-            stage.transports[-1].lose()
+            harness.transports[-1].lose()
             assert [await anext(changes), await anext(changes)] == ["play://one", "play://two"]
-            assert len(stage.transports) == 2
+            assert len(harness.transports) == 2
 
-    run(scene, {}, HANDSHAKE)
+    run(scenario, {}, HANDSHAKE)
 
 
 @pytest.mark.rule("CLIENT-32")
 def test_invented_changes_of_a_server_are_bounded() -> None:
     """10,000 parts of a resource have changed: whoever listens is told of some, and of it."""
 
-    async def scene(client: Client, stage: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryStage) -> None:
         async with client.subscribe("play://one") as changes:
             parts = [updated(f"play://one/{each}") for each in range(10_000)]
             nonsense = [
@@ -147,4 +147,4 @@ def test_invented_changes_of_a_server_are_bounded() -> None:
             assert told[0] == "play://one/0"
             assert told[-1] == "play://one"
 
-    run(scene, {}, HANDSHAKE)
+    run(scenario, {}, HANDSHAKE)

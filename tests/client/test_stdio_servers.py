@@ -42,12 +42,12 @@ for line in sys.stdin:
 """
 
 
-def run(server: StdioServer, scene: Callable[[Client], Awaitable[None]]) -> None:
+def run(server: StdioServer, scenario: Callable[[Client], Awaitable[None]]) -> None:
     """Play a scene with a client of the server; nothing may hang, and nothing may be left."""
 
     async def main() -> None:
         async with asyncio.timeout(LIVENESS), connect(server) as client:
-            await scene(client)
+            await scenario(client)
         assert tasks() == []
 
     before = ResourceSnapshot.now()
@@ -67,13 +67,13 @@ def run(server: StdioServer, scene: Callable[[Client], Awaitable[None]]) -> None
 def test_answer_that_is_not_json_fails_its_call_at_once(line: str) -> None:
     """The deadline of the call is that of the test."""
 
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         with pytest.raises(MCPError) as caught:
             await client.call("break", {"line": line}, timeout=LIVENESS)
         assert (caught.value.code, caught.value.may_have_run) == ("E209", True)
         assert (await client.call("break", {"line": 'HEAD"well"TAIL'})).text == "well"
 
-    run(StdioServer(sys.executable, ["-c", SERVER]), scene)
+    run(StdioServer(sys.executable, ["-c", SERVER]), scenario)
 
 
 @pytest.mark.rule("CLIENT-41")
@@ -89,22 +89,22 @@ def test_answer_that_is_not_json_fails_its_call_at_once(line: str) -> None:
     ],
 )
 def test_lone_surrogate_is_read_as_replacement_character(text: str, read: str) -> None:
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         assert (await client.call("break", {"line": f"HEAD{text}TAIL"})).text == read
 
-    run(StdioServer(sys.executable, ["-c", SERVER]), scene)
+    run(StdioServer(sys.executable, ["-c", SERVER]), scenario)
 
 
 @pytest.mark.rule("CLIENT-40")
 def test_server_that_echoes_its_input_still_gets_responses() -> None:
     """A debug line that repeats the request holds its id, and a "result" among the arguments."""
 
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         line = 'received ECHO\nHEAD"well"TAIL'
         answer = await client.call("break", {"line": line, "result": "error"})
         assert answer.text == "well"
 
-    run(StdioServer(sys.executable, ["-c", SERVER]), scene)
+    run(StdioServer(sys.executable, ["-c", SERVER]), scenario)
 
 
 # -- processes that never start
@@ -116,7 +116,7 @@ def test_command_that_cannot_start_is_started_once(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     code = f"open({str(starts)!r}, 'a').write('x'); import there_is_no_such_module"
 
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         with pytest.raises(ConnectionLostError) as caught:
             await client.call("any")
         error = caught.value
@@ -125,7 +125,7 @@ def test_command_that_cannot_start_is_started_once(tmp_path: Path) -> None:
         assert "Try again" not in str(error)
         assert starts.read_text() == "x"
 
-    run(StdioServer(sys.executable, ["-c", code]), scene)
+    run(StdioServer(sys.executable, ["-c", code]), scenario)
 
 
 @pytest.mark.rule("CHILD-20")
@@ -134,14 +134,14 @@ def test_server_that_exits_on_any_request_is_started_twice(tmp_path: Path) -> No
     starts = tmp_path / "starts"
     code = f"open({str(starts)!r}, 'a').write('x'); input(); raise SystemExit('I give up')"
 
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         with pytest.raises(ConnectionLostError) as caught:
             await client.call("any")
         assert not caught.value.retryable
         assert "I give up" in caught.value.message
         assert starts.read_text() == "xx"
 
-    run(StdioServer(sys.executable, ["-c", code]), scene)
+    run(StdioServer(sys.executable, ["-c", code]), scenario)
 
 
 @pytest.mark.rule("CHILD-15")
@@ -149,7 +149,7 @@ def test_server_that_exits_on_any_request_is_started_twice(tmp_path: Path) -> No
 def test_missing_program_is_not_worth_another_try(command: str) -> None:
     attempts: list[object] = []
 
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         make_transport = client._link.make_transport
         client._link.make_transport = lambda: attempts.append(1) or make_transport()  # type: ignore[func-returns-value]
         with pytest.raises(ConnectionLostError) as caught:
@@ -157,7 +157,7 @@ def test_missing_program_is_not_worth_another_try(command: str) -> None:
         assert not caught.value.retryable
         assert len(attempts) == 1
 
-    run(StdioServer(command), scene)
+    run(StdioServer(command), scenario)
 
 
 # -- what the client's own program shows
@@ -167,7 +167,7 @@ def test_missing_program_is_not_worth_another_try(command: str) -> None:
 def test_writing_to_a_server_that_has_ended_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """asyncio warned of each message that was written after the end was seen."""
 
-    async def scene(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         await client.initialize()
         session = client._link.current
         assert session is not None
@@ -183,7 +183,7 @@ def test_writing_to_a_server_that_has_ended_logs_nothing(caplog: pytest.LogCaptu
             session.notify("notifications/roots/list_changed")
         await session.ended.wait()
 
-    run(StdioServer(sys.executable, ["-c", SERVER]), scene)
+    run(StdioServer(sys.executable, ["-c", SERVER]), scenario)
     assert [each for each in caplog.records if each.name == "asyncio"] == []
 
 

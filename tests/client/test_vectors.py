@@ -69,7 +69,7 @@ def test_every_vector_has_a_unique_name_and_existing_rules() -> None:
 
 
 @define(eq=False)
-class ScriptedChannel:
+class ScriptedTransport:
     """A `Transport` that keeps what is sent; the test says what comes."""
 
     sent: list[dict[str, Any]]
@@ -101,13 +101,13 @@ class ScriptedChannel:
 
 
 @define(eq=False)
-class Stage:
+class Harness:
     """A client, and a server whose part the vector plays, in time that only the vector moves."""
 
     vector: Vector
     loop: VirtualLoop
     sent: list[dict[str, Any]] = field(factory=list)
-    transports: list[ScriptedChannel] = field(factory=list)
+    transports: list[ScriptedTransport] = field(factory=list)
     program: Program = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -136,8 +136,8 @@ class Stage:
         await self.program.close()
         assert tasks() == []
 
-    def _make_channel(self) -> ScriptedChannel:
-        self.transports.append(ScriptedChannel(self.sent))
+    def _make_channel(self) -> ScriptedTransport:
+        self.transports.append(ScriptedTransport(self.sent))
         return self.transports[-1]
 
 
@@ -147,13 +147,13 @@ def test_client_follows_the_vector(vector: Vector) -> None:
     loop = VirtualLoop(ManualClock())
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.get_loop()
-        stage = Stage(vector, loop)
+        harness = Harness(vector, loop)
         for step in vector.steps:
-            sent, told = len(stage.sent), len(stage.program.told)
-            stage.act(step)
+            sent, told = len(harness.sent), len(harness.program.told)
+            harness.act(step)
             where = f"{vector.file}.jsonl:{step.line}"
-            assert canonical(stage.sent[sent:]) == canonical(step.out), where
-            assert canonical(stage.program.told[told:]) == canonical(step.told), where
+            assert canonical(harness.sent[sent:]) == canonical(step.out), where
+            assert canonical(harness.program.told[told:]) == canonical(step.told), where
 
 
 # -- with a real process

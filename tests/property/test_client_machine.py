@@ -41,8 +41,8 @@ from foundation_rt.client.results.results import CallResult
 from foundation_rt.clock import ManualClock
 from foundation_rt.protocol.revisions import REVISIONS
 from tests.support.misbehaving_acts import asks_again, in_memory, may_refuse, of_a_call, of_a_point
-from tests.support.misbehaving_channel import MemoryStage
 from tests.support.misbehaving_play import Act
+from tests.support.misbehaving_transport import MemoryStage
 from tests.support.sizes import examples
 from tests.support.virtual_loop import VirtualLoop
 
@@ -114,7 +114,7 @@ class ClientMachine(RuleBasedStateMachine):
         self.loop = VirtualLoop(ManualClock())
         self.loop.set_exception_handler(lambda _, context: self.unhandled.append(context))
         self.unhandled: list[dict[str, Any]] = []
-        self.stage = MemoryStage(revision, has_exchanges)
+        self.harness = MemoryStage(revision, has_exchanges)
         options = ClientOptions(
             revision=revision if knows else None,
             connect_timeout=CONNECT_TIMEOUT,
@@ -127,7 +127,7 @@ class ClientMachine(RuleBasedStateMachine):
         handlers = ClientHandlers(elicitation=self._elicit) if is_asked else ClientHandlers()
         # While somebody is asked, a deadline stands still.
         self.allowance = QUESTION_TIMEOUT if is_asked else 0.0
-        self.client = Client(self.stage.make_transport, options, handlers, draw=lambda: 0.5)
+        self.client = Client(self.harness.make_transport, options, handlers, draw=lambda: 0.5)
         self.asked: list[ReceivedRequest] = []
         self.subscriptions: list[asyncio.Task[int]] = []
         self.calls = 0
@@ -230,25 +230,25 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(point=st.sampled_from(POINTS), acts=of_a_point(in_memory))
     def misbehave(self, point: str, acts: list[Act]) -> None:
-        self.stage.play({point: acts})
+        self.harness.play({point: acts})
 
     @rule(how=st.sampled_from([[["refuse"]], [["hang"]]]))
     def be_unreachable(self, how: list[Act]) -> None:
-        self.stage.play({"open": how})
+        self.harness.play({"open": how})
 
     @rule()
     def behave(self) -> None:
-        self.stage.play({})
+        self.harness.play({})
 
-    @precondition(lambda self: self.stage.transports)
+    @precondition(lambda self: self.harness.transports)
     @rule()
     def die(self) -> None:
-        self.loop.call_soon(self.stage.transports[-1].lose)
+        self.loop.call_soon(self.harness.transports[-1].lose)
 
-    @precondition(lambda self: self.stage.transports)
+    @precondition(lambda self: self.harness.transports)
     @rule()
     def unjam(self) -> None:
-        self.stage.transports[-1].unjam()
+        self.harness.transports[-1].unjam()
 
     # -- time
 
@@ -282,19 +282,19 @@ class ClientMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_runs_twice(self) -> None:
-        received = self.stage.nonces()
+        received = self.harness.nonces()
         for each in self.asked:
             if each.nonce is not None and not each.may_repeat and not may_refuse(each.acts):
                 assert received.count(each.nonce) <= 1
 
     @invariant()
     def there_is_one_channel(self) -> None:
-        assert sum(not each.is_closed for each in self.stage.transports) <= 1
+        assert sum(not each.is_closed for each in self.harness.transports) <= 1
 
     @invariant()
     def nothing_went_unnoticed(self) -> None:
         assert self.unhandled == []
-        assert self.stage.events("malformed") == []
+        assert self.harness.events("malformed") == []
 
     def teardown(self) -> None:
         try:
@@ -302,7 +302,7 @@ class ClientMachine(RuleBasedStateMachine):
             self.everything_ends_as_it_may()
             self.nothing_runs_twice()
             assert asyncio.all_tasks(self.loop) == set()
-            assert all(each.is_closed for each in self.stage.transports)
+            assert all(each.is_closed for each in self.harness.transports)
             timers = self.loop._scheduled  # type: ignore[attr-defined]
             assert [each for each in timers if not each.cancelled()] == []
         finally:
@@ -335,7 +335,7 @@ class ClientMachine(RuleBasedStateMachine):
                 assert result.structured in ({"nonce": asked.nonce}, None)
         else:
             assert isinstance(error, MCPError), error
-            if asked.nonce in self.stage.nonces() and not may_refuse(asked.acts):
+            if asked.nonce in self.harness.nonces() and not may_refuse(asked.acts):
                 assert error.may_have_run
 
 

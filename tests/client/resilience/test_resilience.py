@@ -22,9 +22,9 @@ from foundation_rt.client.errors import (
 from foundation_rt.client.resilience.circuit_breaker import BreakerSettings, CircuitState
 from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.misbehaving_play import Act
-from tests.support.scripted_channel import (
+from tests.support.scripted_transport import (
     STATELESS,
-    ScriptedStage,
+    ScriptedHarness,
     begun,
     error_of,
     play,
@@ -45,12 +45,12 @@ def circuit_after(acts: list[Act], **options: Any) -> CircuitState:
     """The state of a circuit that one failure opens, after a call that ends like this."""
     seen = []
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         await asyncio.gather(call(client, acts, timeout=5), return_exceptions=True)
         seen.append(client.circuit_state)
 
-    play(scene, breaker=STRICT, retries=ONCE, **options)
+    play(scenario, breaker=STRICT, retries=ONCE, **options)
     return seen[0]
 
 
@@ -117,7 +117,7 @@ def test_errors_that_are_no_failure_of_the_server(acts: list[Act]) -> None:
     ids=repr,
 )
 def test_result_of_a_probe_decides_the_circuit(acts: list[Act], after: CircuitState) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await error_of(call(client, [refusal(-32603)]))
         assert client.circuit_state is OPEN
         await asyncio.sleep(30)
@@ -125,13 +125,13 @@ def test_result_of_a_probe_decides_the_circuit(acts: list[Act], after: CircuitSt
         await asyncio.gather(call(client, acts), return_exceptions=True)
         assert client.circuit_state is after
 
-    play(scene, breaker=STRICT, retries=ONCE)
+    play(scenario, breaker=STRICT, retries=ONCE)
 
 
 @pytest.mark.rule("BREAK-17")
 @pytest.mark.parametrize("how", ["cancelled", "wrong arguments", "no such tool", "not JSON"])
 def test_a_probe_that_says_nothing_is_given_back(how: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await error_of(call(client, [refusal(-32603)]))
         await asyncio.sleep(30)
         if how == "cancelled":
@@ -149,18 +149,18 @@ def test_a_probe_that_says_nothing_is_given_back(how: str) -> None:
         await call(client, [["answer"]])
         assert client.circuit_state is CLOSED
 
-    play(scene, breaker=STRICT, retries=ONCE)
+    play(scenario, breaker=STRICT, retries=ONCE)
 
 
 @pytest.mark.rule("BREAK-16")
 def test_wrong_arguments_are_no_failure() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         for _ in range(10):
             assert isinstance(await error_of(client.call("play", {})), InvalidArgumentsError)
         assert client.circuit_state is CLOSED
-        assert stage.nonces() == []
+        assert harness.nonces() == []
 
-    play(scene, breaker=STRICT)
+    play(scenario, breaker=STRICT)
 
 
 @pytest.mark.rule("CLIENT-28", "BREAK-10")
@@ -169,22 +169,22 @@ def test_one_lost_connection_is_one_failure_however_many_wait(where: str) -> Non
     points: dict[str, list[Act]] = {where: [["refuse" if where == "open" else "die"]]}
     acts: list[Act] = [["die"]] if where == "tools/call" else []
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         if where == "later":
             await client.initialize()
             client.invalidate()
-            stage.play({"tools/list": [["die"]]})
+            harness.play({"tools/list": [["die"]]})
         calls = await begun(*(call(client, acts) for _ in range(100)))
         for each in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(each, ConnectionLostError)
         assert client._breakers.server.failures == 1
 
-    play(scene, points, retries=ONCE, breaker=BreakerSettings(failure_threshold=3))
+    play(scenario, points, retries=ONCE, breaker=BreakerSettings(failure_threshold=3))
 
 
 @pytest.mark.rule("CLIENT-48", "BREAK-16")
 def test_a_session_that_expired_is_no_failure_however_many_wait() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         gone = refusal(-32000, "Session not found")
         acts: list[list[Act]] = [[gone], [], []]
@@ -193,25 +193,25 @@ def test_a_session_that_expired_is_no_failure_however_many_wait() -> None:
         assert client.circuit_state is CLOSED
         assert client._breakers.server.failures == 0
 
-    play(scene, breaker=STRICT, retries=ONCE)
+    play(scenario, breaker=STRICT, retries=ONCE)
 
 
 @pytest.mark.rule("BREAK-10")
 def test_every_call_that_is_late_is_a_failure() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         calls = await begun(*(call(client, [], timeout=1) for _ in range(4)))
         await asyncio.gather(*calls, return_exceptions=True)
         assert client._breakers.server.failures == 4
 
-    play(scene, retries=ONCE)
+    play(scenario, retries=ONCE)
 
 
 @pytest.mark.rule("BREAK-10")
 def test_a_tools_own_circuit() -> None:
     """It opens for that tool alone; refused by it, the server's permit is given back."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         for _ in range(2):
             await error_of(call(client, [refusal(-32603)]))
             await call(client, [["answer"]], tool="play_again")
@@ -228,12 +228,12 @@ def test_a_tools_own_circuit() -> None:
         assert client.tool_circuit_state("play") is CLOSED
 
     breaker = BreakerSettings(failure_threshold=2, reset_timeout_ms=30_000)
-    play(scene, breaker=breaker, tool_breakers=True, retries=ONCE)
+    play(scenario, breaker=breaker, tool_breakers=True, retries=ONCE)
 
 
 @pytest.mark.rule("BREAK-17")
 def test_the_servers_only_probe_is_given_back_where_the_tool_refuses() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         slow = await begun(call(client, [], timeout=10))
         await error_of(call(client, [], tool="play_again", timeout=5))
         await error_of(slow[0])  # the circuit of the tool opens later than that of the server
@@ -244,7 +244,7 @@ def test_the_servers_only_probe_is_given_back_where_the_tool_refuses() -> None:
         await call(client, [["answer"]], tool="play_again")
         assert client.circuit_state is CLOSED
 
-    play(scene, breaker=STRICT, tool_breakers=True, retries=ONCE)
+    play(scenario, breaker=STRICT, tool_breakers=True, retries=ONCE)
 
 
 @pytest.mark.rule("BREAK-11")
@@ -262,57 +262,57 @@ def test_the_servers_only_probe_is_given_back_where_the_tool_refuses() -> None:
 def test_tool_failure_that_came_as_answer_does_not_count_for_its_server(
     acts: list[Act], is_the_servers: bool
 ) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         await error_of(call(client, acts, timeout=5))
         assert client.tool_circuit_state("play") is OPEN
         assert client.circuit_state is (OPEN if is_the_servers else CLOSED)
 
-    play(scene, breaker=STRICT, tool_breakers=True, retries=ONCE)
+    play(scenario, breaker=STRICT, tool_breakers=True, retries=ONCE)
 
 
 @pytest.mark.rule("BREAK-11")
 def test_call_that_is_tried_three_times_is_one_failure() -> None:
     """Two failing reads, six requests, are two failures of the five that open the circuit."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         for number in (1, 2):
             await error_of(call(client, [refusal(-32603)], idempotent=True))
-            assert stage.nonces() == ["one"] * 3 * number
+            assert harness.nonces() == ["one"] * 3 * number
             assert client._breakers.server.failures == number
         assert client.circuit_state is CLOSED
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("BREAK-11")
 def test_call_whose_second_attempt_succeeds_is_a_success() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await error_of(call(client, [refusal(-32603)]))
-        stage.play({"tools/call": [refusal(-32603)]})
+        harness.play({"tools/call": [refusal(-32603)]})
         (failing,) = await begun(client.call("play_again", {"nonce": "two"}))
         assert client._breakers.server.failures == 1
-        stage.play({})
+        harness.play({})
         await failing
-        assert stage.nonces() == ["one", "two", "two"]
+        assert harness.nonces() == ["one", "two", "two"]
         assert client._breakers.server.failures == 0
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("BREAK-11")
 def test_failing_probe_is_tried_once() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await error_of(call(client, [refusal(-32603)], idempotent=True))
         assert client.circuit_state is OPEN
         await asyncio.sleep(30)
         assert client.circuit_state is HALF_OPEN
-        sent = len(stage.nonces())
+        sent = len(harness.nonces())
         await error_of(call(client, [refusal(-32603)], idempotent=True))
-        assert len(stage.nonces()) == sent + 1
+        assert len(harness.nonces()) == sent + 1
         assert client.circuit_state is OPEN
 
-    play(scene, breaker=STRICT)
+    play(scenario, breaker=STRICT)
 
 
 # -- what is answered without the server -----------------------------------------------------------
@@ -320,40 +320,40 @@ def test_failing_probe_is_tried_once() -> None:
 
 @pytest.mark.rule("BREAK-12")
 def test_server_that_fails_every_call_opens_the_circuit_whatever_is_read_from_the_cache() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         for _ in range(5):
             await error_of(call(client, [refusal(-32603)]))
             await client.list_tools()
             await client.get_tool_schema("play")
             await client.initialize()
         assert client.circuit_state is OPEN
-        assert stage.count("tools/list") == stage.count("initialize") == 1
+        assert harness.count("tools/list") == harness.count("initialize") == 1
 
-    play(scene, retries=ONCE)
+    play(scenario, retries=ONCE)
 
 
 @pytest.mark.rule("BREAK-12")
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_cached_list_is_answered_while_the_circuit_is_open(is_lost: bool) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         listed = await client.list_tools()
         await error_of(call(client, [["die"] if is_lost else refusal(-32603)]))
         assert client.circuit_state is OPEN
-        sent = len(stage.sent)
+        sent = len(harness.sent)
         assert await client.list_tools() == listed
         assert (await client.get_tool_schema("play")).name == "play"
         assert isinstance(await error_of(call(client, [["answer"]])), CircuitOpenError)
         client.invalidate()
         assert isinstance(await error_of(client.list_tools()), CircuitOpenError)
-        assert len(stage.sent) == sent
-        assert len(stage.transports) == 1
+        assert len(harness.sent) == sent
+        assert len(harness.transports) == 1
 
-    play(scene, breaker=STRICT, retries=ONCE)
+    play(scenario, breaker=STRICT, retries=ONCE)
 
 
 @pytest.mark.rule("BREAK-12")
 def test_half_open_circuit_is_not_closed_by_an_answer_from_the_cache() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await error_of(call(client, [refusal(-32603)]))
         await asyncio.sleep(30)
         (probe,) = await begun(call(client, []))
@@ -365,7 +365,7 @@ def test_half_open_circuit_is_not_closed_by_an_answer_from_the_cache() -> None:
         await client.list_tools()
         assert client.circuit_state is HALF_OPEN
 
-    play(scene, breaker=STRICT, retries=ONCE)
+    play(scenario, breaker=STRICT, retries=ONCE)
 
 
 @pytest.mark.rule("BREAK-13", "BREAK-19", "BREAK-10")
@@ -373,19 +373,19 @@ def test_half_open_circuit_is_not_closed_by_an_answer_from_the_cache() -> None:
 def test_late_call_that_was_not_sent_is_a_failure_only_where_the_server_does_not_read(
     has_exchanges: bool, after: CircuitState
 ) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        stage.transport.jam()
+        harness.transport.jam()
         for each in await begun(*(call(client, [["answer"]], timeout=1) for _ in range(5))):
             error = await error_of(each)
             assert isinstance(error, CallTimeoutError)
             assert not error.may_have_run
         assert client.circuit_state is after
-        stage.transport.unjam()
+        harness.transport.unjam()
         if after is CLOSED:
             await call(client, [["answer"]])
 
-    play(scene, breaker=STRICT, retries=ONCE, has_exchanges=has_exchanges)
+    play(scenario, breaker=STRICT, retries=ONCE, has_exchanges=has_exchanges)
 
 
 @pytest.mark.rule("BREAK-18", "BREAK-02")
@@ -394,31 +394,31 @@ def test_waiting_call_is_not_sent_after_the_circuit_opened(has_begun: bool) -> N
     asks = result(resultType="input_required", requestState="x")
     acts: list[Act] = [["wait", "on"], asks] if has_begun else [["answer"]]
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         slow = await begun(call(client, [], timeout=1))
         first = await begun(call(client, acts)) if has_begun else []
-        stage.transport.jam()
+        harness.transport.jam()
         second = first or await begun(call(client, acts))
-        stage.transport.release("on")
+        harness.transport.release("on")
         await error_of(slow[0])
         assert client.circuit_state is OPEN
-        sent = len(stage.of("tools/call"))
-        stage.transport.unjam()
+        sent = len(harness.of("tools/call"))
+        harness.transport.unjam()
         error = await error_of(second[0])
         assert isinstance(error, CircuitOpenError)
         assert error.may_have_run is has_begun
-        assert len(stage.of("tools/call")) == sent
+        assert len(harness.of("tools/call")) == sent
 
-    play(scene, breaker=STRICT, retries=ONCE, has_exchanges=True, revision=STATELESS)
+    play(scenario, breaker=STRICT, retries=ONCE, has_exchanges=True, revision=STATELESS)
 
 
 @pytest.mark.rule("BREAK-13", "BREAK-03")
 def test_call_that_waits_for_its_turn_is_a_probe_only_when_it_is_sent() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await error_of(call(client, [refusal(-32603)]))
         await asyncio.sleep(30)
-        stage.transport.jam()
+        harness.transport.jam()
         late, patient, refused = await begun(
             call(client, [["answer"]], timeout=40),
             call(client, [["wait", "on"], ["answer"]]),
@@ -426,23 +426,23 @@ def test_call_that_waits_for_its_turn_is_a_probe_only_when_it_is_sent() -> None:
         )
         assert isinstance(await error_of(late), CallTimeoutError)
         assert client.circuit_state is HALF_OPEN  # longer than a probe may take
-        stage.transport.unjam()
+        harness.transport.unjam()
         assert isinstance(await error_of(refused), CircuitOpenError)
-        stage.transport.release("on")
+        harness.transport.release("on")
         await patient
         assert client.circuit_state is CLOSED
 
-    play(scene, breaker=STRICT, retries=ONCE, has_exchanges=True)
+    play(scenario, breaker=STRICT, retries=ONCE, has_exchanges=True)
 
 
 @pytest.mark.rule("BREAK-16")
 def test_made_up_names_do_not_pile_up() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         for each in range(20):
             await error_of(client.call(f"made up {each}"))
         assert client._breakers._tools == {}
 
-    play(scene, tool_breakers=True)
+    play(scenario, tool_breakers=True)
 
 
 # -- what is tried again ---------------------------------------------------------------------------
@@ -456,73 +456,73 @@ def test_made_up_names_do_not_pile_up() -> None:
 def test_call_that_may_have_run_is_repeated_if_idempotent(
     tool: str, idempotent: bool | None, times: int
 ) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         error = await error_of(call(client, [refusal(-32603)], tool, idempotent=idempotent))
         assert (error.code, error.may_have_run) == ("E201", True)
-        assert stage.nonces() == ["one"] * times
+        assert harness.nonces() == ["one"] * times
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("RETRY-10")
 def test_call_that_did_not_run_is_repeated() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         details = {"reason": "rate_limit", "retryAfterMs": 700}
         busy = refusal(-32000, code="RESOURCE_EXHAUSTED", details=details)
         began = asyncio.get_running_loop().time()
         error = await error_of(call(client, [busy]))
         assert (error.code, error.may_have_run) == ("E208", False)
-        assert stage.nonces() == ["one"] * 3
+        assert harness.nonces() == ["one"] * 3
         # 2 waits, which are never shorter than the server asked for.
         assert asyncio.get_running_loop().time() - began == pytest.approx(1.4, abs=0.001)
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("RETRY-10")
 @pytest.mark.parametrize("code", [-32602, -32601, -32700])
 def test_call_that_is_not_retryable_is_not_repeated(code: int) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await error_of(call(client, [refusal(code)], idempotent=True))
-        assert stage.nonces() == ["one"]
+        assert harness.nonces() == ["one"]
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("RETRY-12", "CLIENT-20")
 def test_nothing_is_tried_past_the_deadline() -> None:
     """A wait that would outlast it is not begun: the error comes at once."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         loop = asyncio.get_running_loop()
         began = loop.time()
         error = await error_of(call(client, [refusal(-32603)], idempotent=True, timeout=1.4))
         assert not isinstance(error, CallTimeoutError)
-        assert stage.nonces() == ["one"] * 2
+        assert harness.nonces() == ["one"] * 2
         assert loop.time() - began == pytest.approx(0.5, abs=0.001)
 
-    play(scene, retries=RetryPolicy(base_delay_ms=1_000))
+    play(scenario, retries=RetryPolicy(base_delay_ms=1_000))
 
 
 @pytest.mark.rule("RETRY-13")
 def test_nothing_is_tried_inside_an_open_circuit() -> None:
     """The error is the one the call had before the circuit opened: it says more than a refusal."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         (waiting,) = await begun(call(client, [refusal(-32603)], idempotent=True))
-        assert stage.nonces() == ["one"]
+        assert harness.nonces() == ["one"]
         await error_of(call(client, [refusal(-32603)]))  # opens it meanwhile
         error = await error_of(waiting)
         assert not isinstance(error, CircuitOpenError)
         assert (error.original_code, error.may_have_run) == (-32603, True)
-        assert stage.nonces() == ["one"] * 2
+        assert harness.nonces() == ["one"] * 2
         refused = await error_of(call(client, [["answer"]]))
         assert isinstance(refused, CircuitOpenError)
         assert (refused.code, refused.may_have_run) == ("E201", False)
-        assert stage.nonces() == ["one"] * 2
+        assert harness.nonces() == ["one"] * 2
 
-    play(scene, breaker=STRICT)
+    play(scenario, breaker=STRICT)
 
 
 @pytest.mark.rule("RETRY-11")
@@ -531,39 +531,39 @@ def test_prompt_refused_for_a_missing_argument_is_not_repeated(number: int) -> N
     arguments = [{"name": "city", "required": True}, {"name": "day"}, 5, {"required": True}]
     prompts = [{"name": "other"}, 7, {"name": "weather", "arguments": arguments}]
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         error = await error_of(client.get_prompt("weather", {"day": "Monday"}))
         assert (error.code, error.retryable, error.original_code) == ("E203", False, number)
         assert "requires city" in error.message
-        assert stage.count("prompts/get") == stage.count("prompts/list") == 1
+        assert harness.count("prompts/get") == harness.count("prompts/list") == 1
         assert client.circuit_state is CLOSED
 
     points = {"prompts/get": [refusal(number)], "prompts/list": [result(prompts=prompts)]}
-    play(scene, points, require={"prompts"}, breaker=STRICT)
+    play(scenario, points, require={"prompts"}, breaker=STRICT)
 
 
 @pytest.mark.rule("RETRY-11", "RETRY-10")
 @pytest.mark.parametrize("listing", [result(prompts=[{"name": "weather"}]), refusal(-32603)])
 def test_prompt_that_lacks_nothing_is_tried_again(listing: Act) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         error = await error_of(client.get_prompt("weather"))
         assert (error.code, error.original_code) == ("E201", -32603)
-        assert stage.count("prompts/get") == 3
+        assert harness.count("prompts/get") == 3
 
     points = {"prompts/get": [refusal(-32603)], "prompts/list": [listing]}
-    play(scene, points, require={"prompts"})
+    play(scenario, points, require={"prompts"})
 
 
 @pytest.mark.rule("RETRY-12")
 def test_all_calls_share_one_budget() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         calls = [call(client, [refusal(-32603)], idempotent=True) for _ in range(10)]
         await asyncio.gather(*calls, return_exceptions=True)
-        assert len(stage.nonces()) == 10 + 4
+        assert len(harness.nonces()) == 10 + 4
 
     breaker = BreakerSettings(failure_threshold=1_000)
-    play(scene, retries=RetryPolicy(budget=4), breaker=breaker)
+    play(scenario, retries=RetryPolicy(budget=4), breaker=breaker)
 
 
 @pytest.mark.rule("CLIENT-28", "RETRY-14")
@@ -571,38 +571,38 @@ def test_all_calls_share_one_budget() -> None:
 def test_a_lost_session_is_made_again_once_without_a_pause(revision: str) -> None:
     """It is neither paid for nor waited for; a second loss is, as any other failure."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         loop = asyncio.get_running_loop()
         began = loop.time()
         (dying,) = await begun(call(client, [["die"]], "play_again"))
         error = await error_of(dying)
         assert isinstance(error, ConnectionLostError)
-        assert stage.nonces() == ["one"] * 2
+        assert harness.nonces() == ["one"] * 2
         assert loop.time() == began
 
-    play(scene, revision=revision, retries=RetryPolicy(budget=0))
+    play(scenario, revision=revision, retries=RetryPolicy(budget=0))
 
 
 @pytest.mark.rule("CLIENT-28", "RETRY-14")
 def test_a_call_that_ends_its_server_runs_once_more_than_it_is_tried() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         await error_of(call(client, [["die"]], "play_again"))
-        assert stage.nonces() == ["one"] * (3 + 1)
+        assert harness.nonces() == ["one"] * (3 + 1)
 
-    play(scene, revision="2024-11-05", retries=RetryPolicy(max_attempts=3))
+    play(scenario, revision="2024-11-05", retries=RetryPolicy(max_attempts=3))
 
 
 @pytest.mark.rule("BREAK-05")
 def test_circuit_state_needs_no_event_loop() -> None:
     clients = []
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         clients.append(client)
         await error_of(call(client, [["die"]]))
 
-    play(scene, breaker=STRICT, retries=ONCE, tool_breakers=True)
+    play(scenario, breaker=STRICT, retries=ONCE, tool_breakers=True)
     (client,) = clients
     assert client.circuit_state is client.tool_circuit_state("play") is OPEN
     unused = connect("some-server")
@@ -612,23 +612,28 @@ def test_circuit_state_needs_no_event_loop() -> None:
 @pytest.mark.rule("CLIENT-28", "CLIENT-07")
 @pytest.mark.parametrize("how", ["lost", "expired"])
 def test_a_hundred_calls_are_repeated_in_one_new_session(how: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        stage.play({"tools/call": [["wait", "go"], refusal(-32000, "Session not found")]})
+        harness.play({"tools/call": [["wait", "go"], refusal(-32000, "Session not found")]})
         tool = "play_again" if how == "lost" else "play"
         calls = await begun(*(client.call(tool, {"nonce": str(each)}) for each in range(100)))
-        stage.play({})
+        harness.play({})
         if how == "lost":
-            stage.transport.lose()
+            harness.transport.lose()
         else:
-            stage.transport.release("go")
+            harness.transport.release("go")
         texts = [each.text for each in await asyncio.gather(*calls)]
         assert texts == [str(each) for each in range(100)]
-        assert stage.count("initialize") == stage.count("tools/list") == len(stage.transports) == 2
-        assert len(stage.nonces()) == 200
+        assert (
+            harness.count("initialize")
+            == harness.count("tools/list")
+            == len(harness.transports)
+            == 2
+        )
+        assert len(harness.nonces()) == 200
         assert client._breakers.server.failures == 0
 
-    play(scene, retries=RetryPolicy(max_attempts=1))
+    play(scenario, retries=RetryPolicy(max_attempts=1))
 
 
 @pytest.mark.rule("CLIENT-21")
@@ -636,14 +641,14 @@ def test_a_hundred_calls_are_repeated_in_one_new_session(how: str) -> None:
 def test_an_error_speaks_for_all_tries(acts: list[Act]) -> None:
     """The first try may have run; that the last one cannot have run does not help."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        stage.play({"open": [["hang"]]})
+        harness.play({"open": [["hang"]]})
         error = await error_of(call(client, acts, "play_again", timeout=5))
         assert isinstance(error, CallTimeoutError)
         assert error.may_have_run
 
-    play(scene, connect_timeout=100)
+    play(scenario, connect_timeout=100)
 
 
 verdicts = st.sampled_from(["answer", "fails", "refuses", "late", "dies"])
@@ -668,13 +673,13 @@ def test_any_sequence_of_calls(
         "dies": [["die"]],
     }
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         for number, (verdict, idempotent) in enumerate(histories):
             before = client.circuit_state
             arguments = {"nonce": str(number), "acts": acts[verdict]}
             operation = client.call("play", arguments, idempotent=idempotent, timeout=3)
             (outcome,) = await asyncio.gather(operation, return_exceptions=True)
-            reached = stage.nonces().count(str(number))
+            reached = harness.nonces().count(str(number))
             if before is OPEN:
                 assert isinstance(outcome, CircuitOpenError)
                 assert reached == 0
@@ -688,7 +693,7 @@ def test_any_sequence_of_calls(
                 assert not isinstance(outcome, InvalidResponseError)
 
     play(
-        scene,
+        scenario,
         retries=RetryPolicy(max_attempts=attempts, budget=budget),
         breaker=BreakerSettings(failure_threshold=threshold, reset_timeout_ms=4_000),
     )

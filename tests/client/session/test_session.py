@@ -19,11 +19,11 @@ from foundation_rt.client.session import session
 from foundation_rt.client.session.open_requests import MAX_OPEN_REQUESTS
 from foundation_rt.errors import UsageError
 from tests.support.misbehaving_play import Act
-from tests.support.scripted_channel import (
+from tests.support.scripted_transport import (
     BOTH,
     HANDSHAKE,
     STATELESS,
-    ScriptedStage,
+    ScriptedHarness,
     begun,
     error_of,
     must_be_gone,
@@ -35,9 +35,9 @@ from tests.support.scripted_channel import (
 NONCE = {"nonce": "one"}
 
 
-def held(stage: ScriptedStage, method: str = "tools/call") -> str:
+def held(harness: ScriptedHarness, method: str = "tools/call") -> str:
     """The id of the last request of a method."""
-    request_id = stage.of(method)[-1]["id"]
+    request_id = harness.of(method)[-1]["id"]
     assert isinstance(request_id, str)
     return request_id
 
@@ -54,21 +54,21 @@ def test_cancelled_request_notifies_the_server(
 ) -> None:
     """Once, and by a message only where the end of an exchange does not say it."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         (call,) = await begun(client.call("play", {**NONCE, "acts": []}, timeout=5))
         if how == "cancelled":
             call.cancel()
         (outcome,) = await asyncio.gather(call, return_exceptions=True)
         assert isinstance(outcome, asyncio.CancelledError | CallTimeoutError)
-        told = [each["params"] for each in stage.of("notifications/cancelled")]
+        told = [each["params"] for each in harness.of("notifications/cancelled")]
         if has_exchanges and revision == STATELESS:
             assert told == []
         else:
-            assert [each["requestId"] for each in told] == [held(stage)]
-        assert stage.transport.forgotten == [held(stage)]
+            assert [each["requestId"] for each in told] == [held(harness)]
+        assert harness.transport.forgotten == [held(harness)]
         assert (await client.call("play", NONCE)).text == "one"
 
-    play(scene, revision=revision, has_exchanges=has_exchanges)
+    play(scenario, revision=revision, has_exchanges=has_exchanges)
 
 
 @pytest.mark.rule("CLIENT-15")
@@ -76,35 +76,35 @@ def test_cancelled_request_notifies_the_server(
 def test_answered_request_is_not_cancelled(acts: list[Act]) -> None:
     """Cancelled in the very turn in which the answer has come, and nobody is told."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         arguments = {**NONCE, "acts": [["wait", "go"], *acts]}
         (call,) = await begun(client.call("play", arguments))
-        receiver = stage.transport.receiver
-        stage.transport.release("go")
+        receiver = harness.transport.receiver
+        harness.transport.release("go")
         while receiver.requests.pending:
             await asyncio.sleep(0)
         call.cancel()
         await asyncio.wait([call])
         assert call.cancelled()
         await settle()
-        assert stage.of("notifications/cancelled") == []
+        assert harness.of("notifications/cancelled") == []
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-15")
 @pytest.mark.parametrize("revision", BOTH)
 def test_cancelled_handshake_request_sends_no_notification(revision: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         error = await error_of(client.initialize(timeout=50))
         assert isinstance(error, CallTimeoutError)
-        assert stage.of("notifications/cancelled") == []
+        assert harness.of("notifications/cancelled") == []
         await settle()
-        assert stage.transport.is_closed
+        assert harness.transport.is_closed
 
     points: dict[str, list[Act]] = {"initialize": [], "server/discover": []}
-    play(scene, points, revision=revision, connect_timeout=5)
+    play(scenario, points, revision=revision, connect_timeout=5)
 
 
 @pytest.mark.rule("CLIENT-15", "CLIENT-29")
@@ -119,7 +119,7 @@ def test_a_call_may_be_cancelled_at_any_moment(
 ) -> None:
     """Others are not harmed, the server is told of what it has got, permits are given back."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         acts: list[Act] = [["progress", 1], ["wait", "two"]]
         first = asyncio.ensure_future(client.call("play", {**NONCE, "acts": [*acts, ["answer"]]}))
         for _ in range(turns):
@@ -129,25 +129,27 @@ def test_a_call_may_be_cancelled_at_any_moment(
         assert (await second).text == "two"
         await asyncio.wait([first])
         await settle()
-        told = [each["params"]["requestId"] for each in stage.of("notifications/cancelled")]
-        sent = {each["id"]: each["params"]["arguments"]["nonce"] for each in stage.of("tools/call")}
+        told = [each["params"]["requestId"] for each in harness.of("notifications/cancelled")]
+        sent = {
+            each["id"]: each["params"]["arguments"]["nonce"] for each in harness.of("tools/call")
+        }
         assert [sent[each] for each in told] in ([], ["one"])
         if first.cancelled() and "one" in sent.values():
             assert bool(told) != (has_exchanges and revision == STATELESS)
-        assert stage.transport.receiver.requests.pending.keys() <= {
-            each["id"] for each in stage.of("subscriptions/listen")
+        assert harness.transport.receiver.requests.pending.keys() <= {
+            each["id"] for each in harness.of("subscriptions/listen")
         }
         assert client.circuit_state is CircuitState.CLOSED
-        assert len(stage.transports) == 1
-        assert stage.count("initialize") <= 1
+        assert len(harness.transports) == 1
+        assert harness.count("initialize") <= 1
 
-    play(scene, revision=revision, has_exchanges=has_exchanges, tool_breakers=breaker)
+    play(scenario, revision=revision, has_exchanges=has_exchanges, tool_breakers=breaker)
 
 
 @pytest.mark.rule("CLIENT-29")
 @given(turns=st.integers(0, 60), revision=st.sampled_from(BOTH))
 def test_a_client_may_be_closed_at_any_moment(turns: int, revision: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         calls = [
             asyncio.ensure_future(client.call("play", {**NONCE, "acts": []})),
             asyncio.ensure_future(client.list_tools()),
@@ -160,10 +162,10 @@ def test_a_client_may_be_closed_at_any_moment(turns: int, revision: str) -> None
             if isinstance(each, BaseException):
                 assert isinstance(each, ConnectionLostError)
                 assert not each.retryable
-        must_be_gone(stage)
+        must_be_gone(harness)
         assert isinstance(await error_of(client.call("play", NONCE)), ConnectionLostError)
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-29")
@@ -171,7 +173,7 @@ def test_a_client_may_be_closed_at_any_moment(turns: int, revision: str) -> None
 def test_closing_may_be_cancelled_at_any_moment(turns: int) -> None:
     """It closes the channel all the same."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         (call,) = await begun(client.call("play", {**NONCE, "acts": []}))
         closing = asyncio.ensure_future(client.close())
         for _ in range(turns):
@@ -179,9 +181,9 @@ def test_closing_may_be_cancelled_at_any_moment(turns: int) -> None:
         closing.cancel()
         await asyncio.gather(closing, call, return_exceptions=True)
         if turns:
-            assert stage.transport.is_closed
+            assert harness.transport.is_closed
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-21")
@@ -202,12 +204,12 @@ def test_closing_may_be_cancelled_at_any_moment(turns: int) -> None:
     ids=repr,
 )
 def test_whether_it_may_have_run(points: dict[str, list[Act]], may_have_run: bool) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         error = await error_of(client.call("play", NONCE, timeout=5))
         assert error.may_have_run == may_have_run
-        assert bool(stage.nonces()) == ("tools/call" in points)
+        assert bool(harness.nonces()) == ("tools/call" in points)
 
-    play(scene, points, connect_timeout=100, has_exchanges=True)
+    play(scenario, points, connect_timeout=100, has_exchanges=True)
 
 
 # -- what it hears ---------------------------------------------------------------------------------
@@ -218,7 +220,7 @@ def test_progress_goes_to_its_own_call() -> None:
     """By the id of the request; other tokens are nobody's, and nonsense is dropped."""
     heard: list[Any] = []
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         def note(name: str) -> Any:
             return lambda *progress: heard.append((name, *progress))
 
@@ -228,10 +230,10 @@ def test_progress_goes_to_its_own_call() -> None:
             client.call("play", arguments, on_progress=note("b")),
             client.call("play", arguments),
         )
-        a, b, c = (each["id"] for each in stage.of("tools/call"))
-        tokens = [each["params"].get("_meta", {}) for each in stage.of("tools/call")]
+        a, b, c = (each["id"] for each in harness.of("tools/call"))
+        tokens = [each["params"].get("_meta", {}) for each in harness.of("tools/call")]
         assert [each.get("progressToken") for each in tokens] == [a, b, None]
-        tell = stage.transport.tell
+        tell = harness.transport.tell
         tell("notifications/progress", progressToken=b, progress=1)
         tell("notifications/progress", progressToken=a, progress=2.5, total=5, message="half")
         for nobody in (c, "nobody", 7, None, [], {"a": 1}):
@@ -239,19 +241,19 @@ def test_progress_goes_to_its_own_call() -> None:
         for nonsense in (None, "1", True, [], {}):
             tell("notifications/progress", progressToken=a, progress=nonsense)
         tell("notifications/progress", progressToken=a, progress=3, total="many", message=5)
-        stage.transport.release("go")
+        harness.transport.release("go")
         await asyncio.gather(*calls)
         tell("notifications/progress", progressToken=a, progress=4)
         assert heard == [("b", 1, None, None), ("a", 2.5, 5, "half"), ("a", 3, None, None)]
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-16")
 def test_log_messages_go_to_the_calls_they_may_belong_to() -> None:
     heard: list[Any] = []
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         def note(name: str) -> Any:
             return lambda *message: heard.append((name, *message))
 
@@ -261,10 +263,10 @@ def test_log_messages_go_to_the_calls_they_may_belong_to() -> None:
             client.call("play", arguments, on_log=note("b")),
             client.call("play", arguments),
         )
-        tell, a = stage.transport.tell, stage.of("tools/call")[0]["id"]
+        tell, a = harness.transport.tell, harness.of("tools/call")[0]["id"]
         tell("notifications/message", level="error", logger="db", data={"x": 1})
         tell("notifications/message", stream=a, level=5, logger=5)
-        stage.transport.release("go")
+        harness.transport.release("go")
         await asyncio.gather(*calls)
         tell("notifications/message", level="debug", data="late")
         assert heard == [
@@ -276,7 +278,7 @@ def test_log_messages_go_to_the_calls_they_may_belong_to() -> None:
             ("all", "debug", None, "late"),
         ]
 
-    play(scene, on_log=lambda *message: heard.append(("all", *message)))
+    play(scenario, on_log=lambda *message: heard.append(("all", *message)))
 
 
 @pytest.mark.rule("CLIENT-42")
@@ -288,7 +290,7 @@ def test_a_callback_that_raises_changes_nothing(
     def broken(*_: Any) -> None:
         raise raised
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         acts = [["progress", 1], ["flood", 2, {"jsonrpc": "2.0", "method": LOG, "params": {}}]]
         acts += [["flood", 1, {"jsonrpc": "2.0", "method": CHANGED}], ["answer"]]
         result = await client.call(
@@ -296,7 +298,7 @@ def test_a_callback_that_raises_changes_nothing(
         )
         assert result.text == "one"
 
-    play(scene, revision=revision, on_log=broken, on_list_changed=broken)
+    play(scenario, revision=revision, on_log=broken, on_list_changed=broken)
     failed = [each for each in caplog.records if each.message == "a callback failed"]
     assert len(failed) == 1 + 2 * 2 + 1
 
@@ -306,14 +308,14 @@ def test_a_callback_that_would_have_to_be_awaited_is_refused_at_once() -> None:
     async def late(*_: Any) -> None:
         raise AssertionError
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         for name in ("on_progress", "on_log"):
             callback: Any = {name: late}
             with pytest.raises(UsageError, match=f"{name} is called, and not awaited"):
                 await client.call("play", NONCE, **callback)
-        assert stage.sent == []
+        assert harness.sent == []
 
-    play(scene)
+    play(scenario)
     for option in ("on_log", "on_list_changed", "on_stderr"):
         given: Any = {option: partial(late, 1)}
         with pytest.raises(UsageError, match=f"{option} is called, and not awaited"):
@@ -329,19 +331,19 @@ def test_a_loss_is_a_warning_only_where_somebody_had_the_session(
 ) -> None:
     caplog.set_level(logging.WARNING, "foundation_rt.client")
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
-        stage.play({"tools/list": [["die"]]})
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+        harness.play({"tools/list": [["die"]]})
         await error_of(client.initialize(timeout=0.01))
         assert caplog.records == []
-        stage.play({})
+        harness.play({})
         await client.initialize()
-        stage.transport.lose()
+        harness.transport.lose()
         await settle()
         assert [each.message for each in caplog.records] == [
             "the connection was lost: the server is gone"
         ]
 
-    play(scene)
+    play(scenario)
 
 
 # -- sessions that expire --------------------------------------------------------------------------
@@ -351,28 +353,28 @@ def test_a_loss_is_a_warning_only_where_somebody_had_the_session(
 def test_pending_requests_may_get_their_own_expiry_error() -> None:
     """A second at most; what has not heard by then may have run."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         gone = refusal(-32000, "Session not found")
-        stage.play({"tools/call": [["wait", "first"], gone]})
+        harness.play({"tools/call": [["wait", "first"], gone]})
         (first,) = await begun(client.call("play", {"nonce": "a"}))
-        stage.play({"tools/call": [["wait", "second"], gone]})
+        harness.play({"tools/call": [["wait", "second"], gone]})
         (second,) = await begun(client.call("play", {"nonce": "b"}))
-        stage.play({"tools/call": []})
+        harness.play({"tools/call": []})
         (third,) = await begun(client.call("play", {"nonce": "c"}))
-        stage.play({})
-        stage.transport.release("first")
+        harness.play({})
+        harness.transport.release("first")
         await asyncio.sleep(0.9)
-        assert len(stage.transports) == 1
-        stage.transport.release("second")
+        assert len(harness.transports) == 1
+        harness.transport.release("second")
         assert (await first).text == "a"
         assert (await second).text == "b"
         error = await error_of(third)
         assert error.may_have_run
-        assert len(stage.transports) == 2
-        assert sorted(stage.nonces()) == ["a", "a", "b", "b", "c"]
+        assert len(harness.transports) == 2
+        assert sorted(harness.nonces()) == ["a", "a", "b", "b", "c"]
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-49")
@@ -380,58 +382,58 @@ def test_pending_requests_may_get_their_own_expiry_error() -> None:
 def test_replaced_server_gets_a_new_handshake(revision: str) -> None:
     """It refuses the revision that was agreed on: nothing ran."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         (call,) = await begun(
             client.call("play", {**NONCE, "acts": [refusal(-32022, supported=[revision])]})
         )
         error = await error_of(call)
         assert (error.may_have_run, error.original_code) == (False, -32022)
-        assert len(stage.transports) == 4  # repeated once, and tried three times in all
+        assert len(harness.transports) == 4  # repeated once, and tried three times in all
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-48", "BREAK-16", "BREAK-17")
 def test_waiting_sender_of_an_expired_session_gets_its_error() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         acts = [["wait", "go"], refusal(-32000, "Session not found")]
         (first,) = await begun(client.call("play", {**NONCE, "acts": acts}))
         (other,) = await begun(client.call("play", {"nonce": "other", "acts": []}))
-        stage.transport.jam()
+        harness.transport.jam()
         (waits,) = await begun(client.call("play", {"nonce": "two"}))
-        stage.transport.release("go")
+        harness.transport.release("go")
         await settle()
-        stage.transport.unjam()
+        harness.transport.unjam()
         assert (await waits).text == "two"
-        assert stage.nonces().count("two") == 1
+        assert harness.nonces().count("two") == 1
         assert client._breakers.server.failures == 0
         for each in (first, other):
             each.cancel()
         await asyncio.wait([first, other])
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-48")
 def test_listening_request_does_not_delay_the_next_session() -> None:
     """What listens hears of no change in a session that has expired."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         await settle()
-        assert stage.count("subscriptions/listen") == 1
+        assert harness.count("subscriptions/listen") == 1
         loop = asyncio.get_running_loop()
         began = loop.time()
         acts = [["wait", "go"], refusal(-32022, supported=[STATELESS])]
-        stage.play({"tools/call": acts})
+        harness.play({"tools/call": acts})
         (call,) = await begun(client.call("play", NONCE))
-        stage.play({})
-        stage.transport.release("go")
+        harness.play({})
+        harness.transport.release("go")
         assert (await call).text == "one"
         assert loop.time() == began
 
-    play(scene, revision=STATELESS)
+    play(scenario, revision=STATELESS)
 
 
 # -- what the server asks --------------------------------------------------------------------------
@@ -443,24 +445,24 @@ def question(number: int) -> dict[str, Any]:
 
 @pytest.mark.rule("CLIENT-17")
 def test_a_ping_is_answered_at_once() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        stage.transport.ask("are you there", "ping")
-        assert stage.answers() == [{"jsonrpc": "2.0", "id": "are you there", "result": {}}]
+        harness.transport.ask("are you there", "ping")
+        assert harness.answers() == [{"jsonrpc": "2.0", "id": "are you there", "result": {}}]
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-17")
 def test_in_the_stateless_mode_servers_ask_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        stage.transport.ask(1, "ping")
-        stage.transport.ask(2, "roots/list")
+        harness.transport.ask(1, "ping")
+        harness.transport.ask(2, "roots/list")
         await settle()
-        assert stage.answers() == []
+        assert harness.answers() == []
 
-    play(scene, revision=STATELESS, roots=list)
+    play(scenario, revision=STATELESS, roots=list)
     dropped = [each for each in caplog.records if each.message.startswith("dropped: the server")]
     assert [each.levelname for each in dropped] == ["WARNING", "WARNING"]
 
@@ -477,44 +479,44 @@ def test_server_requests_are_bounded_and_end_with_the_session() -> None:
         finally:
             ended.append(1)
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         for number in range(MAX_OPEN_REQUESTS):
-            stage.transport.say(question(number))
-        stage.transport.say(question(7))  # this one is open
-        stage.transport.say(question(1_000))
+            harness.transport.say(question(number))
+        harness.transport.say(question(7))  # this one is open
+        harness.transport.say(question(1_000))
         await settle()
-        refused = {each["id"]: each["error"]["code"] for each in stage.answers()}
+        refused = {each["id"]: each["error"]["code"] for each in harness.answers()}
         assert refused == {7: -32600, 1_000: -32600}
         assert len(started) == MAX_OPEN_REQUESTS
-        stage.transport.tell("notifications/cancelled", requestId=3)
+        harness.transport.tell("notifications/cancelled", requestId=3)
         for nothing in (None, "3", 3.0, [], {}, 5_000):
-            stage.transport.tell("notifications/cancelled", requestId=nothing)
+            harness.transport.tell("notifications/cancelled", requestId=nothing)
         await settle()
         assert len(ended) == 1
-        stage.transport.say(question(1_001))
+        harness.transport.say(question(1_001))
         await settle()
         assert len(started) == MAX_OPEN_REQUESTS + 1
-        stage.transport.lose()
+        harness.transport.lose()
         await settle()
         assert len(ended) == MAX_OPEN_REQUESTS + 1
-        assert len(stage.answers()) == 2
+        assert len(harness.answers()) == 2
 
-    play(scene, roots=handler)
+    play(scenario, roots=handler)
 
 
 @pytest.mark.rule("CLIENT-43")
 def test_server_request_without_a_result_is_refused() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        stage.transport.ask(1, "sampling/createMessage")
-        stage.transport.ask(2, "no/such/method")
-        stage.transport.ask(3, "roots/list")
+        harness.transport.ask(1, "sampling/createMessage")
+        harness.transport.ask(2, "no/such/method")
+        harness.transport.ask(3, "roots/list")
         await asyncio.sleep(10.1)
-        codes = {each["id"]: each["error"]["code"] for each in stage.answers()}
+        codes = {each["id"]: each["error"]["code"] for each in harness.answers()}
         assert codes == {1: -32601, 2: -32601, 3: -32603}
 
-    play(scene, roots=never, handler_timeout=10)
+    play(scenario, roots=never, handler_timeout=10)
 
 
 async def never() -> list[Any]:
@@ -532,36 +534,36 @@ def test_handler_that_ignores_cancellation_delays_no_close() -> None:
                 continue
         return []
 
-    async def main(client: Client, stage: ScriptedStage) -> None:
+    async def main(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        stage.transport.say(question(1))
+        harness.transport.say(question(1))
         await settle()
         loop = asyncio.get_running_loop()
         before = loop.time()
         await client.close()
         assert loop.time() - before == pytest.approx(1, abs=0.001)
-        assert stage.transport.is_closed
+        assert harness.transport.is_closed
         await asyncio.sleep(400)
-        assert stage.answers() == []
+        assert harness.answers() == []
 
     play(main, roots=stubborn)
 
 
 @pytest.mark.rule("CLIENT-29")
 def test_a_handler_may_close_the_client() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         clients.append(client)
         await client.initialize()
-        stage.transport.say(question(1))
+        harness.transport.say(question(1))
         await settle()
-        assert stage.transport.is_closed
+        assert harness.transport.is_closed
 
     async def handler() -> list[Any]:
         await clients[0].close()
         return []
 
     clients: list[Client] = []
-    play(scene, roots=handler)
+    play(scenario, roots=handler)
 
 
 @pytest.mark.rule("CLIENT-20")
@@ -573,7 +575,7 @@ def test_a_deadline_stands_still_while_a_person_answers(thinking: float, is_late
         await asyncio.sleep(thinking)
         return []
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         acts: list[Act] = [["ask", "roots/list", {}], ["wait", "answer"], ["answer"]]
         (outcome,) = await asyncio.gather(
@@ -581,10 +583,10 @@ def test_a_deadline_stands_still_while_a_person_answers(thinking: float, is_late
         )
         if is_late:
             # It is told that there is no answer in time, and answers by itself.
-            assert stage.answers()[0]["error"]["code"] == -32603
+            assert harness.answers()[0]["error"]["code"] == -32603
         assert not isinstance(outcome, BaseException)
 
-    play(scene, roots=handler, handler_timeout=10)
+    play(scenario, roots=handler, handler_timeout=10)
 
 
 @pytest.mark.rule("CLIENT-20")
@@ -593,19 +595,19 @@ def test_endless_server_requests_do_not_pause_deadlines_for_ever() -> None:
         await asyncio.sleep(6)
         return []
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         loop = asyncio.get_running_loop()
         began = loop.time()
         acts: list[Act] = []
         for _ in range(9):
             acts += [["ask", "roots/list", {}], ["wait", "answer"]]
-        stage.play({"answer": [["ask", "roots/list", {}]]})
+        harness.play({"answer": [["ask", "roots/list", {}]]})
         error = await error_of(client.call("play", {**NONCE, "acts": acts}, timeout=2))
         assert isinstance(error, CallTimeoutError)
         assert loop.time() - began <= 2 + 10 + 0.001
 
-    play(scene, roots=handler, handler_timeout=10)
+    play(scenario, roots=handler, handler_timeout=10)
 
 
 messages = st.recursive(
@@ -626,25 +628,25 @@ messages = st.recursive(
 @pytest.mark.rule("CLIENT-12")
 @given(said=st.lists(messages, max_size=6), revision=st.sampled_from(BOTH))
 def test_whatever_a_server_says_between_calls_go_on(said: list[Any], revision: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         arguments = {**NONCE, "acts": [["wait", "go"], ["answer"]]}
         calls = await begun(client.call("play", arguments), client.call("play", {"nonce": "x"}))
         for each in said:
             try:
-                stage.transport.say(each)
+                harness.transport.say(each)
             except TypeError:  # no JSON of ours: a number beyond 64 bits
                 continue
-        stage.transport.release("go")
+        harness.transport.release("go")
         for each in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(each, MCPError) or each.text in ("one", "x")
         assert (await client.call("play", {"nonce": "y"})).text == "y"
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-12")
 def test_params_that_are_not_json_raise_an_error() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         for operation in (
             client.get_prompt("x", {"a": object()}),  # type: ignore[dict-item]
             client.read_resource("file:///\ud800"),
@@ -654,11 +656,11 @@ def test_params_that_are_not_json_raise_an_error() -> None:
         ):
             error = await error_of(operation)
             assert (error.code, error.may_have_run) == ("E203", False)
-        assert stage.nonces() == []
+        assert harness.nonces() == []
         assert client.circuit_state is CircuitState.CLOSED
-        assert stage.transport.receiver.requests.pending == {}
+        assert harness.transport.receiver.requests.pending == {}
 
-    play(scene, revision=HANDSHAKE)
+    play(scenario, revision=HANDSHAKE)
 
 
 # -- mistakes of this program ----------------------------------------------------------------------
@@ -671,7 +673,7 @@ def test_bug_while_handling_a_response_fails_its_request(
     def broken(*said: Any) -> MCPError:
         raise ZeroDivisionError("some token")
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         monkeypatch.setattr(session, "map_mcp_error", broken)
         arguments = {**NONCE, "acts": [refusal(-32603)]}
@@ -682,6 +684,6 @@ def test_bug_while_handling_a_response_fails_its_request(
             assert "ZeroDivisionError in line" in text
             assert "some token" not in text
         assert (await client.call("play", NONCE)).text == "one"
-        assert stage.count("initialize") == 1
+        assert harness.count("initialize") == 1
 
-    play(scene)
+    play(scenario)

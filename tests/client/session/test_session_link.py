@@ -15,12 +15,12 @@ from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
 from tests.support.misbehaving_play import Act
-from tests.support.scripted_channel import (
+from tests.support.scripted_transport import (
     BOTH,
     HANDSHAKE,
     STATELESS,
-    ScriptedChannel,
-    ScriptedStage,
+    ScriptedHarness,
+    ScriptedTransport,
     begun,
     error_of,
     must_be_gone,
@@ -39,16 +39,16 @@ modes = pytest.mark.parametrize("revision", BOTH)
 @pytest.mark.rule("CLIENT-07")
 @modes
 def test_a_hundred_first_calls_make_one_session(revision: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         operations = [client.call("play", {"nonce": str(each)}) for each in range(100)]
         results = await asyncio.gather(*operations, client.ping(), client.list_resources())
         assert [each.text for each in results[:100]] == [str(each) for each in range(100)]  # type: ignore[union-attr]
-        assert len(stage.transports) == 1
-        assert stage.count(FIRST[revision]) <= 2  # a ping may be one
-        assert stage.count("tools/list") == 1
-        assert stage.count("notifications/initialized") == (revision == HANDSHAKE)
+        assert len(harness.transports) == 1
+        assert harness.count(FIRST[revision]) <= 2  # a ping may be one
+        assert harness.count("tools/list") == 1
+        assert harness.count("notifications/initialized") == (revision == HANDSHAKE)
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-07")
@@ -56,38 +56,38 @@ def test_a_hundred_first_calls_make_one_session(revision: str) -> None:
 def test_cancelled_caller_leaves_the_new_session_to_others(revision: str) -> None:
     """All may go: the session is made for the next."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         calls = await begun(*(client.call("play", {"nonce": "x"}) for _ in range(10)))
         for each in calls:
             each.cancel()
         await asyncio.wait(calls)
         assert all(each.cancelled() for each in calls)
-        stage.transport.release("go")
+        harness.transport.release("go")
         assert (await client.call("play", {"nonce": "y"})).text == "y"
-        assert len(stage.transports) == 1
-        assert stage.nonces() == ["y"]
+        assert len(harness.transports) == 1
+        assert harness.nonces() == ["y"]
 
-    play(scene, {FIRST[revision]: [["wait", "go"], ["answer"]]}, revision=revision)
+    play(scenario, {FIRST[revision]: [["wait", "go"], ["answer"]]}, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-07")
 def test_failed_session_fails_all_waiting_calls_and_no_later_one() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         calls = await begun(*(client.call("play", {"nonce": "x"}) for _ in range(10)))
         for each in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(each, ConnectionLostError)
             assert not each.may_have_run
-        assert len(stage.transports) == 1
-        stage.play({})
+        assert len(harness.transports) == 1
+        harness.play({})
         assert (await client.call("play", {"nonce": "y"})).text == "y"
 
-    play(scene, {"open": [["refuse"]]}, retries=ONCE)
+    play(scenario, {"open": [["refuse"]]}, retries=ONCE)
 
 
 @pytest.mark.rule("CLIENT-07")
 @pytest.mark.parametrize("point", ["open", "initialize", "tools/list"])
 def test_one_that_is_never_ready(point: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         error = await error_of(client.call("play", {"nonce": "x"}))
@@ -95,10 +95,10 @@ def test_one_that_is_never_ready(point: str) -> None:
         assert not error.may_have_run
         assert "was not ready within 5 s" in error.message or point == "tools/list"
         assert loop.time() - began == pytest.approx(5, abs=0.001)
-        assert all(each.is_closed for each in stage.transports)
+        assert all(each.is_closed for each in harness.transports)
 
     hang: list[Act] = [["hang"]] if point == "open" else []
-    play(scene, {point: hang}, retries=ONCE, connect_timeout=5, has_exchanges=True)
+    play(scenario, {point: hang}, retries=ONCE, connect_timeout=5, has_exchanges=True)
 
 
 @pytest.mark.rule("CHILD-17")
@@ -106,7 +106,7 @@ def test_one_that_is_never_ready(point: str) -> None:
 def test_process_that_is_slow_to_start_is_waited_for_as_long_as_a_call_has_time(point: str) -> None:
     """It is started once, by the first of three calls, and ended when the last has gone."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         (longest,) = await begun(client.call("play", {"nonce": "x"}, timeout=36))
@@ -114,39 +114,39 @@ def test_process_that_is_slow_to_start_is_waited_for_as_long_as_a_call_has_time(
             error = await error_of(client.call("play", {"nonce": "x"}, timeout=timeout))
             assert isinstance(error, CallTimeoutError)
             assert f"within {timeout} s" in error.message
-            assert not stage.transport.is_closed
+            assert not harness.transport.is_closed
         await error_of(longest)
         assert loop.time() - began == pytest.approx(36, abs=0.001)
         await settle()
-        assert stage.transport.is_closed
-        assert len(stage.transports) == 1
+        assert harness.transport.is_closed
+        assert len(harness.transports) == 1
 
     hang: list[Act] = [["hang"]] if point == "open" else []
-    play(scene, {point: hang}, retries=ONCE, connect_timeout=5)
+    play(scenario, {point: hang}, retries=ONCE, connect_timeout=5)
 
 
 @pytest.mark.rule("CHILD-17")
 def test_process_that_starts_after_connect_timeout_answers_the_call_that_waits() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         (waiting,) = await begun(client.call("play", {"nonce": "x"}))
         await asyncio.sleep(36)
-        stage.transport.release("go")
+        harness.transport.release("go")
         assert (await waiting).text == "x"
-        assert len(stage.transports) == 1
+        assert len(harness.transports) == 1
 
-    play(scene, {"initialize": [["wait", "go"], ["answer"]]})
+    play(scenario, {"initialize": [["wait", "go"], ["answer"]]})
 
 
 @pytest.mark.rule("CHILD-17")
 def test_process_without_waiting_calls_has_connect_timeout_to_start() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await error_of(client.call("play", {"nonce": "x"}, timeout=1))
         await asyncio.sleep(3)
-        assert not stage.transport.is_closed
+        assert not harness.transport.is_closed
         await asyncio.sleep(2)
-        assert stage.transport.is_closed
+        assert harness.transport.is_closed
 
-    play(scene, {"initialize": []}, retries=ONCE, connect_timeout=5)
+    play(scenario, {"initialize": []}, retries=ONCE, connect_timeout=5)
 
 
 @pytest.mark.rule("CLIENT-44")
@@ -154,12 +154,12 @@ def test_process_without_waiting_calls_has_connect_timeout_to_start() -> None:
 def test_timeout_before_sending_shows_the_stderr_of_the_server(
     point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ScriptedChannel, "stderr_tail", lambda _: "it writes: no key")
+    monkeypatch.setattr(ScriptedTransport, "stderr_tail", lambda _: "it writes: no key")
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         if point == "jam":
             await client.initialize()
-            stage.transport.jam()
+            harness.transport.jam()
         error = await error_of(client.call("play", {"nonce": "x"}, timeout=2))
         assert isinstance(error, CallTimeoutError)
         assert (error.message, error.may_have_run) == (
@@ -168,10 +168,10 @@ def test_timeout_before_sending_shows_the_stderr_of_the_server(
         )
         with pytest.raises(CallTimeoutError, match="for ping within 1 s: it writes"):
             await client.ping(timeout=1)
-        stage.transport.lose()
+        harness.transport.lose()
 
     hang: list[Act] = [["hang"]] if point == "open" else []
-    play(scene, {} if point == "jam" else {point: hang}, retries=ONCE)
+    play(scenario, {} if point == "jam" else {point: hang}, retries=ONCE)
 
 
 @pytest.mark.rule("CLIENT-08")
@@ -181,7 +181,7 @@ def test_a_server_of_another_revision_is_warned_of_by_both_names(
     caplog.set_level("WARNING", "foundation_rt.client")
     spoken = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}}
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         server = await client.initialize()
         assert server.revision.name == "2024-11-05"
         assert [each.getMessage() for each in caplog.records] == [
@@ -189,22 +189,22 @@ def test_a_server_of_another_revision_is_warned_of_by_both_names(
         ]
 
     introduction = result(serverInfo={"name": "old", "version": "1"}, **spoken)
-    play(scene, {"initialize": [introduction]})
+    play(scenario, {"initialize": [introduction]})
 
 
 @pytest.mark.rule("CLIENT-07", "CLIENT-29")
 def test_a_failed_beginning_leaves_nothing() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         for point in ("open", "initialize", "notifications/initialized", "tools/list"):
-            stage.play({point: [["refuse" if point == "open" else "die"]]})
+            harness.play({point: [["refuse" if point == "open" else "die"]]})
             await asyncio.gather(client.call("play", {"nonce": "x"}), return_exceptions=True)
             await settle()
             assert tasks() == []
-        stage.play({})
+        harness.play({})
         await client.ping()
-        assert sum(not each.is_closed for each in stage.transports) == 1
+        assert sum(not each.is_closed for each in harness.transports) == 1
 
-    play(scene, retries=ONCE)
+    play(scenario, retries=ONCE)
 
 
 @pytest.mark.rule("CLIENT-28")
@@ -213,17 +213,17 @@ def test_a_failed_beginning_leaves_nothing() -> None:
 def test_a_connection_may_be_lost_at_any_moment(revision: str, turns: list[int]) -> None:
     """Again and again: nothing hangs, nothing runs twice, and the next call goes through."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         calls = [
             asyncio.ensure_future(client.call("play", {"nonce": str(each)})) for each in range(4)
         ]
         for each in turns:
             for _ in range(each):
                 await asyncio.sleep(0)
-            if stage.transports and stage.transport.is_open:
-                stage.transport.lose()
+            if harness.transports and harness.transport.is_open:
+                harness.transport.lose()
         for number, outcome in enumerate(await asyncio.gather(*calls, return_exceptions=True)):
-            reached = stage.nonces().count(str(number))
+            reached = harness.nonces().count(str(number))
             assert reached <= 1
             if isinstance(outcome, BaseException):
                 assert isinstance(outcome, MCPError)
@@ -231,41 +231,41 @@ def test_a_connection_may_be_lost_at_any_moment(revision: str, turns: list[int])
             else:
                 assert outcome.text == str(number)
         assert (await client.call("play", {"nonce": "last"})).text == "last"
-        assert sum(not each.is_closed for each in stage.transports) == 1
+        assert sum(not each.is_closed for each in harness.transports) == 1
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-48")
 def test_a_session_that_expires_again_and_again_is_given_up() -> None:
     """Once for nothing, and then as any other failure."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         gone = refusal(-32000, "Session not found")
         error = await error_of(client.call("play", {"nonce": "x", "acts": [gone]}))
         assert (error.code, error.may_have_run) == ("E201", False)
-        assert len(stage.transports) == 1 + 1 + 2
+        assert len(harness.transports) == 1 + 1 + 2
 
-    play(scene, retries=RetryPolicy(max_attempts=3))
+    play(scenario, retries=RetryPolicy(max_attempts=3))
 
 
 @pytest.mark.rule("CLIENT-37")
 @pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
 def test_a_server_that_ends_for_being_probed_is_not_probed_again(has_exchanges: bool) -> None:
     async def main(clock: ManualClock) -> None:
-        stage = ScriptedStage(HANDSHAKE, has_exchanges)
-        stage.play({"server/discover": [["die"]]})
-        async with Client(stage.make_transport, ClientOptions(retries=ONCE)) as client:
+        harness = ScriptedHarness(HANDSHAKE, has_exchanges)
+        harness.play({"server/discover": [["die"]]})
+        async with Client(harness.make_transport, ClientOptions(retries=ONCE)) as client:
             await client.initialize()
-            assert len(stage.transports) == 2
-            assert stage.count("server/discover") == 1
+            assert len(harness.transports) == 2
+            assert harness.count("server/discover") == 1
             assert client._breakers.server.failures == 0
             # And it is known from then on.
-            stage.transport.lose()
+            harness.transport.lose()
             await settle()
             await client.ping()
-            assert stage.count("server/discover") == 1
-        must_be_gone(stage)
+            assert harness.count("server/discover") == 1
+        must_be_gone(harness)
 
     run_virtual(main)
 
@@ -273,17 +273,17 @@ def test_a_server_that_ends_for_being_probed_is_not_probed_again(has_exchanges: 
 @pytest.mark.rule("CLIENT-29")
 @pytest.mark.parametrize("point", ["open", "initialize", "tools/list"])
 def test_closed_while_it_begins(point: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         (call,) = await begun(client.call("play", {"nonce": "x"}))
         await client.close()
-        must_be_gone(stage) if point != "open" else None
+        must_be_gone(harness) if point != "open" else None
         error = await error_of(call)
         assert isinstance(error, ConnectionLostError)
         assert (error.may_have_run, error.retryable) == (False, False)
-        assert len(stage.transports) == 1
+        assert len(harness.transports) == 1
 
     hang: list[Act] = [["hang"]] if point == "open" else []
-    play(scene, {point: hang})
+    play(scenario, {point: hang})
 
 
 @pytest.mark.rule("CLIENT-29")
@@ -291,21 +291,21 @@ def test_closed_while_it_begins(point: str) -> None:
 def test_closing_while_it_begins_may_be_cancelled(turns: int) -> None:
     """Whoever is cancelled waits until nothing is left, however long the channel takes."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         (call,) = await begun(client.call("play", {"nonce": "x"}))
-        stage.transport.farewell = 5.0
+        harness.transport.farewell = 5.0
         closing = asyncio.ensure_future(client.close())
         for _ in range(turns):
             await asyncio.sleep(0)
         closing.cancel()
         await asyncio.wait([closing])
         if turns:
-            assert stage.transport.is_closed
+            assert harness.transport.is_closed
             await settle(2)
             assert [each for each in tasks() if "_connect" in each] == []
         await asyncio.gather(call, return_exceptions=True)
 
-    play(scene, {"initialize": []}, retries=ONCE, connect_timeout=10)
+    play(scenario, {"initialize": []}, retries=ONCE, connect_timeout=10)
 
 
 @pytest.mark.rule("CLIENT-07")
@@ -313,8 +313,8 @@ def test_transport_factory_may_raise() -> None:
     """That is no answer of the server's but a mistake: it is not hidden, and harms nothing."""
 
     async def main(clock: ManualClock) -> None:
-        stage = ScriptedStage(HANDSHAKE)
-        makers = [broken, stage.make_transport]
+        harness = ScriptedHarness(HANDSHAKE)
+        makers = [broken, harness.make_transport]
         async with Client(lambda: makers.pop(0)(), ClientOptions()) as client:
             with pytest.raises(ZeroDivisionError):
                 await client.ping()
@@ -322,7 +322,7 @@ def test_transport_factory_may_raise() -> None:
             await client.ping()
         assert tasks() == []
 
-    def broken() -> ScriptedStage:
+    def broken() -> ScriptedHarness:
         raise ZeroDivisionError
 
     run_virtual(main)

@@ -13,19 +13,19 @@ from foundation_rt.client.errors import ConnectionLostError, MCPError
 from foundation_rt.client.options import ClientOptions
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
-from tests.support.misbehaving_channel import MemoryStage
 from tests.support.misbehaving_play import Act
+from tests.support.misbehaving_transport import MemoryStage
 from tests.support.virtual_loop import run_virtual
 
 Scene = Callable[[Client, MemoryStage], Awaitable[None]]
 
 
-def run(scene: Scene, points: dict[str, list[Act]], **options: Any) -> None:
+def run(scenario: Scene, points: dict[str, list[Act]], **options: Any) -> None:
     async def main(clock: ManualClock) -> None:
-        stage = MemoryStage("2025-11-25")
-        stage.play(points)
-        async with Client(stage.make_transport, ClientOptions(**options)) as client:
-            await scene(client, stage)
+        harness = MemoryStage("2025-11-25")
+        harness.play(points)
+        async with Client(harness.make_transport, ClientOptions(**options)) as client:
+            await scenario(client, harness)
         assert tasks() == []
 
     run_virtual(main)
@@ -44,44 +44,44 @@ async def began(*calls: Awaitable[Any]) -> list[asyncio.Task[Any]]:
 def test_waiting_calls_fail_when_the_client_is_closed(point: str) -> None:
     """It is not cancelled: its own task goes on."""
 
-    async def scene(client: Client, stage: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryStage) -> None:
         calls = await began(*(client.call("play", {"nonce": str(each)}) for each in range(3)))
         await client.close()
         for each in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(each, ConnectionLostError)
             assert (each.may_have_run, each.retryable) == (False, False)
-        assert stage.nonces() == []
+        assert harness.nonces() == []
 
-    run(scene, {point: []})
+    run(scenario, {point: []})
 
 
 @pytest.mark.rule("CLIENT-07", "CLIENT-23")
 @pytest.mark.parametrize("point", ["initialize", "tools/list"])
 def test_one_that_goes_takes_nothing_from_the_others(point: str) -> None:
-    async def scene(client: Client, stage: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryStage) -> None:
         first, second = await began(
             client.call("play", {"nonce": "first"}), client.call("play", {"nonce": "second"})
         )
         first.cancel()
         await asyncio.wait([first])
         assert first.cancelled()
-        stage.transports[0].release("the answer")
+        harness.transports[0].release("the answer")
         assert (await second).text == "second"
-        assert len([each for each in stage.events("message") if each["method"] == point]) == 1
+        assert len([each for each in harness.events("message") if each["method"] == point]) == 1
 
-    run(scene, {point: [["wait", "the answer"], ["answer"]]})
+    run(scenario, {point: [["wait", "the answer"], ["answer"]]})
 
 
 @pytest.mark.rule("CLIENT-21", "CLIENT-28")
 def test_an_error_speaks_for_all_tries() -> None:
     """The first try may have run, and the second one never began."""
 
-    async def scene(client: Client, stage: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryStage) -> None:
         await client.initialize()
-        stage.play({"open": [["refuse"]]})
+        harness.play({"open": [["refuse"]]})
         with pytest.raises(MCPError) as caught:
             await client.call("play_again", {"nonce": "first", "acts": [["die"]]})
-        assert stage.nonces() == ["first"]
+        assert harness.nonces() == ["first"]
         assert caught.value.may_have_run
 
-    run(scene, {})
+    run(scenario, {})

@@ -22,11 +22,11 @@ from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.client.session.subscriptions import Subscription
 from foundation_rt.errors import UsageError
 from tests.support.misbehaving_play import Act
-from tests.support.scripted_channel import (
+from tests.support.scripted_transport import (
     BOTH,
     HANDSHAKE,
     STATELESS,
-    ScriptedStage,
+    ScriptedHarness,
     begun,
     capabilities,
     error_of,
@@ -43,19 +43,21 @@ SUBSCRIBE = {HANDSHAKE: "resources/subscribe", STATELESS: "subscriptions/listen"
 modes = pytest.mark.parametrize("revision", BOTH)
 
 
-def update(stage: ScriptedStage, *uris: Any) -> None:
+def update(harness: ScriptedHarness, *uris: Any) -> None:
     """The server tells of changes; in the stateless mode to the last that listens to resources."""
     meta = {}
-    listening = listens(stage)
+    listening = listens(harness)
     if listening:
         meta = {"_meta": {KEY: listening[-1]["id"]}}
     for uri in uris:
-        stage.transport.tell(UPDATED, uri=uri, **meta)
+        harness.transport.tell(UPDATED, uri=uri, **meta)
 
 
-def listens(stage: ScriptedStage, member: str = "resourceSubscriptions") -> list[dict[str, Any]]:
+def listens(
+    harness: ScriptedHarness, member: str = "resourceSubscriptions"
+) -> list[dict[str, Any]]:
     """The requests to be told of something, in the stateless mode."""
-    sent = stage.of("subscriptions/listen")
+    sent = harness.of("subscriptions/listen")
     return [each for each in sent if member in each["params"]["notifications"]]
 
 
@@ -81,43 +83,43 @@ async def taken(changes: Subscription) -> list[str]:
 def test_a_subscription(revision: str) -> None:
     """A URI that changed twice comes once; parts of it count for it, as they are named."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         async with client.subscribe(ONE, TWO) as changes:
-            update(stage, TWO, ONE, TWO, ONE + "/part", "play://other", ONE + "more", 5, None)
+            update(harness, TWO, ONE, TWO, ONE + "/part", "play://other", ONE + "more", 5, None)
             assert await taken(changes) == [TWO, ONE, ONE + "/part"]
-            update(stage, ONE)
+            update(harness, ONE)
             assert await taken(changes) == [ONE]
             assert await taken(changes) == []
         await settle()
         if revision == HANDSHAKE:
-            asked = [each["params"]["uri"] for each in stage.of("resources/subscribe")]
-            given = [each["params"]["uri"] for each in stage.of("resources/unsubscribe")]
+            asked = [each["params"]["uri"] for each in harness.of("resources/subscribe")]
+            given = [each["params"]["uri"] for each in harness.of("resources/unsubscribe")]
             assert asked == given == [ONE, TWO]
         else:
-            (sent,) = listens(stage)
+            (sent,) = listens(harness)
             assert sent["params"]["notifications"] == {"resourceSubscriptions": [ONE, TWO]}
-            (told,) = stage.of("notifications/cancelled")
+            (told,) = harness.of("notifications/cancelled")
             assert told["params"]["requestId"] == sent["id"]
-        update(stage, ONE)
+        update(harness, ONE)
         assert await taken(changes) == []
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-31")
 @modes
 def test_it_is_entered_when_the_server_has_confirmed(revision: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         changes = client.subscribe(ONE)
         (entering,) = await begun(changes.__aenter__())
         assert not entering.done()
-        stage.transport.release("go")
+        harness.transport.release("go")
         await settle()
         assert entering.done()
         changes.close()
 
     confirm: Act = ["acknowledge"] if revision == STATELESS else ["answer"]
-    play(scene, {SUBSCRIBE[revision]: [["wait", "go"], confirm]}, revision=revision)
+    play(scenario, {SUBSCRIBE[revision]: [["wait", "go"], confirm]}, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-31", "CLIENT-20")
@@ -134,7 +136,7 @@ def test_it_is_entered_when_the_server_has_confirmed(revision: str) -> None:
     ids=repr,
 )
 def test_one_that_is_not_confirmed(revision: str, acts: list[Act], code: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         changes = client.subscribe(ONE, timeout=3)
         error = await error_of(changes.__aenter__())
         assert error.code == code
@@ -142,7 +144,7 @@ def test_one_that_is_not_confirmed(revision: str, acts: list[Act], code: str) ->
         await settle()
         assert client._subscriptions._open == {}
 
-    play(scene, {SUBSCRIBE[revision]: acts}, revision=revision)
+    play(scenario, {SUBSCRIBE[revision]: acts}, revision=revision)
 
 
 async def taken_error(changes: Subscription) -> None:
@@ -152,40 +154,40 @@ async def taken_error(changes: Subscription) -> None:
 
 @pytest.mark.rule("CLIENT-31")
 def test_one_that_ends_before_it_begins() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         error = await error_of(client.subscribe(ONE).__aenter__())
         assert (error.code, error.retryable) == ("E201", True)
 
-    play(scene, {"subscriptions/listen": [result()]}, revision=STATELESS)
+    play(scenario, {"subscriptions/listen": [result()]}, revision=STATELESS)
 
 
 @pytest.mark.rule("CLIENT-31")
 @modes
 def test_expired_session_is_replaced_for_a_subscription(revision: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         gone = [["wait", "go"], refusal(-32000, "Session not found")]
-        stage.play({SUBSCRIBE[revision]: gone})
+        harness.play({SUBSCRIBE[revision]: gone})
         (entering,) = await begun(client.subscribe(ONE).__aenter__())
-        stage.play({})
-        stage.transport.release("go")
+        harness.play({})
+        harness.transport.release("go")
         changes = await entering
-        assert len(stage.transports) == 2
+        assert len(harness.transports) == 2
         changes.close()
 
-    play(scene, revision=revision, retries=RetryPolicy(max_attempts=1))
+    play(scenario, revision=revision, retries=RetryPolicy(max_attempts=1))
 
 
 @pytest.mark.rule("CLIENT-31", "BREAK-17")
 @modes
 def test_an_open_circuit_refuses_it_at_once(revision: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await error_of(client.call("play", {"nonce": "x", "acts": [refusal(-32603)]}))
         assert isinstance(await error_of(client.subscribe(ONE).__aenter__()), CircuitOpenError)
-        assert stage.count(SUBSCRIBE[HANDSHAKE]) == 0
-        assert listens(stage) == []
+        assert harness.count(SUBSCRIBE[HANDSHAKE]) == 0
+        assert listens(harness) == []
 
-    play(scene, revision=revision, breaker=BreakerSettings(failure_threshold=1))
+    play(scenario, revision=revision, breaker=BreakerSettings(failure_threshold=1))
 
 
 @pytest.mark.rule("CLIENT-54")
@@ -193,17 +195,17 @@ def test_an_open_circuit_refuses_it_at_once(revision: str) -> None:
 def test_it_outlives_sessions(revision: str) -> None:
     """It makes the next by itself; what happened meanwhile nobody knows, so all has changed."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         async with client.subscribe(ONE, TWO) as changes:
             for times in range(2, 4):
-                stage.transport.lose()
+                harness.transport.lose()
                 await asyncio.sleep(3)
-                assert len(stage.transports) == times
+                assert len(harness.transports) == times
                 assert await taken(changes) == [ONE, TWO]
-                update(stage, TWO)
+                update(harness, TWO)
                 assert await taken(changes) == [TWO]
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-54", "CLIENT-20")
@@ -211,33 +213,33 @@ def test_it_outlives_sessions(revision: str) -> None:
 def test_a_server_that_does_not_confirm_it_again(revision: str) -> None:
     """It is asked again and again, with pauses, and never waited for beyond the time it has."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         async with client.subscribe(ONE, timeout=2) as changes:
-            stage.play({SUBSCRIBE[revision]: []})
-            stage.transport.lose()
+            harness.play({SUBSCRIBE[revision]: []})
+            harness.transport.lose()
             await asyncio.sleep(100)
-            asked = stage.count("resources/subscribe") + len(listens(stage))
+            asked = harness.count("resources/subscribe") + len(listens(harness))
             assert 4 <= asked <= 10
-            stage.play({})
+            harness.play({})
             await asyncio.sleep(40)
             assert await taken(changes) == [ONE]
 
     # A circuit that does not open: what is looked at are the pauses.
     breaker = BreakerSettings(failure_threshold=1_000)
-    play(scene, revision=revision, breaker=breaker, retries=RetryPolicy(max_attempts=1))
+    play(scenario, revision=revision, breaker=breaker, retries=RetryPolicy(max_attempts=1))
 
 
 @pytest.mark.rule("CLIENT-54")
 @modes
 def test_one_that_is_refused_later_ends(revision: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         async with client.subscribe(ONE) as changes:
-            stage.play({SUBSCRIBE[revision]: [refusal(-32602)]})
-            stage.transport.lose()
+            harness.play({SUBSCRIBE[revision]: [refusal(-32602)]})
+            harness.transport.lose()
             await asyncio.sleep(3)
             assert (await error_of(taken_error(changes))).code == "E203"
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-54")
@@ -245,20 +247,20 @@ def test_one_that_is_refused_later_ends(revision: str) -> None:
 def test_stream_that_the_server_ends_is_opened_again(how: str) -> None:
     """With pauses that grow, if it does so each time."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         async with client.subscribe(ONE) as changes:
             for times in range(1, 7):
-                (*_, last) = listens(stage)
-                assert len(listens(stage)) == times
+                (*_, last) = listens(harness)
+                assert len(listens(harness)) == times
                 if how == "answered":
-                    stage.transport.say({"jsonrpc": "2.0", "id": last["id"], "result": {}})
+                    harness.transport.say({"jsonrpc": "2.0", "id": last["id"], "result": {}})
                 else:
-                    stage.transport.tell("notifications/cancelled", requestId=last["id"])
+                    harness.transport.tell("notifications/cancelled", requestId=last["id"])
                 await asyncio.sleep(min(2 ** (times - 1), 30) + 0.1)
                 assert await taken(changes) == [ONE]
-            assert len(stage.transports) == 1
+            assert len(harness.transports) == 1
 
-    play(scene, revision=STATELESS)
+    play(scenario, revision=STATELESS)
 
 
 @pytest.mark.rule("CLIENT-31", "CLIENT-29")
@@ -267,7 +269,7 @@ def test_stream_that_the_server_ends_is_opened_again(how: str) -> None:
 def test_entering_may_be_given_up_at_any_moment(revision: str, turns: int, closes: bool) -> None:
     """By whoever enters, or by the end of the client."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         entering = asyncio.ensure_future(client.subscribe(ONE).__aenter__())
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -285,69 +287,69 @@ def test_entering_may_be_given_up_at_any_moment(revision: str, turns: int, close
             await settle()
             if entering.cancelled():
                 assert client._subscriptions._open == {}
-                waiting = stage.transport.receiver.requests.pending if stage.transports else {}
+                waiting = harness.transport.receiver.requests.pending if harness.transports else {}
                 assert len(waiting) <= 1  # that of the lists
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-56")
 def test_resource_of_another_subscription_is_not_unsubscribed() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         async with client.subscribe(ONE) as others:
             async with client.subscribe(ONE, TWO):
                 pass
             await settle()
-            (sent,) = stage.of("resources/unsubscribe")
+            (sent,) = harness.of("resources/unsubscribe")
             assert sent["params"]["uri"] == TWO
-            update(stage, ONE)
+            update(harness, ONE)
             assert await taken(others) == [ONE]
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-56")
 def test_resource_of_a_new_subscription_is_not_unsubscribed() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
-        stage.play({"resources/unsubscribe": [["wait", "go"], ["answer"]]})
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+        harness.play({"resources/unsubscribe": [["wait", "go"], ["answer"]]})
         async with client.subscribe(ONE, TWO):
             pass
         await settle()
         async with client.subscribe(TWO) as changes:
-            stage.transport.release("go")
+            harness.transport.release("go")
             await settle()
-            assert [each["params"]["uri"] for each in stage.of("resources/unsubscribe")] == [ONE]
-            update(stage, TWO)
+            assert [each["params"]["uri"] for each in harness.of("resources/unsubscribe")] == [ONE]
+            update(harness, TWO)
             assert await taken(changes) == [TWO]
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-56")
 @pytest.mark.parametrize("acts", [[], [refusal(-32601)], [["die"]]], ids=repr)
 def test_a_server_that_does_not_take_it_back(acts: list[Act]) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         async with client.subscribe(ONE) as changes:
             pass
         await asyncio.sleep(5)
         assert await taken(changes) == []
 
-    play(scene, {"resources/unsubscribe": acts})
+    play(scenario, {"resources/unsubscribe": acts})
 
 
 @pytest.mark.rule("CLIENT-06")
 def test_a_server_that_has_no_subscriptions() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         error = await error_of(client.subscribe(ONE).__aenter__())
         assert isinstance(error, NotOfferedError)
         assert error.capability == "resources.subscribe"
 
-    play(scene, {"initialize": [capabilities(resources={})]})
+    play(scenario, {"initialize": [capabilities(resources={})]})
 
 
 @pytest.mark.rule("CLIENT-31")
 def test_wrong_use_of_a_subscription_raises() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         with pytest.raises(UsageError, match="URI"):
             client.subscribe()
         changes = client.subscribe(ONE)
@@ -361,19 +363,19 @@ def test_wrong_use_of_a_subscription_raises() -> None:
         never = client.subscribe(TWO)
         never.close()
         await settle()
-        assert stage.count("resources/unsubscribe") == 1
+        assert harness.count("resources/unsubscribe") == 1
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-54")
 def test_a_mistake_while_it_is_made_again_is_not_hidden() -> None:
     """Nor does it leave anybody waiting."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         async with client.subscribe(ONE) as changes:
             client._link.make_transport = broken
-            stage.transport.lose()
+            harness.transport.lose()
             await asyncio.sleep(2)
             with pytest.raises(ZeroDivisionError):
                 await changes.__anext__()
@@ -383,25 +385,25 @@ def test_a_mistake_while_it_is_made_again_is_not_hidden() -> None:
     def broken() -> Any:
         raise ZeroDivisionError
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-53")
 def test_a_stream_that_ends_with_its_session_leaves_the_next_list_alone() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         await settle()
-        (sent,) = stage.of("subscriptions/listen")
-        stage.transport.say({"jsonrpc": "2.0", "id": sent["id"], "result": {}})
+        (sent,) = harness.of("subscriptions/listen")
+        harness.transport.say({"jsonrpc": "2.0", "id": sent["id"], "result": {}})
         await settle()
-        stage.transport.lose()
+        harness.transport.lose()
         await settle()
         await client.call("play", {"nonce": "x"})
         await asyncio.sleep(5)
         await client.call("play", {"nonce": "x"})
-        assert stage.count("tools/list") == 2
+        assert harness.count("tools/list") == 2
 
-    play(scene, revision=STATELESS)
+    play(scenario, revision=STATELESS)
 
 
 @pytest.mark.rule("CLIENT-32")
@@ -409,13 +411,13 @@ def test_a_stream_that_ends_with_its_session_leaves_the_next_list_alone() -> Non
 def test_kept_changes_are_bounded(revision: str) -> None:
     """Beyond a thousand changes it is the resource itself that has changed."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         async with client.subscribe(ONE) as changes:
-            update(stage, *(f"{ONE}/{number}" for number in range(5_000)))
+            update(harness, *(f"{ONE}/{number}" for number in range(5_000)))
             assert len(changes._changed) <= 1_001
             assert ONE in await taken(changes)
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)
 
 
 # -- lists -----------------------------------------------------------------------------------------
@@ -428,25 +430,25 @@ def test_lists_that_change(revision: str, has_exchanges: bool) -> None:
     """Also where nothing was announced, and on whichever stream it comes."""
     heard: list[str] = []
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.call("play", {"nonce": "x"})
         stream = None
         if revision == STATELESS:
-            (sent,) = listens(stage, "toolsListChanged")
+            (sent,) = listens(harness, "toolsListChanged")
             assert sent["params"]["notifications"] == {
                 "toolsListChanged": True,
                 "resourcesListChanged": True,
             }
             stream = sent["id"]
-        assert stage.count("tools/list") == 1
+        assert harness.count("tools/list") == 1
         for kind in ("tools", "prompts", "resources", "nothing"):
-            stage.transport.tell(f"notifications/{kind}/list_changed", stream)
+            harness.transport.tell(f"notifications/{kind}/list_changed", stream)
         assert heard == ["tools", "prompts", "resources"]
         await client.call("play", {"nonce": "x"})
-        assert stage.count("tools/list") == 2
+        assert harness.count("tools/list") == 2
 
     play(
-        scene,
+        scenario,
         revision=revision,
         has_exchanges=has_exchanges,
         on_list_changed=heard.append,
@@ -455,25 +457,25 @@ def test_lists_that_change(revision: str, has_exchanges: bool) -> None:
 
 @pytest.mark.rule("CLIENT-53")
 def test_client_without_a_callback_listens_to_tools_only() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         await settle()
-        (sent,) = stage.of("subscriptions/listen")
+        (sent,) = harness.of("subscriptions/listen")
         assert sent["params"]["notifications"] == {"toolsListChanged": True}
 
-    play(scene, revision=STATELESS)
+    play(scenario, revision=STATELESS)
 
 
 @pytest.mark.rule("CLIENT-53")
 def test_server_without_list_changed_gets_no_listen_request() -> None:
     discovered = {"supportedVersions": [STATELESS], "capabilities": {"tools": {}}}
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         await settle()
-        assert stage.of("subscriptions/listen") == []
+        assert harness.of("subscriptions/listen") == []
 
-    play(scene, {"server/discover": [result(**discovered)]}, revision=STATELESS)
+    play(scenario, {"server/discover": [result(**discovered)]}, revision=STATELESS)
 
 
 @pytest.mark.rule("CLIENT-53")
@@ -483,49 +485,49 @@ def test_server_without_list_changed_gets_no_listen_request() -> None:
 def test_a_server_that_will_not_tell(acts: list[Act], times: int) -> None:
     """It is asked again with pauses that grow, if that may help; calls go on meanwhile."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         await asyncio.sleep(1 + 2 + 4 + 8 + 1)
-        assert stage.count("subscriptions/listen") == times
+        assert harness.count("subscriptions/listen") == times
         assert (await client.call("play", {"nonce": "x"})).text == "x"
 
-    play(scene, {"subscriptions/listen": acts}, revision=STATELESS)
+    play(scenario, {"subscriptions/listen": acts}, revision=STATELESS)
 
 
 @pytest.mark.rule("CLIENT-53")
 def test_after_a_gap_the_lists_may_have_changed() -> None:
     heard: list[str] = []
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         await settle()
-        (sent,) = stage.of("subscriptions/listen")
-        stage.transport.tell("notifications/cancelled", requestId=sent["id"])
+        (sent,) = harness.of("subscriptions/listen")
+        harness.transport.tell("notifications/cancelled", requestId=sent["id"])
         await asyncio.sleep(1.1)
         assert heard == ["tools", "resources"]
         await client.list_tools()
-        assert stage.count("tools/list") == 2
+        assert harness.count("tools/list") == 2
 
-    play(scene, revision=STATELESS, on_list_changed=heard.append)
+    play(scenario, revision=STATELESS, on_list_changed=heard.append)
 
 
 @pytest.mark.rule("CLIENT-53")
 def test_the_listening_of_a_lost_session_does_not_disturb_the_next() -> None:
     heard: list[str] = []
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         await settle()
-        stage.transport.lose()
+        harness.transport.lose()
         await settle()
         await client.call("play", {"nonce": "x"})
         await asyncio.sleep(40)
         await client.call("play", {"nonce": "x"})
         assert heard == []
-        assert stage.count("tools/list") == 2
-        assert stage.count("subscriptions/listen") == 2
+        assert harness.count("tools/list") == 2
+        assert harness.count("subscriptions/listen") == 2
 
-    play(scene, revision=STATELESS, on_list_changed=heard.append)
+    play(scenario, revision=STATELESS, on_list_changed=heard.append)
 
 
 @pytest.mark.rule("CLIENT-42")
@@ -533,13 +535,13 @@ def test_exception_of_a_list_callback_is_only_logged() -> None:
     def broken(kind: str) -> None:
         raise KeyError(kind)
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        stage.transport.tell("notifications/tools/list_changed")
+        harness.transport.tell("notifications/tools/list_changed")
         await client.call("play", {"nonce": "x"})
-        assert stage.count("tools/list") == 2
+        assert harness.count("tools/list") == 2
 
-    play(scene, on_list_changed=broken)
+    play(scenario, on_list_changed=broken)
 
 
 told = st.sampled_from([ONE, TWO, ONE + "/a", "other", 5]).map(lambda uri: ("update", uri))
@@ -551,25 +553,25 @@ steps = st.one_of(told, st.sampled_from([("lose",), ("end",), ("take",), ("wait"
 def test_any_history_of_a_subscription(history: list[tuple[Any, ...]], revision: str) -> None:
     """No change is lost: what was told since it was last taken, or could not be told, comes."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         async with client.subscribe(ONE, TWO) as changes:
             due: set[str] = set()
             is_told = True
             for step, *more in history:
                 if step == "update" and is_told:
-                    update(stage, *more)
+                    update(harness, *more)
                     due |= {each for each in more if each not in ("other", 5)}
                 elif step == "lose":
-                    stage.transport.lose()
+                    harness.transport.lose()
                     await settle()
                     is_told = False
                 elif step == "end" and is_told and revision == STATELESS:
-                    (*_, last) = listens(stage)
-                    stage.transport.tell("notifications/cancelled", requestId=last["id"])
+                    (*_, last) = listens(harness)
+                    harness.transport.tell("notifications/cancelled", requestId=last["id"])
                     await settle()
                     is_told = False
                 elif step == "list":
-                    stage.transport.tell("notifications/tools/list_changed")
+                    harness.transport.tell("notifications/tools/list_changed")
                 elif step == "wait":
                     await asyncio.sleep(70)
                     due |= set() if is_told else {ONE, TWO}
@@ -578,23 +580,23 @@ def test_any_history_of_a_subscription(history: list[tuple[Any, ...]], revision:
                     assert set(await taken(changes)) == due
                     due = set()
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-51")
 @modes
 def test_iteration_ends_when_the_client_is_closed(revision: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         async def listen() -> list[str]:
             async with client.subscribe(ONE) as changes:
                 return [uri async for uri in changes]
 
         (listening,) = await begun(listen())
-        update(stage, ONE)
+        update(harness, ONE)
         await client.close()
         assert await listening == [ONE]
         error = await error_of(client.subscribe(ONE).__aenter__())
         assert isinstance(error, MCPError)
         assert not isinstance(error, CallTimeoutError)
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)

@@ -12,10 +12,10 @@ from foundation_rt.client.client import Client
 from foundation_rt.client.errors import InvalidResponseError
 from foundation_rt.client.tools import paging
 from tests.support.misbehaving_play import Act
-from tests.support.scripted_channel import (
+from tests.support.scripted_transport import (
     BOTH,
     STATELESS,
-    ScriptedStage,
+    ScriptedHarness,
     error_of,
     play,
     result,
@@ -29,7 +29,7 @@ LISTS = [
 ]
 
 
-def pages(stage: ScriptedStage, method: str, member: str, *said: dict[str, Any]) -> None:
+def pages(harness: ScriptedHarness, method: str, member: str, *said: dict[str, Any]) -> None:
     """Answer the list by these pages, one after the other, the last one again and again."""
     acts = []
     for number, page in enumerate(said):
@@ -37,12 +37,12 @@ def pages(stage: ScriptedStage, method: str, member: str, *said: dict[str, Any])
         acts.append(result(**{member: [{"name": name, "uri": name, "uriTemplate": name}]}, **page))
     rest = iter(acts)
     last = acts[-1]
-    perform = stage.transport._play._acts
+    perform = harness.transport._play._acts
 
     def acts_of(point: str, default: list[Act]) -> list[Act]:
         return [next(rest, last)] if point == method else perform(point, default)
 
-    stage.transport._play._acts = acts_of  # type: ignore[method-assign]
+    harness.transport._play._acts = acts_of  # type: ignore[method-assign]
 
 
 @pytest.mark.rule("CLIENT-22")
@@ -53,18 +53,18 @@ def test_pages_are_followed_to_the_end(
 ) -> None:
     """With each cursor as it came; an empty one is one, null is none."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         cursors = ["a", "", "ä" * 100]
-        pages(stage, method, member, *({"nextCursor": each} for each in cursors), {})
+        pages(harness, method, member, *({"nextCursor": each} for each in cursors), {})
         listed = await operation(client)
         assert [each.name for each in listed] == ["0", "1", "2", "3"]
-        asked = [each.get("params") or {} for each in stage.of(method)]
+        asked = [each.get("params") or {} for each in harness.of(method)]
         assert [each.get("cursor") for each in asked] == [None, *cursors]
-        pages(stage, method, member, {"nextCursor": None})
+        pages(harness, method, member, {"nextCursor": None})
         assert len(await operation(client)) == 1
 
-    play(scene, revision=revision)
+    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-22")
@@ -84,29 +84,29 @@ def test_pages_are_followed_to_the_end(
     ids=repr,
 )
 def test_a_list_that_is_none_or_does_not_end(said: list[dict[str, Any]]) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        pages(stage, "resources/list", "resources", {})
+        pages(harness, "resources/list", "resources", {})
         acts = [["reply", {"result": {"resources": [], **each}}] for each in said]
         rest = iter(acts)
-        transport = stage.transport
+        transport = harness.transport
         transport._play._acts = lambda point, default: [next(rest, acts[-1])]  # type: ignore[method-assign]
         assert isinstance(await error_of(client.list_resources()), InvalidResponseError)
-        assert stage.count("resources/list") <= 4
+        assert harness.count("resources/list") <= 4
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-22")
 def test_a_list_of_ever_new_cursors_is_given_up() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         many = ({"nextCursor": str(number)} for number in range(50))
-        pages(stage, "resources/list", "resources", *many)
+        pages(harness, "resources/list", "resources", *many)
         error = await error_of(client.list_resources())
-        assert (error.code, stage.count("resources/list")) == ("E209", 7)
+        assert (error.code, harness.count("resources/list")) == ("E209", 7)
 
-    play(scene, max_pages=7)
+    play(scenario, max_pages=7)
 
 
 @pytest.mark.rule("CLIENT-22")
@@ -121,28 +121,28 @@ def test_a_list_that_is_too_long_is_given_up(
     """Of all its pages together, each of which would do."""
     monkeypatch.setattr(paging, bound, most)
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         said = [{"nextCursor": str(number), "_meta": {"x": "x" * 1_000}} for number in range(50)]
-        pages(stage, method, member, *said)
+        pages(harness, method, member, *said)
         error = await error_of(operation(client))
-        assert (error.code, stage.count(method)) == ("E209", 4)
-        pages(stage, method, member, *said[:2], {"_meta": {"x": "x" * 1_000}})
+        assert (error.code, harness.count(method)) == ("E209", 4)
+        pages(harness, method, member, *said[:2], {"_meta": {"x": "x" * 1_000}})
         assert len(await operation(client)) == 3
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-22")
 def test_the_bounds_hold_for_tools_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "MAX_ENTRIES", 3)
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         assert (await error_of(client.list_tools())).code == "E209"
-        stage.play({"tools/list": [result(tools=[tool(name) for name in "abc"])]})
+        harness.play({"tools/list": [result(tools=[tool(name) for name in "abc"])]})
         assert len(await client.list_tools()) == 3
 
-    play(scene, {"tools/list": [result(tools=[tool(name) for name in "abcd"])]})
+    play(scenario, {"tools/list": [result(tools=[tool(name) for name in "abcd"])]})
 
 
 @pytest.mark.rule("CLIENT-22", "CLIENT-14")
@@ -150,24 +150,24 @@ def test_the_bounds_hold_for_tools_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_page_is_complete(kind: Any) -> None:
     """Lists ask nothing back."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        pages(stage, "resources/list", "resources", {"resultType": kind})
+        pages(harness, "resources/list", "resources", {"resultType": kind})
         assert (await error_of(client.list_resources())).code == "E209"
 
-    play(scene, revision=STATELESS)
+    play(scenario, revision=STATELESS)
 
 
 @pytest.mark.rule("CLIENT-22")
 def test_invalid_entries_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         entries = [5, None, {"uri": "x://y"}, [], "x", {"name": "a"}, {"uri": 5}, {"uri": ""}]
-        stage.play({"resources/list": [result(resources=entries)]})
+        harness.play({"resources/list": [result(resources=entries)]})
         caplog.clear()
         assert [each.uri for each in await client.list_resources()] == ["x://y"]
         assert caplog.messages == ["resources/list: 7 left out: a resource is listed without a uri"]
 
-    play(scene)
+    play(scenario)
 
 
 hints = st.none() | st.integers(-10, 10_000_000) | st.sampled_from(["5", 1.5, True, [], {}])
@@ -178,15 +178,15 @@ hints = st.none() | st.integers(-10, 10_000_000) | st.sampled_from(["5", 1.5, Tr
 def test_the_least_hint_of_all_pages_counts(said: list[Any]) -> None:
     """What is no hint is none."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         client.invalidate()
         cursors = [{"nextCursor": str(each)} for each in range(len(said) - 1)]
         told = [{} if each is None else {"ttlMs": each} for each in said]
         both = zip(told, [*cursors, {}], strict=True)
-        pages(stage, "tools/list", "tools", *({**a, **b} for a, b in both))
+        pages(harness, "tools/list", "tools", *({**a, **b} for a, b in both))
         await client.list_tools()
         usable = [each for each in said if type(each) is int and each >= 0]
         assert client._tools.cache._lifetime == min(usable, default=300_000) / 1000
 
-    play(scene, {"tools/list": [result(tools=[tool("x")])]})
+    play(scenario, {"tools/list": [result(tools=[tool("x")])]})

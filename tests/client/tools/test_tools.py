@@ -20,11 +20,11 @@ from foundation_rt.client.errors import (
     MCPError,
 )
 from tests.support.misbehaving_play import Act
-from tests.support.scripted_channel import (
+from tests.support.scripted_transport import (
     BOTH,
     HANDSHAKE,
     STATELESS,
-    ScriptedStage,
+    ScriptedHarness,
     begun,
     error_of,
     play,
@@ -49,67 +49,67 @@ def listed(*tools: Any, **more: Any) -> dict[str, list[Act]]:
     return {**ANSWER, "tools/list": [result(tools=[*tools], **more)]}
 
 
-def count(stage: ScriptedStage) -> int:
-    return stage.count("tools/list")
+def count(harness: ScriptedHarness) -> int:
+    return harness.count("tools/list")
 
 
 @pytest.mark.rule("CLIENT-23")
 def test_they_are_listed_once_as_long_as_they_are_fresh() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.call("a")
         for _ in range(3):
             await asyncio.sleep(19)
             await client.call("a")
             assert [each.name for each in await client.list_tools()] == ["a"]
             assert (await client.get_tool_schema("a")).name == "a"
-        assert count(stage) == 1
+        assert count(harness) == 1
         await asyncio.sleep(4)
         calls = await begun(*(client.call("a") for _ in range(50)), client.list_tools())
         await asyncio.gather(*calls)
-        assert count(stage) == 2
+        assert count(harness) == 2
         client.invalidate()
         await client.call("a")
-        assert count(stage) == 3
+        assert count(harness) == 3
 
-    play(scene, listed(tool("a")), tool_cache_ttl_ms=60_000)
+    play(scenario, listed(tool("a")), tool_cache_ttl_ms=60_000)
 
 
 @pytest.mark.rule("CLIENT-46")
 def test_a_hint_of_the_server_wins() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.call("a")
         await asyncio.sleep(0.9)
         await client.call("a")
-        assert count(stage) == 1
+        assert count(harness) == 1
         await asyncio.sleep(0.2)
         await client.call("a")
-        assert count(stage) == 2
+        assert count(harness) == 2
 
-    play(scene, listed(tool("a"), ttlMs=1_000))
+    play(scenario, listed(tool("a"), ttlMs=1_000))
 
 
 @pytest.mark.rule("CLIENT-46")
 def test_list_without_lifetime_serves_calls_until_it_fails() -> None:
     """A hint of 0: it is read anew whenever it is shown, and before it refuses anything."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         for _ in range(3):
             await client.call("a", {"city": "Oslo"})
-        assert count(stage) == 1
+        assert count(harness) == 1
         await client.list_tools()
-        assert count(stage) == 2
-        stage.play(listed(tool("a"), tool("b"), ttlMs=0))
+        assert count(harness) == 2
+        harness.play(listed(tool("a"), tool("b"), ttlMs=0))
         await client.call("b")
-        assert count(stage) == 3
-        stage.play(listed(tool("a", inputSchema=STRICT), ttlMs=0))
+        assert count(harness) == 3
+        harness.play(listed(tool("a", inputSchema=STRICT), ttlMs=0))
         await client.call("a", {"city": 5})
-        assert count(stage) == 3
+        assert count(harness) == 3
         await client.list_tools()
-        stage.play(listed(tool("a"), ttlMs=0))
+        harness.play(listed(tool("a"), ttlMs=0))
         await client.call("a", {"city": 5})
-        assert count(stage) == 5
+        assert count(harness) == 5
 
-    play(scene, listed(tool("a"), ttlMs=0))
+    play(scenario, listed(tool("a"), ttlMs=0))
 
 
 @pytest.mark.rule("CTOOL-24")
@@ -127,16 +127,16 @@ def test_alternatives_that_lead_back_never_stop_the_loop(
     for _ in range(60):
         deep = {"x": deep}
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         assert (await error_of(client.call("out"))).code == "E209"
         if is_sent:  # the engine for later dialects and for patterns does not remember
             assert (await client.call("in", deep)).structured == deep
         else:
             assert (await error_of(client.call("in", deep))).code == "E203"
-        assert stage.count("tools/call") == 1 + is_sent
+        assert harness.count("tools/call") == 1 + is_sent
 
     tools = listed(tool("out", outputSchema=schema), tool("in", inputSchema=schema))
-    play(scene, {**tools, "tools/call": [result(content=[], structuredContent=deep)]})
+    play(scenario, {**tools, "tools/call": [result(content=[], structuredContent=deep)]})
 
 
 @pytest.mark.rule("CTOOL-24")
@@ -148,17 +148,17 @@ def test_a_check_of_too_many_steps_refuses_a_result_and_sends_arguments(
     alternatives = [{"minimum": 10**9 + number} for number in range(100)]
     schema = {"type": "object", "properties": {"x": {"items": {"anyOf": alternatives}}}}
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         error = await error_of(client.call("out"))
         assert error.code == "E209"
         assert "too complex" in error.message
         with caplog.at_level("DEBUG", "foundation_rt.client"):
             assert (await client.call("in", many)).structured == many
-        assert stage.of("tools/call")[-1]["params"]["arguments"] == many
+        assert harness.of("tools/call")[-1]["params"]["arguments"] == many
         assert "arguments of 'in' are sent unchecked: they are too complex" in caplog.messages
 
     tools = listed(tool("out", outputSchema=schema), tool("in", inputSchema=schema))
-    play(scene, {**tools, "tools/call": [result(content=[], structuredContent=many)]})
+    play(scenario, {**tools, "tools/call": [result(content=[], structuredContent=many)]})
 
 
 @pytest.mark.rule("CTOOL-26")
@@ -166,7 +166,7 @@ def test_a_result_says_why_it_was_not_checked() -> None:
     dear = {"type": "object", "required": [f"p{number}" for number in range(3000)]}
     answer = result(content=[], structuredContent={"a": 1})
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         unchecked = await client.call("dear")
         assert unchecked.structured == {"a": 1}
         assert unchecked.unchecked is not None
@@ -174,14 +174,14 @@ def test_a_result_says_why_it_was_not_checked() -> None:
         assert (await client.call("plain")).unchecked is None
 
     tools = listed(tool("dear", outputSchema=dear), tool("plain", outputSchema={}))
-    play(scene, {**tools, "tools/call": [answer]})
+    play(scenario, {**tools, "tools/call": [answer]})
 
 
 @pytest.mark.rule("CLIENT-24", "CLIENT-47")
 def test_a_list_of_this_second_refuses_by_itself() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        sent = len(stage.sent)
+        sent = len(harness.sent)
         unknown = await error_of(client.call("b"))
         assert (unknown.code, unknown.may_have_run) == ("E204", False)
         wrong = await error_of(client.call("a", {"city": 5}))
@@ -189,111 +189,111 @@ def test_a_list_of_this_second_refuses_by_itself() -> None:
         assert (wrong.code, wrong.tool, wrong.may_have_run) == ("E203", "a", False)
         assert (await error_of(client.get_tool_schema("b"))).code == "E204"
         await settle()
-        assert len(stage.sent) == sent
+        assert len(harness.sent) == sent
 
-    play(scene, listed(tool("a", inputSchema=STRICT)))
+    play(scenario, listed(tool("a", inputSchema=STRICT)))
 
 
 @pytest.mark.rule("CLIENT-24", "CLIENT-47")
 def test_a_list_that_is_not_fresh_is_read_again_before_it_refuses() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         await asyncio.sleep(2)
-        stage.play(listed(tool("a"), tool("b"), ttlMs=1_000))
+        harness.play(listed(tool("a"), tool("b"), ttlMs=1_000))
         await client.call("b")
-        assert count(stage) == 2
+        assert count(harness) == 2
         await asyncio.sleep(2)
-        stage.play(listed(tool("a", inputSchema=STRICT), ttlMs=1_000))
+        harness.play(listed(tool("a", inputSchema=STRICT), ttlMs=1_000))
         assert (await error_of(client.call("b"))).code == "E204"
         await asyncio.sleep(2)
         error = await error_of(client.call("a", {"town": 5}))
         assert isinstance(error, InvalidArgumentsError)
-        assert count(stage) == 4
+        assert count(harness) == 4
 
-    play(scene, listed(tool("a", inputSchema=STRICT), ttlMs=1_000))
+    play(scenario, listed(tool("a", inputSchema=STRICT), ttlMs=1_000))
 
 
 @pytest.mark.rule("CLIENT-24", "CLIENT-47")
 def test_a_fresh_list_is_read_again_before_it_refuses_once_a_second_at_most() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         await asyncio.sleep(2)
-        stage.play(listed(tool("a"), tool("b")))
+        harness.play(listed(tool("a"), tool("b")))
         assert (await client.call("b")).text == "done"
         assert (await client.call("a", {"city": 5})).text == "done"
-        assert count(stage) == 2
-        stage.play(listed(tool("a"), tool("b"), tool("c")))
+        assert count(harness) == 2
+        harness.play(listed(tool("a"), tool("b"), tool("c")))
         assert (await error_of(client.call("c"))).code == "E204"
         assert (await error_of(client.get_tool_schema("c"))).code == "E204"
-        assert count(stage) == 2
+        assert count(harness) == 2
         await asyncio.sleep(1)
         assert (await client.get_tool_schema("c")).name == "c"
-        assert count(stage) == 3
+        assert count(harness) == 3
         await asyncio.sleep(2)
         refused = await begun(*(error_of(client.call(f"no {each}")) for each in range(20)))
         assert {error.code for error in await asyncio.gather(*refused)} == {"E204"}
-        assert count(stage) == 4
+        assert count(harness) == 4
 
-    play(scene, listed(tool("a", inputSchema=STRICT)))
+    play(scenario, listed(tool("a", inputSchema=STRICT)))
 
 
 @pytest.mark.rule("CLIENT-24", "CLIENT-47")
 def test_a_tool_that_is_gone_when_its_arguments_do_not_fit() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        stage.play(listed(tool("b"), ttlMs=0))
+        harness.play(listed(tool("b"), ttlMs=0))
         assert (await error_of(client.call("a", {"town": 5}))).code == "E204"
 
-    play(scene, listed(tool("a", inputSchema=STRICT), ttlMs=0))
+    play(scenario, listed(tool("a", inputSchema=STRICT), ttlMs=0))
 
 
 @pytest.mark.rule("CLIENT-24")
 def test_arguments_are_checked_as_their_json() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.call("a", {"city": ("Oslo", "Bergen")})
-        assert stage.of("tools/call")[0]["params"]["arguments"] == {"city": ["Oslo", "Bergen"]}
+        assert harness.of("tools/call")[0]["params"]["arguments"] == {"city": ["Oslo", "Bergen"]}
         for mistake in ({5: 5}, {"a": {1}}, {"a": 10**5000}, 5, "ab", [1]):
             error = await error_of(client.call("a", mistake))  # type: ignore[arg-type]
             assert (error.code, error.may_have_run) == ("E203", False)
 
     cities = {"type": "object", "properties": {"city": {"type": "array"}}}
-    play(scene, listed(tool("a", inputSchema=cities)))
+    play(scenario, listed(tool("a", inputSchema=cities)))
 
 
 @pytest.mark.rule("CLIENT-45", "CLIENT-30")
 def test_list_that_changed_while_it_was_read_serves_waiting_calls() -> None:
     """And nobody else: who comes later, and knows of a new tool, has it listed anew."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         client.invalidate()
-        stage.play({**ANSWER, "tools/list": [["wait", "old"], *listed(tool("a"))["tools/list"]]})
+        harness.play({**ANSWER, "tools/list": [["wait", "old"], *listed(tool("a"))["tools/list"]]})
         early = await begun(*(client.call("a") for _ in range(3)))
-        stage.play({**ANSWER, "tools/list": [["wait", "new"], *listed(tool("b"))["tools/list"]]})
-        stage.transport.tell("notifications/tools/list_changed")
+        harness.play({**ANSWER, "tools/list": [["wait", "new"], *listed(tool("b"))["tools/list"]]})
+        harness.transport.tell("notifications/tools/list_changed")
         late = await begun(*(client.call("b") for _ in range(3)))
-        assert count(stage) == 3
-        stage.transport.release("new")
+        assert count(harness) == 3
+        harness.transport.release("new")
         await asyncio.gather(*late)
-        stage.transport.release("old")
+        harness.transport.release("old")
         await asyncio.gather(*early)
         assert [each.name for each in await client.list_tools()] == ["b"]
-        assert count(stage) == 3
+        assert count(harness) == 3
 
-    play(scene, listed(tool("a")))
+    play(scenario, listed(tool("a")))
 
 
 @pytest.mark.rule("CLIENT-45", "CLIENT-30")
 def test_server_with_an_ever_changing_list_can_be_called() -> None:
     points = {**ANSWER, "tools/list": [CHANGED, result(tools=[tool("a")])]}
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         for times in range(1, 5):
             await client.call("a")
-            assert count(stage) == times + 1  # what was read while connecting was not kept
+            assert count(harness) == times + 1  # what was read while connecting was not kept
         assert (await error_of(client.call("b"))).code == "E204"
 
-    play(scene, points)
+    play(scenario, points)
 
 
 @pytest.mark.rule("CLIENT-23")
@@ -301,21 +301,21 @@ def test_server_with_an_ever_changing_list_can_be_called() -> None:
 def test_waiting_call_may_be_cancelled(revision: str) -> None:
     """All may: the list is read to its end, and serves the next."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         client.invalidate()
-        stage.play({**ANSWER, "tools/list": [["wait", "go"], result(tools=[tool("a")])]})
+        harness.play({**ANSWER, "tools/list": [["wait", "go"], result(tools=[tool("a")])]})
         calls = await begun(*(client.call("a") for _ in range(5)))
         for each in calls:
             each.cancel()
         await asyncio.wait(calls)
         (call,) = await begun(client.call("a"))
-        stage.transport.release("go")
+        harness.transport.release("go")
         await call
-        assert count(stage) == 2
-        assert stage.of("notifications/cancelled") == []
+        assert count(harness) == 2
+        assert harness.of("notifications/cancelled") == []
 
-    play(scene, listed(tool("a")), revision=revision)
+    play(scenario, listed(tool("a")), revision=revision)
 
 
 @pytest.mark.rule("CLIENT-23")
@@ -325,67 +325,67 @@ def test_waiting_call_may_be_cancelled(revision: str) -> None:
     ids=repr,
 )
 def test_a_list_that_cannot_be_had(acts: list[Act], code: str) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         client.invalidate()
-        stage.play({**ANSWER, "tools/list": acts})
+        harness.play({**ANSWER, "tools/list": acts})
         calls = await begun(*(client.call("a") for _ in range(5)))
         errors = await asyncio.gather(*calls, return_exceptions=True)
         assert {(each.code, each.may_have_run) for each in errors} == {(code, False)}  # type: ignore[union-attr]
-        stage.play(listed(tool("a")))
+        harness.play(listed(tool("a")))
         await client.call("a")
 
-    play(scene, listed(tool("a")))
+    play(scenario, listed(tool("a")))
 
 
 @pytest.mark.rule("CLIENT-20", "CLIENT-23")
 def test_a_list_that_does_not_come() -> None:
     """Each call has its own time; the list has that of the client."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         client.invalidate()
-        stage.play({"tools/list": []})
+        harness.play({"tools/list": []})
         loop = asyncio.get_running_loop()
         began = loop.time()
         short, patient = await begun(client.call("a", timeout=1), client.call("a", timeout=1_000))
         assert isinstance(await error_of(short), CallTimeoutError)
         assert loop.time() - began == pytest.approx(1, abs=0.001)
-        assert count(stage) == 2
+        assert count(harness) == 2
         error = await error_of(patient)
         assert isinstance(error, CallTimeoutError)
         assert not error.may_have_run
-        assert count(stage) == 4  # it was tried three times
-        assert stage.count("notifications/cancelled") == 3
+        assert count(harness) == 4  # it was tried three times
+        assert harness.count("notifications/cancelled") == 3
 
-    play(scene, listed(tool("a")), timeout=10)
+    play(scenario, listed(tool("a")), timeout=10)
 
 
 @pytest.mark.rule("CLIENT-23", "CLIENT-28")
 def test_lost_listing_is_repeated_in_the_next_session() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         client.invalidate()
-        stage.play({"tools/list": []})
+        harness.play({"tools/list": []})
         calls = await begun(*(client.call("a") for _ in range(20)))
-        stage.play(listed(tool("a")))
-        stage.transport.lose()
+        harness.play(listed(tool("a")))
+        harness.transport.lose()
         await asyncio.gather(*calls)
-        assert len(stage.transports) == 2
+        assert len(harness.transports) == 2
         assert client._breakers.server.failures == 0
 
-    play(scene, listed(tool("a")))
+    play(scenario, listed(tool("a")))
 
 
 @pytest.mark.rule("CLIENT-23")
 def test_invalid_tools_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         assert [each.name for each in await client.list_tools()] == ["a", "b"]
         assert (await client.get_tool_schema("a")).wire["title"] == "first"
         await client.call("b")
 
     entries = [5, tool("a", title="first"), {"name": "x"}, tool("a", title="second"), tool("b")]
-    play(scene, listed(*entries))
+    play(scenario, listed(*entries))
     warned = [each for each in caplog.records if each.levelname == "WARNING"]
     assert len(warned) == 3
 
@@ -406,22 +406,22 @@ BROKEN = {
 def test_tools_whose_headers_break_the_rules(revision: str, has_exchanges: bool) -> None:
     """Over HTTP, in the stateless mode, they are left out; elsewhere there are no headers."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         names = [each.name for each in await client.list_tools()]
         is_strict = has_exchanges and revision == STATELESS
         assert names == (["good"] if is_strict else ["bad", "good"])
 
     tools = [tool("bad", inputSchema=BROKEN), tool("good", inputSchema=MIRRORED)]
-    play(scene, listed(*tools), revision=revision, has_exchanges=has_exchanges)
+    play(scenario, listed(*tools), revision=revision, has_exchanges=has_exchanges)
 
 
 @pytest.mark.rule("CLIENT-27")
 def test_headers_that_the_server_wants_otherwise() -> None:
     """Once, after the tools were listed anew; the call is checked by what is listed then."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        stage.play(
+        harness.play(
             {
                 "tools/call": [refusal(-32020)],
                 "tools/list": [result(tools=[tool("a", inputSchema=MIRRORED)])],
@@ -429,66 +429,66 @@ def test_headers_that_the_server_wants_otherwise() -> None:
         )
         error = await error_of(client.call("a", {"city": "Oslo"}))
         assert (error.original_code, error.may_have_run) == (-32020, False)
-        sent = [each for each in stage.transport.outgoing if each.method == "tools/call"]
+        sent = [each for each in harness.transport.outgoing if each.method == "tools/call"]
         assert [dict(each.header_params) for each in sent] == [{}, {"City": "Oslo"}]
-        assert count(stage) == 2
+        assert count(harness) == 2
 
-    play(scene, listed(tool("a")), revision=STATELESS, has_exchanges=True)
+    play(scenario, listed(tool("a")), revision=STATELESS, has_exchanges=True)
 
 
 @pytest.mark.rule("CLIENT-27", "CLIENT-25")
 def test_result_is_checked_against_the_newest_list() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         new = tool("a", outputSchema={"type": "object", "required": ["sky"]})
-        stage.play({"tools/call": [refusal(-32020)], "tools/list": [["wait", "go"]]})
+        harness.play({"tools/call": [refusal(-32020)], "tools/list": [["wait", "go"]]})
         (call,) = await begun(client.call("a"))
-        stage.play({"tools/call": [result(content=[], structuredContent={"sky": "grey"})]})
-        stage.transport.say(
-            {"jsonrpc": "2.0", "id": stage.of("tools/list")[-1]["id"], "result": {"tools": [new]}}
+        harness.play({"tools/call": [result(content=[], structuredContent={"sky": "grey"})]})
+        harness.transport.say(
+            {"jsonrpc": "2.0", "id": harness.of("tools/list")[-1]["id"], "result": {"tools": [new]}}
         )
         assert (await call).structured == {"sky": "grey"}
-        assert stage.count("tools/call") == 2
+        assert harness.count("tools/call") == 2
 
     first = tool("a", outputSchema={"type": "object", "required": ["sea"]})
-    play(scene, listed(first), revision=STATELESS, has_exchanges=True)
+    play(scenario, listed(first), revision=STATELESS, has_exchanges=True)
 
 
 @pytest.mark.rule("CLIENT-27")
 def test_time_over_after_a_refusal_has_not_run() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        stage.play({"tools/call": [refusal(-32020)], "tools/list": []})
+        harness.play({"tools/call": [refusal(-32020)], "tools/list": []})
         error = await error_of(client.call("a", timeout=2))
         assert isinstance(error, CallTimeoutError)
         assert not error.may_have_run
 
-    play(scene, listed(tool("a")), revision=STATELESS, has_exchanges=True)
+    play(scenario, listed(tool("a")), revision=STATELESS, has_exchanges=True)
 
 
 @pytest.mark.rule("CLIENT-27")
 @pytest.mark.parametrize("refused", [refusal(-32601), refusal(-32602, "Unknown tool: a")], ids=repr)
 def test_a_tool_that_the_server_does_not_know_any_more(refused: Act) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        stage.play({"tools/call": [refused], "tools/list": [result(tools=[tool("b")])]})
+        harness.play({"tools/call": [refused], "tools/list": [result(tools=[tool("b")])]})
         assert (await error_of(client.call("a"))).code == "E204"
         assert (await error_of(client.call("a"))).code == "E204"
-        assert stage.count("tools/call") == 1
-        assert count(stage) == 2
+        assert harness.count("tools/call") == 1
+        assert count(harness) == 2
 
-    play(scene, listed(tool("a")))
+    play(scenario, listed(tool("a")))
 
 
 @pytest.mark.rule("CTOOL-04")
 def test_a_tool_that_cannot_be_checked_is_called_with_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         for _ in range(3):
             await client.call("a", {"city": 5})
 
-    play(scene, listed(tool("a", inputSchema={"type": "nonsense"})))
+    play(scenario, listed(tool("a", inputSchema={"type": "nonsense"})))
     warned = [each for each in caplog.records if "called unchecked" in each.message]
     assert len(warned) == 1
 
@@ -508,14 +508,14 @@ def test_a_server_without_tools() -> None:
         ]
     ]
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         for operation in (client.list_tools(), client.call("a"), client.get_tool_schema("a")):
             error = await error_of(operation)
             assert (error.code, error.may_have_run) == ("E205", False)
-        assert count(stage) == 0
+        assert count(harness) == 0
 
-    play(scene, {"initialize": discovered}, require=())
+    play(scenario, {"initialize": discovered}, require=())
 
 
 steps = st.sampled_from(["call", "unknown", "list", "changed", "invalidate", "wait", "hint", "die"])
@@ -526,10 +526,10 @@ steps = st.sampled_from(["call", "unknown", "list", "changed", "invalidate", "wa
 def test_any_history_of_a_list(history: list[str], hint: int | None) -> None:
     """A tool that there is can be called; one that there is not is E204, and never sent."""
 
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         more = {} if hint is None else {"ttlMs": hint}
         version = 0
-        stage.play(listed(tool("a"), tool("v0"), **more))
+        harness.play(listed(tool("a"), tool("v0"), **more))
         for step in history:
             if step == "call":
                 await client.call("a")
@@ -538,39 +538,39 @@ def test_any_history_of_a_list(history: list[str], hint: int | None) -> None:
             elif step == "list":
                 names = [each.name for each in await client.list_tools()]
                 assert names == ["a", f"v{version}"]
-            elif step == "changed" and stage.transports and client.server is not None:
+            elif step == "changed" and harness.transports and client.server is not None:
                 version += 1
-                stage.play(listed(tool("a"), tool(f"v{version}"), **more))
-                stage.transport.tell("notifications/tools/list_changed")
+                harness.play(listed(tool("a"), tool(f"v{version}"), **more))
+                harness.transport.tell("notifications/tools/list_changed")
                 await client.call(f"v{version}")
             elif step == "invalidate":
                 client.invalidate()
             elif step == "wait":
                 await asyncio.sleep(6)
-            elif step == "die" and stage.transports:
-                stage.transport.lose()
+            elif step == "die" and harness.transports:
+                harness.transport.lose()
                 await settle()
-        names = {each["params"]["name"] for each in stage.of("tools/call")}
+        names = {each["params"]["name"] for each in harness.of("tools/call")}
         assert "nobody" not in names
 
-    play(scene)
+    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-51")
 def test_listing_ends_with_the_client() -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        stage.play({"tools/list": []})
+        harness.play({"tools/list": []})
         tasks = []
         for _ in range(3):  # each of another list
             client.invalidate()
             tasks += await begun(client.list_tools(), client.list_tools())
-        assert count(stage) == 4
+        assert count(harness) == 4
         await client.close()
         for each in await asyncio.gather(*tasks, return_exceptions=True):
             assert isinstance(each, ConnectionLostError | MCPError)
 
-    play(scene, listed(tool("a")))
+    play(scenario, listed(tool("a")))
 
 
 @dataclass
@@ -590,16 +590,16 @@ class Height(Enum):
     ids=repr,
 )
 def test_nan_and_infinity_are_not_sent_as_null(value: Any) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         error = await error_of(client.call("a", {"x": value}))
         assert (error.code, error.may_have_run) == ("E203", False)
-        assert stage.count("tools/call") == 0
+        assert harness.count("tools/call") == 0
         places = [Place("null", 1.5), None, "NaN", (1e308, True)]
         await client.call("a", {"x": places})
-        sent = stage.of("tools/call")[0]["params"]["arguments"]
+        sent = harness.of("tools/call")[0]["params"]["arguments"]
         assert sent == {"x": [{"city": "null", "height": 1.5}, None, "NaN", [1e308, True]]}
 
-    play(scene, listed(tool("a")))
+    play(scenario, listed(tool("a")))
 
 
 TASKS = {"tasks": {"requests": {"tools": {"call": {}}}}}
@@ -624,14 +624,14 @@ TASKS = {"tasks": {"requests": {"tools": {"call": {}}}}}
 def test_a_tool_that_runs_as_a_task_only_is_not_called(
     execution: Any, capabilities: dict[str, Any], is_refused: bool
 ) -> None:
-    async def scene(client: Client, stage: ScriptedStage) -> None:
+    async def scenario(client: Client, harness: ScriptedHarness) -> None:
         if not is_refused:
             assert (await client.call("a")).text == "done"
             return
         error = await error_of(client.call("a"))
         assert (error.code, error.may_have_run, error.retryable) == ("E205", False, False)
         assert "task" in str(error)
-        assert stage.count("tools/call") == 0
+        assert harness.count("tools/call") == 0
         assert client.circuit_state == "CLOSED"
 
     introduced = {
@@ -640,4 +640,4 @@ def test_a_tool_that_runs_as_a_task_only_is_not_called(
         "capabilities": {"tools": {}, **capabilities},
     }
     points = listed(tool("a", execution=execution))
-    play(scene, points | {"initialize": [result(**introduced)]})
+    play(scenario, points | {"initialize": [result(**introduced)]})

@@ -31,7 +31,7 @@ class Transport:
 Scene = Callable[[Any, list[Transport]], Awaitable[None]]
 
 
-def run(scene: Scene) -> None:
+def run(scenario: Scene) -> None:
     made: list[Transport] = []
 
     def make() -> Any:
@@ -39,14 +39,14 @@ def run(scene: Scene) -> None:
         return made[-1]
 
     async def main(_: ManualClock) -> None:
-        await scene(Connections(make, MOST, KEEP_ALIVE), made)
+        await scenario(Connections(make, MOST, KEEP_ALIVE), made)
 
     run_virtual(main)
 
 
 @pytest.mark.rule("CHTTP-39")
 def test_the_one_used_last_is_used_next_and_no_more_are_made_than_needed() -> None:
-    async def scene(connections: Any, made: list[Transport]) -> None:
+    async def scenario(connections: Any, made: list[Transport]) -> None:
         first, second = [await connections.take(PATIENCE) for _ in range(2)]
         connections.give_back(first)
         connections.give_back(second)
@@ -54,12 +54,12 @@ def test_the_one_used_last_is_used_next_and_no_more_are_made_than_needed() -> No
         assert await connections.take(PATIENCE) is first
         assert len(made) == 2
 
-    run(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("CHTTP-10")
 def test_where_all_are_in_use_the_next_waits_for_one_and_not_for_ever() -> None:
-    async def scene(connections: Any, made: list[Transport]) -> None:
+    async def scenario(connections: Any, made: list[Transport]) -> None:
         taken = [await connections.take(PATIENCE) for _ in range(MOST)]
         with pytest.raises(TimeoutError):
             await connections.take(PATIENCE)
@@ -69,12 +69,12 @@ def test_where_all_are_in_use_the_next_waits_for_one_and_not_for_ever() -> None:
         assert await waiting is taken[1]
         assert len(made) == MOST
 
-    run(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("CHTTP-10")
 def test_cancelled_waiter_takes_no_connection() -> None:
-    async def scene(connections: Any, made: list[Transport]) -> None:
+    async def scenario(connections: Any, made: list[Transport]) -> None:
         taken = [await connections.take(PATIENCE) for _ in range(MOST)]
         waiting = asyncio.ensure_future(connections.take(PATIENCE))
         await asyncio.sleep(0)
@@ -83,12 +83,12 @@ def test_cancelled_waiter_takes_no_connection() -> None:
         connections.give_back(taken[0])
         assert await connections.take(PATIENCE) is taken[0]
 
-    run(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("CHTTP-39")
 def test_idle_connection_is_closed_also_if_its_closer_is_cancelled() -> None:
-    async def scene(connections: Any, made: list[Transport]) -> None:
+    async def scenario(connections: Any, made: list[Transport]) -> None:
         taken = [await connections.take(PATIENCE) for _ in range(MOST)]
         connections.give_back(taken[0])
         await asyncio.sleep(KEEP_ALIVE - 1)
@@ -102,12 +102,12 @@ def test_idle_connection_is_closed_also_if_its_closer_is_cancelled() -> None:
         assert [each.closed for each in made] == [1, 0, 0]
         assert [(await connections.take(PATIENCE)).number for _ in range(MOST)] == [2, 1, 3]
 
-    run(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("CHTTP-39", "CHTTP-19")
 def test_at_the_end_all_are_closed_once_those_in_use_too() -> None:
-    async def scene(connections: Any, made: list[Transport]) -> None:
+    async def scenario(connections: Any, made: list[Transport]) -> None:
         taken = [await connections.take(PATIENCE) for _ in range(MOST)]
         connections.give_back(taken[0])
         await connections.close()
@@ -115,4 +115,4 @@ def test_at_the_end_all_are_closed_once_those_in_use_too() -> None:
         await connections.close()
         assert [each.closed for each in made] == [1, 1, 1]
 
-    run(scene)
+    run(scenario)

@@ -25,7 +25,7 @@ Loop = Callable[[], asyncio.AbstractEventLoop]
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def connected(loop: Loop, peer: Peer, scene: Callable[[NetworkStream], Awaitable[None]]) -> None:
+def connected(loop: Loop, peer: Peer, scenario: Callable[[NetworkStream], Awaitable[None]]) -> None:
     """Play a scene with a connection to the peer; nothing may hang, and nothing may be left."""
 
     async def main() -> None:
@@ -40,7 +40,7 @@ def connected(loop: Loop, peer: Peer, scene: Callable[[NetworkStream], Awaitable
             port = server.sockets[0].getsockname()[1]
             stream = await Network().connect_tcp("127.0.0.1", port)
             try:
-                await scene(stream)
+                await scenario(stream)
             finally:
                 await stream.aclose()
                 server.close()
@@ -63,7 +63,7 @@ def test_writes_are_sent_when_the_response_is_read(loop: Loop) -> None:
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.read(100))
 
-    async def scene(stream: NetworkStream) -> None:
+    async def scenario(stream: NetworkStream) -> None:
         await stream.write(b"head ")
         await stream.write(b"body")
         assert await stream.read(4) == b"head"
@@ -73,7 +73,7 @@ def test_writes_are_sent_when_the_response_is_read(loop: Loop) -> None:
         with pytest.raises(httpcore2.WriteError):
             await stream.write(b"more")
 
-    connected(loop, peer, scene)
+    connected(loop, peer, scenario)
 
 
 @pytest.mark.rule("CHTTP-36")
@@ -86,13 +86,13 @@ def test_write_waits_for_a_peer_that_does_not_read(loop: Loop) -> None:
         await go.wait()
         writer.write(b"%d" % len(await reader.readexactly(size)))
 
-    async def scene(stream: NetworkStream) -> None:
+    async def scenario(stream: NetworkStream) -> None:
         with pytest.raises(httpcore2.WriteTimeout):
             await stream.write(bytes(size), timeout=0.01)
         go.set()
         assert await stream.read(100) == b"%d" % size
 
-    connected(loop, peer, scene)
+    connected(loop, peer, scenario)
 
 
 @pytest.mark.rule("CHTTP-36")
@@ -106,7 +106,7 @@ def test_unread_bytes_pause_the_peer(loop: Loop) -> None:
         blocked.set()
         await writer.drain()
 
-    async def scene(stream: NetworkStream) -> None:
+    async def scenario(stream: NetworkStream) -> None:
         await blocked.wait()
         read = most = 0
         while read < size:
@@ -116,7 +116,7 @@ def test_unread_bytes_pause_the_peer(loop: Loop) -> None:
         assert read == size
         assert most < 1024 * 1024
 
-    connected(loop, peer, scene)
+    connected(loop, peer, scenario)
 
 
 @pytest.mark.rule("CHTTP-41")
@@ -129,14 +129,14 @@ def test_connection_that_breaks_off_is_an_error_for_its_reader(loop: Loop) -> No
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         writer.transport.abort()
 
-    async def scene(stream: NetworkStream) -> None:
+    async def scenario(stream: NetworkStream) -> None:
         with pytest.raises(httpcore2.ReadTimeout):
             await stream.read(1, timeout=0.001)
         await stream.write(b"x")
         with pytest.raises(httpcore2.ReadError):
             await stream.read(1)
 
-    connected(loop, peer, scene)
+    connected(loop, peer, scenario)
 
 
 @pytest.mark.rule("CHTTP-42")

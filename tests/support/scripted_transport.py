@@ -1,6 +1,6 @@
 """The client before a server that plays in this process, in virtual time; and all it sends, whole.
 
-What the server does is told as in `misbehaving_play`, over the channel of `misbehaving_channel`.
+What the server does is told as in `misbehaving_play`, over the channel of `misbehaving_transport`.
 Here are the messages as they were sent, and the frame of a test: a client, a scene, and what must
 be left of both, which is nothing.
 """
@@ -21,8 +21,8 @@ from foundation_rt.client.session.session import ClientSession
 from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
-from tests.support.misbehaving_channel import MemoryStage, PlayedChannel
 from tests.support.misbehaving_play import CAPABILITIES, Act
+from tests.support.misbehaving_transport import MemoryStage, PlayedChannel
 from tests.support.virtual_loop import run_virtual
 
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
@@ -33,7 +33,7 @@ TURNS = 60
 HANDLERS = ("sampling", "elicitation", "roots")
 
 
-class ScriptedStage(MemoryStage):
+class ScriptedHarness(MemoryStage):
     """A `MemoryStage` that keeps what was sent.
 
     Attributes:
@@ -45,16 +45,16 @@ class ScriptedStage(MemoryStage):
         self.sent: list[dict[str, Any]] = []
         self._is_http = has_exchanges
 
-    def make_transport(self) -> ScriptedChannel:
-        transport = ScriptedChannel(self, self._is_http)
+    def make_transport(self) -> ScriptedTransport:
+        transport = ScriptedTransport(self, self._is_http)
         self.transports.append(transport)
         return transport
 
     @property
-    def transport(self) -> ScriptedChannel:
+    def transport(self) -> ScriptedTransport:
         """The last one."""
         transport = self.transports[-1]
-        assert isinstance(transport, ScriptedChannel)
+        assert isinstance(transport, ScriptedTransport)
         return transport
 
     def of(self, method: str) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ class ScriptedStage(MemoryStage):
         return len(self.of(method))
 
 
-class ScriptedChannel(PlayedChannel):
+class ScriptedTransport(PlayedChannel):
     """A `PlayedChannel` that notes everything.
 
     Attributes:
@@ -79,12 +79,12 @@ class ScriptedChannel(PlayedChannel):
         farewell: how long closing takes, in s; less if it is cancelled.
     """
 
-    def __init__(self, stage: ScriptedStage, has_exchanges: bool) -> None:
-        super().__init__(stage, has_exchanges)
+    def __init__(self, harness: ScriptedHarness, has_exchanges: bool) -> None:
+        super().__init__(harness, has_exchanges)
         self.outgoing: list[ClientMessage] = []
         self.forgotten: list[str] = []
         self.farewell = 0.0
-        self._sent = stage.sent
+        self._sent = harness.sent
 
     @property
     def receiver(self) -> ClientSession:
@@ -121,11 +121,11 @@ class ScriptedChannel(PlayedChannel):
         self.say({"jsonrpc": "2.0", "id": question_id, "method": method, "params": params})
 
 
-Scene = Callable[[Client, ScriptedStage], Awaitable[None]]
+Scene = Callable[[Client, ScriptedHarness], Awaitable[None]]
 
 
 def play(
-    scene: Scene,
+    scenario: Scene,
     points: dict[str, list[Act]] | None = None,
     *,
     revision: str = HANDSHAKE,
@@ -142,27 +142,27 @@ def play(
     """
 
     async def main(clock: ManualClock) -> None:
-        stage = ScriptedStage(revision, has_exchanges)
-        stage.play(points or {})
+        harness = ScriptedHarness(revision, has_exchanges)
+        harness.play(points or {})
         handlers = {name: options.pop(name) for name in HANDLERS if name in options}
         async with Client(
-            stage.make_transport,
+            harness.make_transport,
             ClientOptions(revision=revision, **options),
             ClientHandlers(**handlers),
             draw=lambda: draw,
         ) as client:
-            await scene(client, stage)
-        must_be_gone(stage)
+            await scenario(client, harness)
+        must_be_gone(harness)
 
     run_virtual(main)
 
 
-def must_be_gone(stage: ScriptedStage) -> None:
+def must_be_gone(harness: ScriptedHarness) -> None:
     """Check that a client that was closed has left nothing (CLIENT-29)."""
     assert tasks() == []
-    assert all(transport.is_closed for transport in stage.transports)
-    for transport in stage.transports:
-        assert isinstance(transport, ScriptedChannel)
+    assert all(transport.is_closed for transport in harness.transports)
+    for transport in harness.transports:
+        assert isinstance(transport, ScriptedTransport)
         assert transport.receiver.requests.pending == {}
     timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
     left = [each for each in timers if not each.cancelled()]

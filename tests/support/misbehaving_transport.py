@@ -73,13 +73,13 @@ class PlayedChannel:
 
     description = "a server that plays"
 
-    def __init__(self, stage: MemoryStage, has_exchanges: bool) -> None:
+    def __init__(self, harness: MemoryStage, has_exchanges: bool) -> None:
         self.has_exchanges = has_exchanges
         self.is_open = False
         self.is_closed = False
         self.is_lost = False
-        self._stage = stage
-        self._play = Play(lambda: stage.script, 0, stage.note, self._write, self._perform)
+        self._stage = harness
+        self._play = Play(lambda: harness.script, 0, harness.note, self._write, self._perform)
         self._forgotten: set[str] = set()
         self._hangs = False
         self._refuses = False

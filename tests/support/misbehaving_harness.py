@@ -32,7 +32,7 @@ PATIENCE = 2.0
 Acts = dict[str, list[Act]]
 
 
-class Stage:
+class Harness:
     """A script in a file and the log of those who play it.
 
     Args:
@@ -49,7 +49,7 @@ class Stage:
         self.revision = revision
         self.play(*starts)
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> Harness:
         return self
 
     def __exit__(
@@ -131,7 +131,7 @@ def is_alive(process: dict[str, Any]) -> bool:
     return started == process["started"] and (state != "Z" or parent == os.getpid())
 
 
-class HttpStage(Stage):
+class HttpHarness(Harness):
     """The same over HTTP, with a server that is started and killed by the test.
 
     Attributes:
@@ -147,7 +147,7 @@ class HttpStage(Stage):
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}/mcp"
 
-    def __enter__(self) -> HttpStage:
+    def __enter__(self) -> HttpHarness:
         self.start()
         return self
 
