@@ -131,18 +131,18 @@ def test_origin_of_unknown_host_is_refused_even_if_all_hosts_are_served() -> Non
 
 @given(st.lists(st.tuples(st.text(max_size=20), st.none() | st.text(max_size=20)), max_size=30))
 def test_verdict_on_same_names_never_changes(names: list[tuple[str, str | None]]) -> None:
-    guard = make_host_check(HttpSection())
+    host_check = make_host_check(HttpSection())
     heads = [RequestHead(host=host, origin=origin) for host, origin in names]
-    first = [guard.check(head) for head in heads]
-    assert [guard.check(head) for head in heads] == first
+    first = [host_check.check(head) for head in heads]
+    assert [host_check.check(head) for head in heads] == first
 
 
 def test_remembered_verdicts_are_bounded() -> None:
-    guard = make_host_check(HttpSection())
+    host_check = make_host_check(HttpSection())
     for number in range(3000):
-        assert guard.check(RequestHead(host=f"host{number}")) is not None
-    assert guard.check(RequestHead(host="h" * 5000)) is not None
-    assert guard.remembered <= 1024
+        assert host_check.check(RequestHead(host=f"host{number}")) is not None
+    assert host_check.check(RequestHead(host="h" * 5000)) is not None
+    assert host_check.remembered <= 1024
 
 
 @pytest.mark.parametrize(
