@@ -57,9 +57,8 @@ class SystemClock:
             self._second = (second, text)
         return f"{text}{millisecond}Z" if millisecond > 99 else f"{text}{millisecond:03d}Z"
 
-    def monotonic(self) -> float:
-        """Return seconds since a fixed point; only differences have a meaning (ID-06)."""
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
+    """See `Clock`; the function itself, which saves a call of a Python function every time."""
 
 
 class ManualClock:
