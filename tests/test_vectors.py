@@ -154,6 +154,7 @@ def test_a_real_process_answers_as_the_vector_says(vector: Vector) -> None:
     words = command("serve", f"{APP}:{vector.server}")
     with ServerProcess(words, environment(settings(vector.config))) as server:
         assert talk(server, vector.steps) == 0
+    assert not [line for line in server.stderr.splitlines() if line.startswith("Traceback")]
     records = [record_of(record) for record in server.records if record["message"] in COMPLETIONS]
     assert normalized(server.messages, records) == normalized(
         [message for step in vector.steps for message in step.out],

@@ -12,7 +12,6 @@ import orjson
 import pytest
 
 from foundation_rt import ToolContext, ToolDefinition
-from foundation_rt.config.settings import ServerConfig, TransportSection
 from foundation_rt.core.dispatcher import Dispatcher
 from tests.support.server_fixture import HANDSHAKE, LIST_CHANGED, Peer, ServerFixture
 
@@ -34,17 +33,6 @@ def rig_with_echo() -> ServerFixture:
 # -- bytes in, lines out ---------------------------------------------------------------------------
 
 
-@pytest.mark.rule("EMBED-01", "FRAME-01", "FRAME-02", "FRAME-03")
-def test_input_may_be_cut_anywhere_and_lines_come_out_whole() -> None:
-    peer = rig_with_echo().connect()
-    data = PING + b"\r\n\n" + PING.replace(b"1,", b"2,") + b"\n" + PING.replace(b"1,", b"3,")
-    for byte in data:
-        peer.connection.feed(bytes([byte]))
-    assert [answer["id"] for answer in peer.take()] == [1, 2]
-    peer.connection.feed(b"\n")
-    assert [answer["id"] for answer in peer.take()] == [3]
-
-
 @pytest.mark.rule("EMBED-01", "FRAME-05")
 def test_at_the_end_a_last_line_without_its_newline_counts() -> None:
     peer = rig_with_echo().connect()
@@ -55,36 +43,6 @@ def test_at_the_end_a_last_line_without_its_newline_counts() -> None:
     peer.connection.end()
     assert peer.received == []
     assert not peer.connection.closed
-
-
-@pytest.mark.rule("EMBED-01")
-def test_many_lines_in_one_piece_are_answered_in_their_order() -> None:
-    peer = rig_with_echo().connect()
-    lines = [
-        orjson.dumps(
-            {
-                "jsonrpc": "2.0",
-                "id": number,
-                "method": "tools/call",
-                "params": {"name": "echo", "arguments": {"n": number}},
-            }
-        )
-        for number in range(200)
-    ]
-    peer.connection.feed(b"\n".join(lines) + b"\n")
-    assert [answer["id"] for answer in peer.received] == list(range(200))
-    assert peer.outcome(77) == {"n": 77}
-
-
-@pytest.mark.rule("EMBED-01", "FRAME-04")
-def test_the_limit_of_a_line_is_the_configured_one() -> None:
-    rig = ServerFixture(ServerConfig(transport=TransportSection(max_line_bytes=1024)))
-    peer = rig.connect()
-    peer.connection.feed(b" " * 984 + PING + b"\n" + b" " * 985 + PING + b"\n" + PING + b"\n")
-    first, second, third = peer.received
-    assert first == third == {"jsonrpc": "2.0", "id": 1, "result": {}}
-    assert second["error"]["data"]["reason"] == "line_too_long"
-    assert second["error"]["data"]["maxLineBytes"] == 1024
 
 
 @pytest.mark.rule("LIFE-07", "EMBED-01")

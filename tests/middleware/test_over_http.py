@@ -51,13 +51,9 @@ async def call_one(app: Any) -> None:
     assert answer.status == 200, answer.body
 
 
-def play(scene: Any) -> None:
-    asyncio.run(scene)
-
-
 @pytest.mark.rule("OPS-27")
 def test_prometheus_reads_what_was_counted() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         app, _ = serve()
         await call_one(app)
         answer = await visit(app, "GET", "/metrics", headers=AUTHORIZED).finish()
@@ -67,7 +63,7 @@ def test_prometheus_reads_what_was_counted() -> None:
         assert counted in answer.body
         await app.stop(5)
 
-    play(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("OPS-27")
@@ -80,23 +76,23 @@ def test_prometheus_reads_what_was_counted() -> None:
     ],
 )
 def test_metrics_are_refused_to_others(method: str, headers: dict[str, str], status: int) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         app, _ = serve()
         answer = await visit(app, method, "/metrics", headers=headers).finish()
         assert answer.status == status
         assert b"foundation_rt_calls" not in answer.body
         await app.stop(5)
 
-    play(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("OPS-27")
 def test_without_metrics_there_is_no_such_path() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         app, _ = serve(metrics=False)
         assert (await visit(app, "GET", "/metrics", headers=AUTHORIZED).finish()).status == 404
 
-    play(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("OPS-26")
@@ -110,7 +106,7 @@ def test_without_metrics_there_is_no_such_path() -> None:
     ],
 )
 def test_refused_http_request_is_recorded(headers: dict[str, str], event_type: str) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         app, sink = serve()
         await visit(app, "POST", "/mcp", headers=headers).finish()
         [line] = sink.lines
@@ -120,12 +116,12 @@ def test_refused_http_request_is_recorded(headers: dict[str, str], event_type: s
         assert line["metadata"]["path"] == "/mcp"
         assert "guessed" not in str(line)
 
-    play(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("OPS-11")
 def test_record_names_the_principal() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         app, sink = serve(categories=("TOOL",))
         await call_one(app)
         assert [(line["eventType"], line["subject"]) for line in sink.lines] == [
@@ -135,12 +131,12 @@ def test_record_names_the_principal() -> None:
         assert {line["transport"] for line in sink.lines} == {"http"}
         await app.stop(5)
 
-    play(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("OPS-20")
 def test_start_that_fails_after_the_hooks_leaves_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         config = ServerConfig(http=HttpSection(no_auth=True))
         server = Server(options=ServerOptions(config=config))
         life = []
@@ -161,4 +157,4 @@ def test_start_that_fails_after_the_hooks_leaves_them(monkeypatch: pytest.Monkey
             await app.start()
         assert life == ["entered", "left"]
 
-    play(scene())
+    asyncio.run(scenario())
