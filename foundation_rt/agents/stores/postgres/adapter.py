@@ -41,7 +41,7 @@ from . import statements
 from .connections import Connections, Listener, Query, Row, Transaction, read_url
 from .migrations import migrate
 from .outcome_writes import OutcomeWrites
-from .working_set import flush, load, load_held
+from .working_set import flush, load, load_held, load_response_links
 
 T = TypeVar("T")
 
@@ -116,8 +116,9 @@ class PostgresAACPPersistenceAdapter(Shown):
         try:
             await self._connections.transact(migrate)
             [(self.incarnation,)] = await self._ask(statements.incarnation())
-            await self._check_server()
-            await self._check_clock()
+            _warn_if_unsafe(await self._ask(statements.server_settings()), self._logger)
+            [(server_ms,)] = await self._ask(statements.server_time())
+            _check_clock(int(self._wall_ms() - server_ms))
         except BaseException:
             await self.close()
             raise
@@ -143,25 +144,6 @@ class PostgresAACPPersistenceAdapter(Shown):
         if self._callback is not None and self._connections is not None and not self._listening:
             listener = Listener(self._connections, f'"{self._schema}"', self._callback)
             self._listening = self._loop.create_task(listener.run())
-
-    async def _check_server(self) -> None:
-        rows = await self._ask(statements.server_settings())
-        unsafe = [name for name, setting in rows if setting == "off"]
-        if unsafe and self._logger is not None:
-            self._logger.warn(
-                "PostgreSQL may lose what it has acknowledged: these of its settings are off",
-                {"settings": unsafe},
-            )
-
-    async def _check_clock(self) -> None:
-        """Raise `StoreError` if the clock is wrong, by which this process compares leases."""
-        [(server_ms,)] = await self._ask(statements.server_time())
-        off_ms = int(self._wall_ms() - server_ms)
-        if abs(off_ms) > _MAX_CLOCK_DIFFERENCE_MS:
-            raise StoreError(
-                f"the clock of this machine is {off_ms} ms ahead of the database server's:"
-                " put them right"
-            )
 
     async def _transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         if self._connections is None:
@@ -304,7 +286,7 @@ class PostgresAACPPersistenceAdapter(Shown):
                         taken.append((len(completed), completion, record))
                         answer = Completed(record, None)
                 completed.append(answer)
-            await self._lock_links_of_responses(transaction, unit)
+            await load_response_links(transaction, unit)
             for place, completion, record in taken:
                 completed[place] = unit.answer(record, completion, now_ms)
             await flush(transaction, unit, self._news if taken else ())
@@ -313,12 +295,6 @@ class PostgresAACPPersistenceAdapter(Shown):
         completed = await self._transact(work)
         self._writes.forget(request_ids)
         return completed
-
-    async def _lock_links_of_responses(self, transaction: Transaction, unit: UnitOfWork) -> None:
-        answered = [record for record in unit.finished.values() if record.needs_response]
-        links = [(record.target_agent_id, record.source_agent_id) for record in answered]
-        if links:
-            unit.links = (await load(transaction, self.incarnation, links)).links
 
     async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> list[bool]:
         """See `AACPPersistenceAdapter`."""
@@ -466,6 +442,24 @@ class PostgresAACPPersistenceAdapter(Shown):
                 batch = len(await self._ask(query))
                 purged += batch
         return purged
+
+
+def _warn_if_unsafe(settings: Sequence[Row], logger: StructuredLogger | None) -> None:
+    unsafe = [name for name, setting in settings if setting == "off"]
+    if unsafe and logger is not None:
+        logger.warn(
+            "PostgreSQL may lose what it has acknowledged: these of its settings are off",
+            {"settings": unsafe},
+        )
+
+
+def _check_clock(off_ms: int) -> None:
+    """Raise `StoreError` if the clock is wrong, by which this process compares leases."""
+    if abs(off_ms) > _MAX_CLOCK_DIFFERENCE_MS:
+        raise StoreError(
+            f"the clock of this machine is {off_ms} ms ahead of the database server's:"
+            " put them right"
+        )
 
 
 def _choose(

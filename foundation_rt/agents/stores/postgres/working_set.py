@@ -66,6 +66,14 @@ async def load_held(transaction: Transaction, unit: UnitOfWork, links: Mapping[L
         unit.hold(map(records.request_of, rows))
 
 
+async def load_response_links(transaction: Transaction, unit: UnitOfWork) -> None:
+    """Lock the links of the RESPONSEs to the requests that the unit has finished."""
+    answered = [record for record in unit.finished.values() if record.needs_response]
+    links = [(record.target_agent_id, record.source_agent_id) for record in answered]
+    if links:
+        unit.links = (await load(transaction, unit.incarnation, links)).links
+
+
 async def flush(
     transaction: Transaction, unit: UnitOfWork, then: Sequence[Query] = ()
 ) -> list[MessageRecord]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from attrs import define, field
@@ -101,7 +102,7 @@ class SqliteAACPPersistenceAdapter(Shown):
         """
         if self._committer is not None and self._pid == os.getpid():
             raise UsageError(f"{self.path} is open in this process already: open it once")
-        committer = Committer(self._connect, self._disconnect, self._explain)
+        committer = Committer(self._connect, self._disconnect, partial(_explain, self.path))
         await committer.start()
         self._committer, self._pid = committer, os.getpid()
 
@@ -157,7 +158,7 @@ class SqliteAACPPersistenceAdapter(Shown):
             if connection is not None:
                 connection.close()
             if isinstance(error, sqlite3.Error):
-                raise self._explain_open(error) from error
+                raise _explain_open(self.path, error) from error
             raise
         if not presence.alone:
             self._warn_of_bug()
@@ -179,22 +180,6 @@ class SqliteAACPPersistenceAdapter(Shown):
                     "safeVersion": ".".join(map(str, _SAFE_VERSION)),
                 },
             )
-
-    # -- errors -------------------------------------------------------------------------------
-
-    def _explain(self, error: sqlite3.Error) -> Exception:
-        """Return the error to raise for an error of SQLite; one that is a bug here is unchanged."""
-        advice = _ADVICE.get(_code(error))
-        if advice is None and not isinstance(error, sqlite3.OperationalError):
-            return error
-        explained = StoreError(f"{self.path}: {advice or error}")
-        explained.__cause__ = error
-        return explained
-
-    def _explain_open(self, error: sqlite3.Error) -> Exception:
-        """Return the error to raise when the file cannot be opened: mostly it is the wrong one."""
-        reason = _OPEN_ADVICE.get(_code(error))
-        return self._explain(error) if reason is None else UsageError(f"{self.path} {reason}")
 
     # -- operations ---------------------------------------------------------------------------
 
@@ -316,6 +301,22 @@ def _set_up(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
     connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
     connection.execute("PRAGMA cache_size = -32768")  # KiB: the index of ids is written all over
+
+
+def _explain(path: str, error: sqlite3.Error) -> Exception:
+    """Return the error to raise for an error of SQLite; one that is a bug here is unchanged."""
+    advice = _ADVICE.get(_code(error))
+    if advice is None and not isinstance(error, sqlite3.OperationalError):
+        return error
+    explained = StoreError(f"{path}: {advice or error}")
+    explained.__cause__ = error
+    return explained
+
+
+def _explain_open(path: str, error: sqlite3.Error) -> Exception:
+    """Return the error to raise when the file cannot be opened: mostly it is the wrong one."""
+    reason = _OPEN_ADVICE.get(_code(error))
+    return _explain(path, error) if reason is None else UsageError(f"{path} {reason}")
 
 
 def _code(error: sqlite3.Error) -> int:
