@@ -111,7 +111,7 @@ class Harness:
     program: Program = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.program = Program(self.vector, self._make_channel)
+        self.program = Program(self.vector, self._make_transport)
 
     def act(self, step: Step) -> None:
         """Let the step happen, and everything that it leads to at that moment."""
@@ -136,7 +136,7 @@ class Harness:
         await self.program.close()
         assert tasks() == []
 
-    def _make_channel(self) -> ScriptedTransport:
+    def _make_transport(self) -> ScriptedTransport:
         self.transports.append(ScriptedTransport(self.sent))
         return self.transports[-1]
 
