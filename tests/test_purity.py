@@ -39,6 +39,7 @@ PURE = (
     "agents.ledger.encoder",
     "agents.ledger.session_manager",
     "agents.ledger.rules",
+    "agents.ledger.unit_of_work",
     "agents.ledger.ownership",
     "agents.ledger.retransmitter",
     "agents.ledger.effects",
