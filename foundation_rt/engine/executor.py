@@ -34,6 +34,7 @@ from ..core.invocation import CallOutcome, Invocation, Phase, Raised, Returned, 
 from ..errors import AbortError, describe_exception, has_type
 from ..registry.tools import ExecutionMode
 from ..values import Shown
+from . import deadlines
 from .workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class Engine:
             run.coroutine = self._run_in_task(run)
             run.connection.scheduler.start_task(run.coroutine, partial(self._started, run))
         else:
-            self._arm_deadline(run, run.started)
+            deadlines.arm(run, run.started, self._expire)
             self.workers.submit(partial(self._run_in_thread, run))
 
     def _is_task(self, call: Invocation) -> bool:
@@ -202,7 +203,7 @@ class Engine:
             if not run.ended:
                 now = self.clock.monotonic()
                 run.due = now + timeout_ms / 1000
-                self._arm_deadline(run, now)
+                deadlines.arm(run, now, self._expire)
 
     def pause_deadline(self, call: Invocation) -> None:
         """Stop the deadline of a call that waits for its client (ASK-17)."""
@@ -210,11 +211,7 @@ class Engine:
         if run is None:
             return
         with run.connection.lock:
-            run.waits += 1
-            if run.waits == 1:
-                run.waits_since = self.clock.monotonic()
-                if run.deadline is not None:
-                    run.deadline.cancel()
+            deadlines.pause(run, self.clock.monotonic())
 
     def resume_deadline(self, call: Invocation) -> None:
         """Let the deadline of a call go on: its handler waits no longer."""
@@ -222,13 +219,7 @@ class Engine:
         if run is None:
             return  # the process is ending, and has given the call up
         with run.connection.lock:
-            run.waits -= 1
-            if run.waits:
-                return
-            now = self.clock.monotonic()
-            run.due += now - run.waits_since
-            if run.task is not None and not run.ended:
-                self._arm_deadline(run, now)
+            deadlines.resume(run, self.clock.monotonic(), self._expire)
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait, at most `timeout` seconds, until no handler runs; return whether none does."""
@@ -305,7 +296,7 @@ class Engine:
         run.task = task
         if not run.ended:
             if not run.waits:
-                self._arm_deadline(run, self.clock.monotonic())
+                deadlines.arm(run, self.clock.monotonic(), self._expire)
             # A task that is cancelled before its first step cannot report its end.
             task.add_done_callback(lambda _: self._end_task(run, Stopped()))
 
@@ -382,13 +373,6 @@ class Engine:
             self._finish(run, ending, run.connection.emit_from_thread)
 
     # -- deadline, cancellation, end ---------------------------------------------------------
-
-    def _arm_deadline(self, run: RunningCall, now: float) -> None:
-        """Arm the timer of the deadline, unless the handler has just ended."""
-        if not run.ending:
-            run.deadline = run.connection.scheduler.call_later(
-                max(0.0, run.due - now), partial(self._expire, run)
-            )
 
     def _expire_overdue(self, run: RunningCall, now: float, emit: Emit) -> None:
         """Expire a call whose deadline passed before its end, unnoticed by any timer (TIME-10)."""
