@@ -22,10 +22,6 @@ PACKAGE = ROOT / "foundation_rt"
 KERNEL = ("protocol", "core", "engine", "transports/stdio", "registry", "limits.py", "runtime.py")
 OUTSIDE = ("core/tasks", "core/methods/tasks.py")
 """What is in a folder of the kernel, and not part of it."""
-FEATURES = (
-    *("completions", "definitions", "feature_signatures", "features", "prompt_results"),
-    *("prompts", "resources"),
-)
 
 INVISIBLE = {
     tokenize.COMMENT,

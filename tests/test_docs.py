@@ -11,7 +11,7 @@ from tests.docs import ROOT, documents
 from tests.test_names import FENCED
 
 
-@pytest.mark.rule("CONF-01", "CONF-20", "ERR-01", "CERR-01")
+@pytest.mark.rule("CONF-01", "CONF-22", "CONF-20", "ERR-01", "CERR-01")
 @pytest.mark.parametrize("path", documents(), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_generated_parts_of_documents_are_up_to_date(path: Path) -> None:
     assert path.read_text("utf-8") == documents()[path], "run `make docs`"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import threading
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 
 from foundation_rt import (
     ConfigError,
-    ErrorCode,
     Icon,
     RegistrationError,
     Server,
@@ -22,7 +20,6 @@ from foundation_rt import (
     ToolAnnotations,
     ToolContext,
     ToolDefinition,
-    ToolError,
     UsageError,
     create_server,
 )
@@ -264,34 +261,6 @@ def test_a_definition_can_be_validated_without_registering_it() -> None:
             server.register(bad, lambda arguments, context: None)
 
 
-@pytest.mark.rule("CALL-11", "CALL-12", "TYPED-05")
-def test_the_five_line_tool_of_the_manual() -> None:
-    async def main() -> None:
-        server = quiet(Server("weather", version="1.0.0"))
-
-        @server.tool(timeout_ms=2000)
-        async def forecast(city: str, days: int = 3, *, ctx: ToolContext) -> dict[str, Any]:
-            """Forecast for a city."""
-            ctx.abort_signal.raise_if_aborted()
-            if city == "Atlantis":
-                raise ToolError(ErrorCode.NOT_FOUND, "no such city", {"city": city})
-            return {"city": city, "days": days, "run": ctx.run_id}
-
-        assert inspect.iscoroutinefunction(forecast)
-        peer = connect(server)
-        first = peer.start("forecast", {"city": "Oslo"})
-        second = peer.start("forecast", {"city": "Atlantis"})
-        third = peer.start("forecast", {"city": "Oslo", "ctx": {}})
-        async with asyncio.timeout(20):
-            while len(peer.received) < 3:
-                await asyncio.sleep(0)
-        assert peer.outcome(first)["days"] == 3
-        assert peer.outcome(second)["details"] == {"city": "Atlantis"}
-        assert peer.outcome(third)["code"] == "INVALID_ARGUMENT"
-
-    asyncio.run(main())
-
-
 # -- configuration ---------------------------------------------------------------------------------
 
 
@@ -353,21 +322,6 @@ def test_refused_configuration_prevents_the_start(arguments: dict[str, Any], exp
     for _ in range(2):
         with pytest.raises(ConfigError, match=expected):
             server.connect(lambda line: None)
-
-
-@pytest.mark.rule("CONF-04")
-def test_all_problems_of_a_configuration_are_reported_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("FOUNDATION_RT_TOOLS__CANCEL_GRACE_MS", "soon")
-    server = Server(config={"server": {"name": ""}, "logging": {"level": "loud"}})
-    with pytest.raises(ConfigError) as caught:
-        _ = server.runtime
-    assert {problem.key for problem in caught.value.problems} == {
-        "tools.cancel_grace_ms",
-        "server.name",
-        "logging.level",
-    }
 
 
 @pytest.mark.rule("CONF-02")
@@ -536,27 +490,6 @@ def test_a_registry_may_bring_a_health_tool_of_its_own() -> None:
 
 
 # -- the settings that calls are held to -----------------------------------------------------------
-
-
-@pytest.mark.rule("ERR-05")
-@pytest.mark.parametrize("exposed", [False, True])
-def test_text_of_an_exception_is_sent_only_if_enabled(exposed: bool) -> None:
-    rig = ServerFixture(ServerConfig(tools=ToolsSection(expose_error_details=exposed)))
-
-    def fail(arguments: dict[str, Any], context: ToolContext) -> None:
-        raise LookupError("the database is at db.internal")
-
-    rig.server.register(ToolDefinition("fail", "", ANYTHING), fail, inline=True)
-    peer = rig.connect()
-    error = peer.outcome(peer.start("fail"))
-    assert (error["code"], error["message"]) == ("INTERNAL", "The tool failed.")
-    assert error.get("details") == (
-        {"exception": "LookupError", "message": "the database is at db.internal"}
-        if exposed
-        else None
-    )
-    [logged] = rig.logged("tool handler failed")
-    assert logged["error"]["message"] == "the database is at db.internal"
 
 
 @pytest.mark.rule("SCHEMA-25")

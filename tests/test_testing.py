@@ -178,22 +178,6 @@ def test_either_of_clock_and_ids_can_be_fixed_and_neither_has_to_be(
     assert capfd.readouterr().err.count("tool call completed") == 1
 
 
-@pytest.mark.rule("EMBED-07", "HEALTH-01", "RES-09")
-def test_health_reports_the_calls_of_the_client() -> None:
-    async def main() -> None:
-        async with TestClient(weather(), clock=ManualClock()) as client:
-            holding = asyncio.create_task(client.call("hold"))
-            await asyncio.sleep(0)
-            report = await client.call("health")
-            assert report["resources"]["concurrentExecutions"] == 1
-            assert report["server"] == {"name": "weather", "version": "1.0.0"}
-            holding.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await holding
-
-    run(main)
-
-
 @pytest.mark.rule("EMBED-07", "TIME-05", "TIME-06")
 def test_cancelling_the_task_that_awaits_a_call_cancels_the_call() -> None:
     async def main() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
 from collections.abc import Iterator
 from typing import Any, get_args
 
@@ -13,14 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt import RegistrationError, ToolContext, ToolDefinition
+from foundation_rt import RegistrationError, ToolDefinition
 from foundation_rt.builtin.admin import CANONICAL_SCHEMAS, REGISTER_TOOL, UNREGISTER_TOOL
 from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import AdminMode, AdminPolicy
-from foundation_rt.core.effects import Notify, Reply
+from foundation_rt.config.settings import AdminMode
 from foundation_rt.core.session import TransportType
-from foundation_rt.core.tools_call import enforce_admin_policy
-from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.ids import SequentialIds
 from foundation_rt.testing import TestClient
 from tests.support.core import make_config
@@ -172,21 +168,6 @@ def test_second_runtime_keeps_the_registered_tools() -> None:
 
 ALLOWED = {("local_stdio_only", "stdio")}
 EVERY_WAY = list(itertools.product(get_args(AdminMode), get_args(TransportType)))
-
-
-@pytest.mark.rule("ADMIN-03")
-@pytest.mark.parametrize(("mode", "transport_type"), EVERY_WAY)
-def test_the_policy_is_a_pure_function_of_mode_and_transport(
-    mode: str, transport_type: TransportType
-) -> None:
-    stated = AdminPolicy(**policy(mode))  # type: ignore[arg-type]
-    if (mode, transport_type) in ALLOWED:
-        enforce_admin_policy(stated, transport_type)
-    else:
-        with pytest.raises(ToolError) as refused:
-            enforce_admin_policy(stated, transport_type)
-        assert refused.value.code is ErrorCode.UNAUTHORIZED
-        assert refused.value.details == {"reason": mode}
 
 
 @pytest.mark.rule("ADMIN-03", "CALL-13")
@@ -407,21 +388,6 @@ def test_name_that_the_registry_refuses_has_its_message(name: str) -> None:
     assert admin.notified == 0
 
 
-@pytest.mark.rule("ADMIN-07", "ADMIN-08", "ADMIN-09")
-def test_static_tools_can_be_neither_replaced_nor_removed() -> None:
-    rig = make_rig()
-    static = ToolDefinition("static", "", ANYTHING)
-    rig.server.register(static, lambda arguments, context: "static", inline=True)
-    admin = Admin(rig)
-    before = admin.listed
-    for name in ("static", "health", REGISTER, UNREGISTER):
-        assert refusal(admin.register(name)) == ("INVALID_ARGUMENT", "static_tool")
-        assert refusal(admin.unregister(name)) == ("INVALID_ARGUMENT", "static_tool")
-    assert admin.listed == before
-    assert admin.call("static") == "static"
-    assert (admin.notified, admin.warnings) == (0, [])
-
-
 @pytest.mark.rule("ADMIN-07", "ADMIN-08", "ADMIN-09", "REG-06", "LIFE-10")
 def test_change_is_logged_and_notified_once_and_a_refusal_never() -> None:
     admin = Admin()
@@ -435,41 +401,6 @@ def test_change_is_logged_and_notified_once_and_a_refusal_never() -> None:
         ("Tool unregistered: shout", "shout", "echo"),
     ]
     assert admin.notified == other.notified == 2
-
-
-@pytest.mark.rule("ADMIN-08")
-def test_a_dynamic_tool_of_the_author_can_be_removed() -> None:
-    admin = Admin()
-    mine = ToolDefinition("mine", "", ANYTHING)
-    admin.rig.server.register(mine, lambda arguments, context: 1, is_dynamic=True)
-    assert refusal(admin.register("mine")) == ("INVALID_ARGUMENT", "name_taken")
-    assert admin.unregister("mine") == {"unregistered": "mine"}
-
-
-@pytest.mark.rule("ADMIN-08", "REG-07")
-def test_running_call_goes_on_when_its_tool_is_unregistered() -> None:
-    admin = Admin()
-    answered, go_on = threading.Event(), threading.Event()
-
-    def wait(arguments: dict[str, Any], context: ToolContext) -> str:
-        assert go_on.wait(PATIENCE)
-        return "done"
-
-    def note(message: Reply | Notify) -> None:
-        admin.peer.receive(message.line)
-        if b'"slow"' in message.line:
-            answered.set()
-
-    admin.peer.connection._deliver = note
-    mine = ToolDefinition("mine", "", ANYTHING)
-    admin.rig.server.register(mine, wait, is_dynamic=True)
-    admin.peer.start("mine", id="slow")
-    assert admin.unregister("mine") == {"unregistered": "mine"}
-    assert admin.call("mine")["code"] == "NOT_FOUND"
-    go_on.set()
-    assert answered.wait(PATIENCE)
-    assert admin.peer.outcome("slow") == "done"
-    admin.rig.assert_all_ended()
 
 
 # -- against a model -------------------------------------------------------------------------------

@@ -41,7 +41,6 @@ from foundation_rt.config.types import (
     StoreUrl,
     VariableName,
 )
-from foundation_rt.version import __version__
 
 SECTIONS = (
     ServerSection,
@@ -153,103 +152,6 @@ EVERY_SETTING = [
 
 
 @pytest.mark.rule("CONF-01")
-def test_defaults_of_every_setting() -> None:
-    assert attrs.asdict(ServerConfig()) == {
-        "server": {
-            "name": "foundation-rt",
-            "version": __version__,
-            "shutdown_timeout_ms": 10_000,
-            "eof_grace_ms": 250,
-            "page_size": 1_000,
-            "cache_ttl_ms": 0,
-            "cache_scope": "private",
-            "input_ttl_ms": 600_000,
-        },
-        "tools": {
-            "default_timeout_ms": 30_000,
-            "max_payload_bytes": 1_048_576,
-            "max_state_bytes": 262_144,
-            "max_response_bytes": 16_777_216,
-            "cancel_grace_ms": 5_000,
-            "expose_error_details": False,
-            "check_formats": True,
-            "admin_registration_enabled": False,
-            "admin_policy": {"mode": "deny_all", "token_env_var": None},
-            "name_separator": "/",
-        },
-        "resources": {
-            "max_concurrent_executions": 10,
-            "max_questions": 1_000,
-            "max_subscriptions": 20_000,
-            "principal_share_percent": 25,
-        },
-        "logging": {"level": "info", "redact_keys": (), "buffer_bytes": 4_194_304},
-        "security": {
-            "dynamic_registration_enabled": False,
-            "allow_arbitrary_code_tools": False,
-            "state_key": None,
-        },
-        "transport": {"max_line_bytes": 16_777_216},
-        "agents": {"max_queue": 1_000},
-        "aacp": {
-            "name": "host",
-            "store": "memory",
-            "transport": "none",
-            "default_ttl_ms": 86_400_000,
-            "request_timeout_ms": 30_000,
-            "lease_ms": 30_000,
-            "max_payload_bytes": 524_288,
-            "max_memory_records": 200_000,
-            "max_memory_bytes": 268_435_456,
-        },
-        "tasks": {
-            "max_run_ms": 1_800_000,
-            "keep_ms": 1_800_000,
-            "poll_interval_ms": 1_000,
-            "max_tasks": 1_000,
-            "max_result_bytes": 67_108_864,
-        },
-        "http": {
-            "host": "127.0.0.1",
-            "port": 8000,
-            "path": "/mcp",
-            "allowed_hosts": (),
-            "allowed_origins": (),
-            "cors_origins": (),
-            "api_keys": (),
-            "no_auth": False,
-            "max_body_bytes": 4_194_304,
-            "header_timeout_ms": 10_000,
-            "body_timeout_ms": 30_000,
-            "keep_alive_ms": 15_000,
-            "session_idle_ms": 1_800_000,
-            "max_sessions": 10_000,
-            "max_connections": 20_000,
-            "max_unread_bytes": 64 * 1024 * 1024,
-            "event_store": "memory",
-            "max_events": 1_000,
-            "event_ttl_ms": 300_000,
-            "retry_ms": 1_000,
-            "question_grace_ms": 60_000,
-        },
-        "oauth": {
-            "issuer": None,
-            "audience": None,
-            "jwks_uri": None,
-            "scopes": (),
-            "algorithms": ("RS256", "ES256"),
-        },
-        "rate_limit": {"store": "memory", "per_key": 0, "per_tool": 0, "window_ms": 60_000},
-        "audit": {
-            "enabled": False,
-            "categories": ("SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"),
-            "sensitive_data": "truncate",
-        },
-        "telemetry": {"metrics": False, "tracing": False},
-    }
-
-
-@pytest.mark.rule("CONF-01")
 @pytest.mark.parametrize(("cls", "attribute"), EVERY_SETTING)
 def test_setting_accepts_its_values(cls: type, attribute: attrs.Attribute) -> None:
     for value in right_values(attribute.validator):
@@ -263,42 +165,6 @@ def test_setting_refuses_other_values(cls: type, attribute: attrs.Attribute) -> 
         with pytest.raises(ValueError) as refusal:
             cls(**{attribute.name: value})
         assert str(refusal.value) == f"{attribute.name}: expected {attribute.validator.expected}"
-
-
-@pytest.mark.rule("CONF-01", "CONF-22")
-@pytest.mark.parametrize(
-    ("section", "name", "minimum", "maximum"),
-    [
-        (ServerSection, "shutdown_timeout_ms", 1, 2**31 - 1),
-        (ServerSection, "eof_grace_ms", 0, 2**31 - 1),
-        (ToolsSection, "default_timeout_ms", 1, 2**31 - 1),
-        (ToolsSection, "cancel_grace_ms", 0, 2**31 - 1),
-        (ToolsSection, "max_payload_bytes", 1, 2**40),
-        (ToolsSection, "max_state_bytes", 1, 2**40),
-        (ToolsSection, "max_response_bytes", 1, 2**40),
-        (ResourcesSection, "max_concurrent_executions", 1, 10_000),
-        (ResourcesSection, "principal_share_percent", 1, 100),
-        (LoggingSection, "buffer_bytes", 1, 2**40),
-        (TransportSection, "max_line_bytes", 1024, 2**40),
-        (AgentsSection, "max_queue", 1, 1_000_000),
-        (AacpSection, "default_ttl_ms", 1, 2**31 - 1),
-        (AacpSection, "request_timeout_ms", 1, 2**31 - 1),
-        (AacpSection, "lease_ms", 100, 2**31 - 1),
-        (AacpSection, "max_payload_bytes", 1, 2**40),
-        (ServerSection, "page_size", 1, 100_000),
-        (ServerSection, "cache_ttl_ms", 0, 2**31 - 1),
-        (HttpSection, "port", 0, 65_535),
-        (HttpSection, "max_body_bytes", 1024, 2**40),
-        (HttpSection, "retry_ms", 0, 2**31 - 1),
-        (RateLimitSection, "per_key", 0, 1_000_000),
-    ],
-)
-def test_ranges(section: type, name: str, minimum: int, maximum: int) -> None:
-    for value in (minimum, maximum):
-        assert getattr(section(**{name: value}), name) == value
-    for value in (minimum - 1, maximum + 1):
-        with pytest.raises(ValueError, match=f"{name}: expected an integer from {minimum} to "):
-            section(**{name: value})
 
 
 @pytest.mark.rule("CONF-22")

@@ -299,21 +299,6 @@ def test_lines_are_handed_out_one_at_a_time_and_none_after_close_has_returned() 
     rig.assert_all_ended()
 
 
-@pytest.mark.rule("EMBED-01")
-def test_connection_may_be_fed_from_another_thread_than_the_one_that_made_it() -> None:
-    rig = rig_with_echo()
-    peer = rig.connect(handshake=False)
-
-    def converse() -> None:
-        peer.shake_hands()
-        peer.start("echo", {"a": 1}, id="call")
-
-    thread = threading.Thread(target=converse)
-    thread.start()
-    thread.join(PATIENCE)
-    assert peer.outcome("call") == {"a": 1}
-
-
 # -- other tools than before -----------------------------------------------------------------------
 
 

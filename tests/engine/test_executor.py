@@ -6,7 +6,6 @@ import asyncio
 import gc
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -40,42 +39,6 @@ def test_inline_function_is_over_when_feed_returns_and_arms_no_timer() -> None:
         bench.assert_over()
 
 
-ENDINGS = [
-    SystemExit(3),
-    KeyboardInterrupt(),
-    GeneratorExit(),
-    BaseException("b"),
-    LookupError("x"),
-]
-
-
-@pytest.mark.rule("ERR-05", "ERR-06", "CALL-09")
-@pytest.mark.parametrize("error", ENDINGS, ids=repr)
-@pytest.mark.parametrize("way", ["task", "worker", "inline"])
-def test_any_exception_of_a_handler_is_internal(way: str, error: BaseException) -> None:
-    with EngineHarness() as bench:
-
-        def function(arguments: dict[str, Any], context: ToolContext) -> None:
-            raise error
-
-        async def coroutine(arguments: dict[str, Any], context: ToolContext) -> None:
-            raise error
-
-        name = bench.tool(coroutine if way == "task" else function, inline=way == "inline")
-        request_id = bench.start(name)
-        if way == "worker":
-            bench.workers.run()
-        told = bench.peer.outcome(request_id)
-        assert told["code"] == "INTERNAL"
-        assert "details" not in told
-        assert bench.record["outcome"] == "tool_error"
-        assert bench.record["errorCode"] == "INTERNAL"
-        [logged] = [line for line in bench.rig.sink.lines if line["level"] == "error"]
-        assert logged["error"]["type"] == type(error).__name__
-        bench.assert_over()
-        assert bench.peer.answer(bench.peer.ask("ping"))["result"] == {}
-
-
 @pytest.mark.rule("ERR-04", "CALL-13")
 def test_tool_error_without_init_is_still_answered_and_recorded() -> None:
     class Careless(ToolError):
@@ -93,33 +56,6 @@ def test_tool_error_without_init_is_still_answered_and_recorded() -> None:
         assert bench.record["outcome"] == "tool_error"
         assert bench.record["errorCode"] == "INTERNAL"
         bench.assert_over()
-
-
-@pytest.mark.rule("CALL-17", "ERR-06")
-def test_function_that_returns_a_coroutine_gets_an_error() -> None:
-    with EngineHarness() as bench:
-        held = HeldHandler()
-
-        def forgot_async(arguments: dict[str, Any], context: ToolContext) -> Any:
-            return held(arguments, context)
-
-        bench.tool(forgot_async, inline=True)
-        request_id = bench.peer.start("forgot_async")
-        assert bench.peer.outcome(request_id)["details"]["reason"] == "result_not_serializable"
-        gc.collect()  # a coroutine that was never awaited would warn, and warnings are errors
-        bench.assert_over()
-
-
-@pytest.mark.rule("CALL-12")
-def test_partial_of_a_coroutine_function_runs_as_a_coroutine() -> None:
-    with EngineHarness() as bench:
-
-        async def greet(greeting: str, arguments: dict[str, Any], context: ToolContext) -> str:
-            assert asyncio.current_task() is not None
-            return greeting
-
-        bench.rig.server.register(ToolDefinition("hi", "", ANYTHING), partial(greet, "hi"))
-        assert bench.peer.outcome(bench.start("hi")) == "hi"
 
 
 # -- deadlines -------------------------------------------------------------------------------------
@@ -386,39 +322,6 @@ def test_idle_is_reported_when_the_last_handler_has_ended_and_answered() -> None
         bench.scheduler.settle()
         assert idle == [2]
         assert bench.engine.wait_idle(0)
-
-
-@pytest.mark.rule("CALL-09")
-def test_wait_idle_ends_with_the_last_handler() -> None:
-    rig = ServerFixture()
-    gate = threading.Event()
-    started = threading.Event()
-
-    def hold(arguments: dict[str, Any], context: ToolContext) -> None:
-        started.set()
-        assert gate.wait(PATIENCE)
-
-    rig.server.register(ToolDefinition("hold", "", ANYTHING), hold)
-    peer = rig.connect()
-    peer.start("hold")
-    assert started.wait(PATIENCE)
-    engine = rig.server.runtime.engine
-    assert not engine.wait_idle(0.001)
-    waiting = threading.Barrier(2)
-    results: list[bool] = []
-
-    def wait() -> None:
-        waiting.wait(PATIENCE)
-        results.append(engine.wait_idle(PATIENCE))
-
-    waiter = threading.Thread(target=wait)
-    waiter.start()
-    waiting.wait(PATIENCE)
-    gate.set()
-    waiter.join(PATIENCE)
-    assert results == [True]
-    assert len(peer.received) == 1
-    rig.assert_all_ended()
 
 
 @pytest.mark.rule("TIME-09")

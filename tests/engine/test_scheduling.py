@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
@@ -21,13 +19,6 @@ from foundation_rt.engine.timers import TimerQueue, TimerThread
 from tests.support.virtual_loop import VirtualLoop, run_virtual
 
 PATIENCE = 20.0
-
-
-@contextmanager
-def new_threads() -> Iterator[Callable[[], set[str]]]:
-    """Tells the names of threads that were started since."""
-    before = set(threading.enumerate())
-    yield lambda: {each.name for each in set(threading.enumerate()) - before}
 
 
 # -- a queue of timers -----------------------------------------------------------------------------
@@ -150,32 +141,6 @@ def test_host_loop_is_probed_ten_times_a_second_while_it_is_used() -> None:
 def background() -> tuple[Background, SimpleQueue[tuple[str, BaseException | None]]]:
     errors: SimpleQueue[tuple[str, BaseException | None]] = SimpleQueue()
     return Background(lambda message, error: errors.put((message, error))), errors
-
-
-@pytest.mark.rule("EMBED-03")
-def test_without_a_loop_each_thread_starts_when_it_is_first_needed() -> None:
-    with new_threads() as started:
-        scheduler, _ = background()
-        assert started() == set()
-        fired: SimpleQueue[str] = SimpleQueue()
-        scheduler.call_later(0.0, lambda: fired.put(threading.current_thread().name))
-        assert fired.get(timeout=PATIENCE) == "foundation-rt-timers"
-        assert started() == {"foundation-rt-timers"}
-
-        async def work() -> None:
-            fired.put(threading.current_thread().name)
-
-        tasks: SimpleQueue[tuple[asyncio.Task[None], str]] = SimpleQueue()
-        scheduler.start_task(
-            work(), lambda task: tasks.put((task, threading.current_thread().name))
-        )
-        assert fired.get(timeout=PATIENCE) == "foundation-rt-loop"
-        task, where = tasks.get(timeout=PATIENCE)
-        assert where == "foundation-rt-loop"
-        assert isinstance(task, asyncio.Task)
-        scheduler.call_in_loop(lambda: fired.put(threading.current_thread().name))
-        assert fired.get(timeout=PATIENCE) == "foundation-rt-loop"
-        assert started() == {"foundation-rt-timers", "foundation-rt-loop"}
 
 
 @pytest.mark.rule("EMBED-03")

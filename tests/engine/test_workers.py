@@ -77,18 +77,6 @@ def test_thread_that_is_free_is_used_again() -> None:
     assert 1 <= len(used) <= 8
 
 
-@pytest.mark.rule("PROC-06")
-def test_no_worker_keeps_a_process_alive() -> None:
-    pool = WorkerPool(1)
-    gate = Gate()
-    pool.submit(gate)
-    assert gate.begun.wait(PATIENCE)
-    assert gate.thread is not None
-    assert gate.thread.daemon
-    assert gate.thread.name.startswith("foundation-rt-worker-")
-    gate.pass_through()
-
-
 @pytest.mark.rule("CALL-12")
 @settings(max_examples=examples(30))
 @given(limit=st.integers(1, 6), amount=st.integers(0, 40), submitters=st.integers(1, 3))

@@ -7,7 +7,7 @@ import pytest
 from tests.support.process import serve
 
 APP = '''
-import asyncio, contextvars, threading, time
+import asyncio, contextvars, threading
 from foundation_rt import Server, ToolContext
 
 server = Server("deadlines")
@@ -71,26 +71,6 @@ def patient_thread(ctx: ToolContext) -> str:
     return "late"
 
 
-@server.tool(timeout_ms=300)
-async def blocks_first() -> str:
-    """Each of its two halves takes less than its deadline."""
-    time.sleep(0.25)
-    await asyncio.sleep(0.25)
-    return "late"
-
-
-@server.tool(timeout_ms=100)
-async def blocks_until_late() -> str:
-    time.sleep(0.15)
-    return "late"
-
-
-@server.tool(timeout_ms=100)
-async def blocks_and_raises() -> str:
-    time.sleep(0.15)
-    raise LookupError("late")
-
-
 # -- where handlers run --------------------------------------------------------------------------
 
 def whereabouts():
@@ -115,16 +95,6 @@ async def where_async() -> dict:
     place = whereabouts()
     await asyncio.sleep(0)
     return place | {"after": visitor.get(), "task": asyncio.current_task() in asyncio.all_tasks()}
-
-
-together = threading.Barrier(7)
-
-
-@server.tool
-def meet() -> bool:
-    """Returns when seven are here at the same time."""
-    together.wait(timeout=15)
-    return True
 
 
 @server.tool
@@ -215,31 +185,6 @@ def test_a_coroutine_that_is_late_is_told_and_then_cancelled() -> None:
         assert [len(server.answers(call)) for call in calls.values()] == [1, 1, 1]
 
 
-@pytest.mark.rule("TIME-01", "TIME-10")
-def test_deadline_of_coroutine_counts_from_the_start_of_its_first_step() -> None:
-    with serve(APP, GRACE) as server:
-        calls = [server.start("blocks_first") for _ in range(4)]
-        for call in calls:
-            assert server.outcome(call)["code"] == "TIMEOUT"
-        server.wait_until(lambda: len(server.records_with(message=COMPLETED)) == 4, "all end")
-        ends = {each["outcome"] for each in server.records_with(message=COMPLETED)}
-        assert ends <= {"late_completed", "timeout"}
-        assert server.finish() == 0
-        assert [len(server.answers(call)) for call in calls] == [1] * 4
-
-
-@pytest.mark.rule("TIME-10", "TIME-06", "TIME-07")
-@pytest.mark.parametrize("tool", ["blocks_until_late", "blocks_and_raises"])
-def test_coroutine_that_ends_in_its_first_step_after_its_deadline_has_timed_out(tool: str) -> None:
-    with serve(APP, GRACE) as server:
-        call = server.start(tool)
-        assert server.outcome(call)["code"] == "TIMEOUT"
-        record = server.completion(tool)
-        assert (record["outcome"], record["errorCode"]) == ("late_completed", "TIMEOUT")
-        assert server.finish() == 0
-        assert len(server.answers(call)) == 1
-
-
 @pytest.mark.rule("TIME-05", "TIME-06", "CALL-15")
 def test_a_cancelled_call_is_aborted_and_never_answered() -> None:
     with serve(APP, GRACE) as server:
@@ -279,15 +224,6 @@ def test_handlers_run_where_they_should_and_share_no_context() -> None:
         assert {name: server.outcome(call) for name, call in calls.items()} == {
             name: name for name in calls
         }
-        assert server.finish() == 0
-
-
-@pytest.mark.rule("CALL-12", "RES-01")
-def test_there_are_as_many_worker_threads_as_slots() -> None:
-    with serve(APP, {"resources.max_concurrent_executions": 7}) as server:
-        for _ in range(3):
-            calls = [server.start("meet") for _ in range(7)]
-            assert [server.outcome(call) for call in calls] == [True] * 7
         assert server.finish() == 0
 
 

@@ -123,23 +123,6 @@ def test_batch_item_is_parsed_like_single_message(value: Any) -> None:
         assert type(member) is type(alone)
 
 
-@pytest.mark.rule("RPC-09")
-def test_invalid_request_keeps_readable_params() -> None:
-    params = {"_meta": {"correlationId": "c"}}
-    for members in (
-        {"jsonrpc": "1.0", "id": 1, "method": "ping"},
-        {"jsonrpc": "2.0", "id": 1},
-        {"jsonrpc": "2.0", "id": 1, "method": 5},
-        {"jsonrpc": "2.0", "id": None, "method": "ping"},
-    ):
-        message = parse_value({**members, "params": params})
-        assert type(message) is Malformed
-        assert message.params == params
-        without = parse_value(members)
-        assert type(without) is Malformed
-        assert without.params is ABSENT
-
-
 @pytest.mark.rule("RPC-04")
 @given(values)
 def test_request_id_is_string_or_integer(value: Any) -> None:
