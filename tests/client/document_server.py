@@ -17,7 +17,7 @@ KIND = "DoclingDocument"
 
 
 def make_server() -> Server:
-    """The eight tools: four for files, one for web pages, three for what they became."""
+    """Register the eight tools: four for files, one for web pages, three for their results."""
     server = Server("documents", version="1.0.0")
     for extension in ("pdf", "docx", "xlsx", "pptx"):
         _offer_conversion(server, extension)

@@ -257,7 +257,7 @@ STUBBORN = """trap '' TERM; echo $$ >"$1"; "$2" -m foundation_rt serve; exec sle
 
 
 def stubborn(folder: Path, grace: float) -> StdioServer:
-    """A server that does not end; its id, and its group's, is written to `folder`."""
+    """Return a server that does not end, and writes its process ids to `folder`."""
     number = str(folder / "number")
     arguments = ["-c", STUBBORN, "sh", number, sys.executable]
     return StdioServer("sh", arguments, cwd=ROOT, shutdown_grace=grace)

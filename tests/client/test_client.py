@@ -45,7 +45,7 @@ STATE = "a state, \u00fc, that nobody reads"
 
 
 def asks(*names: str, **more: Any) -> Act:
-    """An answer that asks for roots, under these names."""
+    """Return an answer that asks for roots, under these names."""
     requests = {"inputRequests": dict.fromkeys(names, ROOTS)} if names else {}
     return result(resultType="input_required", **requests, **more)
 

@@ -88,7 +88,7 @@ class Round:
         return f"{self.name} call {number}"
 
     def acts(self, call: Call) -> list[Act]:
-        """What becomes of a call; what it waits for are calls of this round."""
+        """Return a strategy for a call that waits for calls of this round only."""
         return [
             [act[0], f"{self.name} {act[1]}"] if act[0] == "wait" and "/" not in act[1] else act
             for act in call.acts
@@ -151,7 +151,7 @@ def run(client: Client, harness: Harness, played: Round) -> None:
 
 
 def over_a_pipe(revision: str, played: Round) -> None:
-    """A round with a process of its own."""
+    """Play a round with a process of its own."""
     with Harness(played.points, revision=revision) as harness:
         command = harness.command
         server = StdioServer(command[0], command[1:], cwd=ROOT, shutdown_grace=0.1)
@@ -159,7 +159,7 @@ def over_a_pipe(revision: str, played: Round) -> None:
 
 
 def over_a_socket(harness: HttpHarness, played: Round) -> None:
-    """A round with a server that plays others too."""
+    """Play a round with a server that plays others too."""
     harness.play(played.points)
     harness.forget()
     run(connect(harness.url, **OPTIONS), harness, played)
@@ -167,7 +167,7 @@ def over_a_socket(harness: HttpHarness, played: Round) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """What a client logs of all this is of no interest."""
+    """Silence the log of the client."""
     logger = logging.getLogger("foundation_rt.client")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -217,7 +217,7 @@ def nothing_kept() -> Iterator[None]:
 
 
 def clients() -> list[Client | ClientSession]:
-    """The clients and sessions there are."""
+    """Return the clients and sessions there are."""
     gc.collect()
     return [each for each in gc.get_objects() if isinstance(each, Client | ClientSession)]
 

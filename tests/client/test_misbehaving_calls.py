@@ -77,7 +77,7 @@ def run(
 async def call(
     client: Client, nonce: str, acts: list[Act] | None = None, **more: Any
 ) -> CallResult:
-    """A call, which has to be answered with its own nonce."""
+    """Make a call, and check that it is answered with its own nonce."""
     arguments = {"nonce": nonce} if acts is None else {"nonce": nonce, "acts": acts}
     result = await client.call("play", arguments, **more)
     assert (result.structured, result.text) == ({"nonce": nonce}, nonce)

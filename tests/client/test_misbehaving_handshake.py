@@ -90,7 +90,7 @@ def server(harness: Harness) -> StdioServer:
 
 
 async def outcome(harness: Harness, **options: Any) -> Outcome:
-    """What it ends in to connect and to call, without retries."""
+    """Return the error of connecting and calling, without retries."""
     try:
         once = RetryPolicy(max_attempts=1)
         async with connect(server(harness), retries=once, **options) as client:

@@ -92,7 +92,7 @@ def test_a_name_that_is_not_there_is_said() -> None:
 
 
 def loaded_by(code: str) -> set[str]:
-    """What another interpreter has imported then, without what it has anyway."""
+    """Return what another interpreter has imported by a program."""
     whole = f"import sys\nbefore = {{*sys.modules}}\n{code}\nprint(*({{*sys.modules}} - before))"
     done = subprocess.run(
         [sys.executable, "-c", whole], capture_output=True, text=True, timeout=40, check=True

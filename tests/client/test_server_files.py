@@ -24,7 +24,7 @@ WHERE = {"HOME": "/home/ann", "TOKEN": "hush-hush", "EMPTY": ""}
 
 
 def listed(folder: Path, entry: Any, name: str = "weather") -> ServerFile:
-    """A file with one server in it."""
+    """Write a file with one server in it."""
     path = folder / "mcp.json"
     path.write_bytes(orjson.dumps({"mcpServers": {name: entry}}))
     return ServerFile.read(path)

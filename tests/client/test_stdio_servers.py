@@ -165,7 +165,7 @@ def test_missing_program_is_not_worth_another_try(command: str) -> None:
 
 @pytest.mark.rule("CHILD-16")
 def test_writing_to_a_server_that_has_ended_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """asyncio warned of each message that was written after the end was seen."""
+    """Check that asyncio does not warn of a message that is written after the end was seen."""
 
     async def scenario(client: Client) -> None:
         await client.initialize()

@@ -85,13 +85,13 @@ class ScriptedTransport:
         self.sent.append(orjson.loads(message.line))
 
     async def drained(self) -> None:
-        """It takes everything at once."""
+        """Return at once: everything is taken."""
 
     def forget(self, request_id: str) -> None:
         """There is one stream for all."""
 
     def negotiated(self, revision: Revision) -> None:
-        """It carries every revision alike."""
+        """Do nothing: it carries every revision alike."""
 
     def stderr_tail(self) -> str:
         return ""

@@ -31,7 +31,7 @@ LATER = 30.0  # when a circuit that opened at 0 is half open, by default
 
 
 def opened(settings: BreakerSettings | None = None) -> CircuitBreaker:
-    """A breaker whose circuit opened at 0."""
+    """Return a breaker whose circuit opened at 0."""
     settings = settings or BreakerSettings()
     breaker = CircuitBreaker(settings)
     for _ in range(settings.failure_threshold):

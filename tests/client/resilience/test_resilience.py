@@ -42,7 +42,7 @@ async def call(client: Client, acts: list[Act], tool: str = "play", **more: Any)
 
 
 def circuit_after(acts: list[Act], **options: Any) -> CircuitState:
-    """The state of a circuit that one failure opens, after a call that ends like this."""
+    """Return the state of a circuit that one failure opens, after a call that ends so."""
     seen = []
 
     async def scenario(client: Client, harness: ScriptedHarness) -> None:

@@ -46,7 +46,7 @@ VECTORS = Path(__file__).parents[3] / "spec" / "vectors" / "client" / "mirrored-
 
 
 def vectors(outcome: str) -> list[Any]:
-    """The vectors that end in such an outcome, by their names."""
+    """Return the vectors that end in such an outcome, by their names."""
     lines = map(orjson.loads, VECTORS.read_bytes().splitlines())
     return [pytest.param(line, id=line["name"]) for line in lines if outcome in line]
 

@@ -82,7 +82,7 @@ Trace = list[tuple[str, str]]
 def run(
     server: Server, forced: str | None = None, known: str | None = None
 ) -> tuple[Trace, ServerDescription | MCPError]:
-    """What is opened, in its order, and what comes of it."""
+    """Return what the handshake opens, in order, and its outcome."""
     handshake = Handshake(INFO, lambda _: {}, _revision(forced), _revision(known))
     trace: Trace = []
     outcome: HandshakeRequest | ServerDescription = handshake.first()

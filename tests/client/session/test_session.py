@@ -36,7 +36,7 @@ NONCE = {"nonce": "one"}
 
 
 def held(harness: ScriptedHarness, method: str = "tools/call") -> str:
-    """The id of the last request of a method."""
+    """Return the id of the last request of a method."""
     request_id = harness.of(method)[-1]["id"]
     assert isinstance(request_id, str)
     return request_id

@@ -32,7 +32,7 @@ def run(scenario: Scene, points: dict[str, list[Act]], **options: Any) -> None:
 
 
 async def began(*calls: Awaitable[Any]) -> list[asyncio.Task[Any]]:
-    """Calls that are on their way."""
+    """Return calls that are on their way."""
     begun = [asyncio.ensure_future(each) for each in calls]
     for _ in range(20):
         await asyncio.sleep(0)

@@ -44,7 +44,7 @@ modes = pytest.mark.parametrize("revision", BOTH)
 
 
 def update(harness: ScriptedHarness, *uris: Any) -> None:
-    """The server tells of changes; in the stateless mode to the last that listens to resources."""
+    """Notify of changes; in the stateless mode the last that listens to resources."""
     meta = {}
     listening = listens(harness)
     if listening:
@@ -56,13 +56,13 @@ def update(harness: ScriptedHarness, *uris: Any) -> None:
 def listens(
     harness: ScriptedHarness, member: str = "resourceSubscriptions"
 ) -> list[dict[str, Any]]:
-    """The requests to be told of something, in the stateless mode."""
+    """Return the requests to listen, in the stateless mode."""
     sent = harness.of("subscriptions/listen")
     return [each for each in sent if member in each["params"]["notifications"]]
 
 
 async def taken(changes: Subscription) -> list[str]:
-    """What has come, without waiting."""
+    """Return what has come, without waiting."""
     found: list[str] = []
 
     async def take() -> None:

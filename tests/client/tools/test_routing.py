@@ -42,7 +42,7 @@ def route(vector: dict[str, Any]) -> Routed:
 
 
 def refused(error: pytest.ExceptionInfo[MCPError]) -> str:
-    """What the user of a program is told to do about it."""
+    """Check a refusal, and return the action that it suggests to a user."""
     assert error.value.code == "E204"
     assert not error.value.retryable
     assert not error.value.may_have_run

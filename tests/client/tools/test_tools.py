@@ -45,7 +45,7 @@ ANSWER = {"tools/call": [result(content=[{"type": "text", "text": "done"}])]}
 
 
 def listed(*tools: Any, **more: Any) -> dict[str, list[Act]]:
-    """What the server does: it lists these tools, and answers calls of all names."""
+    """Return a script that lists these tools, and answers calls of all names."""
     return {**ANSWER, "tools/list": [result(tools=[*tools], **more)]}
 
 

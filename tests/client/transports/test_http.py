@@ -52,13 +52,13 @@ TOLD = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits that a server's silence would decide are over soon."""
+    """Shorten the waits for a server that is silent."""
     monkeypatch.setattr(http_streams, "_RETRY_MS", 5)
     monkeypatch.setattr(http_streams, "_MOST_RETRY", 0.02)
 
 
 async def session(asked: ReceivedRequest, out: Reply, session_id: str = "s-1") -> bool:
-    """What a server of the handshake mode says to whatever begins, or ends; whether it did."""
+    """Answer as a server of the handshake mode to a beginning or an end; return whether it did."""
     if asked.method == "DELETE":
         out.whole(200)
     elif asked.method == "GET" and "last-event-id" not in asked.headers:

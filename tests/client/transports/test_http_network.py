@@ -53,7 +53,7 @@ def connected(loop: Loop, peer: Peer, scenario: Callable[[NetworkStream], Awaita
 
 
 def sockets() -> set[str]:
-    """The sockets of this process; uvloop keeps a pipe of its own."""
+    """Return the sockets of this process; uvloop keeps a pipe of its own."""
     return {each for each in ResourceSnapshot.now().descriptors if "socket:" in each}
 
 

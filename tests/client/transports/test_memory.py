@@ -38,7 +38,7 @@ def message(method: str, params: dict[str, Any] | None = None, **members: Any) -
 
 
 async def connected(server: Server) -> tuple[MemoryTransport, RecordingReceiver]:
-    """A channel after its handshake."""
+    """Yield a transport after its handshake."""
     transport, told = MemoryTransport(server), RecordingReceiver()
     await transport.open(told)
     info = {"name": "tests", "version": "0"}

@@ -19,7 +19,7 @@ STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {IDLE
 
 
 async def started(code: str, grace: float) -> tuple[ChildProcess, int]:
-    """A child that runs, and its id."""
+    """Yield a child that runs, and its id."""
     said: asyncio.Queue[bytes] = asyncio.Queue()
     child = ChildProcess(said.put_nowait, lambda data: None, lambda: None, grace)
     await child.start((sys.executable, "-I", "-S", "-c", code), {}, None)

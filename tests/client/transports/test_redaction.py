@@ -24,7 +24,7 @@ def secrets(url: str = "http://host/", headers: dict[str, str] | None = None) ->
 
 
 def handed_on(line: bytes | LineTooLong) -> bytes | LineTooLong:
-    """What becomes of a message on its way."""
+    """Return a message as it is after redaction."""
     heard = Heard()
     RedactingReceiver(heard, secrets()).received(line, "r")
     return heard.told[0][0]

@@ -55,7 +55,7 @@ def state(reader: EventReader) -> tuple[Any, ...]:
 
 
 def by_the_book(stream: bytes) -> tuple[list[Any], bytes | None, int | None]:
-    """The algorithm of the HTML standard, 9.2.6, as it stands there; ids and data may be bytes."""
+    """Apply the algorithm of the HTML standard, 9.2.6; ids and data may be bytes."""
     text = stream.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     *lines, _ = text.split(b"\n")
     data, kind, last, named, retry, found = b"", b"", None, None, None, []

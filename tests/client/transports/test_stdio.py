@@ -42,7 +42,7 @@ both_loops = pytest.mark.parametrize(
 
 
 def number(told: RecordingReceiver) -> int:
-    """What the server said first: its process id."""
+    """Return the first line of the server: its process id."""
     assert isinstance(told.lines[0], bytes)
     return int(told.lines[0])
 
@@ -498,7 +498,7 @@ else:
 async def family(
     kind: str, stays: str, grace: float
 ) -> tuple[ChildProcessTransport, RecordingReceiver, int]:
-    """A server that has started another process; both run."""
+    """Run a server that has started another process."""
     transport, told = await opened(python(PARENT, kind, stays, shutdown_grace=grace))
     lines = await told.count(2)
     [leader] = [int(line) for line in lines if isinstance(line, bytes) and line != b"here"]
@@ -785,7 +785,7 @@ async def one_round(ending: str) -> None:
 
 
 def join_watchers() -> None:
-    """asyncio waits for each child in a thread, which ends a moment after the child."""
+    """Join the threads in which asyncio waits for children."""
     for thread in threading.enumerate():
         if thread.name.startswith("asyncio-waitpid"):
             thread.join()
