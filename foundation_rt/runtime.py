@@ -12,9 +12,9 @@ from attrs import define, field
 from .clock import Clock, SystemClock
 from .config.settings import ServerConfig
 from .core.call_lifecycle import CallLifecycle
-from .core.client_input import ClientInput
 from .core.dispatcher import Dispatcher
 from .core.effects import Abort, Publish
+from .core.input_required import ClientInput
 from .core.replies import ResultWriter, ServerInfo
 from .core.session import Session, TransportType, create_session
 from .core.subscriptions import Subscriptions
@@ -23,10 +23,10 @@ from .engine.connection import Connection, Deliver, Observe, Send
 from .engine.executor import Engine
 from .engine.publisher import Publisher
 from .engine.scheduling import Background, HostLoop
-from .engine.workers import WorkerPool
+from .engine.worker_threads import WorkerPool
 from .errors import UsageError, describe_exception
+from .execution_limits import ResourceManager, resident_memory_bytes
 from .ids import IdGenerator, UuidGenerator
-from .limits import ResourceManager, resident_memory_bytes
 from .logs.logger import StderrSink, StructuredLogger
 from .logs.redaction import Redactor
 from .protocol.framing import LineReader

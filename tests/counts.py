@@ -19,7 +19,15 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "foundation_rt"
-KERNEL = ("protocol", "core", "engine", "transports/stdio", "registry", "limits.py", "runtime.py")
+KERNEL = (
+    "protocol",
+    "core",
+    "engine",
+    "transports/stdio",
+    "registry",
+    "execution_limits.py",
+    "runtime.py",
+)
 OUTSIDE = ("core/tasks", "core/methods/tasks.py")
 """What is in a folder of the kernel, and not part of it."""
 

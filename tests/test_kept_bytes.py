@@ -19,11 +19,11 @@ from foundation_rt.core.effects import Reply
 from foundation_rt.core.tasks.manager import TaskManager
 from foundation_rt.core.tasks.store import MemoryTaskStore
 from foundation_rt.logs.logger import StderrSink
+from foundation_rt.principal_shares import Limit, Quota
 from foundation_rt.protocol.jsonrpc import compact, encode
 from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.registry.catalog import Catalog, ChangeNotifier
 from foundation_rt.server_requests.forms import Forms
-from foundation_rt.shares import Limit, Quota
 from tests.support.pipes import fill, pipe
 
 N = 500

@@ -59,7 +59,7 @@ PURE = (
     "client.errors",
     "client.resilience.circuit_breaker",
     "client.resilience.error_mapping",
-    "client.printable",
+    "client.safe_text",
     "client.resilience.retries",
     "client.resilience.settings",
     "client.results.content",

@@ -30,8 +30,8 @@ from foundation_rt.config.settings import (
     ServerSection,
     ToolsSection,
 )
+from foundation_rt.execution_limits import ResourceManager
 from foundation_rt.ids import SequentialIds
-from foundation_rt.limits import ResourceManager
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.registry.tools import ToolRegistry

@@ -6,7 +6,7 @@ from attrs import define, field
 
 from foundation_rt import ToolDefinition
 from foundation_rt.registry.tools import ToolRegistry
-from foundation_rt.values import Shown
+from foundation_rt.shown import Shown
 
 
 class Plain(Shown):

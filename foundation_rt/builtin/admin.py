@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..agents.local import AgentCoordinator
     from ..config.settings import ServerConfig
     from ..core.context import ToolContext
-    from ..limits import ResourceManager
+    from ..execution_limits import ResourceManager
     from ..registry.tools import ArgumentScopes, Handler, ToolRegistry
 
 CANONICAL_SCHEMAS: dict[str, Mapping[str, Any]] = {

@@ -8,7 +8,7 @@ from ..registry.tool_definition import ToolDefinition
 
 if TYPE_CHECKING:
     from ..config.settings import ServerConfig
-    from ..limits import ResourceManager
+    from ..execution_limits import ResourceManager
 
 HEALTH = ToolDefinition(
     name="health",

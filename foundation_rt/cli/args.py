@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ..values import Shown
+from ..shown import Shown
 
 
 class CommandLineError(Exception):

@@ -132,7 +132,7 @@ def _serve(arguments: list[str]) -> int:
         settings["no_auth"] = True
     workers = _read_workers(line.option("--workers"))
     if workers > 1:
-        from ..transports.http.workers import is_worker, keep_workers
+        from ..transports.http.worker_processes import is_worker, keep_workers
 
         if not is_worker():
             return keep_workers(["serve", *arguments], workers)
@@ -151,7 +151,7 @@ def serve_over_http(server: Server, settings: Mapping[str, Any], *, with_stdio: 
         UsageError: the server cannot be served so; says why and what to change.
     """
     from ..transports.http.serve import make_serving, serve
-    from ..transports.http.workers import shared_state_key
+    from ..transports.http.worker_processes import shared_state_key
 
     server.override("http", **settings)
     key = shared_state_key()

@@ -1,7 +1,7 @@
 """Pages that commands show to people, their text, and the streams that they are written to.
 
 Commands make pages of what servers send. `render` writes a page as text and makes every string
-printable on the way (`printable`), so that no command can forget to (CLI-19). `Output` writes
+printable on the way (`safe_text`), so that no command can forget to (CLI-19). `Output` writes
 results and errors as a terminal or a program needs them (CLI-21).
 """
 
@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import orjson
 from attrs import define, frozen
 
-from ..client.printable import printable_json, printable_line, printable_text
+from ..client.safe_text import printable_json, printable_line, printable_text
 from ..protocol.exact_json import dumps, loads
 
 UNWRITABLE_EXIT = 4

@@ -21,8 +21,8 @@ from attrs import evolve, frozen
 
 from ..client.client import Client
 from ..client.connecting import connect
+from ..client.mcp_json import ServerFile, usual_places
 from ..client.resilience.retries import RetryPolicy
-from ..client.server_files import ServerFile, usual_places
 from ..client.targets import is_url
 from ..client.transports.stdio import StdioServer
 from ..errors import UsageError

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import define, field
 
 from ..ids import RequestIdGenerator, UuidRequestIds
-from .callbacks import LogCallback, ProgressCallback, call_callback, check_plain, report_log_message
+from .callbacks import (
+    LogCallback,
+    ProgressCallback,
+    call_callback,
+    check_plain,
+    report_log_message,
+)
 from .errors import MCPError, NotOfferedError
 from .handlers.client_handlers import ClientHandlers
 from .options import ClientOptions

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from ..values import Shown
+from ..shown import Shown
 
 if TYPE_CHECKING:
     from ..errors import ErrorCode

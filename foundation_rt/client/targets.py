@@ -107,7 +107,7 @@ def _refuse_no_program(command: str, args: Sequence[str]) -> None:
 
 def _only_server(path: Path, content: Mapping[str, Any] | None) -> StdioServer | HttpServer:
     """Return the server that a file, or a dict of this form, lists."""
-    from .server_files import ServerFile, ServerFileError
+    from .mcp_json import ServerFile, ServerFileError
 
     if content is not None and ("command" in content or "url" in content):
         content = {"mcpServers": {"the entry": content}}  # one server, taken out of its list

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from ..protocol.jsonrpc import Batch, Request, compact, read
-from ..values import Shown
+from ..shown import Shown
 from .effects import Reply
 
 if TYPE_CHECKING:

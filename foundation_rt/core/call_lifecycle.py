@@ -26,8 +26,8 @@ from ..errors import (
     chosen_error,
     describe_exception,
 )
+from ..execution_limits import RETRY_HINT, SHARE_USED
 from ..jsonschema.issues import TOO_COMPLEX
-from ..limits import RETRY_HINT, SHARE_USED
 from ..protocol.jsonrpc import encode
 from .effects import Abort, Notify
 from .invocation import CallOutcome, Invocation, Phase, Raised, Returned
@@ -44,13 +44,13 @@ from .tools_call import TOOL, enforce_policies
 
 if TYPE_CHECKING:
     from ..config.settings import ToolsSection
+    from ..execution_limits import ResourceManager
     from ..ids import IdGenerator
-    from ..limits import ResourceManager
     from ..protocol.jsonrpc import Request
     from ..protocol.peer import Peer
     from ..registry.tools import ToolRegistry
-    from .client_input import ClientInput
     from .effects import Effect, Reply
+    from .input_required import ClientInput
     from .invocation import CallKind
     from .replies import ResultWriter
     from .session import Session

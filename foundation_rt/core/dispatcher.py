@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from ..registry.features import Features
     from ..server_requests.requests import PreparedRequest
     from .call_lifecycle import CallLifecycle
-    from .client_input import ClientInput
     from .effects import Effect, Publish
+    from .input_required import ClientInput
     from .invocation import CallOutcome, Invocation
     from .tasks.policy import TaskPolicy
 

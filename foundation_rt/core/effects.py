@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import define, field
 
-from ..values import Shown
+from ..shown import Shown
 
 if TYPE_CHECKING:
     from ..protocol.jsonrpc import RequestId

@@ -10,7 +10,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, JsonRpcErrorCode, StructuredError, ToolError
-from .client_input import MAY_ASK
+from .input_required import MAY_ASK
 from .invocation import CallKind
 from .replies import derive_correlation_id, error_reply, invalid_params, result_reply
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..errors import ToolCompletionOutcome
-from ..values import Shown
+from ..shown import Shown
 
 if TYPE_CHECKING:
     from ..errors import StructuredError
-    from ..limits import Slot
+    from ..execution_limits import Slot
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal

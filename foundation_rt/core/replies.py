@@ -14,7 +14,7 @@ from attrs import define, field
 from ..errors import ErrorCode, JsonRpcError, JsonRpcErrorCode, to_json_rpc_error
 from ..protocol.jsonrpc import encode
 from ..protocol.peer import SERVER_INFO_KEY
-from ..values import Shown
+from ..shown import Shown
 from .effects import Reply
 
 if TYPE_CHECKING:

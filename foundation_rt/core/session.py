@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field
 
-from ..values import Shown
+from ..shown import Shown
 
 if TYPE_CHECKING:
     from ..logs.logger import StructuredLogger

@@ -21,15 +21,15 @@ from ..config.settings import ServerConfig
 from ..protocol.jsonrpc import encode
 from ..protocol.peer import SUBSCRIPTION_ID_KEY
 from ..protocol.principal import identity_of
-from ..values import Shown
+from ..shown import Shown
 from .effects import Publish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ..principal_shares import Quota
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
-    from ..shares import Quota
     from .session import Session
 
 Topic = tuple[str, str]
@@ -166,7 +166,7 @@ class Subscriptions:
         Where the limit is reached, the oldest page of the session gives way. If the session has
         none, its client is not notified of this one.
         """
-        from ..shares import LimitReached
+        from ..principal_shares import LimitReached
 
         with self._guard:
             subscriber = self.subscribe(session)
@@ -209,7 +209,7 @@ class Subscriptions:
     def quota(self) -> Quota:
         """Return the count of the subscriptions of all clients (RES-18)."""
         if self._quota is None:
-            from ..shares import Limit, Quota
+            from ..principal_shares import Limit, Quota
 
             most = self._config.resources.max_subscriptions
             limit = Limit(

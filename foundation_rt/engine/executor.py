@@ -33,9 +33,9 @@ from ..core.dispatcher import Dispatcher
 from ..core.invocation import CallOutcome, Invocation, Phase, Raised, Returned, Stopped
 from ..errors import AbortError, describe_exception, has_type
 from ..registry.tools import ExecutionMode
-from ..values import Shown
+from ..shown import Shown
 from . import deadlines
-from .workers import WorkerPool
+from .worker_threads import WorkerPool
 
 if TYPE_CHECKING:
     import asyncio

@@ -3,7 +3,7 @@
 Every message says what was expected and never repeats the value, which may be a secret
 (SCHEMA-20). The names of properties are the exception, since a caller cannot correct arguments
 without them; they come from outside, so they are truncated (SCHEMA-22). Both engines
-(`interpreter` and `rust`) take their messages from here.
+(`interpreter` and `rust_validator`) take their messages from here.
 """
 
 from __future__ import annotations

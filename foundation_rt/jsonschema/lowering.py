@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from attrs import define, field
 
-from ..values import Shown
+from ..shown import Shown
 from .analysis import SchemaAnalysis
 from .budget import DIVISION, IDENTITY, CheckRun
 from .dialects import DRAFT_04, URIS, Schema

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from ..values import Shown
+from ..shown import Shown
 from .dialects import Schema
 
 _MAX_VISITS: Final = 4_000

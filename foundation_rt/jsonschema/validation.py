@@ -118,7 +118,7 @@ def _private_copy(schema: Mapping[str, Any], *, exact: bool) -> dict[str, Any]:
 
 def _compile(analysis: SchemaAnalysis, linear: bool, max_steps: int) -> Validator:
     if analysis.is_modern or (linear and analysis.patterns):
-        from .rust import build_rust_validator
+        from .rust_validator import build_rust_validator
 
         return build_rust_validator(analysis, linear=linear, max_steps=max_steps)
     from .codegen import generate_validator

@@ -25,14 +25,7 @@ from attrs import define, field
 from ..clock import Clock, SystemClock
 from ..errors import UsageError
 from ..protocol.jsonrpc import compact
-from .redaction import (
-    MAX_TEXT,
-    VALUE_KEYS,
-    Redactor,
-    line_may_hold_secret,
-    sanitize,
-    unused_name,
-)
+from .redaction import MAX_TEXT, VALUE_KEYS, Redactor, line_may_hold_secret, sanitize, unused_name
 from .writer import BackgroundWriter
 
 DEFAULT_CAPACITY_BYTES: Final = 4 * 1024 * 1024

@@ -35,7 +35,7 @@ except ImportError:
 if TYPE_CHECKING:
     from ..core.session import Session
     from ..errors import StructuredError
-    from ..limits import ResourceManager
+    from ..execution_limits import ResourceManager
 
 OTHER = "other"
 """The label of every name without series of its own."""

@@ -20,7 +20,7 @@ from attrs import define, field
 
 from ..errors import RegistrationError
 from ..registry.tools import is_async_callable
-from ..values import Shown
+from ..shown import Shown
 
 if TYPE_CHECKING:
     from ..clock import Clock
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..core.invocation import Invocation
     from ..engine.connection import Observe
     from ..engine.executor import Proceed
-    from ..limits import ResourceManager
+    from ..execution_limits import ResourceManager
     from ..logs.logger import StructuredLogger
     from ..registry.tools import ToolRegistry
     from .audit import AuditLog

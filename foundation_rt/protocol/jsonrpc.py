@@ -15,7 +15,7 @@ import orjson
 from attrs import define
 
 from ..errors import JsonRpcErrorCode
-from ..values import Shown
+from ..shown import Shown
 
 RequestId = str | int
 """The id of a request: a string, or an integer within 64 bits (RPC-04)."""

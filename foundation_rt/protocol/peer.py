@@ -13,7 +13,7 @@ import orjson
 from attrs import define, field
 
 from ..errors import JsonRpcError, JsonRpcErrorCode
-from ..values import Shown
+from ..shown import Shown
 from .revisions import REVISIONS, STATELESS_REVISIONS, VERSION_KEY, Revision
 
 LOGGING_LEVELS = (

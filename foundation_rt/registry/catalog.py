@@ -23,7 +23,7 @@ import orjson
 from attrs import define, field
 
 from ..protocol.jsonrpc import compact
-from ..values import Shown
+from ..shown import Shown
 
 if TYPE_CHECKING:
     from ..protocol.principal import Principal

@@ -10,7 +10,7 @@ from attrs import define
 
 from ..errors import RegistrationError
 from ..protocol.content import Icon
-from ..values import Shown
+from ..shown import Shown
 from .tools import MAX_TIMEOUT_MS, ExecutionMode, check_scopes, is_async_callable
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve, field, frozen
 
 from ..protocol.content import Icon
-from ..values import Shown
+from ..shown import Shown
 from .catalog import Catalog, ChangeNotifier
 from .definitions import DefinitionChecks, HandlerSpec
 

@@ -15,7 +15,7 @@ from ..errors import ErrorCode, RegistrationError, ToolError
 from ..protocol.content import Annotations, BlobContents, Icon, ResourceContents, TextContents
 from ..protocol.plain_values import ExplicitResult, write_json
 from ..protocol.uri_template import InvalidUri, UriTemplate, check_uri, parse_template
-from ..values import Shown
+from ..shown import Shown
 from .catalog import Catalog, ChangeNotifier
 from .definitions import DefinitionChecks, HandlerSpec
 

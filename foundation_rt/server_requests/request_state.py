@@ -15,7 +15,7 @@ import orjson
 from attrs import define, field
 
 from ..protocol.principal import identity_of
-from ..values import Shown
+from ..shown import Shown
 
 if TYPE_CHECKING:
     from ..protocol.principal import Principal

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import define, field
 
 from ..errors import UsageError
-from ..values import Shown
+from ..shown import Shown
 from .errors import ClientCapabilityError, merge_capabilities
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 from attrs import define, field
 
 from ..errors import has_type
-from ..values import Shown
+from ..shown import Shown
 from .errors import InvalidClientResult
 from .request_state import CallState, StateScope
 from .requests import PreparedRequest

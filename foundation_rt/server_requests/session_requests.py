@@ -18,7 +18,7 @@ from .errors import AnswerTimeoutError, ClientErrorResponse, ServerRequestError
 
 if TYPE_CHECKING:
     from ..abort import AbortSignal
-    from ..shares import Quota
+    from ..principal_shares import Quota
     from .requests import PreparedRequest
 
 Call = TypeVar("Call")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import ToolError
-from ..values import Shown
+from ..shown import Shown
 from .converters import ConversionError, Converter
 
 Arguments = dict[str, Any]

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..values import Shown
+from ..shown import Shown
 from . import converters
 from .converters import Converter
 

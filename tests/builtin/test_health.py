@@ -10,7 +10,7 @@ import pytest
 from foundation_rt.builtin.health import HEALTH, health_report
 from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import ServerConfig
-from foundation_rt.limits import ResourceManager
+from foundation_rt.execution_limits import ResourceManager
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.runtime import ServerOptions

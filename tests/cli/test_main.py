@@ -161,7 +161,7 @@ def test_workers_are_given_the_same_command_line_and_start_none(
         kept.append("served")
         return 0
 
-    monkeypatch.setattr("foundation_rt.transports.http.workers.keep_workers", keep_workers)
+    monkeypatch.setattr("foundation_rt.transports.http.worker_processes.keep_workers", keep_workers)
     monkeypatch.setattr("foundation_rt.cli.main.serve_over_http", serve_over_http)
     words = ["serve", "--http", "127.0.0.1:1", "--workers", "3"]
     assert main(words) == 0

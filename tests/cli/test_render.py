@@ -13,7 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.cli.render import Heading, Json, Output, Page, Paragraph, Payload, Table, render
+from foundation_rt.cli.render import (
+    Heading,
+    Json,
+    Output,
+    Page,
+    Paragraph,
+    Payload,
+    Table,
+    render,
+)
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = "a\x1b]0;b\x07\r\u202e\x9b2J"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.cli.render import pretty_json
-from foundation_rt.client.printable import printable_json, printable_line, printable_text
+from foundation_rt.client.safe_text import printable_json, printable_line, printable_text
 
 ANY_TEXT = st.text(st.characters())
 JSON = st.recursive(

@@ -15,8 +15,8 @@ from foundation_rt.core.effects import Publish
 from foundation_rt.core.session import Session
 from foundation_rt.core.subscriptions import MAX_TOPICS, Subscriptions
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.principal_shares import LimitReached
 from foundation_rt.protocol.principal import Principal, identity_of
-from foundation_rt.shares import LimitReached
 
 
 def make_session(number: int, principal: Principal | None = None) -> Session:

@@ -15,7 +15,7 @@ import pytest
 
 import foundation_rt
 from foundation_rt import ToolContext
-from foundation_rt.engine.workers import WorkerPool
+from foundation_rt.engine.worker_threads import WorkerPool
 from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.transports.stdio.reactor import Reactor
 from tests.support.engine_harness import EngineHarness

@@ -20,7 +20,7 @@ from foundation_rt.config.settings import (
     TelemetrySection,
 )
 from foundation_rt.core.effects import CallCompleted, ClientConnected, ClientDisconnected, Log
-from foundation_rt.limits import ResourceManager
+from foundation_rt.execution_limits import ResourceManager
 from foundation_rt.middleware.metrics import Metrics
 from foundation_rt.runtime import ServerOptions
 from foundation_rt.testing import TestClient

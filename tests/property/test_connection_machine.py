@@ -47,7 +47,7 @@ from foundation_rt.core.dispatcher import Dispatcher
 from foundation_rt.core.effects import Abort, CallCompleted, Reply
 from foundation_rt.engine.connection import Connection
 from foundation_rt.engine.executor import Engine
-from foundation_rt.limits import ResourceManager
+from foundation_rt.execution_limits import ResourceManager
 from tests.support.fake_scheduler import FakeScheduler, HeldWorkers
 from tests.support.server_fixture import COMPLETED, HANDSHAKE, ServerFixture
 from tests.support.sizes import examples

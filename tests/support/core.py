@@ -21,17 +21,17 @@ from foundation_rt.config.settings import (
     TransportSection,
 )
 from foundation_rt.core.call_lifecycle import CallLifecycle
-from foundation_rt.core.client_input import ClientInput
 from foundation_rt.core.dispatcher import Dispatcher
 from foundation_rt.core.effects import Log, Notify, Reply
+from foundation_rt.core.input_required import ClientInput
 from foundation_rt.core.invocation import CallOutcome, Invocation
 from foundation_rt.core.records import TOOL_CALL_COMPLETED
 from foundation_rt.core.replies import ResultWriter, ServerInfo
 from foundation_rt.core.session import Session, TransportType, create_session
 from foundation_rt.core.subscriptions import Subscriptions
 from foundation_rt.core.tasks.policy import TaskPolicy
+from foundation_rt.execution_limits import ResourceManager
 from foundation_rt.ids import SequentialIds
-from foundation_rt.limits import ResourceManager
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.jsonrpc import parse

@@ -24,8 +24,8 @@ from foundation_rt.core.effects import Abort, Log, Notify, Reply
 from foundation_rt.core.invocation import CallOutcome, Invocation, Raised, Returned, Stopped
 from foundation_rt.core.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
 from foundation_rt.core.session import Session, State
+from foundation_rt.execution_limits import ResourceManager
 from foundation_rt.ids import SequentialIds
-from foundation_rt.limits import ResourceManager
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.framing import LineReader, LineTooLong
 from foundation_rt.protocol.jsonrpc import Request, RequestId, parse

@@ -9,7 +9,7 @@ import orjson
 from attrs import define, evolve, field
 
 from ...errors import ErrorCode, StructuredError
-from ...values import Shown
+from ...shown import Shown
 from .effects import Abandon, Execute, NoticeAbandoned, NoticeFailure, Operation, Persist
 from .exchange import Exchange
 from .operations import Operations

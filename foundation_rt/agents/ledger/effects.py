@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from attrs import define
 
 from ...errors import StructuredError
-from ...values import Shown
+from ...shown import Shown
 from .types import Claim, Envelope
 
 AnyWaiter: TypeAlias = Any

@@ -9,14 +9,7 @@ from attrs import define, evolve, field
 
 from ...errors import ErrorCode, StructuredError
 from ..stores.memory_usage import MemoryLimits, Usage
-from .effects import (
-    AnyWaiter,
-    NoticeOutdated,
-    NoticeReceived,
-    Operation,
-    Persist,
-    ResolveWaiter,
-)
+from .effects import AnyWaiter, NoticeOutdated, NoticeReceived, Operation, Persist, ResolveWaiter
 from .operations import Operations
 from .outcomes import Outcomes
 from .retransmitter import Retransmitter

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
 
-from ...values import Shown
+from ...shown import Shown
 from .effects import Effect, Operation, Persist, SendEnvelopes
 from .types import Envelope
 

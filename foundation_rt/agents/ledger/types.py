@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ...values import Shown
+from ...shown import Shown
 
 if TYPE_CHECKING:
     from ..messages import OutcomeWrite

@@ -19,7 +19,7 @@ import orjson
 from attrs import define, evolve, field
 
 from ...errors import UsageError
-from ...values import Shown
+from ...shown import Shown
 from .rules import (
     conflict_error,
     is_repeated,

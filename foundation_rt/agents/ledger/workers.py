@@ -13,7 +13,7 @@ from attrs import define, field
 
 from ...abort import AbortSignal
 from ...errors import StructuredError, describe_exception
-from ...values import Shown
+from ...shown import Shown
 from .node import Node
 from .types import Claim
 

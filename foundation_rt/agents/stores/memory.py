@@ -13,7 +13,7 @@ import orjson
 from attrs import Factory, define, evolve, field
 
 from ...errors import StructuredError
-from ...values import Shown
+from ...shown import Shown
 from ..ledger.rules import claim_from, make_void, retry
 from ..ledger.types import (
     TERMINAL,

@@ -10,7 +10,7 @@ from attrs import Factory, define, field, frozen
 
 from ...errors import ErrorCode, StructuredError
 from ...protocol.jsonrpc import compact
-from ...values import Shown
+from ...shown import Shown
 from ..ledger.ownership import owner_of
 from ..ledger.types import (
     Envelope,

@@ -22,7 +22,7 @@ from attrs import define, field
 from ...errors import JsonRpcErrorCode, UsageError
 from ...registry.tools import is_async_callable
 from ...server_requests.errors import InvalidClientResult
-from ...values import Shown
+from ...shown import Shown
 from ..errors import InvalidResponseError
 from .params import ServerRequestRefused, as_json, malformed
 

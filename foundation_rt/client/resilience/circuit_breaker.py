@@ -24,7 +24,7 @@ from enum import StrEnum
 
 from attrs import define, field, frozen
 
-from ...values import Shown
+from ...shown import Shown
 from .settings import at_least
 
 

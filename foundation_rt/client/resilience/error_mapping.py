@@ -19,9 +19,9 @@ from typing import Any
 from attrs import evolve, frozen
 
 from ...errors import ErrorCode, JsonRpcErrorCode
-from ...values import Shown
+from ...shown import Shown
 from ..errors import CallTimeoutError, InvalidResponseError, MCPError, SessionExpiredError
-from ..printable import readable
+from ..safe_text import readable
 
 REQUEST_CANCELLED = -32800
 """The code of a response to a cancelled request (Language Server Protocol)."""

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from attrs import define, field
 
-from ...values import Shown
+from ...shown import Shown
 from ..errors import CallTimeoutError, CircuitOpenError, MCPError, SessionExpiredError
 from .attempt import Attempt
 from .breakers import Permits

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from attrs import define, field, frozen
 
-from ...values import Shown
+from ...shown import Shown
 from .settings import at_least
 
 _COST = 10  # of a retry, in tenths; a success gives back one

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 from ...errors import ErrorCode, StructuredError
 from ...protocol.exact_json import loads
-from ...values import Shown
+from ...shown import Shown
 from ..errors import InvalidResponseError, ToolCallError
 
 if TYPE_CHECKING:

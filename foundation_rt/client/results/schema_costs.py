@@ -2,7 +2,7 @@
 
 A schema of a few kilobytes can take seconds and gigabytes to compile. What exceeds a limit here is
 not compiled, and its values are not checked (CTOOL-19). Patterns are limited in number; the engine
-bounds the size of each one (`foundation_rt.jsonschema.rust`).
+bounds the size of each one (`foundation_rt.jsonschema.rust_validator`).
 """
 
 from __future__ import annotations

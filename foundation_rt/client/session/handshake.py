@@ -23,9 +23,9 @@ from ...protocol.revisions import (
     VERSION_KEY,
     Revision,
 )
-from ...values import Shown
+from ...shown import Shown
 from ..errors import ConnectionLostError, InvalidResponseError, MCPError
-from ..printable import readable
+from ..safe_text import readable
 from .server_description import ServerDescription
 
 NEWEST_REVISION = STATELESS_REVISIONS[-1]

@@ -27,7 +27,7 @@ from ...protocol.jsonrpc import (
     read,
 )
 from ...protocol.peer import SUBSCRIPTION_ID_KEY
-from ...values import Shown
+from ...shown import Shown
 from ..errors import MCPError
 
 if TYPE_CHECKING:

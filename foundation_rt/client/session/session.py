@@ -30,7 +30,6 @@ from ..resilience.error_mapping import BEFORE_SESSION, map_mcp_error
 from ..transports.transport import NO_HEADER_PARAMS, ClientMessage
 from .handshake import Handshake, HandshakeRequest
 from .negotiation import negotiate
-from .open_requests import OpenRequests
 from .pending_requests import (
     Ignored,
     InvalidResponse,
@@ -43,6 +42,7 @@ from .pending_requests import (
     notification,
 )
 from .server_description import ServerDescription
+from .server_requests import OpenRequests
 from .shared_task import client_closed
 
 if TYPE_CHECKING:

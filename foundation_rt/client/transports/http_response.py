@@ -10,7 +10,7 @@ import orjson
 from attrs import define
 
 from ...protocol.framing import LineTooLong
-from ...values import Shown
+from ...shown import Shown
 from ..errors import InvalidResponseError
 from .http_headers import EVENTS_TYPE, JSON_TYPE, RawHeaders, media_type
 

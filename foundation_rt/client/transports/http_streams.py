@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, field
 
 from ...protocol.framing import LineTooLong
-from ...values import Shown
+from ...shown import Shown
 from ..errors import MCPError, SessionExpiredError
 from .http_headers import can_resume, stream_headers
 from .http_response import is_events

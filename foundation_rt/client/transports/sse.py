@@ -17,7 +17,7 @@ import re
 from attrs import define, field
 
 from ...protocol.framing import LineTooLong
-from ...values import Shown
+from ...shown import Shown
 
 _BOM = b"\xef\xbb\xbf"
 _CR, _LF = b"\r", b"\n"

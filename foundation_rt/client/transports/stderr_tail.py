@@ -11,7 +11,7 @@ import re
 from attrs import define, field
 
 from ...protocol.framing import LineReader, LineTooLong
-from ..printable import without_unfit
+from ..safe_text import without_unfit
 
 KEPT_BYTES = 64 * 1024
 """Size of the kept end."""

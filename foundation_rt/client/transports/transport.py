@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import define
 
-from ...values import Shown
+from ...shown import Shown
 
 if TYPE_CHECKING:
     from ...protocol.framing import LineTooLong

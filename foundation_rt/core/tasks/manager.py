@@ -17,14 +17,14 @@ from attrs import define, evolve, field
 
 from ...protocol.jsonrpc import compact
 from ...protocol.principal import identity_of
-from ...values import Shown
+from ...shown import Shown
 from .record import TaskEvent, TaskRecord
 
 if TYPE_CHECKING:
     from ...clock import Clock
     from ...config.settings import TasksSection
+    from ...principal_shares import Quota
     from ...protocol.principal import Principal
-    from ...shares import Quota
     from ..effects import Effect, Publish, Reply
     from ..invocation import Invocation
     from .store import TaskStore

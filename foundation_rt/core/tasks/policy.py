@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ...clock import Clock
     from ...config.settings import ServerConfig
     from ...registry.tools import TaskSupport, ToolRegistry
-    from ..client_input import ClientInput
     from ..effects import Publish, Reply
+    from ..input_required import ClientInput
     from ..invocation import Invocation
     from ..replies import ResultWriter
     from ..subscriptions import Subscriptions
@@ -69,7 +69,7 @@ class TaskPolicy:
             return self._manager
 
     def _make_manager(self) -> TaskManager:
-        from ...shares import Limit, Quota
+        from ...principal_shares import Limit, Quota
         from .manager import TaskManager
         from .store import MemoryTaskStore
 
@@ -95,7 +95,7 @@ class TaskPolicy:
         """
         if not can_have_tasks(call.peer) or call.timeout_ms <= support.after_ms:
             return None
-        from ...shares import LimitReached
+        from ...principal_shares import LimitReached
         from .promotion import Promotion
 
         remaining_ms = call.timeout_ms - support.after_ms

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ...shares import LimitReached
-from ...values import Shown
+from ...principal_shares import LimitReached
+from ...shown import Shown
 from ..effects import Extend, Reply
 from ..invocation import Phase
 from ..replies import result_reply

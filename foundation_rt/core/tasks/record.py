@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from attrs import evolve, field, frozen
 
-from ...values import Shown
+from ...shown import Shown
 
 
 class TaskStatus(Enum):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
-from ...shares import LimitReached
+from ...principal_shares import LimitReached
 
 if TYPE_CHECKING:
     from ...clock import Clock
-    from ...shares import Quota
+    from ...principal_shares import Quota
     from .record import TaskRecord
 
 

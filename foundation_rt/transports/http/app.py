@@ -19,14 +19,7 @@ from attrs import define, field
 from ...engine.shutdown import FINAL_FLUSH_SECONDS, POLL_SECONDS
 from ...errors import JsonRpcErrorCode, UsageError, describe_exception
 from ...protocol.jsonrpc import encode
-from .asgi import (
-    CLOSE,
-    HttpRefusal,
-    send_body,
-    send_json,
-    with_cors,
-    with_security_headers,
-)
+from .asgi import CLOSE, HttpRefusal, send_body, send_json, with_cors, with_security_headers
 from .authentication import make_authenticator
 from .endpoint import SERVER_STOPS, STOPPING, Endpoint
 from .event_store import MemoryEventStore

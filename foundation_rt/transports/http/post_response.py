@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import define, field
 
 from ...core.effects import Notify, Reply
-from ...values import Shown
+from ...shown import Shown
 from .sse import EventBody, encode_event, encode_priming, encode_retry
 
 if TYPE_CHECKING:

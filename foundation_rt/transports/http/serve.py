@@ -46,7 +46,7 @@ from ..stdio.watchdog import Watchdog
 from .app import HttpApplication
 from .host_check import is_loopback
 from .uvicorn_protocol import BoundedProtocol, ConnectionLimits, UnreadBytes, UvicornLogHandler
-from .workers import report_serving
+from .worker_processes import report_serving
 
 if TYPE_CHECKING:
     from types import FrameType

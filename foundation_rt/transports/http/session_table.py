@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from attrs import define, field
 
 from ...errors import JsonRpcErrorCode
-from ...limits import SHARE_USED
+from ...execution_limits import SHARE_USED
+from ...principal_shares import Limit, Quota
 from ...protocol.principal import identity_of
-from ...shares import Limit, Quota
 from .asgi import HttpRefusal
 
 if TYPE_CHECKING:

@@ -13,9 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.client.errors import CATALOGUE, CallTimeoutError, MCPError, SessionExpiredError
-from foundation_rt.client.printable import MAX_MESSAGE_CHARACTERS
 from foundation_rt.client.resilience import error_mapping
-from foundation_rt.client.resilience.error_mapping import BY_NUMBER, map_http_status, map_mcp_error
+from foundation_rt.client.resilience.error_mapping import (
+    BY_NUMBER,
+    map_http_status,
+    map_mcp_error,
+)
+from foundation_rt.client.safe_text import MAX_MESSAGE_CHARACTERS
 from foundation_rt.errors import ErrorCode, JsonRpcErrorCode
 from foundation_rt.protocol.revisions import REVISIONS
 

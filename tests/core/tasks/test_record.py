@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.core.tasks.record import TERMINAL, TRANSITIONS, TaskEvent, TaskRecord, TaskStatus
+from foundation_rt.core.tasks.record import (
+    TERMINAL,
+    TRANSITIONS,
+    TaskEvent,
+    TaskRecord,
+    TaskStatus,
+)
 
 START = "2024-01-01T00:00:00.000Z"
 LATER = "2024-01-01T00:00:05.000Z"

@@ -15,7 +15,7 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import HttpSection, ServerConfig
 from foundation_rt.core.tasks.record import TaskEvent, TaskRecord
 from foundation_rt.core.tasks.store import MemoryTaskStore
-from foundation_rt.shares import Limit, LimitReached, Quota
+from foundation_rt.principal_shares import Limit, LimitReached, Quota
 from tests.support.sizes import examples
 
 TTL_MS = 1_000

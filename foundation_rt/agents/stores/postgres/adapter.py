@@ -14,7 +14,7 @@ from attrs import define, field
 
 from ....errors import StructuredError, UsageError
 from ....logs.logger import StructuredLogger
-from ....values import Shown
+from ....shown import Shown
 from ...ledger.rules import retry
 from ...ledger.types import (
     MESSAGE_STATES,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from attrs import define, field
 
 from ....errors import StructuredError, UsageError
-from ....values import Shown
+from ....shown import Shown
 from ...ledger.types import (
     Appended,
     ClaimCompletion,

@@ -19,15 +19,7 @@ from ...ledger.types import (
     RequestState,
 )
 from .. import records
-from .rows import (
-    INSERT_REQUEST,
-    IS_OUTBOUND,
-    MESSAGE,
-    REQUEST,
-    Row,
-    read_requests,
-    request_row,
-)
+from .rows import INSERT_REQUEST, IS_OUTBOUND, MESSAGE, REQUEST, Row, read_requests, request_row
 
 
 def get_incarnation(connection: sqlite3.Connection) -> int:

@@ -16,7 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from foundation_rt.core.invocation import Raised, Returned
 from foundation_rt.errors import ErrorCode, ToolError
-from foundation_rt.limits import RETRY_HINT, ResourceManager, Slot, resident_memory_bytes
+from foundation_rt.execution_limits import (
+    RETRY_HINT,
+    ResourceManager,
+    Slot,
+    resident_memory_bytes,
+)
 from tests.support.core import completions, make_config, make_core, request
 
 PATIENCE = 20.0

@@ -33,13 +33,13 @@ from .replies import error_reply, invalid_params, result_reply
 if TYPE_CHECKING:
     from ..abort import AbortSignal
     from ..config.settings import ServerConfig
+    from ..principal_shares import Quota
     from ..server_requests.errors import UrlElicitationRequired
     from ..server_requests.forms import Forms
     from ..server_requests.requester import RequestStrategy, ServerRequester
     from ..server_requests.requests import PreparedRequest
     from ..server_requests.round_trips import MultiRoundTrip
     from ..server_requests.session_requests import RequestChannel
-    from ..shares import Quota
     from .effects import CallCompleted, Reply
     from .invocation import Invocation
     from .replies import ResultWriter
@@ -149,7 +149,7 @@ class ClientInput:
     def open_requests(self) -> Quota:
         """Return the quota of open requests of all calls (RES-17)."""
         if self._open_requests is None:
-            from ..shares import Limit, Quota
+            from ..principal_shares import Limit, Quota
 
             most = self.config.resources.max_questions
             noun, reasons = "places for open questions", ("too_many_questions", "question_share")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.client.server_files import (
+from foundation_rt.client.mcp_json import (
     MAX_FILE_BYTES,
     ServerFile,
     ServerFileError,

@@ -15,9 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from foundation_rt.config.settings import HttpSection, ResourcesSection, ServerConfig
 from foundation_rt.core.invocation import Invocation, Returned
 from foundation_rt.errors import ToolError
-from foundation_rt.limits import ResourceManager
+from foundation_rt.execution_limits import ResourceManager
+from foundation_rt.principal_shares import Limit, LimitReached, Quota
 from foundation_rt.protocol.principal import Principal, identity_of
-from foundation_rt.shares import Limit, LimitReached, Quota
 from tests.support.core import Core, make_core, replies, tool_error
 from tests.support.sizes import examples
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foundation_rt.transports.http.workers import SETTLED_SECONDS, Backoff
+from foundation_rt.transports.http.worker_processes import SETTLED_SECONDS, Backoff
 
 
 @pytest.mark.rule("HTTP-34", "HTTP-35")

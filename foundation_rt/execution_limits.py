@@ -19,8 +19,8 @@ from .protocol.principal import identity_of
 
 if TYPE_CHECKING:
     from .errors import ToolError
+    from .principal_shares import Limit, Quota
     from .protocol.principal import Principal
-    from .shares import Limit, Quota
 
 HealthStatus = Literal["healthy", "degraded", "unhealthy"]
 
@@ -119,7 +119,7 @@ class ResourceManager:
         self._max = self.config.resources.max_concurrent_executions
         self._free = [None] * self._max
         if self.config.has_shares():
-            from .shares import Quota
+            from .principal_shares import Quota
 
             self._shares = Quota(self.config, self._limit())
 
@@ -169,7 +169,7 @@ class ResourceManager:
         return self._limit().used_up()
 
     def _limit(self) -> Limit:
-        from .shares import Limit
+        from .principal_shares import Limit
 
         return Limit(self._max, "execution slots", "maxConcurrentExecutions", "concurrency_limit")
 

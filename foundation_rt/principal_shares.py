@@ -13,8 +13,8 @@ from attrs import define, field, frozen
 
 from .config.settings import ServerConfig
 from .errors import ErrorCode, ToolError
-from .limits import SHARE_USED
-from .values import Shown
+from .execution_limits import SHARE_USED
+from .shown import Shown
 
 
 class LimitReached(ToolError):

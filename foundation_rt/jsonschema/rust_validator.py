@@ -20,7 +20,7 @@ from .budget import MAX_STEPS, TooComplex
 from .dialects import DRAFT_04, DRAFT_06, DRAFT_07, DRAFT_2019_09, DRAFT_2020_12
 from .formats import ENFORCED, predicate
 from .issues import MAX_ISSUES, MESSAGES, TOO_COMPLEX, TOO_DEEP, ValidationIssue, step
-from .rust_cost import step_limit
+from .rust_validator_cost import step_limit
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
