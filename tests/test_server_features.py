@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
@@ -28,19 +28,9 @@ from foundation_rt.protocol.content import Annotations, Icon, Image
 from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.testing import ManualClock, ProtocolError, TestClient
 from tests.support.process import ServerProcess, command, environment
+from tests.support.virtual_loop import run_bounded
 
-PATIENCE = 20.0
 ICON = Icon("https://example.com/i.png")
-
-
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a test that ends, or fails, in bounded time."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await main()
-
-    asyncio.run(bounded())
 
 
 class Color(enum.Enum):
@@ -122,7 +112,7 @@ def test_every_feature_works_in_every_revision(revision: str) -> None:
             assert await client.complete("logo://{color}", "color", "r") == ["red"]
             assert await client.complete("task://{id}", "id", "2") == ["2"]
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("MRES-16", "MRES-22", "PROMPT-09")
@@ -141,7 +131,7 @@ def test_refusals_of_handlers_and_types_are_sent() -> None:
             assert raised.value.code is JsonRpcErrorCode.INVALID_PARAMS
             assert raised.value.data["details"]["errors"][0]["path"] == "/depth"
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("MRES-11", "PROMPT-07", "COMP-05")
@@ -171,7 +161,7 @@ def test_registered_handlers_get_text() -> None:
             assert await client.get_prompt("p", a="5") == []
             assert await client.complete("p", "a", "b", c="d") == []
 
-    run(main)
+    run_bounded(main)
     assert given == [
         {"uri": "a:b"},
         {"x": "1", "y": "2", "uri": "a:1/%32"},
@@ -212,7 +202,7 @@ def test_clients_are_notified_of_changes_while_the_server_runs() -> None:
                 ]
             assert client.notifications == []  # its handshake advertised neither
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("MRES-10", "PROMPT-03", "MRES-06", "COMP-01")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -22,19 +21,10 @@ from foundation_rt import (
 from foundation_rt.errors import JsonRpcErrorCode
 from foundation_rt.testing import ManualClock, ProtocolError, SequentialIds, TestClient
 from tests.support.server_fixture import LIST_CHANGED
+from tests.support.virtual_loop import run_bounded
 
 PATIENCE = 20.0
 UUID_4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-
-
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a test that ends, or fails, in bounded time."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await main()
-
-    asyncio.run(bounded())
 
 
 def weather() -> Server:
@@ -74,7 +64,7 @@ def test_a_tool_is_called_with_keyword_arguments_and_its_result_comes_back_decod
             assert await client.request("ping") == {}
             assert client.notifications == []
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("EMBED-07", "ERR-04", "CALL-08")
@@ -92,7 +82,7 @@ def test_failed_call_raises_the_chosen_error() -> None:
                 await client.call("no such tool")
             assert caught.value.code is ErrorCode.NOT_FOUND
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("EMBED-07", "LIFE-03", "RPC-11")
@@ -112,7 +102,7 @@ def test_a_request_that_is_refused_raises_a_protocol_error() -> None:
             assert caught.value.code is JsonRpcErrorCode.METHOD_NOT_FOUND
             assert (await client.call("forecast", city="Oslo"))["days"] == 3
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("EMBED-07", "ID-03", "ID-07")
@@ -128,7 +118,7 @@ def test_fixed_clock_and_counted_ids_make_sessions_repeatable() -> None:
                 await client.call("forecast", city="Oslo")
                 told.append(client.logs)
 
-        run(main)
+        run_bounded(main)
         return told[0], told[1]
 
     ids, logs = converse()
@@ -174,7 +164,7 @@ def test_either_of_clock_and_ids_can_be_fixed_and_neither_has_to_be(
             assert client.logs is None
         server.runtime.close_logs(PATIENCE)
 
-    run(main)
+    run_bounded(main)
     assert capfd.readouterr().err.count("tool call completed") == 1
 
 
@@ -197,7 +187,7 @@ def test_cancelling_the_task_that_awaits_a_call_cancels_the_call() -> None:
             assert client.notifications == []
             assert await client.request("ping") == {}
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("EMBED-07")
@@ -208,7 +198,7 @@ def test_calls_can_be_made_at_once() -> None:
             answers = await asyncio.gather(*(client.call("forecast", city=c) for c in cities))
             assert [answer["city"] for answer in answers] == cities
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("EMBED-07", "LIFE-06", "TIME-08")
@@ -227,7 +217,7 @@ def test_leaving_aborts_running_calls_and_fails_pending_requests() -> None:
         assert client.logs is not None
         assert client.logs[-1]["outcome"] == "aborted"
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("EMBED-07", "REG-06")
@@ -248,7 +238,7 @@ def test_a_server_can_be_connected_to_again_and_logs_where_it_did() -> None:
         assert len(client.logs or []) == logged
         server.runtime.close_logs(PATIENCE)
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("EMBED-07", "LIFE-10")
@@ -266,7 +256,7 @@ def test_a_client_has_word_of_every_change_of_the_tools() -> None:
             assert client.notifications == other.notifications == [LIST_CHANGED] * 2
         server.runtime.close_logs(PATIENCE)
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("EMBED-07")
@@ -340,7 +330,7 @@ def test_client_answers_requests_of_the_server(revision: str) -> None:
                 await client.call("greet")
             assert "elicitation" in str(lacking.value) or lacking.value.code == -32021
 
-    run(main)
+    run_bounded(main)
 
 
 def test_the_client_may_refuse_to_answer() -> None:
@@ -358,7 +348,7 @@ def test_the_client_may_refuse_to_answer() -> None:
             with pytest.raises(ToolError, match="The user said no"):
                 await client.call("ask")
 
-    run(main)
+    run_bounded(main)
 
 
 def test_updates_reach_a_client_with_a_clock_of_its_own() -> None:
@@ -373,7 +363,7 @@ def test_updates_reach_a_client_with_a_clock_of_its_own() -> None:
             [update] = client.notifications
             assert update["params"] == {"uri": "note://a"}
 
-    run(main)
+    run_bounded(main)
 
 
 def test_own_clock_leaves_the_server_description_unchanged() -> None:

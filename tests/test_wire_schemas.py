@@ -246,7 +246,7 @@ def test_every_line_of_the_vectors_is_allowed_and_every_schema_is_used() -> None
 def test_what_a_client_is_asked_and_told_is_allowed(revision: str) -> None:
     checker = wire.WireChecker()
 
-    async def scene() -> None:
+    async def scenario() -> None:
         rig = ServerFixture()
         add_everything(rig)
         client = AnsweringClient(rig.server, revision)
@@ -269,7 +269,7 @@ def test_what_a_client_is_asked_and_told_is_allowed(revision: str) -> None:
             asked = Request(message.get("id"), client.methods.get(message.get("id"), ""), CALLED)
             checker.check_line(asked, orjson.dumps(message))
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
     stateless = revision == STATELESS
     assert ("input-required-result" in checker.used) is stateless
     assert ("client-request" in checker.used) is not stateless

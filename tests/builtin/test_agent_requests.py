@@ -17,7 +17,7 @@ from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.ids import UuidGenerator
 from foundation_rt.registry.tools import ToolDefinition
 from tests.support.faulty_store import FaultyStore
-from tests.support.server_fixture import Peer, ServerFixture
+from tests.support.server_fixture import Peer, ServerFixture, call
 from tests.support.virtual_loop import run_virtual
 
 
@@ -45,14 +45,6 @@ def run(scenario: Callable[[ServerFixture], Coroutine[Any, Any, None]], **aacp: 
         rig.assert_all_ended()
 
     run_virtual(main)
-
-
-async def call(peer: Peer, tool: str, **arguments: Any) -> Any:
-    """Call a tool; return what it returns, or its error."""
-    request_id = peer.start(tool, arguments)
-    while not peer.answers(request_id):
-        await asyncio.sleep(0.001)
-    return peer.outcome(request_id)
 
 
 async def request(peer: Peer, kind: str, payload: Any = None, **more: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -18,7 +17,7 @@ from foundation_rt.protocol.principal import ALL_SCOPES, Principal
 from foundation_rt.registry.tools import ToolDefinition
 from tests.support.counting import CallCounter
 from tests.support.faulty_store import FaultyStore
-from tests.support.server_fixture import Peer, ServerFixture
+from tests.support.server_fixture import Peer, ServerFixture, call
 from tests.support.virtual_loop import run_virtual
 
 WEAK = Principal("alice", frozenset(("mail",)))
@@ -73,14 +72,6 @@ def run(
         harness.rig.assert_all_ended()
 
     run_virtual(main)
-
-
-async def call(peer: Peer, tool: str, /, **arguments: Any) -> Any:
-    """Call a tool; return what it returns, or its error."""
-    request_id = peer.start(tool, arguments)
-    while not peer.answers(request_id):
-        await asyncio.sleep(0.001)
-    return peer.outcome(request_id)
 
 
 def assert_lacking(outcome: Any) -> None:

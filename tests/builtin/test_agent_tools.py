@@ -39,7 +39,7 @@ from foundation_rt.logs.redaction import Redactor
 from foundation_rt.registry.tools import ToolDefinition
 from foundation_rt.testing import TestClient
 from tests.support.core import run_id
-from tests.support.server_fixture import Peer, ServerFixture
+from tests.support.server_fixture import Peer, ServerFixture, call
 from tests.support.virtual_loop import run_virtual
 
 TOOLS = {"agent/sendMessage", "agent/list", "agent/getState"}
@@ -60,14 +60,6 @@ def run(scenario: Callable[[ServerFixture], Coroutine[Any, Any, None]], **tools:
         rig.assert_all_ended()
 
     run_virtual(main)
-
-
-async def call(peer: Peer, tool: str, **arguments: Any) -> Any:
-    """Call a tool; return what it returns, or its error."""
-    request_id = peer.start(tool, arguments)
-    while not peer.answers(request_id):
-        await asyncio.sleep(0.001)
-    return peer.outcome(request_id)
 
 
 async def send(peer: Peer, agent_id: str, kind: str = "x", **rest: Any) -> Any:

@@ -179,18 +179,7 @@ def wrong_texts(kind: Kind) -> st.SearchStrategy[str]:
         case Integer():
             out_of_range = [str(kind.minimum - 1), str(kind.maximum + 1), "9" * 21, "9" * 5000]
             spelled = [
-                "",
-                " 5",
-                "5 ",
-                "5\n",
-                "5.0",
-                "5e3",
-                "0x10",
-                "5_000",
-                "٥",
-                "+",
-                "--5",
-                "five",
+                *("", " 5", "5 ", "5\n", "5.0", "5e3", "0x10", "5_000", "٥", "+", "--5", "five"),
             ]
             return st.sampled_from(out_of_range + spelled)
         case Flag():

@@ -13,6 +13,7 @@ from foundation_rt import RegistrationError, Server, UsageError
 from foundation_rt.clock import ManualClock
 from foundation_rt.engine.lifespan import Lifespan, LifespanError
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from tests.support.virtual_loop import run_bounded
 
 PATIENCE = 20.0
 
@@ -65,14 +66,6 @@ def fail(error: BaseException) -> Callable[[], None]:
     return raise_it
 
 
-def run(main: Callable[[], Any]) -> Any:
-    async def bounded() -> Any:
-        async with asyncio.timeout(PATIENCE):
-            return await main()
-
-    return asyncio.run(bounded())
-
-
 @pytest.fixture
 def diary() -> Diary:
     return Diary()
@@ -93,7 +86,7 @@ def test_hooks_nest_in_order_and_their_state_is_there_in_between(diary: Diary) -
         await diary.lifespan.stop(PATIENCE)
         assert not diary.lifespan.is_open
 
-    run(main)
+    run_bounded(main)
     assert diary.entries == ["+outer", "+silent", "+inner", "-inner", "-silent", "-outer"]
     assert seen == [{"database": 1, "cache": 2}]
     assert diary.lifespan.state is None
@@ -113,7 +106,7 @@ def test_value_of_a_single_hook_is_the_state(diary: Diary, values: tuple[Any, ..
         return state
 
     given = [value for value in values if value is not None]
-    assert run(main) == (given[0] if given else None)
+    assert run_bounded(main) == (given[0] if given else None)
 
 
 @pytest.mark.rule("OPS-02", "OPS-03")
@@ -124,7 +117,7 @@ def test_states_that_cannot_be_merged_are_refused(diary: Diary, second: Any, why
     diary.hook("first", {"a": 1})
     diary.hook("second", second)
     with pytest.raises(LifespanError) as raised:
-        run(diary.lifespan.start)
+        run_bounded(diary.lifespan.start)
     assert why in str(raised.value)
     assert diary.entries == ["+first", "+second", "-second", "-first"]
 
@@ -140,7 +133,7 @@ def test_failed_hook_is_named_and_entered_hooks_are_left(
     diary.hook("queue", entering=fail(error))
     diary.hook("never")
     with pytest.raises(LifespanError, match="'queue' failed to start") as raised:
-        run(diary.lifespan.start)
+        run_bounded(diary.lifespan.start)
     assert raised.value.__cause__ is error
     assert diary.entries == ["+database", "+queue", "-database"]
     [line] = diary.sink.lines
@@ -166,7 +159,7 @@ def test_after_a_failure_it_can_be_started_again(diary: Diary) -> None:
         assert diary.lifespan.state == 1
         await diary.lifespan.stop(PATIENCE)
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("OPS-20")
@@ -188,7 +181,7 @@ def test_holders_share_it_and_the_last_one_leaves(diary: Diary) -> None:
         assert diary.entries == ["+database", "-database"]
         await lifespan.stop(PATIENCE)  # once too often does nothing
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("OPS-20")
@@ -208,7 +201,7 @@ def test_start_during_the_exit_waits_and_enters_the_hooks_again(diary: Diary) ->
         assert lifespan.is_open
         await lifespan.stop(PATIENCE)
 
-    run(main)
+    run_bounded(main)
     assert diary.entries == ["+database", "-database"] * 2
 
 
@@ -224,7 +217,7 @@ def test_hook_that_fails_to_stop_is_logged_and_the_others_are_left(
         await diary.lifespan.start()
         await diary.lifespan.stop(PATIENCE)
 
-    run(main)
+    run_bounded(main)
     assert diary.entries == ["+database", "+queue", "-queue", "-database"]
     [line] = diary.sink.lines
     assert (line["level"], line["message"]) == ("error", "lifespan hook failed to stop")
@@ -240,7 +233,7 @@ def test_hook_that_hangs_is_cancelled_and_the_others_are_left(diary: Diary) -> N
         await diary.lifespan.start()
         await diary.lifespan.stop(0.05)
 
-    run(main)
+    run_bounded(main)
     assert diary.entries == ["+database", "+queue", "-queue", "-database"]
     assert diary.messages == ["lifespan hook takes too long to stop: cancelled"]
 
@@ -268,7 +261,7 @@ def test_hook_that_ignores_cancellation_is_left_behind(diary: Diary) -> None:
         await diary.lifespan.stop(PATIENCE)
         assert diary.lifespan.state is None
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("OPS-03")
@@ -286,7 +279,7 @@ def test_start_that_is_cancelled_cancels_the_hook_that_is_being_entered(diary: D
         while "-database" not in diary.entries:
             await asyncio.sleep(0)
 
-    run(main)
+    run_bounded(main)
     assert diary.entries == ["+database", "+queue", "-database"]
 
 
@@ -305,7 +298,7 @@ def test_cancelled_start_does_not_affect_another_holder(diary: Diary) -> None:
         assert diary.lifespan.is_open
         await diary.lifespan.stop(PATIENCE)
 
-    run(main)
+    run_bounded(main)
     assert diary.entries == ["+database", "-database"]
 
 
@@ -324,7 +317,7 @@ def test_start_that_is_cancelled_when_it_is_done_leaves_the_hooks(diary: Diary) 
         assert starting.cancelled()
         await diary.lifespan.stop(PATIENCE)
 
-    run(main)
+    run_bounded(main)
     assert diary.entries == ["+database", "-database"]
     assert diary.messages == []
 
@@ -342,7 +335,7 @@ def test_surplus_stop_waits_for_the_end(diary: Diary) -> None:
         await asyncio.gather(*stops)
         assert diary.entries == ["+database", "-database"]
 
-    run(main)
+    run_bounded(main)
 
 
 @pytest.mark.rule("OPS-03")
@@ -350,13 +343,13 @@ def test_without_a_logger_the_failure_is_still_raised(diary: Diary) -> None:
     lifespan = Lifespan(diary.server)
     lifespan.add(dict)
     with pytest.raises(LifespanError):
-        run(lifespan.start)
+        run_bounded(lifespan.start)
 
 
 @pytest.mark.rule("OPS-04")
 def test_host_that_cancels_all_tasks_leaves_the_hooks_silently(diary: Diary) -> None:
     diary.hook("database")
-    run(diary.lifespan.start)  # asyncio.run cancels what is left
+    run_bounded(diary.lifespan.start)  # asyncio.run cancels what is left
     assert diary.entries == ["+database", "-database"]
     assert diary.messages == []
     assert not diary.lifespan.is_open
@@ -385,7 +378,7 @@ def test_hook_that_ends_by_itself_is_logged(diary: Diary) -> None:
         assert diary.lifespan.state is None
         await diary.lifespan.stop(PATIENCE)
 
-    run(main)
+    run_bounded(main)
     assert diary.messages == ["lifespan hook ended before the server"]
 
 
@@ -405,7 +398,7 @@ def test_task_group_of_a_hook_is_closed_in_the_task_that_opened_it(diary: Diary)
         await asyncio.create_task(diary.lifespan.start())
         await asyncio.create_task(diary.lifespan.stop(PATIENCE))
 
-    run(main)
+    run_bounded(main)
     assert tasks[0] is tasks[1]
 
 
@@ -416,7 +409,7 @@ def test_lifespan_is_held_on_one_event_loop(diary: Diary) -> None:
     try:
         first.run_until_complete(diary.lifespan.start())
         with pytest.raises(UsageError, match="another event loop"):
-            run(diary.lifespan.start)
+            run_bounded(diary.lifespan.start)
         first.run_until_complete(diary.lifespan.stop(PATIENCE))
     finally:
         first.close()
@@ -457,5 +450,5 @@ def test_function_that_makes_a_context_manager_is_a_hook(diary: Diary) -> None:
     diary.lifespan.add(managed)
     diary.lifespan.add(dict)  # tells no parameters: it fails when it is started
     with pytest.raises(LifespanError, match="'dict' failed to start: TypeError"):
-        run(diary.lifespan.start)
+        run_bounded(diary.lifespan.start)
     assert diary.entries == ["entered"]

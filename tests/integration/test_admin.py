@@ -7,7 +7,7 @@ import pytest
 from tests.support.process import ServerProcess, serve
 from tests.support.server_fixture import LIST_CHANGED
 
-REGISTER, UNREGISTER = "admin/registerTool", "admin/unregisterTool"
+REGISTER = "admin/registerTool"
 SWITCHES = ("tools.admin_registration_enabled", "security.dynamic_registration_enabled")
 ON = dict.fromkeys(SWITCHES, "true")
 MODE = "tools.admin_policy.mode"
@@ -66,59 +66,6 @@ def register(server: ServerProcess, name: str, tool_type: str = "echo") -> int:
 def told(server: ServerProcess) -> int:
     """How often the client was told so far that the list has changed."""
     return server.messages.count(LIST_CHANGED)
-
-
-@pytest.mark.rule("ADMIN-01", "ADMIN-04", "ADMIN-08", "ADMIN-09", "LIFE-10", "LIFE-02")
-def test_an_operator_who_allows_it_can_register_call_and_unregister_over_stdio() -> None:
-    with serve(settings={**ON, MODE: "local_stdio_only"}, handshake=False) as server:
-        capabilities = server.handshake()["result"]["capabilities"]
-        assert capabilities == {"logging": {}, "tools": {"listChanged": True}}
-        before = names(server)
-        assert {REGISTER, UNREGISTER} <= set(before)
-        answer = server.outcome(register(server, "shout"))
-        assert answer == {"registered": "shout", "toolType": "echo"}
-        server.wait_until(lambda: told(server) == 1, "word of the new tool")
-        assert names(server) == sorted([*before, "shout"])
-        assert server.call("shout", message="hi") == {"message": "hi"}
-        assert server.call(UNREGISTER, name="shout") == {"unregistered": "shout"}
-        server.wait_until(lambda: told(server) == 2, "word that it is gone")
-        assert server.call("shout", message="hi")["code"] == "NOT_FOUND"
-        assert names(server) == before
-        for message in ("Dynamic tool registered: shout (type: echo)", "Tool unregistered: shout"):
-            record = server.record(message=message)
-            assert (record["level"], record["toolName"], record["toolType"]) == (
-                "warn",
-                "shout",
-                "echo",
-            )
-        assert server.finish() == 0
-        assert told(server) == 2
-
-
-@pytest.mark.rule("ADMIN-03")
-@pytest.mark.parametrize("mode", ["deny_all", "token"])
-def test_everything_is_refused_unless_the_policy_allows_it(mode: str) -> None:
-    settings = {**ON, MODE: mode, "tools.admin_policy.token_env_var": "SOME_TOKEN"}
-    with serve(settings=settings) as server:
-        before = names(server)
-        assert {REGISTER, UNREGISTER} <= set(before)
-        refused = [register(server, "shout"), server.start(UNREGISTER, name="echo")]
-        for request_id in refused:
-            error = server.outcome(request_id)
-            assert (error["code"], error["details"]) == ("UNAUTHORIZED", {"reason": mode})
-        assert names(server) == before
-        assert server.finish() == 0
-        assert told(server) == 0
-
-
-@pytest.mark.rule("ADMIN-01")
-@pytest.mark.parametrize("switch", SWITCHES)
-def test_with_one_switch_alone_the_tools_are_hidden(switch: str) -> None:
-    with serve(settings={switch: "true", MODE: "local_stdio_only"}) as server:
-        assert not {REGISTER, UNREGISTER} & set(names(server))
-        assert server.outcome(register(server, "shout"))["code"] == "NOT_FOUND"
-        assert server.call(UNREGISTER, name="echo")["code"] == "NOT_FOUND"
-        assert server.finish() == 0
 
 
 @pytest.mark.rule("LIFE-10", "PROC-08")

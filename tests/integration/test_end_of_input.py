@@ -174,40 +174,6 @@ def test_every_line_before_the_end_is_answered_the_unterminated_last_one_too(too
         assert len(server.records_with(message="tool call completed")) == 1000
 
 
-LAST = {
-    "nothing": (b"", 0),
-    "blank": (b"  \r", 0),
-    "truncated": (b'{"jsonrpc":"2.0","id":7,"method":"ping"', 1),
-    "notification": (b'{"jsonrpc":"2.0","method":"notifications/unknown"}', 0),
-    "no UTF-8": (b"\xff", 1),
-}
-
-
-@pytest.mark.rule("PROC-03", "FRAME-05")
-def test_what_stands_after_the_last_newline_is_a_line() -> None:
-    with serve_each(list(LAST), APP) as servers:
-        for name, server in servers.items():
-            server.write(LAST[name][0])
-            server.close_input()
-        for name, server in servers.items():
-            assert server.wait() == 0
-            rest = server.messages[1:]
-            assert len(rest) == LAST[name][1], name
-            assert all(each["error"]["code"] == -32700 for each in rest)
-
-
-@pytest.mark.rule("PROC-03", "PROC-14")
-@pytest.mark.parametrize("tool", ["finish_soon", "finish_soon_in_thread"])
-def test_calls_that_end_within_the_grace_are_answered(tool: str) -> None:
-    with serve(APP, {"server.eof_grace_ms": 3_600_000}) as server:
-        call = server.start(tool)
-        server.record(message="started")
-        server.call("end_soon")
-        assert server.finish() == 0
-        assert server.outcome(call) == "in time"
-        assert server.completion(tool)["outcome"] == "success"
-
-
 ABORTED = {
     "wait_for_abort": ("aborted", None),
     "finish_anyway": ("disconnected_completed", None),

@@ -20,43 +20,6 @@ class Leaving(BaseException):
     pass
 
 
-class Hostile:
-    @property
-    def __class__(self):
-        raise Leaving
-
-    def __len__(self):
-        raise Leaving
-
-    __iter__ = __repr__ = __getattr__ = __len__
-
-
-class HostileError(Exception):
-    __str__ = __repr__ = Hostile.__len__
-    __class__ = Hostile.__class__
-
-
-def hostile(raises: bool):
-    if raises:
-        raise HostileError
-    return Hostile()
-
-
-@server.tool
-def in_thread(raises: bool):
-    return hostile(raises)
-
-
-@server.tool
-async def in_task(raises: bool):
-    return hostile(raises)
-
-
-@server.tool(inline=True)
-def in_place(raises: bool):
-    return hostile(raises)
-
-
 @server.tool
 def greet() -> str:
     return "hello"
@@ -108,21 +71,6 @@ def interrupt_main() -> str:
 '''
 
 SLOTS = {"resources.max_concurrent_executions": 3}
-
-
-@pytest.mark.rule("ERR-08")
-@pytest.mark.parametrize("tool", ["in_thread", "in_task", "in_place"])
-def test_results_and_errors_that_raise_cost_neither_an_answer_nor_a_worker_thread(
-    tool: str,
-) -> None:
-    with serve(APP, SLOTS) as server:
-        for raises in [False, True] * 4:
-            answer = server.request("tools/call", {"name": tool, "arguments": {"raises": raises}})
-            assert answer["result"]["isError"]
-        meetings = [server.start("meet") for _ in range(3)]
-        assert [server.outcome(each) for each in meetings] == [True] * 3
-        assert server.call("health")["resources"]["concurrentExecutions"] == 0
-        assert server.finish() == 0
 
 
 @pytest.mark.rule("ERR-07")

@@ -120,16 +120,9 @@ def test_secret_in_text_is_replaced(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "http://localhost:8080/mcp",
-        "http://bob@example.com:80/a:b@c",
-        "the token has expired",
-        "at 10:30:00 the session ended",
-        "a=b, c: d --user bob",
-        "run --token --user bob",
-        "key",
-        "keyboard=x spinner: y --compass z",
-        "('a', 'b')",
-        "",
+        *("http://localhost:8080/mcp", "http://bob@example.com:80/a:b@c"),
+        *("the token has expired", "at 10:30:00 the session ended", "a=b, c: d --user bob"),
+        *("run --token --user bob", "key", "keyboard=x spinner: y --compass z", "('a', 'b')", ""),
     ],
 )
 def test_text_without_secret_stays_same_object(text: str) -> None:
@@ -193,14 +186,7 @@ def test_fields_of_record_name_each_other() -> None:
 def test_fields_after_known_message_are_searched() -> None:
     logger = StructuredLogger(sink := MemorySink(), ManualClock())
     for value in (
-        "plain",
-        "plain",
-        "Bearer x",
-        "--pin x",
-        "pin: x",
-        "pin=x",
-        "{'pin':'x'}",
-        "two words",
+        *("plain", "plain", "Bearer x", "--pin x", "pin: x", "pin=x", "{'pin':'x'}", "two words"),
     ):
         logger.info("two words", {"a": value})
     assert [line["a"] for line in sink.lines] == [

@@ -24,7 +24,7 @@ from foundation_rt import (
 from foundation_rt.testing import ManualClock, TestClient
 from tests.support.engine_harness import EngineHarness, HeldHandler
 from tests.support.process import environment, serve
-from tests.support.virtual_loop import VirtualLoop
+from tests.support.virtual_loop import VirtualLoop, run_bounded
 
 PATIENCE = 20.0
 
@@ -52,14 +52,6 @@ def add_tool(server: Server, way: str, function: Callable[[], Any], name: str = 
             return function()
 
 
-def run(main: Callable[[], Any]) -> Any:
-    async def bounded() -> Any:
-        async with asyncio.timeout(PATIENCE):
-            return await main()
-
-    return asyncio.run(bounded())
-
-
 def call(server: Server, tool: str = "tool", **arguments: Any) -> tuple[Any, dict[str, Any]]:
     """Return the result of a tool, or its error, with the record of its call."""
 
@@ -72,7 +64,7 @@ def call(server: Server, tool: str = "tool", **arguments: Any) -> tuple[Any, dic
             records = [line for line in client.logs or () if "outcome" in line]
             return value, records[-1]
 
-    found: tuple[Any, dict[str, Any]] = run(main)
+    found: tuple[Any, dict[str, Any]] = run_bounded(main)
     return found
 
 
@@ -187,7 +179,7 @@ def test_proceed_after_the_end_of_the_call_is_refused() -> None:
     add_tool(server, "task", lambda: ran.append(1))
     assert call(server)[0] is None
     with pytest.raises(RuntimeError, match="after its call had ended"):
-        run(kept[0])
+        run_bounded(kept[0])
     assert ran == []
 
 
@@ -376,7 +368,7 @@ def test_when_the_loop_is_closed_under_a_thread_the_call_still_ends() -> None:
         while not started.is_set():
             await asyncio.sleep(0)
 
-    run(leave)  # which cancels the call's task, and closes the loop
+    run_bounded(leave)  # which cancels the call's task, and closes the loop
     runtime = server.runtime
     assert runtime.resources.concurrent_executions == 1
     go_on.set()

@@ -55,16 +55,9 @@ TURNS = 60
 """More turns of the loop than anything takes that waits for no time."""
 
 POINTS = [
-    "server/discover",
-    "initialize",
-    "notifications/initialized",
-    "tools/list",
-    "resources/list",
-    "resources/read",
-    "resources/subscribe",
-    "subscriptions/listen",
-    "ping",
-    "start",
+    *("server/discover", "initialize", "notifications/initialized", "tools/list"),
+    *("resources/list", "resources/read", "resources/subscribe", "subscriptions/listen"),
+    *("ping", "start"),
 ]
 turns = st.sampled_from([TURNS, 3, 0])
 timeouts = st.sampled_from([0.5, 2.0, 10.0, 40.0])

@@ -170,13 +170,13 @@ class Peer:
             one.leave()
 
 
-ACTS = (
+STEPS = (
     *("open", "open", "delete", "hold", "hold_stateless", "ask", "ask", "answer", "cancel"),
     *("subscribe", "subscribe", "unsubscribe", "listen", "listen"),
     *("begin_task", "answer_task", "cancel_task", "leave", "wait"),
 )
 histories = st.lists(
-    st.tuples(st.sampled_from(ACTS), st.sampled_from(["alice", "bob"]), st.integers(0, 2)),
+    st.tuples(st.sampled_from(STEPS), st.sampled_from(["alice", "bob"]), st.integers(0, 2)),
     max_size=40,
 )
 
@@ -187,7 +187,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def play(history: list[tuple[str, str, int]]) -> None:
+async def run_history(history: list[tuple[str, str, int]]) -> None:
     clock = ManualClock()
     server = make_server(clock)
     app = server.asgi_app()
@@ -203,12 +203,12 @@ async def play(history: list[tuple[str, str, int]]) -> None:
         "results": manager.store.outcome_bytes,  # type: ignore[attr-defined]
     }
     peers = {name: Peer(app, key) for name, key in KEYS.items()}
-    for act, name, which in history:
-        if act == "wait":
+    for step, name, which in history:
+        if step == "wait":
             clock.advance(31)
             sessions.expire()
         else:
-            await getattr(peers[name], act)(which)
+            await getattr(peers[name], step)(which)
         await asyncio.sleep(0)
         for noun, quota in quotas.items():
             if noun != "results":
@@ -249,4 +249,4 @@ async def play(history: list[tuple[str, str, int]]) -> None:
 def test_what_a_principal_uses_is_given_back_whatever_it_does(
     history: list[tuple[str, str, int]],
 ) -> None:
-    asyncio.run(play(history))
+    asyncio.run(run_history(history))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.protocol.revisions import REVISIONS, Revision
 from foundation_rt.registry.catalog import Catalog, ChangeNotifier, InvalidCursor
+from tests.support.list_observer import ListObserver
 
 OLDEST, *_, NEWEST = REVISIONS.values()
 
@@ -29,16 +30,6 @@ class Thing:
     def wire(self, revision: Revision) -> dict[str, Any]:
         self.written += 1
         return {"name": self.name, "revision": revision.name}
-
-
-class Watcher:
-    """Records its notifications."""
-
-    def __init__(self) -> None:
-        self.notified: list[str] = []
-
-    def list_changed(self, kind: str) -> None:
-        self.notified.append(kind)
 
 
 def make_table(*names: str) -> Catalog[Thing]:
@@ -98,11 +89,11 @@ def test_taken_key_is_kept_and_removed_key_is_free() -> None:
 @pytest.mark.rule("MRES-12", "PROMPT-07")
 def test_observer_is_notified_of_the_kind_while_it_lives() -> None:
     notifier = ChangeNotifier("things")
-    watcher = Watcher()
-    notifier.observe(watcher)
+    observer = ListObserver()
+    notifier.observe(observer)
     notifier.notify()
-    assert watcher.notified == ["things"]
-    del watcher
+    assert observer.notified == ["things"]
+    del observer
     gc.collect()
     notifier.notify()
 

@@ -11,18 +11,11 @@ from foundation_rt.errors import RegistrationError
 from foundation_rt.protocol.content import Icon
 from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.registry.prompts import PromptArgument, PromptDefinition, PromptRegistry
+from tests.support.list_observer import ListObserver
 
 
 def make(arguments: dict[str, Any], context: Any) -> str:
     return "text"
-
-
-class Watcher:
-    def __init__(self) -> None:
-        self.notified: list[str] = []
-
-    def list_changed(self, kind: str) -> None:
-        self.notified.append(kind)
 
 
 @pytest.mark.rule("PROMPT-08")
@@ -46,26 +39,26 @@ class Watcher:
 )
 def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], problem: str) -> None:
     registry = PromptRegistry()
-    watcher = Watcher()
-    registry.observe(watcher)
+    observer = ListObserver()
+    registry.observe(observer)
     with pytest.raises(RegistrationError, match=problem):
         registry.register(PromptDefinition(**{"name": "review", **members}), make)
     assert not registry.is_offered
-    assert watcher.notified == []
+    assert observer.notified == []
 
 
 @pytest.mark.rule("PROMPT-01", "PROMPT-07")
 def test_prompts_are_added_and_removed() -> None:
     registry = PromptRegistry()
-    watcher = Watcher()
-    registry.observe(watcher)
+    observer = ListObserver()
+    registry.observe(observer)
     first = registry.register(PromptDefinition("review"), make)
     with pytest.raises(RegistrationError, match="'review' is refused: the name is taken"):
         registry.register(PromptDefinition("review"), make)
     assert registry.prompts.get("review") is first
     assert registry.unregister("review")
     assert not registry.unregister("review")
-    assert watcher.notified == ["prompts", "prompts"]
+    assert observer.notified == ["prompts", "prompts"]
     assert registry.prompts.entries() == ()
 
 

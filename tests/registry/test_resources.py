@@ -18,6 +18,7 @@ from foundation_rt.registry.resources import (
     ResourceTemplateDefinition,
 )
 from foundation_rt.registry.tools import ExecutionMode
+from tests.support.list_observer import ListObserver
 
 
 def read(arguments: dict[str, Any], context: Any) -> str:
@@ -34,14 +35,6 @@ def resource(uri: Any = "task://all", **members: Any) -> ResourceDefinition:
 
 def template(uri: Any = "task://{id}", **members: Any) -> ResourceTemplateDefinition:
     return ResourceTemplateDefinition(**{"uri_template": uri, "name": "one", **members})
-
-
-class Watcher:
-    def __init__(self) -> None:
-        self.notified: list[str] = []
-
-    def list_changed(self, kind: str) -> None:
-        self.notified.append(kind)
 
 
 # -- registration
@@ -76,12 +69,12 @@ class Watcher:
 )
 def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], problem: str) -> None:
     registry = ResourceRegistry()
-    watcher = Watcher()
-    registry.observe(watcher)
+    observer = ListObserver()
+    registry.observe(observer)
     with pytest.raises(RegistrationError, match=problem):
         registry.register(resource(**members), read)
     assert not registry.is_offered
-    assert watcher.notified == []
+    assert observer.notified == []
 
 
 @pytest.mark.rule("MRES-15", "MRES-11")
@@ -195,14 +188,14 @@ def test_unknown_uri_is_not_found() -> None:
 @pytest.mark.rule("MRES-12")
 def test_observers_are_notified_of_changes_and_not_of_refusals() -> None:
     registry = ResourceRegistry()
-    watcher = Watcher()
-    registry.observe(watcher)
+    observer = ListObserver()
+    registry.observe(observer)
     registry.register(resource(), read)
     registry.register_template(template(), read)
     assert registry.unregister("task://all")
     assert not registry.unregister("task://all")
     assert registry.unregister("task://{id}")
-    assert watcher.notified == ["resources"] * 4
+    assert observer.notified == ["resources"] * 4
     assert registry.resources.entries() == registry.templates.entries() == ()
 
 

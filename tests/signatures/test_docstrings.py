@@ -154,16 +154,8 @@ def test_an_entry_ends_where_another_one_starts() -> None:
     st.lists(
         st.sampled_from(
             [
-                "Args:",
-                "Parameters",
-                "----",
-                ":param city: x",
-                "  city: x",
-                "city",
-                "",
-                " ",
-                ":",
-                "-",
+                *("Args:", "Parameters", "----", ":param city: x", "  city: x", "city", "", " "),
+                *(":", "-"),
             ]
         )
         | st.text(max_size=9)

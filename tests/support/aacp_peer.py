@@ -166,8 +166,8 @@ def say(*words: object) -> None:
     os.write(1, " ".join(map(str, words)).encode() + b"\n")
 
 
-async def play(part: Part) -> None:
-    """Be a peer."""
+async def run_peer(part: Part) -> None:
+    """Run one peer to its end."""
     from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
     from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy
     from foundation_rt.agents.messages import AgentContext, AgentMessage
@@ -263,7 +263,7 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             say("pid", os.getpid())
-            asyncio.run(play(Part(**orjson.loads(line))))
+            asyncio.run(run_peer(Part(**orjson.loads(line))))
             os._exit(0)
         os.waitpid(pid, 0)
         say("dead")

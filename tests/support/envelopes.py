@@ -97,20 +97,8 @@ bare_acks = st.builds(
 )
 
 MEMBERS = (
-    "messageId",
-    "requestId",
-    "sourceAgentId",
-    "targetAgentId",
-    "seq",
-    "series",
-    "floor",
-    "ack",
-    "ackSeries",
-    "messageType",
-    "timestamp",
-    "expiresAt",
-    "tombstone",
-    "payload",
+    *("messageId", "requestId", "sourceAgentId", "targetAgentId", "seq", "series", "floor"),
+    *("ack", "ackSeries", "messageType", "timestamp", "expiresAt", "tombstone", "payload"),
 )
 
 # What a member may be changed to: often valid for some other member, or nearly valid.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -166,6 +167,14 @@ class Peer:
     def outcome(self, request_id: int | str) -> Any:
         """Return the result of this call, or its error, decoded."""
         return decode(self.answer(request_id))
+
+
+async def call(peer: Peer, tool: str, /, **arguments: Any) -> Any:
+    """Call a tool; return its result, or its error."""
+    request_id = peer.start(tool, arguments)
+    while not peer.answers(request_id):
+        await asyncio.sleep(0.001)
+    return peer.outcome(request_id)
 
 
 def decode(answer: Mapping[str, Any]) -> Any:

@@ -40,16 +40,8 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent.parent.parent / "spec" / "vectors"
 
 RECORD_FIELDS = (
-    "level",
-    "runId",
-    "correlationId",
-    "toolName",
-    "method",
-    "name",
-    "durationMs",
-    "outcome",
-    "errorCode",
-    "payloadBytes",
+    *("level", "runId", "correlationId", "toolName", "method", "name", "durationMs", "outcome"),
+    *("errorCode", "payloadBytes"),
 )
 """What a vector says of a completion record; a member it leaves out must be absent."""
 

@@ -60,6 +60,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self.run_forever()
 
 
+def run_bounded(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run `main()` in real time; a test that hangs fails after `PATIENCE` seconds."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(PATIENCE):
+            return await main()
+
+    return asyncio.run(bounded())
+
+
 def run_virtual(main: Callable[[ManualClock], Coroutine[Any, Any, T]]) -> T:
     """Run `main(clock)` as `asyncio.run` would, in the time of `clock`."""
     clock = ManualClock()

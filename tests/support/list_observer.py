@@ -1,0 +1,13 @@
+"""An observer of a registry that keeps its notifications."""
+
+from __future__ import annotations
+
+
+class ListObserver:
+    """Records the kind of each list that changed."""
+
+    def __init__(self) -> None:
+        self.notified: list[str] = []
+
+    def list_changed(self, kind: str) -> None:
+        self.notified.append(kind)
