@@ -16,7 +16,7 @@ from foundation_rt.client.transports.http import HttpTransport
 from foundation_rt.client.transports.memory import MemoryTransport
 from foundation_rt.client.transports.stdio import ChildProcessTransport
 from foundation_rt.errors import ConfigError, MissingExtraError, UsageError
-from tests.support.misbehaving_transport import MemoryStage
+from tests.support.misbehaving_transport import MemoryHarness
 
 
 def transport(target: Any, **given: Any) -> Any:
@@ -35,7 +35,7 @@ def test_every_kind_of_target_has_its_transport_and_nothing_starts() -> None:
     remote = transport(HttpServer("https://me:secret@host/mcp?key=secret"))
     assert isinstance(remote, HttpTransport)
     assert "secret" not in remote.description
-    harness = MemoryStage("any")
+    harness = MemoryHarness("any")
     client = connect(harness.make_transport)
     assert harness.transports == []
     assert client.make_transport() is harness.transports[0]

@@ -39,7 +39,7 @@ from tests.support.misbehaving_acts import (
 )
 from tests.support.misbehaving_harness import HANDSHAKE, ROOT, Acts, Harness, HttpHarness
 from tests.support.misbehaving_play import STATELESS, Act
-from tests.support.misbehaving_transport import MemoryStage
+from tests.support.misbehaving_transport import MemoryHarness
 from tests.support.sizes import size
 
 LIVENESS = 60.0
@@ -239,7 +239,7 @@ def test_a_client_that_is_gone_has_left_no_object() -> None:
     """A program may make one for each of its users."""
 
     async def use() -> None:
-        harness = MemoryStage(HANDSHAKE)
+        harness = MemoryHarness(HANDSHAKE)
         async with connect(harness.make_transport) as client:
             for acts in ([["answer"]], [["die"]], [["reply", {"result": 5}]], [["answer"]]):
                 with suppress(MCPError):

@@ -18,7 +18,7 @@ from foundation_rt.clock import ManualClock
 from tests.support.leaks import ResourceSnapshot, tasks
 from tests.support.misbehaving_harness import HANDSHAKE, ROOT, Harness
 from tests.support.misbehaving_play import STATELESS, Act
-from tests.support.misbehaving_transport import MemoryStage
+from tests.support.misbehaving_transport import MemoryHarness
 from tests.support.virtual_loop import run_virtual
 
 LIVENESS = 60.0
@@ -172,7 +172,7 @@ def test_a_server_that_ends_for_the_probe_is_not_probed_again(
     acts: list[Act], has_exchanges: bool
 ) -> None:
     """Without a process, so that the end comes at the same moment each time."""
-    harness = MemoryStage(HANDSHAKE, has_exchanges)
+    harness = MemoryHarness(HANDSHAKE, has_exchanges)
     harness.play({"server/discover": acts})
 
     async def scenario(clock: ManualClock) -> None:

@@ -15,10 +15,10 @@ from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
 from tests.support.misbehaving_harness import HANDSHAKE
 from tests.support.misbehaving_play import STATELESS, Act
-from tests.support.misbehaving_transport import MemoryStage
+from tests.support.misbehaving_transport import MemoryHarness
 from tests.support.virtual_loop import run_virtual
 
-Scene = Callable[[Client, MemoryStage], Awaitable[None]]
+Scene = Callable[[Client, MemoryHarness], Awaitable[None]]
 
 both_modes = pytest.mark.parametrize(
     ("revision", "point"),
@@ -28,7 +28,7 @@ both_modes = pytest.mark.parametrize(
 
 def run(scenario: Scene, points: dict[str, list[Act]], revision: str) -> None:
     async def main(clock: ManualClock) -> None:
-        harness = MemoryStage(revision)
+        harness = MemoryHarness(revision)
         harness.play(points)
         async with Client(harness.make_transport, ClientOptions()) as client:
             await scenario(client, harness)
@@ -57,7 +57,7 @@ async def turns() -> None:
 def test_a_subscription_that_is_never_confirmed_is_given_up_in_time(
     revision: str, point: str
 ) -> None:
-    async def scenario(client: Client, harness: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         began = asyncio.get_running_loop().time()
         with pytest.raises(CallTimeoutError):
             async with client.subscribe("play://one", timeout=3.0):
@@ -70,7 +70,7 @@ def test_a_subscription_that_is_never_confirmed_is_given_up_in_time(
 @both_modes
 @pytest.mark.rule("CLIENT-31")
 def test_a_subscription_that_is_refused(revision: str, point: str) -> None:
-    async def scenario(client: Client, harness: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         with pytest.raises(MCPError) as caught:
             async with client.subscribe("play://one"):
                 pass
@@ -85,7 +85,7 @@ def test_a_subscription_that_is_refused(revision: str, point: str) -> None:
 def test_subscribing_ends_with_an_error_when_the_client_is_closed(
     revision: str, point: str
 ) -> None:
-    async def scenario(client: Client, harness: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         async def subscribe() -> None:
             async with client.subscribe("play://one"):
                 pass
@@ -106,7 +106,7 @@ def test_subscribing_ends_with_an_error_when_the_client_is_closed(
 def test_iteration_ends_after_all_changes_when_the_client_is_closed(
     revision: str, point: str
 ) -> None:
-    async def scenario(client: Client, harness: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         async with client.subscribe("play://one") as changes:
             await client.call("play", {"nonce": "x", "acts": [updated("play://one"), ["answer"]]})
             await client.close()
@@ -117,7 +117,7 @@ def test_iteration_ends_after_all_changes_when_the_client_is_closed(
 
 @pytest.mark.rule("CLIENT-55")
 def test_a_lost_connection_is_made_again_and_everything_counts_as_changed() -> None:
-    async def scenario(client: Client, harness: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         async with client.subscribe("play://one", "play://two") as changes:
             harness.transports[-1].lose()
             assert [await anext(changes), await anext(changes)] == ["play://one", "play://two"]
@@ -130,7 +130,7 @@ def test_a_lost_connection_is_made_again_and_everything_counts_as_changed() -> N
 def test_invented_changes_of_a_server_are_bounded() -> None:
     """10,000 parts of a resource have changed: whoever listens is told of some, and of it."""
 
-    async def scenario(client: Client, harness: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         async with client.subscribe("play://one") as changes:
             parts = [updated(f"play://one/{each}") for each in range(10_000)]
             nonsense = [

@@ -42,7 +42,7 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.protocol.revisions import REVISIONS
 from tests.support.misbehaving_acts import asks_again, in_memory, may_refuse, of_a_call, of_a_point
 from tests.support.misbehaving_play import Act
-from tests.support.misbehaving_transport import MemoryStage
+from tests.support.misbehaving_transport import MemoryHarness
 from tests.support.sizes import examples
 from tests.support.virtual_loop import VirtualLoop
 
@@ -107,7 +107,7 @@ class ClientMachine(RuleBasedStateMachine):
         self.loop = VirtualLoop(ManualClock())
         self.loop.set_exception_handler(lambda _, context: self.unhandled.append(context))
         self.unhandled: list[dict[str, Any]] = []
-        self.harness = MemoryStage(revision, has_exchanges)
+        self.harness = MemoryHarness(revision, has_exchanges)
         options = ClientOptions(
             revision=revision if knows else None,
             connect_timeout=CONNECT_TIMEOUT,

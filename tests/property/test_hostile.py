@@ -209,43 +209,7 @@ def test_mutated_conversations_never_end_a_connection(
     assert_survived(made, peer, data)
 
 
-@pytest.mark.rule("FRAME-01", "RPC-06")
-@settings(max_examples=examples(100))
-@given(sizes=st.lists(st.integers(1, 50), min_size=1, max_size=8))
-def test_a_conversation_reads_the_same_however_it_is_cut(sizes: list[int]) -> None:
-    answers = []
-    for cut in ([], sizes):
-        made = rig()
-        peer = made.connect(handshake=False)
-        feed_in_pieces(peer, b"".join(CONVERSATION), cut)
-        # Health tells what memory it uses, which is not the same twice.
-        told = [message for message in peer.received if message["id"] != 7]
-        answers.append((told, made.records))
-    assert answers[0] == answers[1]
-    assert len(answers[0][0]) == 9
-
-
 # -- bounds ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.rule("FRAME-04", "FRAME-06")
-def test_an_endless_line_takes_no_memory() -> None:
-    made = rig()
-    peer = made.connect()
-    chunk = b"x" * 65_536
-    tracemalloc.start()
-    try:
-        for _ in range(500):
-            peer.connection.feed(chunk)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 500_000
-    assert peer.received == []
-    peer.connection.feed(b"\n")
-    [answer] = peer.received
-    assert answer["error"]["data"]["reason"] == "line_too_long"
-    assert_survived(made, peer, b"\n")
 
 
 @pytest.mark.rule("ERR-06", "RES-01")

@@ -23,7 +23,7 @@ import signal
 import sys
 from typing import Any
 
-from tests.support.misbehaving_play import Exchange, Log, Play, read_script
+from tests.support.misbehaving_play import Exchange, Log, ScriptRunner, read_script
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _CHUNK = 65_536
@@ -41,7 +41,9 @@ class Misbehaving:
         self._log = Log(log)
         start = self._log.starts(log)
         self._log.note("start", started=started())
-        self._play = Play(read_script(script), start, self._log.note, self._write, self._perform)
+        self._play = ScriptRunner(
+            read_script(script), start, self._log.note, self._write, self._perform
+        )
         self._stubborn = False
 
     def run(self) -> int:

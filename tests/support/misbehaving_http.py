@@ -37,7 +37,7 @@ from http import HTTPStatus
 from typing import Any
 
 from tests.support.misbehaving import started
-from tests.support.misbehaving_play import STATELESS, Exchange, Log, Play, read_script
+from tests.support.misbehaving_play import STATELESS, Exchange, Log, ScriptRunner, read_script
 
 _SESSION = "mcp-session-id"
 _DRIP_SECONDS = 0.002
@@ -167,7 +167,7 @@ class MisbehavingHttp:
         start = self._log.starts(log)
         self._log.note("start", started=started())
         self._script = read_script(script)
-        self._play = Play(self._script, start, self._log.note, self._write, self._perform)
+        self._play = ScriptRunner(self._script, start, self._log.note, self._write, self._perform)
         self._sessions: set[str] = set()
 
     async def run(self, port: int) -> None:

@@ -106,8 +106,8 @@ class Exchange:
         return json.dumps(self.answer).encode()
 
 
-class Play:
-    """Plays a script.
+class ScriptRunner:
+    """Does what a script says.
 
     Args:
         script: reads it.
@@ -246,15 +246,15 @@ class Play:
 
 
 ACTS: dict[str, Callable[..., None]] = {
-    "answer": Play._answer,
-    "reply": Play._reply,
-    "huge": Play._huge,
-    "page": Play._page,
-    "raw": Play._raw,
-    "flood": Play._flood,
-    "ask": Play._ask,
-    "progress": Play._progress,
-    "acknowledge": Play._acknowledge,
+    "answer": ScriptRunner._answer,
+    "reply": ScriptRunner._reply,
+    "huge": ScriptRunner._huge,
+    "page": ScriptRunner._page,
+    "raw": ScriptRunner._raw,
+    "flood": ScriptRunner._flood,
+    "ask": ScriptRunner._ask,
+    "progress": ScriptRunner._progress,
+    "acknowledge": ScriptRunner._acknowledge,
 }
 """What every transport can do."""
 

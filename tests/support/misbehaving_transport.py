@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from foundation_rt.client.errors import ConnectionLostError, SessionExpiredError
 from foundation_rt.client.transports.transport import ClientMessage, Receiver
-from tests.support.misbehaving_play import Act, Exchange, Play
+from tests.support.misbehaving_play import Act, Exchange, ScriptRunner
 
 if TYPE_CHECKING:
     from foundation_rt.protocol.revisions import Revision
 
 
-class MemoryStage:
+class MemoryHarness:
     """A script and a log that are kept in memory, and the channels to whoever plays it.
 
     Attributes:
@@ -37,12 +37,12 @@ class MemoryStage:
     def __init__(self, revision: str, has_exchanges: bool = False) -> None:
         self.script: dict[str, Any] = {"revision": revision, "starts": [{}]}
         self.log: list[dict[str, Any]] = []
-        self.transports: list[PlayedChannel] = []
+        self.transports: list[MisbehavingTransport] = []
         self._has_exchanges = has_exchanges
 
-    def make_transport(self) -> PlayedChannel:
+    def make_transport(self) -> MisbehavingTransport:
         """Return a new transport to the server."""
-        transport = PlayedChannel(self, self._has_exchanges)
+        transport = MisbehavingTransport(self, self._has_exchanges)
         self.transports.append(transport)
         return transport
 
@@ -61,7 +61,7 @@ class MemoryStage:
         return [each["nonce"] for each in self.events("message") if each["method"] == "tools/call"]
 
 
-class PlayedChannel:
+class MisbehavingTransport:
     """A `Transport`, with the server behind it.
 
     Where every request has an exchange of its own, nothing more comes of one that was forgotten.
@@ -73,13 +73,15 @@ class PlayedChannel:
 
     description = "a server that plays"
 
-    def __init__(self, harness: MemoryStage, has_exchanges: bool) -> None:
+    def __init__(self, harness: MemoryHarness, has_exchanges: bool) -> None:
         self.has_exchanges = has_exchanges
         self.is_open = False
         self.is_closed = False
         self.is_lost = False
         self._stage = harness
-        self._play = Play(lambda: harness.script, 0, harness.note, self._write, self._perform)
+        self._play = ScriptRunner(
+            lambda: harness.script, 0, harness.note, self._write, self._perform
+        )
         self._forgotten: set[str] = set()
         self._hangs = False
         self._refuses = False

@@ -22,7 +22,7 @@ from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
 from tests.support.misbehaving_play import CAPABILITIES, Act
-from tests.support.misbehaving_transport import MemoryStage, PlayedChannel
+from tests.support.misbehaving_transport import MemoryHarness, MisbehavingTransport
 from tests.support.virtual_loop import run_virtual
 
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
@@ -33,8 +33,8 @@ TURNS = 60
 HANDLERS = ("sampling", "elicitation", "roots")
 
 
-class ScriptedHarness(MemoryStage):
-    """A `MemoryStage` that keeps what was sent.
+class ScriptedHarness(MemoryHarness):
+    """A `MemoryHarness` that keeps what was sent.
 
     Attributes:
         sent: every message, in order.
@@ -69,8 +69,8 @@ class ScriptedHarness(MemoryStage):
         return len(self.of(method))
 
 
-class ScriptedTransport(PlayedChannel):
-    """A `PlayedChannel` that notes everything.
+class ScriptedTransport(MisbehavingTransport):
+    """A `MisbehavingTransport` that notes everything.
 
     Attributes:
         receiver: the session.

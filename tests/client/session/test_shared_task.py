@@ -14,15 +14,15 @@ from foundation_rt.client.options import ClientOptions
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
 from tests.support.misbehaving_play import Act
-from tests.support.misbehaving_transport import MemoryStage
+from tests.support.misbehaving_transport import MemoryHarness
 from tests.support.virtual_loop import run_virtual
 
-Scene = Callable[[Client, MemoryStage], Awaitable[None]]
+Scene = Callable[[Client, MemoryHarness], Awaitable[None]]
 
 
 def run(scenario: Scene, points: dict[str, list[Act]], **options: Any) -> None:
     async def main(clock: ManualClock) -> None:
-        harness = MemoryStage("2025-11-25")
+        harness = MemoryHarness("2025-11-25")
         harness.play(points)
         async with Client(harness.make_transport, ClientOptions(**options)) as client:
             await scenario(client, harness)
@@ -44,7 +44,7 @@ async def began(*calls: Awaitable[Any]) -> list[asyncio.Task[Any]]:
 def test_waiting_calls_fail_when_the_client_is_closed(point: str) -> None:
     """It is not cancelled: its own task goes on."""
 
-    async def scenario(client: Client, harness: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         calls = await began(*(client.call("play", {"nonce": str(each)}) for each in range(3)))
         await client.close()
         for each in await asyncio.gather(*calls, return_exceptions=True):
@@ -58,7 +58,7 @@ def test_waiting_calls_fail_when_the_client_is_closed(point: str) -> None:
 @pytest.mark.rule("CLIENT-07", "CLIENT-23")
 @pytest.mark.parametrize("point", ["initialize", "tools/list"])
 def test_one_that_goes_takes_nothing_from_the_others(point: str) -> None:
-    async def scenario(client: Client, harness: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         first, second = await began(
             client.call("play", {"nonce": "first"}), client.call("play", {"nonce": "second"})
         )
@@ -76,7 +76,7 @@ def test_one_that_goes_takes_nothing_from_the_others(point: str) -> None:
 def test_an_error_speaks_for_all_tries() -> None:
     """The first try may have run, and the second one never began."""
 
-    async def scenario(client: Client, harness: MemoryStage) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         await client.initialize()
         harness.play({"open": [["refuse"]]})
         with pytest.raises(MCPError) as caught:
