@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import gc
 import subprocess
 import sys
 import threading
@@ -23,7 +22,6 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import ResourcesSection, ServerConfig, ToolsSection
 from foundation_rt.core.effects import Abort, Log, Reply
 from foundation_rt.core.invocation import Invocation, Raised, Returned
-from foundation_rt.engine.timers import QueuedTimer
 from foundation_rt.protocol.jsonrpc import parse
 from tests.support.server_fixture import COMPLETED, Peer, ServerFixture
 from tests.support.virtual_loop import VirtualLoop, run_virtual
@@ -242,20 +240,6 @@ def test_connections_that_are_fed_at_once_each_get_their_own_answers() -> None:
     assert len(rig.records) == 160
     assert {record["outcome"] for record in rig.records} == {"success"}
     rig.assert_all_ended()
-
-
-@pytest.mark.rule("RES-02", "CALL-07")
-def test_a_host_can_take_slots_for_work_of_its_own() -> None:
-    rig = ServerFixture(configured(slots=1))
-    rig.server.register(
-        ToolDefinition("work", "", ANYTHING), lambda arguments, context: "done", inline=True
-    )
-    peer = connect(rig)
-    slot = rig.server.runtime.resources.acquire_slot()
-    assert slot is not None
-    assert peer.outcome(peer.start("work"))["code"] == "RESOURCE_EXHAUSTED"
-    slot.release()
-    assert peer.outcome(peer.start("work")) == "done"
 
 
 # -- a host with an event loop of its own ----------------------------------------------------------
@@ -528,37 +512,6 @@ def test_a_context_variable_set_in_one_call_is_not_seen_by_another(way: str, hos
 
 
 # -- nothing is left behind ------------------------------------------------------------------------
-
-
-@pytest.mark.rule("ERR-06", "CALL-09", "EMBED-03")
-def test_thousands_of_calls_from_a_host_without_a_loop_leave_nothing_behind() -> None:
-    rig = ServerFixture(configured(slots=4))
-    tools_for_a_loop(rig)
-    peer = connect(rig)
-
-    def storm(calls: int) -> None:
-        for number in range(calls):
-            tool = ("inline", "worker", "task")[number % 3]
-            request_id = peer.start(tool)
-            peer.wait_for(request_id)
-            if number % 10 == 9:
-                peer.notify("notifications/cancelled", {"requestId": request_id})
-                peer.received.clear()
-                peer.threads.clear()
-        assert rig.server.runtime.engine.wait_idle(PATIENCE)
-
-    def timers() -> int:
-        gc.collect()
-        return sum(isinstance(each, QueuedTimer) for each in gc.get_objects())
-
-    storm(50)
-    threads, before = our_threads(), timers()
-    storm(1000)
-    assert len(our_threads()) <= len(threads) + 3  # workers: up to as many as there are slots
-    assert timers() - before <= 128
-    assert peer.connection.session.in_flight == {}
-    assert len(rig.records) == 1050
-    rig.assert_all_ended()
 
 
 # -- a host's loop that ends -----------------------------------------------------------------------

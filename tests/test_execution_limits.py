@@ -41,26 +41,6 @@ def take(resources: ResourceManager, count: int) -> list[Slot]:
 # -- slots
 
 
-@pytest.mark.rule("RES-01", "RES-03")
-def test_slot_is_given_at_once_or_not_at_all() -> None:
-    resources = manager(2)
-    first, _ = take(resources, 2)
-    assert resources.concurrent_executions == 2
-    assert resources.try_acquire_slot() is None
-    first.release()
-    assert resources.concurrent_executions == 1
-    assert resources.try_acquire_slot() is not None
-
-
-@pytest.mark.rule("RES-03")
-def test_second_release_does_nothing() -> None:
-    resources = manager(2)
-    first, _ = take(resources, 2)
-    first.release()
-    first.release()
-    assert resources.concurrent_executions == 1
-
-
 class Slots(RuleBasedStateMachine):
     """Any order of takes and releases: slots in use are those taken and not released."""
 
@@ -393,15 +373,3 @@ def test_protocol_error_does_not_affect_row_of_rejections() -> None:
     core.dispatch(b"no JSON")
     core.dispatch(request("ping"))
     assert core.resources.get_health_status() == "unhealthy"
-
-
-@pytest.mark.rule("RES-09")
-def test_reserved_tool_uses_no_slot() -> None:
-    core = make_core({"resources": {"max_concurrent_executions": 1}}).handshake()
-    core.add("tool")
-    core.add("reserved", reserved=True)
-    core.begin("tool", request_id=1)
-    call = core.begin("reserved", request_id=2)
-    assert core.resources.concurrent_executions == 1
-    core.conclude(call, Returned(None))
-    assert core.resources.concurrent_executions == 1

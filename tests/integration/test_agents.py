@@ -72,21 +72,6 @@ def test_a_client_lists_agents_talks_to_them_and_looks_into_one() -> None:
         assert "s3cret" not in server.stderr
 
 
-@pytest.mark.rule("AGENT-04", "AGENT-11", "AGENT-33")
-def test_a_deadline_reaches_the_agent_and_the_next_message_is_handled() -> None:
-    with serve(APP, {"tools.default_timeout_ms": 300}) as server:
-        timed_out = server.call("agent/sendMessage", **message("clerk", "wait"))
-        assert timed_out["code"] == "TIMEOUT"
-        told = server.record(message="told")
-        assert told["reason"] == "deadline"
-        assert told["agentId"] == "clerk"
-        assert told["runId"] == timed_out["runId"]
-        assert told["correlationId"] == timed_out["correlationId"]
-        assert server.completion("agent/sendMessage")["outcome"] == "timeout"
-        assert server.call("agent/sendMessage", **message("clerk", "count", 5)) == 5
-        assert server.finish() == 0
-
-
 @pytest.mark.rule("AGENT-02", "AGENT-11", "PROC-04")
 def test_at_the_end_of_input_what_waits_for_an_agent_is_withdrawn() -> None:
     with serve(APP, {"server.eof_grace_ms": 0}) as server:

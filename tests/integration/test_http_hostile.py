@@ -196,28 +196,6 @@ def test_headers_that_stand_twice_are_refused(
     assert is_served(bystander)
 
 
-@pytest.mark.parametrize(
-    ("host", "origin", "status"),
-    [
-        ("evil.example", None, 421),
-        ("localhost.evil.example", None, 421),
-        ("127.0.0.1", "http://evil.example", 403),
-        ("127.0.0.1", "null", 403),
-        ("127.0.0.1", "http://localhost.evil.example", 403),
-        ("127.0.0.1@evil.example", None, 421),
-    ],
-)
-def test_forged_names_are_refused(
-    server: HttpServer, bystander: RawClient, host: str, origin: str | None, status: int
-) -> None:
-    with RawClient(server.url) as client:
-        request = client.call("echo", text="x").replace(client.host.encode(), host.encode(), 1)
-        if origin is not None:
-            request = request.replace(b"\r\n", f"\r\nOrigin: {origin}\r\n".encode(), 1)
-        assert client.fetch(request).status == status
-    assert is_served(bystander)
-
-
 @pytest.mark.rule("HTTP-20")
 def test_a_head_that_does_not_come_ends_the_connection(
     server: HttpServer, bystander: RawClient

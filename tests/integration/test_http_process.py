@@ -395,30 +395,6 @@ def test_what_one_worker_asked_another_takes_the_answer_to(app: Path) -> None:
             assert answered["result"]["content"][0]["text"] == "1"
 
 
-@pytest.mark.rule("ASK-15")
-@pytest.mark.parametrize("shared", [True, False])
-def test_processes_started_apart_share_what_clients_carry_by_their_key(
-    app: Path, shared: bool
-) -> None:
-    meta = {**META, "io.modelcontextprotocol/clientCapabilities": {"roots": {}}}
-    params = {"name": "count_roots", "arguments": {}, "_meta": meta}
-    keys = ("a" * 64, ("a" if shared else "b") * 64)
-    with (
-        serve_http(app, settings={"security.state_key": keys[0]}) as first,
-        serve_http(app, settings={"security.state_key": keys[1]}) as second,
-        RawClient(first.url) as asked,
-        RawClient(second.url) as answered,
-    ):
-        question = asked.fetch(asked.request("tools/call", params, name="count_roots")).json
-        params["inputResponses"] = {"roots": {"roots": [{"uri": "file:///a"}]}}
-        params["requestState"] = question["result"]["requestState"]
-        reply = answered.fetch(answered.request("tools/call", params, name="count_roots")).json
-        if shared:
-            assert reply["result"]["content"][0]["text"] == "1"
-        else:
-            assert reply["error"]["data"]["reason"] == "state_tampered"
-
-
 @pytest.mark.rule("HTTP-35")
 def test_workers_end_with_whoever_started_them(app: Path) -> None:
     with serve_workers(app, 2) as (process, _):

@@ -169,15 +169,6 @@ def test_after_a_signal_no_more_input_is_served() -> None:
         assert server.answers("late") == []
 
 
-@pytest.mark.rule("PROC-14", "PROC-06")
-@pytest.mark.parametrize(("number", "exit_code"), ENDS)
-def test_a_stuck_thread_does_not_keep_it(number: signal.Signals, exit_code: int) -> None:
-    with serve(APP, HASTY) as server:
-        server.start("stuck")
-        server.record(message="started")
-        assert finish(server, number) == exit_code
-
-
 @pytest.mark.rule("PROC-14")
 @pytest.mark.parametrize(("number", "exit_code"), ENDS)
 @pytest.mark.parametrize("tool", ["stuck", "block_the_loop"])
