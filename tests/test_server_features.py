@@ -27,7 +27,6 @@ from foundation_rt.errors import JsonRpcErrorCode
 from foundation_rt.protocol.content import Annotations, Icon, Image
 from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.testing import ManualClock, ProtocolError, TestClient
-from tests.support.process import ServerProcess, command, environment
 from tests.support.virtual_loop import run_bounded
 
 ICON = Icon("https://example.com/i.png")
@@ -280,45 +279,3 @@ def test_decorators_return_the_function_itself() -> None:
     assert server.resource("a:b")(read) is read
     assert server.prompt(read) is read
     assert server.prompt(name="other")(read) is read
-
-
-APP = """
-from foundation_rt import Server
-
-server = Server("features")
-
-@server.resource("note://{name}")
-def note(name: str) -> str:
-    return "about " + name
-
-@server.prompt
-async def greet(name: str) -> str:
-    return "Greet " + name
-
-@server.completion("greet", "name")
-def names(value: str) -> list[str]:
-    return [each for each in ("Ada", "Alan") if each.startswith(value)]
-"""
-
-
-@pytest.mark.rule("MRES-04", "PROMPT-05", "COMP-02")
-def test_a_real_process_over_stdio(tmp_path: Any) -> None:
-    app = tmp_path / "app.py"
-    app.write_text(APP)
-    with ServerProcess(command("serve", str(app)), environment()) as server:
-        server.handshake()
-        contents = server.request("resources/read", {"uri": "note://x%20y"})["result"]["contents"]
-        assert contents == [{"uri": "note://x%20y", "mimeType": "text/plain", "text": "about x y"}]
-        greeting = server.request("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}})
-        assert greeting["result"]["messages"][0]["content"]["text"] == "Greet Ada"
-        ref = {"type": "ref/prompt", "name": "greet"}
-        argument = {"name": "name", "value": "A"}
-        completed = server.request("completion/complete", {"ref": ref, "argument": argument})
-        assert completed["result"]["completion"]["values"] == ["Ada", "Alan"]
-        assert server.finish() == 0
-    records = [each for each in server.records if each["message"] == "request completed"]
-    assert [(each["method"], each["name"], each["outcome"]) for each in records] == [
-        ("resources/read", "note://x%20y", "success"),
-        ("prompts/get", "greet", "success"),
-        ("completion/complete", "greet", "success"),
-    ]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.clock import ManualClock, SystemClock
 from foundation_rt.errors import ErrorCode, ToolCompletionOutcome, UsageError
-from foundation_rt.logs.logger import LogSink, MemorySink, StderrSink, StructuredLogger
+from foundation_rt.logs.logger import MemorySink, StderrSink, StructuredLogger
 from foundation_rt.logs.redaction import CIRCULAR, REDACTED, UNREADABLE, Redactor
 from tests.support.pipes import fill, pipe
 
@@ -390,35 +390,6 @@ def records_in(fd: int) -> list[dict[str, Any]]:
         return [orjson.loads(line) for line in file.read().splitlines()]
 
 
-@pytest.mark.rule("LOG-01", "LOG-16", "LOG-17", "LOG-18")
-def test_lines_of_threads_arrive_whole_and_in_order() -> None:
-    with pipe() as (reader, end):
-        sink: LogSink = StderrSink(fd=end)
-        assert isinstance(sink, StderrSink)
-        logger = StructuredLogger(sink, SystemClock())
-        records: list[dict[str, Any]] = []
-        consumer = threading.Thread(target=lambda: records.extend(records_in(reader)))
-        consumer.start()
-
-        def write(mark: int) -> None:
-            for number in range(500):
-                logger.info("message", {"mark": mark, "number": number})
-
-        writers = [threading.Thread(target=write, args=(mark,)) for mark in range(4)]
-        for thread in writers:
-            thread.start()
-        for thread in writers:
-            thread.join(PATIENCE)
-        assert sink.flush(PATIENCE)
-        sink.close(PATIENCE)
-        os.close(end)
-        consumer.join(PATIENCE)
-        assert sink.dropped == 0
-        for mark in range(4):
-            own = [record["number"] for record in records if record["mark"] == mark]
-            assert own == list(range(500))
-
-
 @pytest.mark.rule("LOG-16", "LOG-39")
 def test_unread_lines_are_dropped_counted_and_reported() -> None:
     with pipe() as (reader, end):
@@ -475,17 +446,6 @@ def test_default_capacity_is_4_mib() -> None:
         sink.close(0)
 
 
-@pytest.mark.rule("LOG-18")
-def test_closing_does_not_wait_for_idle_reader() -> None:
-    with pipe() as (_, end):
-        fill(end, b" ")
-        sink = StderrSink(fd=end)
-        sink.write(b"{}\n")
-        sink.close(0.01)
-        sink.write(b"{}\n")
-        assert sink.dropped == 2
-
-
 @pytest.mark.rule("LOG-19")
 def test_log_stops_when_reader_is_gone() -> None:
     with pipe() as (reader, end):
@@ -531,20 +491,3 @@ def test_process_logs_only_to_stderr_until_exit() -> None:
     assert (done.returncode, done.stdout) == (0, "")
     records = [orjson.loads(line) for line in done.stderr.splitlines()]
     assert [record["message"] for record in records] == ["one", "two"]
-
-
-@pytest.mark.rule("LOG-25")
-def test_forked_child_has_its_own_log() -> None:
-    done = run(
-        "import os\n"
-        "from foundation_rt.clock import SystemClock\n"
-        "from foundation_rt.logs.logger import StderrSink, StructuredLogger\n"
-        "logger = StructuredLogger(StderrSink(), SystemClock())\n"
-        "logger.info('before')\n"
-        "child = os.fork()\n"
-        "logger.info('parent' if child else 'child')\n"
-        "if child: os.waitpid(child, 0)\n"
-    )
-    assert (done.returncode, done.stdout) == (0, "")
-    records = [orjson.loads(line) for line in done.stderr.splitlines()]
-    assert sorted(record["message"] for record in records) == ["before", "child", "parent"]

@@ -6,7 +6,6 @@ from base64 import b64decode
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 import pytest
 
 from foundation_rt.protocol.content import (
@@ -198,10 +197,3 @@ def test_single_block_is_list_of_one() -> None:
     assert ToolResult("hi").content == ["hi"]
     assert ToolResult(Text("hi")).content == [Text("hi")]
     assert ToolResult().content is None
-
-
-@pytest.mark.rule("CONT-02")
-@pytest.mark.parametrize("revision", REVISIONS.values(), ids=REVISIONS)
-def test_every_block_is_json(revision: Any) -> None:
-    for block, _ in BLOCKS.values():
-        orjson.dumps(block.to_wire(revision))

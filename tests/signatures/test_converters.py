@@ -19,30 +19,14 @@ from hypothesis import strategies as st
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.jsonschema.validation import compile_schema
 from foundation_rt.signatures.constraints import Constraints
-from tests.support.signatures import derive_tool
+from tests.support.signatures import arrived, tool_of
 
 LIMIT = 2**53
 
 
-def handler_of(hint: Any, schema: dict[str, Any] | None = None) -> Any:
-    def tool(it: Any) -> Any:
-        return it
-
-    tool.__annotations__ = {"it": hint}
-    return derive_tool(tool, input_schema=schema)
-
-
-def arrived(hint: Any, value: Any) -> Any:
-    """Return the argument that a function gets for `value`, which the schema accepts."""
-    tool = handler_of(hint)
-    arguments = orjson.loads(orjson.dumps({"it": value}))
-    assert compile_schema(tool.input_schema).validate(arguments) == ()
-    return tool.handler(arguments, None)
-
-
 def refused(hint: Any, value: Any, *, by_hand: bool = False) -> ToolError:
     """Return the error for `value`, which the schema accepts."""
-    tool = handler_of(hint, {"type": "object"} if by_hand else None)
+    tool = tool_of(hint, {"type": "object"} if by_hand else None)
     arguments = {"it": value}
     assert compile_schema(tool.input_schema).validate(arguments) == ()
     with pytest.raises(ToolError) as error:
@@ -52,7 +36,7 @@ def refused(hint: Any, value: Any, *, by_hand: bool = False) -> ToolError:
 
 
 def is_advertised(hint: Any, value: Any) -> bool:
-    return compile_schema(handler_of(hint).input_schema).validate({"it": value}) == ()
+    return compile_schema(tool_of(hint).input_schema).validate({"it": value}) == ()
 
 
 class Level(enum.IntEnum):
@@ -154,7 +138,7 @@ def test_rounded_float_is_no_integer(hint: Any, value: Any, path: str) -> None:
 @given(st.integers(-(2**63), 2**64 - 1))
 def test_integers_in_digits_are_exact(number: int) -> None:
     arguments = orjson.loads(b'{"it":%d}' % number)
-    result = handler_of(int).handler(arguments, None)
+    result = tool_of(int).handler(arguments, None)
     assert type(result) is int
     assert result == number
 
@@ -163,7 +147,7 @@ def test_integers_in_digits_are_exact(number: int) -> None:
 @settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_float_is_the_integer_it_equals_or_refused(number: float) -> None:
-    handler = handler_of(int).handler
+    handler = tool_of(int).handler
     if not number.is_integer():
         assert not is_advertised(int, number)
     elif abs(number) < LIMIT:
@@ -285,7 +269,7 @@ def test_values_are_converted_to_their_types(hint: Any, value: Any, expected: An
     ],
 )
 def test_a_value_that_needs_no_conversion_is_passed_on(hint: Any, value: Any) -> None:
-    assert handler_of(hint).handler({"it": value}, None) is value
+    assert tool_of(hint).handler({"it": value}, None) is value
 
 
 @pytest.mark.rule("TYPED-32", "TYPED-19")
@@ -419,7 +403,7 @@ def test_post_init_and_validators_refuse() -> None:
 @pytest.mark.rule("TYPED-20")
 @pytest.mark.parametrize("error", [ToolError("NOT_FOUND", "no such place"), KeyError("place")])
 def test_other_errors_of_a_constructor_are_passed_on(error: Exception) -> None:
-    tool = handler_of(_class_that_raises(error))
+    tool = tool_of(_class_that_raises(error))
     with pytest.raises(type(error)) as raised:
         tool.handler({"it": {}}, None)
     assert raised.value is error

@@ -8,29 +8,13 @@ from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal, TypedDict
 from uuid import UUID
 
-import orjson
 import pytest
 from attrs import define
 
 from foundation_rt.errors import RegistrationError, ToolError
 from foundation_rt.jsonschema.validation import compile_schema
 from foundation_rt.signatures.constraints import Constraints
-from tests.support.signatures import derive_tool
-
-
-def tool_of(hint: Any, schema: dict[str, Any] | None = None) -> Any:
-    def tool(it: Any) -> Any:
-        return it
-
-    tool.__annotations__ = {"it": hint}
-    return derive_tool(tool, input_schema=schema)
-
-
-def arrived(hint: Any, value: Any) -> Any:
-    tool = tool_of(hint)
-    arguments = orjson.loads(orjson.dumps({"it": value}))
-    assert compile_schema(tool.input_schema).validate(arguments) == ()
-    return tool.handler(arguments, None)
+from tests.support.signatures import arrived, derive_tool, tool_of
 
 
 class Color(enum.Enum):
