@@ -119,12 +119,6 @@ def request(method: str, params: Any = None) -> dict[str, Any]:
     return message if params is None else {**message, "params": params}
 
 
-def pings(server: HttpServer, key: str, session: Answer) -> bool:
-    """Whether a session is still there."""
-    with Client(server.url, key) as client:  # a refused request ends its connection
-        return client.fetch(client.post(request("ping"), session_of(session))).status == 200
-
-
 def echoes(server: HttpServer, key: str) -> bool:
     """Whether a call with `key` is answered with its result."""
     with Client(server.url, key) as client:
@@ -180,16 +174,6 @@ def test_a_client_that_fills_its_share_of_tasks_leaves_room_for_others(server: H
         assert call(bob).json["result"]["resultType"] == "task"
 
 
-@pytest.mark.rule("RES-15")
-def test_a_client_that_opens_sessions_without_end_uses_up_its_own(server: HttpServer) -> None:
-    with Client(server.url, ALICE) as alice, Client(server.url, BOB) as bob:
-        mine = [open_session(bob) for _ in range(2)]
-        opened = [open_session(alice) for _ in range(30)]
-        assert {each.status for each in opened} == {200}
-        assert [pings(server, ALICE, each) for each in opened[-3:]] == [False, True, True]
-        assert [pings(server, BOB, each) for each in mine] == [True, True]
-
-
 @pytest.mark.rule("RES-13", "RES-22")
 def test_a_client_that_listens_in_all_its_sessions_gets_no_more(server: HttpServer) -> None:
     with ExitStack() as stack:
@@ -223,17 +207,6 @@ def test_a_client_is_asked_no_more_than_its_share_of_questions(server: HttpServe
             }
         bob.send(ask(bob, 1))
         bob.read_until(b"roots/list")
-
-
-@pytest.mark.rule("ASK-19")
-def test_questions_of_clients_that_have_gone_hold_no_slots(server: HttpServer) -> None:
-    for _ in range(2):
-        with Client(server.url, ALICE) as client:
-            client.send(ask(client, 1))
-            client.read_until(b"roots/list")
-    until(lambda: echoes(server, ALICE))
-    failed = server.process.completion("ask")
-    assert failed["errorCode"] == "TIMEOUT"
 
 
 @pytest.mark.rule("RES-13", "RES-18", "RES-23")
