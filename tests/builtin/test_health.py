@@ -7,12 +7,11 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt.builtin.health import HEALTH, health_report
+from foundation_rt.builtin.health import health_report
 from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import ServerConfig
 from foundation_rt.execution_limits import ResourceManager
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.runtime import ServerOptions
 from foundation_rt.server import Server
 from tests.support.core import make_config
@@ -61,22 +60,6 @@ def speak(server: Server, *messages: dict[str, Any]) -> list[dict[str, Any]]:
         connection.feed(orjson.dumps({"jsonrpc": "2.0", **message}) + b"\n")
     connection.close()
     return [orjson.loads(line) for line in lines]
-
-
-@pytest.mark.rule("HEALTH-01")
-def test_every_server_has_the_tool_and_it_takes_no_arguments() -> None:
-    server = make_server(ServerConfig())
-    tool = server.get("health")
-    assert tool is not None
-    assert not tool.is_dynamic
-    _, listed, refused = speak(
-        server,
-        {"id": 1, "method": "tools/list"},
-        {"id": 2, "method": "tools/call", "params": {"name": "health", "arguments": {"a": 1}}},
-    )
-    assert listed["result"]["tools"] == [HEALTH.to_wire(REVISIONS["2025-11-25"])]
-    error = orjson.loads(refused["result"]["content"][0]["text"])
-    assert error["code"] == "INVALID_ARGUMENT"
 
 
 @pytest.mark.rule("HEALTH-01", "RES-09", "RES-11")

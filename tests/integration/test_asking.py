@@ -168,20 +168,6 @@ def test_another_process_with_the_same_key_goes_on() -> None:
 
 
 @pytest.mark.rule("ASK-34")
-def test_a_question_is_taken_back_with_its_call() -> None:
-    with serve(APP, handshake=False) as server:
-        shake_hands(server)
-        server.messages.clear()
-        call = server.start("wait_for_user")
-        question = next_message(server)
-        server.cancel(call)
-        withdrawn = next_message(server)
-        assert withdrawn["method"] == "notifications/cancelled"
-        assert withdrawn["params"]["requestId"] == question["id"]
-        assert server.completion("wait_for_user")["outcome"] == "aborted"
-
-
-@pytest.mark.rule("ASK-34")
 def test_a_client_that_leaves_owes_nothing() -> None:
     with serve(APP, handshake=False, settings={"server.eof_grace_ms": 0}) as server:
         shake_hands(server)
