@@ -1,4 +1,4 @@
-"""Every name in backticks in the specification, the README and docstrings exists.
+"""Names: those in backticks in documents and docstrings exist, and no public class shares one.
 
 A span in backticks is checked if it looks like one of our names:
 
@@ -299,3 +299,12 @@ def test_names_in_docstrings_exist(ours: Code, everything: Code) -> None:
     assert list(problems_in_docstrings("foundation_rt", ours)) == []
     for folder in ("tests", "bench"):
         assert list(problems_in_docstrings(folder, everything)) == []
+
+
+def test_no_public_class_name_is_used_twice() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "foundation_rt").rglob("*.py")):
+        for statement in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_"):
+                places.setdefault(statement.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -27,7 +27,7 @@ from .render import Heading, Json, Page, Paragraph, Part, Payload, Table
 
 if TYPE_CHECKING:
     from ..client.results.content import Content
-    from ..client.results.results import CallResult, PromptResult, ReadResult
+    from ..client.results.results import CallResult, GetPromptResult, ReadResult
 
 MAX_PROPERTIES = 200
 """The most properties of a tool that are shown: a schema can nest any number of them."""
@@ -84,7 +84,7 @@ def read_report(result: ReadResult) -> Page:
     ]
 
 
-def prompt_report(result: PromptResult) -> Page:
+def prompt_report(result: GetPromptResult) -> Page:
     """Return the messages of a prompt, each under its role."""
     parts: list[Part] = [*_paragraph(result.description or "")]
     for message in result.messages:

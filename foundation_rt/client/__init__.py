@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from .resilience.circuit_breaker import CircuitState as CircuitState
     from .resilience.error_mapping import map_mcp_error as map_mcp_error
     from .resilience.retries import RetryPolicy as RetryPolicy
+    from .results.listed import ListedPromptArgument as ListedPromptArgument
     from .results.listed import Prompt as Prompt
-    from .results.listed import PromptArgument as PromptArgument
     from .results.listed import Resource as Resource
     from .results.listed import ResourceTemplate as ResourceTemplate
     from .results.results import CallResult as CallResult
     from .results.results import CompletionResult as CompletionResult
-    from .results.results import PromptResult as PromptResult
+    from .results.results import GetPromptResult as GetPromptResult
     from .results.results import ReadResult as ReadResult
     from .results.tool_schemas import ToolSchema as ToolSchema
     from .session.server_description import ServerDescription as ServerDescription
@@ -79,8 +79,8 @@ _HOMES = {
     "MCPError": "errors",
     "NotOfferedError": "errors",
     "Prompt": "results.listed",
-    "PromptArgument": "results.listed",
-    "PromptResult": "results.results",
+    "ListedPromptArgument": "results.listed",
+    "GetPromptResult": "results.results",
     "ServerRequestRefused": "handlers.params",
     "ReadResult": "results.results",
     "Resource": "results.listed",

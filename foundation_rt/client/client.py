@@ -32,13 +32,13 @@ from .resilience.breakers import Breakers
 from .resilience.circuit_breaker import CircuitState
 from .resilience.resilience import Resilience
 from .resilience.retries import RetryBudget
-from .results.results import CallResult, CompletionResult, PromptResult, ReadResult
+from .results.results import CallResult, CompletionResult, GetPromptResult, ReadResult
 from .results.tool_schemas import ToolSchema
 from .session.pending_requests import NotificationReceived
 from .session.server_description import ServerDescription
 from .session.session import ClientSession
 from .session.session_link import SessionLink, TransportFactory
-from .session.subscriptions import Subscription, Subscriptions
+from .session.subscriptions import ClientSubscriptions, Subscription
 from .tools.input_rounds import InputRounds
 from .tools.paging import list_all, missing_arguments, usable
 from .tools.tool_cache import ToolCache
@@ -77,7 +77,7 @@ class Client:
     _link: SessionLink = field(init=False)
     _tools: ServerTools = field(init=False)
     _rounds: InputRounds = field(init=False)
-    _subscriptions: Subscriptions = field(init=False)
+    _subscriptions: ClientSubscriptions = field(init=False)
     _resilience: Resilience = field(init=False)
     _breakers: Breakers = field(init=False)
 
@@ -89,7 +89,7 @@ class Client:
         cache = ToolCache(options.tool_cache_ttl_ms)
         self._tools = ServerTools(cache, options.max_pages, options.timeout)
         self._rounds = InputRounds(self.handlers, options.handler_timeout)
-        self._subscriptions = Subscriptions(
+        self._subscriptions = ClientSubscriptions(
             self._link, self._perform, self._list_changed, options.on_list_changed is not None
         )
         budget = RetryBudget(options.retries)
@@ -302,7 +302,7 @@ class Client:
         arguments: Mapping[str, str] | None = None,
         *,
         timeout: float | None = None,
-    ) -> PromptResult:
+    ) -> GetPromptResult:
         """Return the messages of a prompt.
 
         Raises:
@@ -319,7 +319,7 @@ class Client:
                     raise
                 raise await missing_arguments(session, params, error, attempt, most) from None
 
-        return PromptResult.read(await self._perform("prompts/get", get, timeout))
+        return GetPromptResult.read(await self._perform("prompts/get", get, timeout))
 
     async def complete(
         self,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.cli import reports
 from foundation_rt.cli.render import Heading, Json, Paragraph, Payload, Table, render
-from foundation_rt.client.results.results import CallResult, PromptResult, ReadResult
+from foundation_rt.client.results.results import CallResult, GetPromptResult, ReadResult
 
 IMAGE = {"type": "image", "data": "iVBORw==", "mimeType": "image/png"}
 LINK = {"type": "resource_link", "uri": "a://b", "name": "b", "description": "B."}
@@ -68,7 +68,7 @@ def test_several_contents_have_their_uris_one_has_none() -> None:
 @pytest.mark.rule("CLI-09")
 def test_a_prompt_is_messages_under_their_roles() -> None:
     messages = [{"role": "user", "content": text("a")}, {"role": "assistant", "content": IMAGE}]
-    result = PromptResult.read({"description": "D.", "messages": messages})
+    result = GetPromptResult.read({"description": "D.", "messages": messages})
     assert render(reports.prompt_report(result)) == (
         "D.\n\nuser\na\n\nassistant\n[image/png, 4 bytes]\n"
     )

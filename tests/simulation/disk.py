@@ -72,7 +72,7 @@ class Disk(InMemoryAACPPersistenceAdapter):
     async def _write_all(
         self, completions: Sequence[ClaimCompletion]
     ) -> tuple[list[Row], list[Exception | None]]:
-        """Commit the writes of handlers; repeat that as `Connections.transact` does.
+        """Commit the writes of handlers; repeat that as `PostgresConnections.transact` does.
 
         Returns:
             The rows, and the errors of the writes that failed.

@@ -15,11 +15,11 @@ from foundation_rt.client import (
     ElicitationRequest,
     ElicitResult,
     FileRoute,
+    GetPromptResult,
     HttpServer,
+    ListedPromptArgument,
     MCPError,
     Prompt,
-    PromptArgument,
-    PromptResult,
     ReadResult,
     Resource,
     ResourceTemplate,
@@ -52,10 +52,10 @@ async def use() -> None:
         assert_type(await client.list_resource_templates(), tuple[ResourceTemplate, ...])
         for prompt in await client.list_prompts():
             assert_type(prompt, Prompt)
-            assert_type(prompt.arguments, tuple[PromptArgument, ...])
+            assert_type(prompt.arguments, tuple[ListedPromptArgument, ...])
             assert_type((prompt.title, prompt.description), tuple[str | None, str | None])
         assert_type(await client.read_resource("a:b"), ReadResult)
-        assert_type(await client.get_prompt("review", {"code": "x"}), PromptResult)
+        assert_type(await client.get_prompt("review", {"code": "x"}), GetPromptResult)
         assert_type(await client.complete("review", "code", "x"), CompletionResult)
         assert_type(await client.ping(), float)
         assert_type(client.has_capability("tools"), bool)

@@ -98,7 +98,7 @@ class ResourceTemplate:
 
 
 @frozen
-class PromptArgument:
+class ListedPromptArgument:
     """An argument of a prompt; its value is text.
 
     Attributes:
@@ -128,7 +128,7 @@ class Prompt:
     name: str
     title: str | None
     description: str | None
-    arguments: tuple[PromptArgument, ...]
+    arguments: tuple[ListedPromptArgument, ...]
     wire: Mapping[str, Any] = _WIRE
 
     @classmethod
@@ -141,7 +141,7 @@ class Prompt:
         name = _identity(wire, "name", "a prompt")
         listed = wire.get("arguments")
         arguments = [
-            PromptArgument(
+            ListedPromptArgument(
                 each["name"],
                 text_of(each, "title"),
                 text_of(each, "description"),

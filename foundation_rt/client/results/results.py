@@ -223,7 +223,7 @@ class ReadResult(Shown):
 
 
 @frozen
-class PromptMessage:
+class ReceivedPromptMessage:
     """One message of a prompt.
 
     Attributes:
@@ -235,7 +235,7 @@ class PromptMessage:
 
 
 @frozen(eq=False, repr=False)
-class PromptResult(Shown):
+class GetPromptResult(Shown):
     """A prompt, filled in.
 
     Attributes:
@@ -244,11 +244,11 @@ class PromptResult(Shown):
     """
 
     wire: Mapping[str, Any]
-    messages: tuple[PromptMessage, ...]
+    messages: tuple[ReceivedPromptMessage, ...]
     description: str | None
 
     @classmethod
-    def read(cls, wire: Any) -> PromptResult:
+    def read(cls, wire: Any) -> GetPromptResult:
         """Read the result of `prompts/get`.
 
         Raises:
@@ -322,12 +322,12 @@ def _meta(wire: Mapping[str, Any]) -> Mapping[str, Any]:
     return meta if type(meta) is dict else {}
 
 
-def _message(wire: Any) -> PromptMessage:
+def _message(wire: Any) -> ReceivedPromptMessage:
     from .content import read_block
 
     if type(wire) is not dict or wire.get("role") not in ("user", "assistant"):
         raise InvalidResponseError("a message of a prompt has no role that there is")
-    return PromptMessage(wire["role"], read_block(wire.get("content")))
+    return ReceivedPromptMessage(wire["role"], read_block(wire.get("content")))
 
 
 def _json_or_text(text: str) -> Any:

@@ -160,7 +160,7 @@ class Perform(Protocol):
 
 
 @define(eq=False, repr=False)
-class Subscriptions:
+class ClientSubscriptions:
     """Keeps subscriptions alive across sessions.
 
     Args:

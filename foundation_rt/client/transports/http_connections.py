@@ -119,7 +119,7 @@ def _socket_options() -> list[tuple[int, int, int]]:
 
 
 @define(eq=False, repr=False)
-class Connections:
+class HttpConnections:
     """Lends a connection for each exchange; the last used one first.
 
     Args:

@@ -29,7 +29,13 @@ try:
 except ImportError:
     raise MissingExtraError("A server over HTTP", "client") from None
 
-from .http_connections import KEEP_ALIVE, Connections, HttpConnection, connection_maker, core_url
+from .http_connections import (
+    KEEP_ALIVE,
+    HttpConnection,
+    HttpConnections,
+    connection_maker,
+    core_url,
+)
 from .http_response import HttpResponse, detail, finish
 
 log = logging.getLogger("foundation_rt.client")
@@ -72,7 +78,7 @@ class HttpWire:
     _url: httpx2.URL = field(init=False)
     _target: httpcore2.URL = field(init=False)
     _common: RawHeaders = field(init=False)
-    _connections: Connections = field(init=False)
+    _connections: HttpConnections = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._url = httpx2.URL(self.server.url)
@@ -82,7 +88,7 @@ class HttpWire:
         if not any(name == b"host" for name, _ in self._common):
             self._common.insert(0, (b"host", self._url.netloc))
         make = connection_maker(self.server.url)
-        self._connections = Connections(make, MAX_CONNECTIONS, KEEP_ALIVE)
+        self._connections = HttpConnections(make, MAX_CONNECTIONS, KEEP_ALIVE)
 
     @asynccontextmanager
     async def exchange(

@@ -14,9 +14,9 @@ from foundation_rt.client.errors import InvalidResponseError, ToolCallError
 from foundation_rt.client.results.results import (
     CallResult,
     CompletionResult,
-    PromptMessage,
-    PromptResult,
+    GetPromptResult,
     ReadResult,
+    ReceivedPromptMessage,
 )
 from foundation_rt.errors import ErrorCode, StructuredError, to_tool_error
 from foundation_rt.protocol.content import BlobContents, Image, Text, TextContents
@@ -281,14 +281,14 @@ def test_the_messages_of_a_prompt() -> None:
         ],
         "_meta": {"y": 2},
     }
-    result = PromptResult.read(wire)
+    result = GetPromptResult.read(wire)
     assert result.wire is wire
     assert (result.description, result.meta) == ("Greets.", {"y": 2})
     assert result.messages == (
-        PromptMessage("user", Text("hi")),
-        PromptMessage("assistant", {"type": "x"}),
+        ReceivedPromptMessage("user", Text("hi")),
+        ReceivedPromptMessage("assistant", {"type": "x"}),
     )
-    assert PromptResult.read({"messages": [], "description": 5}).description is None
+    assert GetPromptResult.read({"messages": [], "description": 5}).description is None
 
 
 @pytest.mark.rule("CTOOL-17")
@@ -319,13 +319,13 @@ REFUSED: list[tuple[Any, Any]] = [
     (ReadResult, {"contents": {}}),
     (ReadResult, {"contents": [None]}),
     (ReadResult, {"contents": [], "resultType": "input_required"}),
-    (PromptResult, []),
-    (PromptResult, {}),
-    (PromptResult, {"messages": "hi"}),
-    (PromptResult, {"messages": [HI]}),
-    (PromptResult, {"messages": [{"role": "system", "content": HI}]}),
-    (PromptResult, {"messages": [{"role": [], "content": HI}]}),
-    (PromptResult, {"messages": [{"role": "user", "content": [HI]}]}),
+    (GetPromptResult, []),
+    (GetPromptResult, {}),
+    (GetPromptResult, {"messages": "hi"}),
+    (GetPromptResult, {"messages": [HI]}),
+    (GetPromptResult, {"messages": [{"role": "system", "content": HI}]}),
+    (GetPromptResult, {"messages": [{"role": [], "content": HI}]}),
+    (GetPromptResult, {"messages": [{"role": "user", "content": [HI]}]}),
     (CompletionResult, "a"),
     (CompletionResult, {"values": []}),
     (CompletionResult, {"completion": []}),
@@ -376,7 +376,7 @@ NEARLY = st.fixed_dictionaries(
 @pytest.mark.rule("CTOOL-11", "CTOOL-12", "CTOOL-13", "CTOOL-15", "CTOOL-16", "CTOOL-17")
 @given(NEARLY | JSON)
 def test_whatever_comes_is_a_result_or_refused(wire: Any) -> None:
-    for kind in (ReadResult, PromptResult, CompletionResult):
+    for kind in (ReadResult, GetPromptResult, CompletionResult):
         try:
             kind.read(wire)
         except InvalidResponseError as error:

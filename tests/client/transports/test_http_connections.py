@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.client.transports.http_connections import Connections
+from foundation_rt.client.transports.http_connections import HttpConnections
 from foundation_rt.clock import ManualClock
 from tests.support.virtual_loop import run_virtual
 
@@ -39,7 +39,7 @@ def run(scenario: Scene) -> None:
         return made[-1]
 
     async def main(_: ManualClock) -> None:
-        await scenario(Connections(make, MOST, KEEP_ALIVE), made)
+        await scenario(HttpConnections(make, MOST, KEEP_ALIVE), made)
 
     run_virtual(main)
 

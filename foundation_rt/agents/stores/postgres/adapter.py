@@ -38,7 +38,7 @@ from ...ledger.unit_of_work import UnitOfWork
 from ...persistence import RetryDecision, StoreError
 from .. import records
 from . import statements
-from .connections import Connections, Listener, Query, Row, Transaction, read_url
+from .connections import Listener, PostgresConnections, Query, Row, Transaction, read_url
 from .migrations import migrate
 from .outcome_writes import OutcomeWrites
 from .working_set import flush, load, load_held, load_response_links
@@ -89,7 +89,7 @@ class PostgresAACPPersistenceAdapter(Shown):
     _schema: str = field(default="aacp", kw_only=True)
     _size: int = field(default=4, alias="connections", kw_only=True)
     _logger: StructuredLogger | None = field(default=None, kw_only=True)
-    _connections: Connections | None = field(default=None, init=False)
+    _connections: PostgresConnections | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop = field(init=False)  # while it is open
     _callback: Callable[[], object] | None = field(default=None, init=False)
     _listening: asyncio.Task[None] | None = field(default=None, init=False)
@@ -112,7 +112,7 @@ class PostgresAACPPersistenceAdapter(Shown):
             UsageError: the tables are those of a newer version of this package.
         """
         self._loop = asyncio.get_running_loop()
-        self._connections = Connections(self._parameters, self._schema, self._size)
+        self._connections = PostgresConnections(self._parameters, self._schema, self._size)
         try:
             await self._connections.transact(migrate)
             [(self.incarnation,)] = await self._ask(statements.incarnation())

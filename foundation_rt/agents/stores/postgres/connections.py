@@ -104,7 +104,7 @@ def read_url(url: str) -> dict[str, Any]:
 
 
 @define(eq=False, repr=False)
-class Connections:
+class PostgresConnections:
     """Lends at most `size` connections at a time, and makes them as they are needed."""
 
     _parameters: dict[str, Any]
@@ -306,7 +306,7 @@ class Listener:
     succeeds. Notifications that were sent meanwhile are lost, so it then calls the callback once.
     """
 
-    _connections: Connections
+    _connections: PostgresConnections
     _channel: str
     _callback: Callable[[], object]
 
