@@ -25,32 +25,23 @@ def chance_of_waiting_longer(delay_seconds: float, turns: list[tuple[float, floa
     return longer / WINDOW_SECONDS
 
 
-@pytest.mark.rule("RES-20")
-def test_idle_loop_has_no_delay() -> None:
-    assert LoopMonitor().p99_ms(1000.0) == 0.0
-    assert watched((0.0, 0.0)).p99_ms(1.0) == 0.0
-
-
-@pytest.mark.rule("RES-10")
-def test_loop_that_blocks_for_less_than_a_hundredth_of_the_time_has_no_delay() -> None:
-    assert watched((0.0, 0.099)).p99_ms(10.0) == 0.0
-
-
-@pytest.mark.rule("RES-10")
-def test_p99_of_one_long_turn() -> None:
+BACK_TO_BACK = [(number / 1250, (number + 1) / 1250) for number in range(12_500)]
+P99: dict[str, tuple[list[tuple[float, float]], float]] = {
+    "idle": ([], 0.0),
+    "an empty turn": ([(0.0, 0.0)], 0.0),
+    "blocked for less than a hundredth of the time": ([(0.0, 0.099)], 0.0),
     # An event waits longer than 0.9 s if it comes in the first 0.1 s of the turn: 1 % of 10 s.
-    assert watched((3.0, 4.0)).p99_ms(10.0) == pytest.approx(900.0)
+    "one long turn": ([(3.0, 4.0)], 900.0),
+    "two equal turns": ([(1.0, 1.5), (2.0, 2.5)], 450.0),
+    "shorter turns do not lower it": ([(1.0, 1.002), (3.0, 4.0), (5.0, 5.2)], 900.0),
+    "turns under a millisecond do not count": (BACK_TO_BACK, 0.0),
+}
 
 
-@pytest.mark.rule("RES-10")
-def test_p99_of_two_equal_turns() -> None:
-    assert watched((1.0, 1.5), (2.0, 2.5)).p99_ms(10.0) == pytest.approx(450.0)
-
-
-@pytest.mark.rule("RES-10")
-def test_turns_shorter_than_the_delay_do_not_lower_it() -> None:
-    long_turn = watched((3.0, 4.0)).p99_ms(10.0)
-    assert watched((1.0, 1.002), (3.0, 4.0), (5.0, 5.2)).p99_ms(10.0) == pytest.approx(long_turn)
+@pytest.mark.rule("RES-10", "RES-20")
+@pytest.mark.parametrize(("turns", "p99_ms"), P99.values(), ids=P99)
+def test_p99_of_turns(turns: list[tuple[float, float]], p99_ms: float) -> None:
+    assert watched(*turns).p99_ms(10.0) == (pytest.approx(p99_ms) if p99_ms else 0.0)
 
 
 @pytest.mark.rule("RES-10")
@@ -71,12 +62,6 @@ def test_turns_older_than_ten_seconds_do_not_count() -> None:
     assert monitor.p99_ms(11.0) == pytest.approx(900.0)
     assert monitor.p99_ms(12.0) == 0.0
     assert monitor.p99_ms(100.0) == 0.0
-
-
-@pytest.mark.rule("RES-10")
-def test_turns_under_a_millisecond_do_not_count() -> None:
-    back_to_back = [(number / 1250, (number + 1) / 1250) for number in range(12_500)]
-    assert watched(*back_to_back).p99_ms(10.0) == 0.0
 
 
 @pytest.mark.rule("RES-10")

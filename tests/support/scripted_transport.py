@@ -133,7 +133,7 @@ def play(
     draw: float = 0.5,
     **options: Any,
 ) -> None:
-    """Play a scene; whatever became of the client in it, nothing may be left afterwards.
+    """Run a scenario; nothing may be left after it, whatever became of the client.
 
     Args:
         points: what the server does, and where.
