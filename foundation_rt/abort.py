@@ -125,9 +125,9 @@ def is_task_cancelled() -> bool:
 class Waiter(Generic[T]):
     """A coroutine that waits for a result from any thread, or for an abort signal.
 
-    Made in the coroutine's loop. It keeps neither a result nor an error that was handed over: in
-    the traceback of what is raised stands its own frame, and only the collector would find that
-    cycle.
+    Made in the coroutine's loop. It drops the result or the error once the coroutine has it: the
+    traceback of a raised error has a frame that refers to the waiter, and only the garbage
+    collector would find that cycle.
     """
 
     __slots__ = ("_error", "_loop", "_result", "_woken")

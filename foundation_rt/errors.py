@@ -137,12 +137,12 @@ def to_tool_error(error: StructuredError, *, run_id: str, correlation_id: str) -
     """Return the `tools/call` result that carries `error` and the ids of its call (ERR-03).
 
     Details that cannot be written as JSON are replaced by a reason that says so, so that an
-    error can always be told.
+    error can always be sent.
     """
     wire = StructuredError(error.code, error.message, error.details, run_id, correlation_id)
     try:
         text = orjson.dumps(wire.to_wire(), option=orjson.OPT_NON_STR_KEYS)
-    except BaseException:  # what stands in the details may raise anything (ERR-07)
+    except BaseException:  # any value in the details may raise anything (ERR-07)
         wire.message = error.message.encode("utf-8", "backslashreplace").decode()
         wire.details = {"reason": "details_not_serializable"}
         text = orjson.dumps(wire.to_wire())
@@ -167,7 +167,7 @@ def describe_exception(error: BaseException) -> dict[str, Any]:
     return {"type": _name_of(type(error)), "message": text, "frames": frames[-10:]}
 
 
-# Read past what a class or its metaclass may have put in their place.
+# The descriptors of the base classes: a class or its metaclass may have replaced the attributes.
 _traceback_of = vars(BaseException)["__traceback__"].__get__
 _name_of = vars(type)["__name__"].__get__
 
@@ -200,7 +200,7 @@ class ToolError(Exception):
         ValueError: `code` is no `ErrorCode`.
     """
 
-    # What a subclass is whose own __init__ forgets this one.
+    # For a subclass whose `__init__` does not call this one.
     code: ErrorCode = ErrorCode.INTERNAL
     message: str = "The tool failed."
     details: Mapping[str, Any] | None = None
@@ -243,7 +243,7 @@ def chosen_error(error: BaseException | None) -> StructuredError | None:
 
 
 class AbortError(Exception):
-    """Raised by `AbortSignal.raise_if_aborted()`: the call was aborted and nobody waits for it."""
+    """Raised by `AbortSignal.raise_if_aborted()`: the result of the call is not needed any more."""
 
 
 class UsageError(Exception):
@@ -299,7 +299,7 @@ class ConfigError(UsageError):
 
 
 class RegistrationError(UsageError):
-    """A tool is refused at registration; the message names the tool and the cause (REG-03)."""
+    """A definition is refused at registration; the message names it and the cause (REG-03)."""
 
     code = ErrorCode.INVALID_ARGUMENT
 

@@ -398,7 +398,7 @@ class Server:
         """
         from .engine.lifespan import Lifespan
 
-        self._refuse_when_started("a lifespan hook is registered")
+        self._refuse_when_started("register a lifespan hook")
         lifespan = self._options.lifespan or Lifespan(self)
         lifespan.add(hook)
         self._options = evolve(self._options, lifespan=lifespan)
@@ -416,7 +416,7 @@ class Server:
         """
         from .middleware.stack import check_middleware
 
-        self._refuse_when_started("middleware is registered")
+        self._refuse_when_started("register middleware")
         check_middleware(function)
         middleware = (*self._options.middleware, cast("Middleware", function))
         self._options = evolve(self._options, middleware=middleware)
@@ -454,7 +454,7 @@ class Server:
         Raises:
             UsageError: the server has been started already.
         """
-        self._refuse_when_started("configure() comes")
+        self._refuse_when_started("call configure()")
         self._config.file = file
 
     def override(self, section: str, **settings: Any) -> None:
@@ -467,7 +467,7 @@ class Server:
         Raises:
             UsageError: the server has been started already.
         """
-        self._refuse_when_started("override() comes")
+        self._refuse_when_started("call override()")
         self._config.override(section, settings)
 
     def load_config(self) -> ServerConfig:

@@ -183,7 +183,7 @@ def _at(reference: str, root: Any) -> Any:
 
 
 def _is_no_bound(value: Any) -> bool:
-    """Return whether it is only the safe limit of JavaScript, which some servers always give."""
+    """Return whether it is just JavaScript's largest safe integer, which some servers add."""
     return isinstance(value, int | float) and abs(value) >= _LAST_SAFE_INTEGER
 
 

@@ -28,7 +28,7 @@ CLOSED_EXIT = 141
 """The reader of stdout has closed it."""
 
 _GAP = "  "
-_MAX_PADDING = 60  # a server that gives a tool a name of a megabyte pads no other line with it
+_MAX_PADDING = 60  # a tool name of a megabyte must not pad every other line
 _MAX_STYLED = 100_000  # characters; rich takes about 5 s for a million of them
 
 

@@ -177,7 +177,8 @@ def find_target(text: str, places: Iterable[Path], variables: Mapping[str, str])
         ServerFileError: a file cannot be read, or its entry of that name cannot be used.
         UsageError: it is a URL of another scheme than HTTP.
     """
-    if is_url(text.strip()):  # with a blank it would be a command, and its secrets in a message
+    # Stripped: a blank would make it a command, and a message would show its secrets.
+    if is_url(text.strip()):
         from ..client.transports.http_server import HttpServer
 
         return HttpServer(text.strip())

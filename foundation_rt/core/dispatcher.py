@@ -159,7 +159,7 @@ class Dispatcher:
         The id is None if the call has been answered or aborted.
 
         Raises:
-            UsageError: the call has ended, and something that it left behind asks.
+            UsageError: the call has ended, but code that it started still sends requests.
         """
         session = call.session
         if session.in_flight.get(call.request_id) is not call:
@@ -435,7 +435,7 @@ def _line_too_long(session: Session, event: LineTooLong) -> list[Effect]:
 
 
 def _response(session: Session, response: Response) -> list[Effect]:
-    """ASK-17: the answer to a request of ours; RPC-07: one that belongs to nothing is dropped."""
+    """Pass a response on to the request that it answers (ASK-17); drop any other (RPC-07)."""
     request_id = response.id
     if type(request_id) is not str or request_id not in session.server_requests:
         return [Log("debug", "response dropped: nothing was asked", {})]

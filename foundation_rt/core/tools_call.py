@@ -25,7 +25,7 @@ _ADMIN_REFUSALS = {
 }
 
 
-# -- step 5: policies of tools that not everybody may call ---------------------------------------
+# -- step 5: policies of restricted tools ---------------------------------------------------------
 
 
 def enforce_policies(call: Invocation, tool: RegisteredTool, admin_policy: AdminPolicy) -> None:

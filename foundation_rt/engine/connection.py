@@ -82,7 +82,7 @@ class Connection:
     # -- from the peer -----------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
-        """Take bytes from the peer, cut anywhere; answers go to `send` (EMBED-01)."""
+        """Take bytes from the peer, cut anywhere; answers go to `deliver` (EMBED-01)."""
         for line in self.reader.feed(data):
             self.receive(line)
 

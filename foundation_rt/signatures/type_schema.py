@@ -4,7 +4,7 @@ Invariants: each place where a type stands has a `TypeSchema` of its own, so its
 completed in place (description, default, constraints). `convert` is None exactly when the JSON
 value already is the Python value, so a value without conversion costs nothing on a call.
 
-The classes here and in `deriver` are plain ones: every start pays for their definition, and
+The classes here and in `schema_deriver` are plain ones: every start pays for their definition, and
 `attrs` takes 0.4 ms for each.
 """
 

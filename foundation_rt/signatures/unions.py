@@ -106,7 +106,7 @@ def _by_trial(kind: type, alternatives: Sequence[TypeSchema]) -> Converter | Non
 
 
 def _is_selective(derived: TypeSchema) -> bool:
-    """Whether a derived refuses some values of the JSON type it takes: an enumeration, a date."""
+    """Return whether it refuses values of the JSON type it takes: an enumeration, a date."""
     return "enum" in derived.schema or (derived.convert is not None and derived.accepts == {str})
 
 

@@ -136,7 +136,7 @@ class HttpTransport:
             return
         is_answer = message.method is None
         if is_answer and len(self._answers) >= _MAX_ANSWERS:
-            log.debug("dropped: a response; the server does not take the earlier ones")
+            log.debug("dropped: a response; the server has not taken the earlier ones")
             return
         task = self._start(self._send_message(message, self._wire))
         if is_answer:

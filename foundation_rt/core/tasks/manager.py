@@ -70,7 +70,8 @@ class TaskManager:
     new_id: Callable[[], str]
     announce: Callable[[TaskRecord], list[Publish]]
     publish: Callable[[list[Publish]], object]
-    # The only way from a task to its call, which leads back: a cycle would keep the arguments.
+    # The only reference from a task to its call. The call refers to its task: a reference
+    # back would make a cycle, which keeps the arguments alive.
     _running: dict[str, tuple[RunningTask, Invocation]] = field(factory=dict, init=False)
 
     # -- a task begins and ends ----------------------------------------------------------------
@@ -125,7 +126,7 @@ class TaskManager:
             return []
         if not self.store.replace(record):
             record = task.record.advance(TaskEvent.FAIL, now, message=_NO_ROOM)
-            assert record is not None  # whatever can complete can fail
+            assert record is not None  # a task that can complete can fail
             self.store.replace(record)
         task.record = record
         return [*self.announce(record)]

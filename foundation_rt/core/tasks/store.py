@@ -105,10 +105,10 @@ class MemoryTaskStore:
             return None if kept is None else kept.record
 
     def _drop_expired(self, now: float) -> None:
-        """Drop the oldest records that have expired: all tasks live equally long.
+        """Drop the oldest records that have expired; all tasks have the same `ttl_ms`.
 
-        A task that has not ended though it has expired keeps those behind it: at most as long as
-        the deadline of its handler is late.
+        An expired task that has not ended also keeps the records behind it, until the deadline of
+        its handler ends it.
         """
         while self._kept:
             task_id, oldest = next(iter(self._kept.items()))

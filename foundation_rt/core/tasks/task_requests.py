@@ -1,8 +1,8 @@
 """Requests of a task to its client: the handler waits for the answer (TASK-08).
 
 Until its call becomes a task, a handler asks in rounds, as every stateless call does. From then on
-there is no request to end and none to come again: the requests stand in the task, and
-`tasks/update` answers them.
+no request is left to end, and the client sends none again: the record of the task lists the
+requests, and `tasks/update` answers them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TaskRequests:
                 try:
                     answers[key] = missing[key].read(response)
                 except InvalidClientResult:
-                    continue  # it is asked again, under a new key
+                    continue  # sent again, under a new key
                 del missing[key]
         return answers
 
