@@ -455,6 +455,6 @@ _DECISIONS: dict[type, Callable[[Session, Any], list[Effect]]] = {
 }
 
 
-def _dropped(notification: Notification, why: str) -> list[Effect]:
-    fields = {"method": notification.method, "why": why}
+def _dropped(notification: Notification, reason: str) -> list[Effect]:
+    fields = {"method": notification.method, "why": reason}
     return [Log("debug", "notification dropped", fields)]

@@ -49,7 +49,7 @@ class Phase(Enum):
 
 @define(eq=False, repr=False)
 class CallKind(Shown):
-    """What differs between the calls of tools and those of other handlers.
+    """The differences between calls of tools and calls of other handlers.
 
     Attributes:
         subject: names the handler in error messages: "The tool".

@@ -318,7 +318,9 @@ class ResourceRegistry:
         except InvalidUri as error:
             raise checks.refusal(f"uri_template {error}") from None
         if URI in template.variables:
-            raise checks.refusal("no variable may be called 'uri': handlers get the whole URI so")
+            raise checks.refusal(
+                "no variable may be called 'uri': handlers get the URI by this name"
+            )
         definition = evolve(definition, meta=_check_definition(checks, definition))
         checks.number("cache_ttl_ms", cache_ttl_ms, 0, MAX_CACHE_TTL_MS)
         handler_spec = checks.handler_spec(handler, execution, **options)

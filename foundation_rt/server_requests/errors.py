@@ -102,10 +102,10 @@ class InvalidClientResult(ServerRequestError):
     """
 
     def __init__(self, *issues: tuple[str, str]) -> None:
-        path, what = issues[0]
+        path, problem = issues[0]
         super().__init__(
             ErrorCode.INTERNAL,
-            f"The client's answer is not valid: {path or 'it'} {what}.",
+            f"The client's answer is not valid: {path or 'it'} {problem}.",
             {
                 "reason": "invalid_client_answer",
                 "errors": [{"path": at, "message": text} for at, text in issues],

@@ -124,7 +124,7 @@ class Forms:
 
 def _canonical(schema: Mapping[str, Any]) -> bytes:
     if not isinstance(schema, Mapping):
-        raise UsageError(f"a form is asked for by a JSON Schema or a class, not by {schema!r}")
+        raise UsageError(f"a form needs a JSON Schema or a class, not {schema!r}")
     try:
         return compact(orjson.dumps(dict(schema)))
     except (TypeError, ValueError) as error:
@@ -157,42 +157,43 @@ def _check(schema: dict[str, Any]) -> None:
             raise UsageError(f"a form cannot ask for {name!r}: {problem}")
 
 
-def _problem_of_field(one: Any) -> str:
+def _problem_of_field(schema: Any) -> str:
     """Return why a property cannot be a field of a form; "" if it can."""
-    kind = one.get("type") if type(one) is dict else None
+    kind = schema.get("type") if type(schema) is dict else None
     if type(kind) is not str or kind not in _FIELD_KEYWORDS:
         return f"its type must be one of {', '.join(_FIELD_KEYWORDS)}"
-    is_choice = kind == "string" and ("enum" in one or "oneOf" in one)
-    unknown = one.keys() - (_CHOICE_KEYWORDS if is_choice else _FIELD_KEYWORDS[kind])
+    is_choice = kind == "string" and ("enum" in schema or "oneOf" in schema)
+    unknown = schema.keys() - (_CHOICE_KEYWORDS if is_choice else _FIELD_KEYWORDS[kind])
     if unknown:
         return f"a field of type {kind} has no {min(unknown)!r}"
     if kind == "array":
-        return _problem_of_items(one.get("items"))
+        return _problem_of_items(schema.get("items"))
     if is_choice:
-        return _problem_of_choice(one, "oneOf")
-    if kind == "string" and one.get("format", _FORMATS[0]) not in _FORMATS:
+        return _problem_of_choice(schema, "oneOf")
+    if kind == "string" and schema.get("format", _FORMATS[0]) not in _FORMATS:
         return f"its format must be one of {', '.join(_FORMATS)}"
     return ""
 
 
 def _problem_of_items(items: Any) -> str:
-    what = "the items of a list must be a choice of strings, by `enum` or titled by `anyOf`"
+    problem = "the items of a list must be a choice of strings, by `enum` or titled by `anyOf`"
     if type(items) is not dict or not ("enum" in items or "anyOf" in items):
-        return what
+        return problem
     if items.keys() - {"type", "enum", "anyOf"} or items.get("type", "string") != "string":
-        return what
+        return problem
     return _problem_of_choice(items, "anyOf")
 
 
-def _problem_of_choice(one: dict[str, Any], titled: str) -> str:
-    if "enum" in one and titled in one:
+def _problem_of_choice(schema: dict[str, Any], titled: str) -> str:
+    if "enum" in schema and titled in schema:
         return f"it is given by `enum` and by `{titled}`: keep one"
-    if "enum" in one:
-        names = one.get("enumNames", one["enum"])
-        if not _are_texts(one["enum"]) or not _are_texts(names) or len(names) != len(one["enum"]):
+    if "enum" in schema:
+        values = schema["enum"]
+        names = schema.get("enumNames", values)
+        if not _are_texts(values) or not _are_texts(names) or len(names) != len(values):
             return "`enum` must list strings, and `enumNames` as many"
         return ""
-    options = one[titled]
+    options = schema[titled]
     if type(options) is not list or not options or not all(map(_is_option, options)):
         return f'`{titled}` must list options {{"const": ..., "title": ...}} of strings'
     return ""
@@ -210,17 +211,17 @@ def _is_option(option: Any) -> bool:
     )
 
 
-def _field_to_wire(name: str, one: dict[str, Any], revision: Revision) -> dict[str, Any]:
+def _field_to_wire(name: str, schema: dict[str, Any], revision: Revision) -> dict[str, Any]:
     """Return a field in the form of `revision`, which may have fewer kinds of fields."""
-    if one["type"] == "array" and not revision.has("form_field", "items"):
-        why = f" and a revision that has lists, for the field {name!r}"
-        raise ClientCapabilityError({"elicitation": {"form": {}}}, why)
-    wire = dict(one)
-    if "oneOf" in one and not revision.has("form_field", "oneOf"):
+    if schema["type"] == "array" and not revision.has("form_field", "items"):
+        lacking = f" and a revision that has lists, for the field {name!r}"
+        raise ClientCapabilityError({"elicitation": {"form": {}}}, lacking)
+    wire = dict(schema)
+    if "oneOf" in schema and not revision.has("form_field", "oneOf"):
         options = wire.pop("oneOf")
         wire["enum"] = [option["const"] for option in options]
         wire["enumNames"] = [option["title"] for option in options]
-    if one["type"] != "boolean":  # a boolean has had a default from the start
+    if schema["type"] != "boolean":  # a boolean has had a default from the start
         wire = revision.keep("form_field", wire)
     return wire
 

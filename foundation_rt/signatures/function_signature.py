@@ -99,6 +99,6 @@ class FunctionSignature:
             return any(map(self.is_context, typing.get_args(hint)))
         return hint is self._context_type
 
-    def refusal(self, parameter: str, why: str) -> RegistrationError:
+    def refusal(self, parameter: str, problem: str) -> RegistrationError:
         """Return the error that refuses one parameter."""
-        return RegistrationError(f"{self.kind} {self.name!r}, parameter {parameter!r}: {why}")
+        return RegistrationError(f"{self.kind} {self.name!r}, parameter {parameter!r}: {problem}")

@@ -61,8 +61,8 @@ class ParameterCollector:
             raise self._signature.refusal(name, f"it is passed by position; {self._by_name}")
         if parameter.kind is parameter.VAR_KEYWORD:
             if not self._has_schema:
-                why = f"it takes arguments of any name; give each a parameter{self._advice}"
-                raise self._signature.refusal(name, why)
+                problem = f"it takes arguments of any name; give each a parameter{self._advice}"
+                raise self._signature.refusal(name, problem)
             self.takes_rest = True
             return
         has_default = parameter.default is not parameter.empty
@@ -79,8 +79,8 @@ class ParameterCollector:
             self.types[name], convert = derived, derived.convert
         except UnsupportedType as error:
             if not self._has_schema:
-                why = f"{error}; change it{self._advice}"
-                raise self._signature.refusal(name, why) from None
+                problem = f"{error}; change it{self._advice}"
+                raise self._signature.refusal(name, problem) from None
         default = parameter.default if has_default else NO_DEFAULT
         self.bindings.append(Binding(name, default, convert))
 

@@ -167,5 +167,5 @@ def _is_resource(dispatcher: Dispatcher, session: Session, uri: str) -> bool:
 
 def _too_many(limit: int) -> JsonRpcError:
     """Return the error for more subscriptions than a client may have (SUB-05)."""
-    what = f"at most {limit} subscriptions"
-    return invalid_params(what, "too_many_subscriptions", maxSubscriptions=limit)
+    problem = f"at most {limit} subscriptions"
+    return invalid_params(problem, "too_many_subscriptions", maxSubscriptions=limit)
