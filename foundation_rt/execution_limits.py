@@ -205,7 +205,7 @@ class ResourceManager:
         return len(orjson.dumps(payload))
 
     def validate_payload_size(self, payload: Any) -> ValidationResult:
-        """Return whether `payload` is within `tools.max_payload_bytes` (RES-04)."""
+        """Return the result of the check against `tools.max_payload_bytes` (RES-04)."""
         limit = self.config.tools.max_payload_bytes
         try:
             size = self.payload_size(payload)
@@ -217,11 +217,11 @@ class ResourceManager:
         return ValidationResult(True)
 
     def record_rejection(self) -> None:
-        """Count a call that the server has refused with RESOURCE_EXHAUSTED (RES-06)."""
+        """Count one more refusal with RESOURCE_EXHAUSTED in a row (RES-06)."""
         self._consecutive_rejections += 1
 
     def record_completion(self) -> None:
-        """Count a call that has ended in any other way (RES-06)."""
+        """Reset the count of refusals in a row: a call has ended in another way (RES-06)."""
         self._consecutive_rejections = 0
 
     def get_telemetry(self) -> ResourceTelemetry:

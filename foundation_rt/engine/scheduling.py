@@ -109,8 +109,8 @@ class HostLoop:
         """Return whether this is the thread of the host's loop, and the loop runs."""
         return self._running_loop() is self.loop
 
-    def probe(self, monitor: LoopMonitor, wanted: Callable[[], bool]) -> None:
-        """Report to `monitor` how late the host's loop runs its timers, as long as `wanted()`.
+    def probe(self, monitor: LoopMonitor, is_needed: Callable[[], bool]) -> None:
+        """Report to `monitor` how late the host's loop runs its timers, as long as `is_needed()`.
 
         The turns of a loop that belongs to the host are unknown, so ten timers a second probe it.
         """
@@ -119,8 +119,8 @@ class HostLoop:
         def sample() -> None:
             monitor.begin_turn(due)
             monitor.end_turn(time.monotonic())
-            if wanted():
-                self.probe(monitor, wanted)
+            if is_needed():
+                self.probe(monitor, is_needed)
 
         self.loop.call_later(_SAMPLE_SECONDS, sample)
 

@@ -88,11 +88,11 @@ async def send_body(
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_empty(send: Send, status: int, headers: Sequence[RawHeader] = ()) -> None:
+async def send_empty(send: Send, status: int) -> None:
     """Send a response without a body."""
     # A 204 cannot have a body, and must not have a Content-Length (RFC 9110, section 8.6).
-    length = () if status == 204 else ((b"content-length", b"0"),)
-    await send({"type": "http.response.start", "status": status, "headers": [*length, *headers]})
+    headers = [] if status == 204 else [(b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 
 
