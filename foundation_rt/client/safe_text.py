@@ -27,22 +27,22 @@ _UNFIT_IN_LINE = f"[{_UNFIT}{_LINE_BREAKS}]"
 
 
 def printable_text(text: str) -> str:
-    """`text` with its lines, every character that is unfit shown as in a Python literal."""
+    """Return `text` with its line breaks, and every unfit character as in a Python literal."""
     return re.sub(_UNFIT_IN_TEXT, _escape, text.replace("\r\n", "\n"))
 
 
 def printable_line(text: str) -> str:
-    """`text` as a single line."""
+    """Return `text` as a single line, with every unfit character as in a Python literal."""
     return re.sub(_UNFIT_IN_LINE, _escape, text)
 
 
 def printable_json(text: str) -> str:
-    """JSON that says the same; there such characters can only stand in strings."""
+    """Return the same JSON with every unfit character escaped; they occur only in its strings."""
     return re.sub(_UNFIT_IN_TEXT, _escape_in_json, text)
 
 
 def without_unfit(text: str) -> str:
-    """`text` with its lines, a replacement character for every one that is unfit."""
+    """Return `text` with its line breaks, and U+FFFD for every unfit character."""
     return re.sub(_UNFIT_IN_TEXT, "\N{REPLACEMENT CHARACTER}", text)
 
 

@@ -1,1 +1,1 @@
-"""What moves bytes between a peer and a connection, and owns the waiting."""
+"""Transports move bytes between a peer and a connection, and do all the waiting."""

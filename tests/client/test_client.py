@@ -21,7 +21,7 @@ from foundation_rt.client.errors import (
 from foundation_rt.client.resilience.circuit_breaker import CircuitState
 from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.client.tools.input_rounds import MAX_ROUNDS
-from tests.support.misbehaving_play import TOOLS, Act
+from tests.support.misbehaving_script import TOOLS, Act
 from tests.support.scripted_transport import (
     BOTH,
     HANDSHAKE,
@@ -53,12 +53,12 @@ def asks(*names: str, **more: Any) -> Act:
 def rounds(harness: ScriptedHarness, *acts: Act, method: str = "tools/call") -> None:
     """Answer the request by these, one after the other, and rightly from then on."""
     rest = iter(acts)
-    perform = harness.transport._play._acts
+    perform = harness.transport._runner._acts
 
     def acts_of(point: str, default: list[Act]) -> list[Act]:
         return [next(rest, ["answer"])] if point == method else perform(point, default)
 
-    harness.transport._play._acts = acts_of  # type: ignore[method-assign]
+    harness.transport._runner._acts = acts_of  # type: ignore[method-assign]
 
 
 # -- calls -----------------------------------------------------------------------------------------

@@ -29,16 +29,16 @@ from foundation_rt.client import CallResult, Client, MCPError, StdioServer, conn
 from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.client.session.session import ClientSession
 from tests.support.leaks import ResourceSnapshot, tasks
-from tests.support.misbehaving_acts import (
+from tests.support.misbehaving_harness import HANDSHAKE, ROOT, Acts, Harness, HttpHarness
+from tests.support.misbehaving_script import STATELESS, Act
+from tests.support.misbehaving_strategies import (
+    acts_at_a_point,
+    acts_of_a_call,
     asks_again,
     may_refuse,
-    of_a_call,
-    of_a_point,
     over_http,
     over_stdio,
 )
-from tests.support.misbehaving_harness import HANDSHAKE, ROOT, Acts, Harness, HttpHarness
-from tests.support.misbehaving_play import STATELESS, Act
 from tests.support.misbehaving_transport import MemoryHarness
 from tests.support.sizes import size
 
@@ -96,10 +96,10 @@ class Round:
 
 
 def rounds(points: list[str], besides: st.SearchStrategy[Act]) -> st.SearchStrategy[Round]:
-    calls = st.builds(Call, st.sampled_from(["play", "play_again"]), of_a_call(besides))
+    calls = st.builds(Call, st.sampled_from(["play", "play_again"]), acts_of_a_call(besides))
     return st.builds(
         Round,
-        st.dictionaries(st.sampled_from(points), of_a_point(besides), max_size=1),
+        st.dictionaries(st.sampled_from(points), acts_at_a_point(besides), max_size=1),
         st.lists(calls, min_size=1, max_size=4),
         st.none() | st.integers(0, 3_000),
     )

@@ -27,7 +27,7 @@ from foundation_rt.client import (
 from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.leaks import ResourceSnapshot, tasks
 from tests.support.misbehaving_harness import ROOT, Acts, Harness
-from tests.support.misbehaving_play import Act
+from tests.support.misbehaving_script import Act
 
 LIVENESS = 60.0
 """Seconds after which a client counts as hanging."""

@@ -17,7 +17,7 @@ from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import ResourceSnapshot, tasks
 from tests.support.misbehaving_harness import HANDSHAKE, ROOT, Harness
-from tests.support.misbehaving_play import STATELESS, Act
+from tests.support.misbehaving_script import STATELESS, Act
 from tests.support.misbehaving_transport import MemoryHarness
 from tests.support.virtual_loop import run_virtual
 

@@ -25,7 +25,7 @@ from foundation_rt.client import (
 from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.leaks import ResourceSnapshot, tasks
 from tests.support.misbehaving_harness import HANDSHAKE, Acts, HttpHarness
-from tests.support.misbehaving_play import STATELESS, Act
+from tests.support.misbehaving_script import STATELESS, Act
 
 LIVENESS = 60.0
 """Seconds after which a client counts as hanging."""
@@ -36,7 +36,6 @@ SOON = 0.3
 ONCE = RetryPolicy(max_attempts=1)
 ANSWER: Act = ["answer"]
 JSON = {"Content-Type": "application/json"}
-STREAM = {"Content-Type": "text/event-stream"}
 HTML = {"Content-Type": "text/html"}
 
 

@@ -14,7 +14,7 @@ from foundation_rt.client.options import ClientOptions
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
 from tests.support.misbehaving_harness import HANDSHAKE
-from tests.support.misbehaving_play import STATELESS, Act
+from tests.support.misbehaving_script import STATELESS, Act
 from tests.support.misbehaving_transport import MemoryHarness
 from tests.support.virtual_loop import run_virtual
 

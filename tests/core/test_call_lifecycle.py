@@ -50,11 +50,6 @@ def running(**sections: dict[str, Any]) -> Core:
     return core
 
 
-def fields_of(effects: list[Effect]) -> dict[str, Any]:
-    [record] = completions(effects)
-    return record.fields
-
-
 def refusal_of(effects: list[Effect]) -> dict[str, Any]:
     """Return the tool error of a refused call; check its reply, its record and the slots."""
     reply, record = effects

@@ -26,8 +26,6 @@ from tests.support.core import (
     request,
 )
 
-META = {"_meta": {"correlationId": "c-1"}}
-
 
 def starting() -> Core:
     return make_core()

@@ -1,16 +1,16 @@
-"""The client under every history hypothesis can think of, with a server that misbehaves.
+"""The client with a server that misbehaves, in random histories.
 
-The server is one that plays (tests/support/misbehaving_play.py), the channel to it one that loses,
-jams and refuses; time moves when the machine says so. Every call says for itself what is to become
-of it; the script says what becomes of everything else: of the probe, the handshake, the lists.
+The server runs a script (tests/support/misbehaving_script.py) behind a transport that can be lost,
+become congested and refuse to open. Time moves only by a rule of the machine. Every call carries
+the acts that answer it; the script has the acts of all else: the probe, the handshake, the lists.
 
-What must hold, always:
+The invariants:
 
-* Nothing is waited for longer than its deadline.
-* A call ends in its own answer (each carries a nonce), in an `MCPError`, or cancelled if it was.
-* An error never says that nothing was carried out where the server has got the call.
-* The server gets no call twice that must not run twice.
-* There is one channel at a time; and after the end no task, no timer, no channel.
+* No call outlasts its deadline.
+* A call ends with its own response (each carries a nonce), with an `MCPError`, or cancelled.
+* An error never says that a call did not run if the server has received the call.
+* The server receives no call twice that must not run twice.
+* There is one transport at a time; after the end there is no task, no timer and no transport.
 """
 
 from __future__ import annotations
@@ -40,8 +40,14 @@ from foundation_rt.client.resilience.circuit_breaker import BreakerSettings
 from foundation_rt.client.results.results import CallResult
 from foundation_rt.clock import ManualClock
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support.misbehaving_acts import asks_again, in_memory, may_refuse, of_a_call, of_a_point
-from tests.support.misbehaving_play import Act
+from tests.support.misbehaving_script import Act
+from tests.support.misbehaving_strategies import (
+    acts_at_a_point,
+    acts_of_a_call,
+    asks_again,
+    in_memory,
+    may_refuse,
+)
 from tests.support.misbehaving_transport import MemoryHarness
 from tests.support.sizes import examples
 from tests.support.virtual_loop import VirtualLoop
@@ -142,7 +148,7 @@ class ClientMachine(RuleBasedStateMachine):
     # -- what is asked
 
     @rule(
-        acts=of_a_call(in_memory),
+        acts=acts_of_a_call(in_memory),
         timeout=timeouts,
         tool=st.sampled_from(["play", "play_again"]),
         hears=st.booleans(),
@@ -221,7 +227,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     # -- what the server does
 
-    @rule(point=st.sampled_from(POINTS), acts=of_a_point(in_memory))
+    @rule(point=st.sampled_from(POINTS), acts=acts_at_a_point(in_memory))
     def misbehave(self, point: str, acts: list[Act]) -> None:
         self.harness.play({point: acts})
 

@@ -1,4 +1,4 @@
-"""A server in a process of its own that is spoken to over HTTP.
+"""A server over HTTP in a process of its own.
 
 `serve_http(APP)` starts `foundation-rt serve APP --http` on a free port and waits until it accepts
 connections. The process is gone when the `with` block is left, however the test ended; after a test

@@ -1,4 +1,4 @@
-"""An authorization server, as far as a resource server has to do with it: keys, and tokens."""
+"""An authorization server, reduced to its keys and its tokens."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
-"""Serve over stdio as a script says: `python -m tests.support.misbehaving SCRIPT LOG`.
+"""Serve a script over stdio: `python -m tests.support.misbehaving SCRIPT LOG`.
 
-What a script is, and what every transport can do, says `misbehaving_play`. Acts of this one:
+`misbehaving_script` describes scripts, and the acts of every transport. Over stdio there are also:
 
-    part FRACTION           the first bytes of the right answer, and no more
-    noise TEXT              text on standard output that is no message
-    stderr BYTES            so many bytes on standard error, in lines
-    exit CODE               end
-    kill                    be killed
-    close stdin|stdout      close it, and live on
-    deaf                    read no more, and live on
-    stubborn                from now on ignore SIGTERM and the end of input
+    part FRACTION           write the first bytes of the right response, and no more
+    noise TEXT              write text to standard output that is not a message
+    stderr BYTES            write so many bytes to standard error, in lines
+    exit CODE               exit
+    kill                    die by SIGKILL
+    close stdin|stdout      close it, and stay alive
+    deaf                    read no more, and stay alive
+    stubborn                ignore SIGTERM and the end of input from now on
     grandchild [WHERE]      start a process that holds all pipes and ignores SIGTERM; "elsewhere":
                             in a session of its own, where no signal to the group reaches it
 
-The point `start` is reached before anything is read.
+The point `start` comes before anything is read.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ import signal
 import sys
 from typing import Any
 
-from tests.support.misbehaving_play import Exchange, Log, ScriptRunner, read_script
+from tests.support.misbehaving_script import Exchange, Log, ScriptRunner, read_script
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _CHUNK = 65_536
 
 
 class Misbehaving:
-    """The server.
+    """A server over stdio that misbehaves.
 
     Args:
-        script: path of the script.
-        log: path of the log.
+        script: the path of the script.
+        log: the path of the log.
     """
 
     def __init__(self, script: str, log: str) -> None:
         self._log = Log(log)
         start = self._log.starts(log)
         self._log.note("start", started=started())
-        self._play = ScriptRunner(
+        self._runner = ScriptRunner(
             read_script(script), start, self._log.note, self._write, self._perform
         )
         self._stubborn = False
 
     def run(self) -> int:
         """Serve until the end of input; return the exit code."""
-        self._play.reach("start")
+        self._runner.reach("start")
         rest = b""
         while data := self._read():
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                self._play.receive(line)
+                self._runner.receive(line)
         self._log.note("end of input")
         if self._stubborn:
             _live_on()
@@ -71,7 +71,7 @@ class Misbehaving:
             while view:
                 view = view[os.write(descriptor, view) :]
         except OSError:
-            # Nobody is there, or it was closed on purpose: a server like this one does not care.
+            # The reader has gone, or an act has closed the pipe: this server ignores both.
             pass
 
     def _perform(self, exchange: Exchange, name: str, *arguments: Any) -> None:
@@ -112,7 +112,7 @@ class Misbehaving:
             os.close(writer)
             _live_on()
         os.close(writer)
-        # It is noted before anything else happens: a test has to know all there is to end.
+        # Wait until it is in the log: a test has to know every process that it must end.
         os.read(reader, 1)
         os.close(reader)
 
@@ -127,7 +127,7 @@ ACTS = {
     "stubborn": Misbehaving._ignore,
     "grandchild": Misbehaving._grandchild,
 }
-"""What this transport can do besides."""
+"""The acts of this transport, by name."""
 
 
 def _live_on() -> None:
@@ -136,7 +136,7 @@ def _live_on() -> None:
 
 
 def started() -> str:
-    """When this process was started, in ticks since the machine was: with its id, who it is."""
+    """Return the start time of this process, in ticks since boot; with its id it is unique."""
     with open("/proc/self/stat") as file:
         return file.read().rpartition(")")[2].split()[19]
 

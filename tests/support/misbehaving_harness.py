@@ -1,11 +1,11 @@
-"""A test's side of the servers that misbehave: their script, their log, and what is left of them.
+"""Harnesses for the processes of servers that misbehave: their scripts, logs and leftovers.
 
-    with Stage(starts=[{"initialize": [["kill"]]}, {}]) as stage:
-        connect(stage.server) ...
-        assert stage.count("initialize") == 2
+    with Harness({"initialize": [["kill"]]}, {}) as harness:
+        connect(harness.command, cwd=ROOT) ...
+        assert len(harness.messages("initialize")) == 2
 
-When the `with` block is left, whatever such a server has started must be gone; what it started
-where no signal reaches it (`grandchild elsewhere`) is ended here.
+At the end of the `with` block every process that a server has started must be gone. A process that
+no signal reaches (`grandchild elsewhere`) is killed there.
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.support.misbehaving_play import Act
+from tests.support.misbehaving_script import Act
 
 ROOT = Path(__file__).parents[2]
 HANDSHAKE = "2025-11-25"
 
 PATIENCE = 2.0
-"""Seconds that a process has to end which was killed."""
+"""Seconds within which a killed process must have ended."""
 
 Acts = dict[str, list[Act]]
 
 
 class Harness:
-    """A script in a file and the log of those who play it.
+    """A script in a file, and the log of the servers that run it.
 
     Args:
-        starts: for each start of the server, by point, what it does there; the last entry from
-            then on.
-        revision: what it speaks.
+        starts: for each start of the server, its acts by point; further starts use the last.
+        revision: the protocol revision of the server.
     """
 
     def __init__(self, *starts: Acts, revision: str = HANDSHAKE) -> None:
@@ -66,50 +65,50 @@ class Harness:
             assert left == []
 
     def play(self, *starts: Acts) -> None:
-        """From now on this is the script."""
+        """Replace the script."""
         new = self._script.with_suffix(".new")
         new.write_text(json.dumps({"revision": self.revision, "starts": starts}))
         new.replace(self._script)
 
     def forget(self) -> None:
-        """Forget what was noted so far."""
+        """Empty the log."""
         os.truncate(self._log, 0)
 
     @property
     def arguments(self) -> tuple[str, str]:
-        """What a server is told, by its command line."""
+        """The arguments of a server: the paths of script and log."""
         return str(self._script), str(self._log)
 
     @property
     def command(self) -> list[str]:
-        """The server over stdio; to be run in `ROOT`."""
+        """The command of the server over stdio; it must run in `ROOT`."""
         return [sys.executable, "-m", "tests.support.misbehaving", *self.arguments]
 
     def events(self, event: str) -> list[dict[str, Any]]:
-        """Return what was noted under that name so far."""
+        """Return the events of this name in the log."""
         lines = map(json.loads, self._log.read_text().splitlines())
         return [each for each in lines if each["event"] == event]
 
     def messages(self, method: str) -> list[dict[str, Any]]:
-        """Messages of that method that have come."""
+        """Return the messages of this method that were received."""
         return [each for each in self.events("message") if each["method"] == method]
 
     def nonces(self) -> list[str]:
-        """Those of all calls that have come, in their order."""
+        """Return the nonces of all calls that were received, in order."""
         return [each["nonce"] for each in self.messages("tools/call")]
 
     def processes(self) -> list[dict[str, Any]]:
-        """All that were ever started: `pid`, `started`, and `where` of a grandchild."""
+        """Return all processes that were started: `pid`, `started`, and `where` of a grandchild."""
         return self.events("start") + self.events("grandchild")
 
     def left(self) -> list[dict[str, Any]]:
-        """Those that should not be there any more. One that was just killed has a moment to go."""
+        """Return the processes that have not ended, after up to `PATIENCE` seconds for each."""
         ours = [each for each in self.processes() if each.get("where") != "elsewhere"]
         return [each for each in ours if is_alive(each) and not has_ended(each["pid"])]
 
 
 def has_ended(pid: int) -> bool:
-    """Whether that process is seen to end; one that will not costs `PATIENCE`."""
+    """Return whether a process ends within `PATIENCE` seconds."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -121,7 +120,7 @@ def has_ended(pid: int) -> bool:
 
 
 def is_alive(process: dict[str, Any]) -> bool:
-    """Whether a process of the log still runs, or is a zombie of ours."""
+    """Return whether a process of the log still runs, or is a zombie child of this process."""
     try:
         with open(f"/proc/{process['pid']}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -132,10 +131,10 @@ def is_alive(process: dict[str, Any]) -> bool:
 
 
 class HttpHarness(Harness):
-    """The same over HTTP, with a server that is started and killed by the test.
+    """A harness for a server over HTTP, which the test starts and kills.
 
     Attributes:
-        url: where it listens, from the first start on.
+        url: the endpoint of the server, from the first start on.
     """
 
     def __init__(self, *starts: Acts, revision: str = HANDSHAKE) -> None:
@@ -161,7 +160,7 @@ class HttpHarness(Harness):
         super().__exit__(kind, error, traceback)
 
     def start(self) -> None:
-        """Start it, at the same place each time."""
+        """Start the server, on the same port each time."""
         command = [sys.executable, "-m", "tests.support.misbehaving_http", *self.arguments]
         self._process = subprocess.Popen(
             [*command, str(self._port)], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -171,7 +170,7 @@ class HttpHarness(Harness):
             self._port = int(output.readline())
 
     def stop(self) -> None:
-        """Kill it, if it has not ended by itself."""
+        """Kill the server, unless it has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -1,28 +1,29 @@
-"""Serve over HTTP as a script says: `python -m tests.support.misbehaving_http SCRIPT LOG PORT`.
+"""Serve a script over HTTP: `python -m tests.support.misbehaving_http SCRIPT LOG PORT`.
 
-Prints the port that it listens on.
+The program prints the port that it listens on.
 
-What a script is, and what every transport can do, says `misbehaving_play`. A response is JSON, or a
-stream of events if `stream` came first or something other than an answer is said. Acts of this
-transport:
+`misbehaving_script` describes scripts, and the acts of every transport. A response is JSON; it is a
+stream of events after the act `stream`, or if something other than a response is sent first. Over
+HTTP there are also:
 
     stream                  begin a stream of events
-    event LINES             an event of these lines, as they are
-    finish                  end the response as it should be ended
+    event LINES             send an event of these lines, unchanged
+    finish                  end the response correctly
     cut                     close the connection
-    part FRACTION           the first bytes of the right response, its head included
-    drip BYTES              the same, so many bytes, each by itself
+    part FRACTION           send the first bytes of the right response, its head included
+    drip BYTES              send so many bytes of the right response, one at a time
     status CODE [HEADERS [BODY]]
-                            this response, whole; the body in Latin-1
-    bytes TEXT              these bytes (Latin-1) on the connection, as they are
-    endless LINE            this line of a stream, for as long as the client reads
-    session NAME            what the client is told its session is called; it is not known by that
-    forget                  know no session any more
-    exit CODE, kill         end
+                            send this response, whole; the body in Latin-1
+    bytes TEXT              write these bytes (Latin-1) to the connection, unchanged
+    endless LINE            repeat this line of a stream for as long as the client reads
+    session NAME            send the client a session id that the server does not know
+    forget                  forget all sessions
+    exit CODE, kill         end the process
 
-The points `POST`, `GET` and `DELETE` are reached by requests of these methods before anything of
-them is looked at; `http` in the log. Where that decides nothing they go on as they should. Where
-the client closes a connection before its response has ended, `left` is noted, and wakes what waits.
+The points `POST`, `GET` and `DELETE` come with the requests of these methods, which the log calls
+`http`, before their messages are read. A request whose point has no act is handled correctly. When
+a client closes a connection before its response has ended, the log has `left`, and the acts that
+wait for `left` go on.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from http import HTTPStatus
 from typing import Any
 
 from tests.support.misbehaving import started
-from tests.support.misbehaving_play import STATELESS, Exchange, Log, ScriptRunner, read_script
+from tests.support.misbehaving_script import STATELESS, Exchange, Log, ScriptRunner, read_script
 
 _SESSION = "mcp-session-id"
 _DRIP_SECONDS = 0.002
@@ -46,10 +47,10 @@ _LIMIT = 1 << 20
 
 
 class Reader(asyncio.StreamReader):
-    """What comes on a connection.
+    """The input of a connection.
 
     Attributes:
-        left: set when the client has closed it. To read for that would take away what comes next.
+        left: set when the client has closed the connection; found without reading from it.
     """
 
     def __init__(self) -> None:
@@ -66,18 +67,18 @@ class Reader(asyncio.StreamReader):
 
 
 class Response:
-    """What is written of one response.
+    """One response.
 
     Args:
-        writer: the connection.
-        method: of the request.
+        writer: the output of the connection.
+        method: the method of the request.
 
     Attributes:
-        headers: those that its head has besides.
-        streams: whether a stream was begun.
+        headers: further headers of the response.
+        streams: whether a stream has begun.
         finished: set when nothing more is to be written.
-        is_cut: whether the connection is of no more use.
-        task: what goes on writing.
+        is_cut: whether the connection must be closed.
+        task: a task that writes in the background.
     """
 
     def __init__(self, writer: asyncio.StreamWriter, method: str) -> None:
@@ -91,7 +92,7 @@ class Response:
 
     @property
     def is_decided(self) -> bool:
-        """Whether something was done already."""
+        """Return whether an act has begun the response, or has ended it."""
         return self.streams or self.is_cut or self.finished.is_set() or self.task is not None
 
     def write(self, data: bytes) -> None:
@@ -103,7 +104,7 @@ class Response:
         self.finished.set()
 
     def json(self, data: bytes) -> bytes:
-        """Return a whole response, as bytes."""
+        """Return the bytes of a whole response with this JSON."""
         headers = {"Content-Type": "application/json", "Content-Length": str(len(data))}
         return self._head(200, headers) + data
 
@@ -126,11 +127,11 @@ class Response:
         self.finished.set()
 
     def go_on(self, writing: Any) -> None:
-        """Write on, apart from everything else."""
+        """Write in the background."""
         self.task = asyncio.ensure_future(writing)
 
     async def drip(self, data: bytes) -> None:
-        """Send the bytes, each by itself."""
+        """Send the bytes one at a time."""
         for byte in data:
             self.write(bytes([byte]))
             await asyncio.sleep(_DRIP_SECONDS)
@@ -143,7 +144,7 @@ class Response:
             await self._writer.drain()
 
     async def end(self) -> None:
-        """Nothing more is written."""
+        """Stop writing."""
         if self.task is not None:
             self.task.cancel()
             await asyncio.wait({self.task})
@@ -155,11 +156,11 @@ class Response:
 
 
 class MisbehavingHttp:
-    """The server.
+    """A server over HTTP that misbehaves.
 
     Args:
-        script: path of the script.
-        log: path of the log.
+        script: the path of the script.
+        log: the path of the log.
     """
 
     def __init__(self, script: str, log: str) -> None:
@@ -167,7 +168,7 @@ class MisbehavingHttp:
         start = self._log.starts(log)
         self._log.note("start", started=started())
         self._script = read_script(script)
-        self._play = ScriptRunner(self._script, start, self._log.note, self._write, self._perform)
+        self._runner = ScriptRunner(self._script, start, self._log.note, self._write, self._perform)
         self._sessions: set[str] = set()
 
     async def run(self, port: int) -> None:
@@ -201,13 +202,13 @@ class MisbehavingHttp:
         return not response.is_cut
 
     def _answer(self, response: Response, session: str | None, body: bytes) -> None:
-        reached = self._play.reach(response.method, response)
+        reached = self._runner.reach(response.method, response)
         if response.is_decided or reached.acts:
             return
         if response.method != "POST":
             response.whole(200 if response.method == "DELETE" else 405, {}, b"")
         elif self._knows(session, response, body):
-            for exchange in self._play.receive(body, response):
+            for exchange in self._runner.receive(body, response):
                 self._accept(exchange, response)
         else:
             response.whole(404, {}, b"")
@@ -228,7 +229,7 @@ class MisbehavingHttp:
             response.whole(202, {}, b"")
 
     async def _until_done(self, reader: Reader, response: Response) -> None:
-        """Wait for the response's end, or for the client's."""
+        """Wait until the response has ended or the client has gone."""
         ends = [asyncio.ensure_future(each.wait()) for each in (response.finished, reader.left)]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -239,7 +240,7 @@ class MisbehavingHttp:
         if not response.finished.is_set():
             self._log.note("left", method=response.method)
             response.cut()
-            self._play.wake({"left"})
+            self._runner.wake({"left"})
 
     # -- acts --------------------------------------------------------------------------------------
 
@@ -300,10 +301,10 @@ ACTS: dict[str, Any] = {
     "exit": lambda self, exchange, code: os._exit(code),
     "kill": lambda self, exchange: _kill(),
 }
-"""What this transport can do besides."""
+"""The acts of this transport, by name."""
 
 
 if __name__ == "__main__":
-    # It writes on where nobody is any more; that is what it is for.
+    # asyncio warns of writes after the client has gone, which this server makes on purpose.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     asyncio.run(MisbehavingHttp(*sys.argv[1:3]).run(int(sys.argv[3])))

@@ -1,14 +1,14 @@
-"""A channel to a server that misbehaves, in this process: no bytes move, and time is the loop's.
+"""A client transport in memory whose server misbehaves, in the time of the event loop.
 
-The server plays as `misbehaving_play` says; the acts of this transport are:
+`misbehaving_script` describes scripts, and the acts of every transport. In memory there are also:
 
-    refuse                  (point "open") there is no way to the server
-    hang                    (point "open") opening never ends
-    die [MAY_HAVE_RUN]      the channel is lost
-    fail MAY_HAVE_RUN       no answer to this request will come; where each has its own exchange
-    expire                  likewise, and it did nothing: it does not know the session
-    jam, unjam              from now on the channel is congested, or not any more
-    noise TEXT              a line that is no message
+    refuse                  (point "open") fail to open
+    hang                    (point "open") never finish opening
+    die [MAY_HAVE_RUN]      lose the connection
+    fail MAY_HAVE_RUN       fail this request; needs a transport with exchanges
+    expire                  fail this request, which did not run, because its session is unknown
+    jam, unjam              become congested, or stop being congested
+    noise TEXT              send a line that is not a message
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any
 
 from foundation_rt.client.errors import ConnectionLostError, SessionExpiredError
 from foundation_rt.client.transports.transport import ClientMessage, Receiver
-from tests.support.misbehaving_play import Act, Exchange, ScriptRunner
+from tests.support.misbehaving_script import Act, Exchange, ScriptRunner
 
 if TYPE_CHECKING:
     from foundation_rt.protocol.revisions import Revision
 
 
 class MemoryHarness:
-    """A script and a log that are kept in memory, and the channels to whoever plays it.
+    """A script and a log in memory, and the transports that run the script.
 
     Attributes:
-        script: may be changed at any time.
-        log: what was noted, each with its `event`.
-        channels: all that were made, the last one last.
+        script: the script; a test may change it at any time.
+        log: the events so far; the name of each is its member `event`.
+        transports: all transports that were made, in order.
     """
 
     def __init__(self, revision: str, has_exchanges: bool = False) -> None:
@@ -47,7 +47,7 @@ class MemoryHarness:
         return transport
 
     def play(self, acts: dict[str, list[Act]]) -> None:
-        """From now on this is what is done at each point."""
+        """Replace the acts of every point."""
         self.script["starts"] = [acts]
 
     def note(self, event: str, **data: Any) -> None:
@@ -57,29 +57,29 @@ class MemoryHarness:
         return [each for each in self.log if each["event"] == event]
 
     def nonces(self) -> list[str]:
-        """Those of all calls that have come, in their order."""
+        """Return the nonces of all calls that were received, in order."""
         return [each["nonce"] for each in self.events("message") if each["method"] == "tools/call"]
 
 
 class MisbehavingTransport:
-    """A `Transport`, with the server behind it.
+    """A `Transport` and its server.
 
-    Where every request has an exchange of its own, nothing more comes of one that was forgotten.
+    If every request has an exchange of its own, a forgotten request gets no further messages.
 
     Attributes:
-        is_open, is_closed: what the client has made of it.
-        is_lost: whether its receiver was told so.
+        is_open, is_closed: whether the client has opened it, and closed it.
+        is_lost: whether the server has ended, of which the receiver is notified.
     """
 
-    description = "a server that plays"
+    description = "a misbehaving server"
 
     def __init__(self, harness: MemoryHarness, has_exchanges: bool) -> None:
         self.has_exchanges = has_exchanges
         self.is_open = False
         self.is_closed = False
         self.is_lost = False
-        self._stage = harness
-        self._play = ScriptRunner(
+        self._harness = harness
+        self._runner = ScriptRunner(
             lambda: harness.script, 0, harness.note, self._write, self._perform
         )
         self._forgotten: set[str] = set()
@@ -96,18 +96,18 @@ class MisbehavingTransport:
 
     async def open(self, receiver: Receiver) -> None:
         self._receiver = receiver
-        self._play.reach("open")
+        self._runner.reach("open")
         if self._hangs:
             await asyncio.get_running_loop().create_future()
         if self._refuses:
             raise ConnectionLostError("there is no server", may_have_run=False)
         self.is_open = True
-        self._play.reach("start")
+        self._runner.reach("start")
 
     def send(self, message: ClientMessage) -> None:
         assert self.is_open
         assert not self.is_closed
-        self._soon(self._play.receive, message.line, message.request_id)
+        self._soon(self._runner.receive, message.line, message.request_id)
 
     async def drained(self) -> None:
         await self._flowing.wait()
@@ -117,7 +117,7 @@ class MisbehavingTransport:
             self._forgotten.add(request_id)
 
     def negotiated(self, revision: Revision) -> None:
-        self._stage.note("agreed", revision=revision.name)
+        self._harness.note("agreed", revision=revision.name)
 
     def stderr_tail(self) -> str:
         return ""
@@ -130,7 +130,7 @@ class MisbehavingTransport:
     # -- as the server does it ---------------------------------------------------------------------
 
     def lose(self, may_have_run: bool = True) -> None:
-        """End the server."""
+        """End the server, and notify the receiver."""
         if not (self.is_lost or self.is_closed):
             self.is_lost = True
             self._flowing.set()
@@ -142,15 +142,15 @@ class MisbehavingTransport:
         self._flowing.clear()
 
     def unjam(self) -> None:
-        """Take what was not taken before."""
+        """Read again."""
         self._flowing.set()
 
     def release(self, what: str) -> None:
-        """Go on with the acts that wait for this."""
-        self._play.wake({what})
+        """Run the acts that wait for `what`."""
+        self._runner.wake({what})
 
     def _soon(self, callback: Callable[..., object], *arguments: Any) -> None:
-        """Call it later, if both sides are still there then."""
+        """Call it in the next turn of the loop, unless either side has gone by then."""
 
         def call() -> None:
             if not (self.is_closed or self.is_lost):

@@ -1,8 +1,7 @@
-"""The client before a server that plays in this process, in virtual time; and all it sends, whole.
+"""A client and a scripted server in this process, in virtual time, with all that the client sends.
 
-What the server does is told as in `misbehaving_play`, over the channel of `misbehaving_transport`.
-Here are the messages as they were sent, and the frame of a test: a client, a scene, and what must
-be left of both, which is nothing.
+The server runs a script (`misbehaving_script`) behind a `MisbehavingTransport`. `play` runs a
+scenario with a client, and then checks that neither a task nor a timer is left.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from foundation_rt.client.session.session import ClientSession
 from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
-from tests.support.misbehaving_play import CAPABILITIES, Act
+from tests.support.misbehaving_script import CAPABILITIES, Act
 from tests.support.misbehaving_transport import MemoryHarness, MisbehavingTransport
 from tests.support.virtual_loop import run_virtual
 

@@ -87,7 +87,7 @@ def claimability(record: RequestRecord, owner: str, now_ms: int) -> Claimability
 
 
 def may_complete(record: RequestRecord | None, completion: ClaimCompletion) -> bool:
-    """Whether an outcome is taken: only that of the newest claim, and only once (AACP-23)."""
+    """Return whether an outcome is taken: that of the newest claim, and once (AACP-23)."""
     return (
         record is not None
         and record.state is RequestState.CLAIMED
@@ -131,7 +131,7 @@ def response_payload(state: RequestState, result: bytes | None, error: bytes | N
 
 
 def read_response(payload: bytes) -> tuple[RequestState, bytes | None, bytes | None]:
-    """State, result and error out of the payload of a RESPONSE that was decoded strictly."""
+    """Return state, result and error in the payload of a RESPONSE that was decoded strictly."""
     body = orjson.loads(payload)
     if body["outcome"] == RequestState.COMPLETED:
         return RequestState.COMPLETED, orjson.dumps(body["result"]), None

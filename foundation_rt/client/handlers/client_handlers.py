@@ -1,8 +1,8 @@
-"""Answering what a server asks: the user, the language model, the places this program works in.
+"""The responses to a server's requests for user input, for model output and for roots.
 
-What the caller gave to answer with decides what servers are told they may ask (QUEST-01). A server
-asks in the middle of a request: in the handshake mode by a request of its own, in the stateless
-mode by a result that wants more (spec/client-questions.md).
+The handlers that a client has decide which capabilities it declares (QUEST-01). A server sends its
+requests while it handles one of the client: in the handshake mode as messages of their own, in the
+stateless mode in an `input_required` result (spec/client-questions.md).
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class ElicitationUrlRequest:
     Attributes:
         message: the reason; show it to the user.
         url: http or https.
-        elicitation_id: with which the server notifies of the visit; None if it does not.
+        elicitation_id: the id by which the server notifies of the visit; None if it does not.
     """
 
     message: str

@@ -73,7 +73,7 @@ def optional(members: Mapping[str, Any], name: str, kind: type, path: str = "") 
 
 
 def as_json(value: Any, path: str) -> Any:
-    """`value` as the server will read it.
+    """Return `value` as the server will read it.
 
     Raises:
         InvalidClientResult: it is not JSON; it stands at `path` of the answer.

@@ -224,7 +224,7 @@ def _is_about_session(wire: _WireError) -> bool:
 
 
 def _by_error_code(wire: _WireError) -> Meaning | None:
-    """By the `StructuredError` that servers of this runtime send along (CERR-08)."""
+    """Find the meaning by the `StructuredError` of a server of this runtime (CERR-08)."""
     code = wire.data.get("code")
     found = _BY_ERROR_CODE.get(code) if isinstance(code, str) else None
     details = wire.data.get("details")
@@ -234,7 +234,7 @@ def _by_error_code(wire: _WireError) -> Meaning | None:
 
 
 def _by_data(wire: _WireError) -> Meaning | None:
-    """By members of the data that have one meaning, and by the method (CERR-10)."""
+    """Find the meaning by unambiguous members of the data, and by the method (CERR-10)."""
     if isinstance(wire.data.get("requiredCapabilities"), Mapping):
         return _CLIENT_CAPABILITY
     if wire.method in BEFORE_SESSION and isinstance(wire.data.get("supported"), list):
@@ -249,7 +249,7 @@ def _by_data(wire: _WireError) -> Meaning | None:
 
 
 def _by_message(wire: _WireError) -> Meaning | None:
-    """By how its message begins, whichever its number is (CERR-09)."""
+    """Find the meaning by the beginning of the message, whatever the number is (CERR-09)."""
     text = _words(wire)
     missing = re.match(_MISSING, text)
     if missing:

@@ -44,9 +44,9 @@ DELETE_TIMEOUT: Final = 2.0
 _INITIALIZED = "notifications/initialized"
 _LISTEN = "subscriptions/listen"  # lasts as long as the session: it would hold a slot for ever
 _MAX_NOTIFICATIONS = 20  # notifications under way; a thousand calls may be cancelled at once
-_MAX_ANSWERS = 100  # that a server has not taken; one that asks on may not cost more than that
+_MAX_ANSWERS = 100  # responses that the server has not taken; further ones are dropped
 _EXPIRY_SECONDS = 1.0  # s; for what is under way in a session that has expired
-# What is said of a server of the old transport, which takes no POST where its stream is.
+# The error data that suggest the old transport, which takes no POST at the URL of its stream.
 _NO_ENDPOINT = ({"status": 400}, {"status": 404}, {"status": 405})
 
 

@@ -180,7 +180,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _authority(parts: SplitResult) -> str:
-    """Host and port, as they stand in the address."""
+    """Return host and port as the URL has them."""
     return parts.netloc.rpartition("@")[2]
 
 

@@ -142,7 +142,7 @@ class EventStreams:
         """Open or resume a stream, and read it to its end, also after an error.
 
         Raises:
-            _Refused: the server does not offer it.
+            _StreamRefused: the server does not offer it.
         """
         last_id = before.last_id if can_resume(before.last_id) else None
         reader = EventReader(self.max_bytes, last_id, before.retry_ms)

@@ -21,7 +21,7 @@ from foundation_rt.client.errors import (
 )
 from foundation_rt.client.resilience.circuit_breaker import BreakerSettings, CircuitState
 from foundation_rt.client.resilience.retries import RetryPolicy
-from tests.support.misbehaving_play import Act
+from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (
     STATELESS,
     ScriptedHarness,

@@ -14,7 +14,7 @@ from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
-from tests.support.misbehaving_play import Act
+from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (
     BOTH,
     HANDSHAKE,
@@ -163,7 +163,7 @@ def test_timeout_before_sending_shows_the_stderr_of_the_server(
         error = await error_of(client.call("play", {"nonce": "x"}, timeout=2))
         assert isinstance(error, CallTimeoutError)
         assert (error.message, error.may_have_run) == (
-            "a server that plays was not ready for tools/call play within 2 s: it writes: no key",
+            "a misbehaving server was not ready for tools/call play within 2 s: it writes: no key",
             False,
         )
         with pytest.raises(CallTimeoutError, match="for ping within 1 s: it writes"):

@@ -13,7 +13,7 @@ from foundation_rt.client.errors import ConnectionLostError, MCPError
 from foundation_rt.client.options import ClientOptions
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
-from tests.support.misbehaving_play import Act
+from tests.support.misbehaving_script import Act
 from tests.support.misbehaving_transport import MemoryHarness
 from tests.support.virtual_loop import run_virtual
 

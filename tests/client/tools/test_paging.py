@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import InvalidResponseError
 from foundation_rt.client.tools import paging
-from tests.support.misbehaving_play import Act
+from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (
     BOTH,
     STATELESS,
@@ -37,12 +37,12 @@ def pages(harness: ScriptedHarness, method: str, member: str, *said: dict[str, A
         acts.append(result(**{member: [{"name": name, "uri": name, "uriTemplate": name}]}, **page))
     rest = iter(acts)
     last = acts[-1]
-    perform = harness.transport._play._acts
+    perform = harness.transport._runner._acts
 
     def acts_of(point: str, default: list[Act]) -> list[Act]:
         return [next(rest, last)] if point == method else perform(point, default)
 
-    harness.transport._play._acts = acts_of  # type: ignore[method-assign]
+    harness.transport._runner._acts = acts_of  # type: ignore[method-assign]
 
 
 @pytest.mark.rule("CLIENT-22")
@@ -90,7 +90,7 @@ def test_a_list_that_is_none_or_does_not_end(said: list[dict[str, Any]]) -> None
         acts = [["reply", {"result": {"resources": [], **each}}] for each in said]
         rest = iter(acts)
         transport = harness.transport
-        transport._play._acts = lambda point, default: [next(rest, acts[-1])]  # type: ignore[method-assign]
+        transport._runner._acts = lambda point, default: [next(rest, acts[-1])]  # type: ignore[method-assign]
         assert isinstance(await error_of(client.list_resources()), InvalidResponseError)
         assert harness.count("resources/list") <= 4
 

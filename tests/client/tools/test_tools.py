@@ -19,7 +19,7 @@ from foundation_rt.client.errors import (
     InvalidArgumentsError,
     MCPError,
 )
-from tests.support.misbehaving_play import Act
+from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (
     BOTH,
     HANDSHAKE,

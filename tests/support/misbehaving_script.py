@@ -1,30 +1,32 @@
-"""What a server that is told by a script does with every message, however its bytes move.
+"""The script of a server that misbehaves, and its runner, which all transports share.
 
-A script is a JSON object in a file, read anew for every message, so a test can change its mind:
+A script is a JSON object in a file. It is read again for every message, so that a test can replace
+it at any time:
 
-    revision    the revision that is spoken
-    starts      a list; its entry for this start of the server (the last one from then on) says by
-                point what is done there, as a list of acts. A point is a method, or a name of
-                the transport's own ("start", "GET", ...). A point that is not named: answer.
+    revision    the protocol revision of the server
+    starts      a list of objects, one for each start of the server; further starts use the last.
+                An object has the list of acts for each point. A point is a method, or a name that
+                the transport defines ("start", "GET", ...). The default of a method is `answer`.
 
 A call of the tools `play` and `play_again` carries its acts in its arguments, beside the `nonce`
-that its result repeats. An act is a list, its name first:
+that its result repeats. An act is a list that begins with its name:
 
-    answer [MEMBERS]        the right answer; with these members replaced
-    reply MEMBERS           an answer that has nothing but these members
-    huge BYTES              the right answer, and in it a text as long as this
-    raw TEXT                these bytes (Latin-1) where an answer is due
-    flood TIMES MESSAGE     this message, so many times
-    ask METHOD PARAMS       a request to the client
-    progress VALUE          progress, under the token of the request
-    page                    the right answer, and that there is another page
-    acknowledge             what a `subscriptions/listen` begins with
-    wait WHAT               the acts that follow wait until the next message of this method comes
-                            ("answer": an answer to what was asked), or one with this nonce has come
+    answer [MEMBERS]        send the right response, with these members replaced
+    reply MEMBERS           send a response that has only these members
+    huge BYTES              send the right response with a text of this length
+    raw TEXT                send these bytes (Latin-1) in place of a response
+    flood TIMES MESSAGE     send this message, so many times
+    ask METHOD PARAMS       send a request to the client
+    progress VALUE          notify of progress, with the token of the request
+    page                    send the right response, with the cursor of a further page
+    acknowledge             send the first notification of a `subscriptions/listen`
+    wait WHAT               hold the acts that follow until the next message of this method
+                            ("answer": a response of the client), or until a call with this nonce
+                            has come
 
-All others are the transport's own. Everything that comes is noted in a log before anything is done,
-so a test can tell what the server got, whatever became of the server. Nothing here imports more
-than it needs: a test starts such a server many times.
+Each transport defines further acts. Every message is logged before its acts run, so a test knows
+what the server received even if the server has died since. This module imports little, because
+tests start such servers many times.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ CAPABILITIES = {
 
 
 class Log:
-    """A file of JSON lines, each appended at once: what it says is never lost or cut."""
+    """A file of JSON lines, each appended by one write, so that none is lost or cut."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -76,19 +78,19 @@ class Log:
         os.write(self._descriptor, line.encode() + b"\n")
 
     def starts(self, path: str) -> int:
-        """How often a server was started that writes this log."""
+        """Return how many starts are in the log at `path`."""
         with open(path) as file:
             return sum(json.loads(line)["event"] == "start" for line in file)
 
 
 class Exchange:
-    """A message that has come, and what is still to be done with it.
+    """A message that was received, and the acts that are left for it.
 
     Attributes:
-        message: as it came; empty where a transport's own point is reached.
-        answer: the right one; None where none is due.
-        acts: those to come.
-        way: whatever the transport needs to know of where it came from.
+        message: the message as it came; empty at a point that the transport defines.
+        answer: the right response; None if none is due.
+        acts: the acts that are left.
+        way: identifies the origin of the message for the transport.
     """
 
     __slots__ = ("acts", "answer", "message", "way")
@@ -102,19 +104,19 @@ class Exchange:
         self.way = way
 
     def answer_bytes(self) -> bytes:
-        """Send the right answer."""
+        """Return the right response as JSON."""
         return json.dumps(self.answer).encode()
 
 
 class ScriptRunner:
-    """Does what a script says.
+    """Runs the acts of a script.
 
     Args:
-        script: reads it.
-        start: which start of the server this is, from 0.
-        note: notes what has come.
-        write: writes the bytes of a message, without a line ending; told whether it is an answer.
-        perform: performs an act of the transport's own.
+        script: reads the script.
+        start: the number of this start of the server, from 0.
+        note: writes an event to the log.
+        write: writes a message, without a line ending; its last argument: whether it is a response.
+        perform: performs an act that the transport defines.
     """
 
     def __init__(
@@ -136,9 +138,9 @@ class ScriptRunner:
         self._pages = 0
 
     def reach(self, point: str, way: Any = None, default: list[Act] | None = None) -> Exchange:
-        """Come to a point that the transport itself has."""
+        """Run the acts of a point that the transport defines."""
         exchange = Exchange({}, None, self._acts(point, default or []), way)
-        self._advance_shutdown(exchange)
+        self._run_acts(exchange)
         return exchange
 
     def receive(self, line: bytes, way: Any = None) -> list[Exchange]:
@@ -166,22 +168,22 @@ class ScriptRunner:
                 usual = "acknowledge" if method == "subscriptions/listen" else "answer"
                 acts = self._acts(method, [[usual]])
             exchange = Exchange(message, right_answer(message, self._script()), acts, way)
-        self._advance_shutdown(exchange)
+        self._run_acts(exchange)
         self.wake({method or "answer", nonce})
         return exchange
 
     def wake(self, names: Collection[str | None]) -> None:
-        """Go on with the acts that wait for one of these."""
+        """Run the acts that wait for one of these names."""
         woken = [each for name, each in self._held if name in names]
         self._held = [each for each in self._held if each[0] not in names]
         for exchange in woken:
-            self._advance_shutdown(exchange)
+            self._run_acts(exchange)
 
     def _acts(self, point: str, default: list[Act]) -> list[Act]:
         starts: list[dict[str, list[Act]]] = self._script().get("starts") or [{}]
         return starts[min(self._start, len(starts) - 1)].get(point, default)
 
-    def _advance_shutdown(self, exchange: Exchange) -> None:
+    def _run_acts(self, exchange: Exchange) -> None:
         while exchange.acts:
             name, *arguments = exchange.acts.popleft()
             if name == "wait":
@@ -256,11 +258,11 @@ ACTS: dict[str, Callable[..., None]] = {
     "progress": ScriptRunner._progress,
     "acknowledge": ScriptRunner._acknowledge,
 }
-"""What every transport can do."""
+"""The acts of every transport, by name."""
 
 
 def read_script(path: str) -> Callable[[], dict[str, Any]]:
-    """Read a script from a file that a test may replace at any time."""
+    """Return a function that reads the script in a file, which a test may replace at any time."""
 
     def read() -> dict[str, Any]:
         with open(path) as file:
@@ -271,7 +273,7 @@ def read_script(path: str) -> Callable[[], dict[str, Any]]:
 
 
 def right_answer(message: dict[str, Any], script: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the answer of a server without faults; None to a notification."""
+    """Return the response of a server without faults; None for a notification."""
     if "id" not in message:
         return None
     result = _result(message, script)

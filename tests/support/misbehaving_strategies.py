@@ -1,10 +1,10 @@
-"""Misbehaviours as hypothesis strategies: what a server may do, in the acts of its script."""
+"""Hypothesis strategies for the acts of a server that misbehaves."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.support.misbehaving_play import Act
+from tests.support.misbehaving_script import Act
 
 _NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x"}}
 _CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
@@ -34,13 +34,13 @@ spoken: st.SearchStrategy[Act] = st.one_of(
     st.just(["reply", {"result": {"resultType": "input_required", "requestState": "x"}}]),
     st.just(["reply", {"result": {"resultType": "input_required", "inputRequests": QUESTIONS}}]),
 )
-"""What is said, over any transport."""
+"""Acts that send something at once, over any transport."""
 
 held: st.SearchStrategy[Act] = st.one_of(
     st.builds(lambda nonce: ["wait", nonce], nonces),
     st.sampled_from([["wait", "notifications/cancelled"], ["wait", "tools/list"]]),
 )
-"""What goes on later, or never."""
+"""Acts that hold those after them, perhaps for ever."""
 
 over_stdio: st.SearchStrategy[Act] = st.sampled_from(
     [
@@ -58,7 +58,7 @@ over_stdio: st.SearchStrategy[Act] = st.sampled_from(
         ["grandchild"],
     ]
 )
-"""What a process can do besides."""
+"""Further acts of a server over stdio."""
 
 over_http: st.SearchStrategy[Act] = st.sampled_from(
     [
@@ -81,16 +81,16 @@ over_http: st.SearchStrategy[Act] = st.sampled_from(
         ["forget"],
     ]
 )
-"""What a server over HTTP can do besides; it lives on."""
+"""Further acts of a server over HTTP; none of them ends its process."""
 
 in_memory: st.SearchStrategy[Act] = st.sampled_from(
     [["noise", "Listening on port 3000"], ["die"], ["fail", True], ["expire"], ["jam"], ["unjam"]]
 )
-"""What a channel without a transport can do besides."""
+"""Further acts of a server in memory."""
 
 
-def of_a_call(besides: st.SearchStrategy[Act]) -> st.SearchStrategy[list[Act]]:
-    """Return a strategy for the acts of one call."""
+def acts_of_a_call(besides: st.SearchStrategy[Act]) -> st.SearchStrategy[list[Act]]:
+    """Return a strategy for the acts of one call; `besides` are those of the transport."""
     return st.one_of(
         st.just([["answer"]]),
         st.builds(lambda wait: [wait, ["answer"]], held),
@@ -98,18 +98,18 @@ def of_a_call(besides: st.SearchStrategy[Act]) -> st.SearchStrategy[list[Act]]:
     )
 
 
-def of_a_point(besides: st.SearchStrategy[Act]) -> st.SearchStrategy[list[Act]]:
-    """Return a strategy for the acts at every point that is not a call."""
+def acts_at_a_point(besides: st.SearchStrategy[Act]) -> st.SearchStrategy[list[Act]]:
+    """Return a strategy for the acts at a point that is not a call."""
     return st.lists(spoken | held | besides, max_size=3)
 
 
 def asks_again(acts: list[Act]) -> bool:
-    """Whether a call that this is done with is sent several times, with what was asked for."""
+    """Return whether these acts make the client send a call again, with the requested input."""
     return any(act[0] == "reply" and "input_required" in str(act[1].get("result")) for act in acts)
 
 
 def may_refuse(acts: list[Act]) -> bool:
-    """Whether a server that does this may say that it did nothing, although it has got the call."""
+    """Return whether these acts may report that a call did not run, although it was received."""
     return any(
         (act[0] == "reply" and "error" in act[1])
         or (act[0] == "status" and act[1] >= 300)
