@@ -1,4 +1,4 @@
-"""A client on the event loop of a test, which is asked things and answers them."""
+"""A client on the event loop of a test that answers server requests."""
 
 from __future__ import annotations
 

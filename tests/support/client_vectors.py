@@ -34,7 +34,7 @@ ACTIONS = ("ask", "cancel", "in", "advance_ms", "lost", "close")
 
 @define
 class Step:
-    """Something that happens, and what the client is to do then.
+    """One event, and what the client must do then.
 
     Attributes:
         out: messages that it sends, in their order.
@@ -148,7 +148,7 @@ class Program:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def knows(self, number: int) -> None:
-        """Wait until it got to know so much."""
+        """Wait until it was told `number` things."""
         while len(self.told) < number:
             self._news.clear()
             await self._news.wait()

@@ -54,7 +54,7 @@ def run(scenario: Callable[[Harness], Coroutine[Any, Any, None]]) -> None:
         await scenario(harness)
         for coordinator in harness.coordinators:
             await coordinator.stop()
-        await asyncio.sleep(5)  # envelopes on their way arrive, without a receiver
+        await asyncio.sleep(5)  # envelopes under way arrive without a receiver
         loop = asyncio.get_running_loop()
         assert asyncio.all_tasks() == {asyncio.current_task()}
         timers = loop._scheduled  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Work as a number: the calls that code makes, instead of the time that it takes."""
+"""The work of code as the number of its calls, which is the same on every machine."""
 
 from __future__ import annotations
 

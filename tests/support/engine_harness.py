@@ -1,4 +1,4 @@
-"""A server whose time, coroutines and workers are in a test's hands; a handler that waits."""
+"""A server whose time, coroutines and workers a test controls, and a handler that waits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANYTHING = {"type": "object"}
 
 
 class EngineHarness:
-    """A server whose time, coroutines and workers are in the hands of a test."""
+    """A server whose time, coroutines and workers a test controls."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class EngineHarness:
         return record
 
     def assert_over(self) -> None:
-        """Nothing is left: no slot, no handler, no timer, no id in flight."""
+        """Check that nothing is left: no slot, no handler, no timer, no id in flight."""
         self.rig.assert_all_ended()
         assert self.scheduler.timers == []
         assert self.peer.connection.session.in_flight == {}

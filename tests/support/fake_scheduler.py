@@ -1,4 +1,4 @@
-"""A `Scheduler` without a moment of real time, and a pool of workers without a thread.
+"""A `Scheduler` without real time, and a worker pool without threads.
 
 Timers fire when the test advances the clock; coroutines are real asyncio tasks that run when the
 test says so; a `def` handler is held until the test lets it run, in the test's own thread.
@@ -18,7 +18,7 @@ _TURNS = 6  # deeper than any chain of callbacks that a handler, its end and its
 
 
 class FakeTimer:
-    """A timer that can be taken back."""
+    """A timer that can be cancelled."""
 
     def __init__(self, due: float, callback: Callable[[], object]) -> None:
         self.due = due
@@ -38,7 +38,7 @@ class FakeTimer:
 
 
 class FakeScheduler:
-    """What the engine asks of its surroundings, in the hands of a test.
+    """The scheduler of an engine, controlled by a test.
 
     Attributes:
         timers: those that may still fire.
@@ -83,7 +83,7 @@ class FakeScheduler:
         self.loop.turn(_TURNS)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; each timer fires at its own time, and what it starts runs then."""
+        """Advance the clock; each timer fires at its own time, and what it starts runs then."""
         until = self.clock.monotonic() + seconds
         while True:
             due = min(self.timers, key=lambda timer: timer.due, default=None)
@@ -100,7 +100,7 @@ class FakeScheduler:
         self.clock.advance(max(0.0, instant - self.clock.monotonic()))
 
     def close(self) -> None:
-        """Give the loop back; whatever still runs on it is dropped."""
+        """Close the loop, and drop the coroutines that still run on it."""
         tasks = asyncio.all_tasks(self.loop)
         for task in tasks:
             task.cancel()
@@ -118,7 +118,7 @@ class HeldWorkers:
         self.waiting.append(function)
 
     def run(self, index: int = 0) -> None:
-        """Run the function that was submitted as number `index` of those that wait."""
+        """Run the waiting function at `index`, in the order of submission."""
         function = self.waiting[index]
         del self.waiting[index]
         function()

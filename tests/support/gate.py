@@ -1,4 +1,4 @@
-"""A door before a server that a test can shut: connections break, and none is made."""
+"""A TCP proxy before a server that a test can shut: it cuts connections and accepts none."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Gate:
         await self._server.wait_closed()
 
     def open(self) -> None:
-        """Let everybody through from now on."""
+        """Accept connections from now on."""
         self._is_open = True
 
     def shut(self) -> None:
-        """Break every connection, and let nobody through."""
+        """Cut every connection, and accept none."""
         self._is_open = False
         for writer in self._writers:
             writer.close()

@@ -1,6 +1,6 @@
-"""What handlers may return and raise that raises itself as soon as it is looked at.
+"""Hostile values and exceptions of handlers: any use of one raises.
 
-In a module of its own: what collects tests looks at everything that stands in theirs.
+They are in a module of their own because pytest inspects every name in a test module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a process holds, to be compared: descriptors, threads, children and tasks.
+"""Snapshots of the resources of a process: descriptors, threads and children; and its tasks.
 
 before = ResourceSnapshot.now()
 ...
@@ -21,7 +21,7 @@ PATIENCE = 5.0
 
 @frozen
 class ResourceSnapshot:
-    """What this process holds at one moment.
+    """The resources that this process holds at one moment.
 
     Attributes:
         descriptors: the number of each open one, and what it leads to; sockets and pipes are in it.
@@ -35,13 +35,13 @@ class ResourceSnapshot:
 
     @classmethod
     def now(cls) -> ResourceSnapshot:
-        """Return what is held now; what only garbage holds counts, since it was not given back."""
+        """Return the present snapshot; a resource that only garbage holds counts as leaked."""
         _until_reaped()
         threads = frozenset(f"{each.name} {each.ident}" for each in threading.enumerate())
         return cls(_descriptors(), threads, _children())
 
     def must_equal(self, before: ResourceSnapshot) -> None:
-        """Fail with what has come since."""
+        """Fail, naming the resources acquired since `before`, if there are any."""
         for kind in ("descriptors", "threads", "children"):
             left = getattr(self, kind) - getattr(before, kind)
             assert not left, f"{kind} that are left: {sorted(left)}"

@@ -49,7 +49,7 @@ class Network:
         return end
 
     def carry(self, envelope: Envelope) -> None:
-        """Bring it, as often and as late as chance has it."""
+        """Deliver an envelope, as often and as late as `rng` decides."""
         self.sent.append(envelope)
         if envelope.target_agent_id in self.cut_off:
             return

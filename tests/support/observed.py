@@ -1,4 +1,4 @@
-"""A server with one of everything that can be called, for tests of what is around calls."""
+"""A server with one of each kind of callable, for tests of middleware, logs and metrics."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def converse(
 
 
 async def call_everything(client: TestClient) -> None:
-    """Each of them once, and each way to fail."""
+    """Call each of them once, and once for each way to fail."""
     assert await client.call("add", a=1, b=2) == 3
     for how in ("is_error", "tool_error", "other"):
         await client.request("tools/call", {"name": "fails", "arguments": {"how": how}})

@@ -1,4 +1,4 @@
-"""Whether a message is what the official types say, revision by revision.
+"""Checks of messages against the official types of each revision.
 
 `mcp-types` has the types of two revisions, and says for each of the older ones which methods it
 has; their shapes it takes from 2025-11-25. So what came between is looked for by name: a message

@@ -1,4 +1,4 @@
-"""Clients as they describe themselves."""
+"""Peers for tests: the descriptions of clients."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ABLE: dict[str, Any] = {
     "sampling": {"tools": {}, "context": {}},
     "roots": {},
 }
-"""The capabilities of a client that can be asked everything."""
+"""The capabilities of a client that accepts every server request."""
 
 
 def peer(revision: str = "2025-11-25", capabilities: dict[str, Any] | None = None) -> Peer:
-    """Return a client; by default one that can be asked everything."""
+    """Return a client; by default one that accepts every server request."""
     return describe_peer(REVISIONS[revision], ABLE if capabilities is None else capabilities, {})

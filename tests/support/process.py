@@ -1,12 +1,12 @@
-"""A server in a process of its own, and the client's end of it.
+"""A server in a process of its own, and the client's end of its pipes.
 
 `serve(APP)` starts `foundation-rt serve` with an application given as source text and talks to it
 as a client would, over real descriptors. Three things hold for every test that uses it:
 
-* No wait is without end: what does not come within `PATIENCE` seconds fails the test, with what was
-  awaited and what the server wrote to stderr. Nothing sleeps; everything waits in one `poll` for
+* Every wait is bounded: after `PATIENCE` seconds the test fails, and names what it waited for and
+  what the server wrote to stderr. Nothing sleeps; everything waits in one `poll` for
   the server's output, its log and the end of its process.
-* Whatever the server writes to its output must be a JSON message a line, or the test fails.
+* Every line that the server writes to its output must be a JSON message, or the test fails.
 * The process is gone when the `with` block is left, however the test ended.
 
 Linux only: the end of a process is waited for by its pidfd.
@@ -36,7 +36,7 @@ _CHUNK = 262_144
 
 
 class Hanging(AssertionError):
-    """What a test waited for did not happen."""
+    """An event that a test waited for did not happen."""
 
 
 def environment(settings: Mapping[str, object] | None = None) -> dict[str, str]:
@@ -136,7 +136,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the server's process."""
+        """The id of the server's process."""
         return self.process.pid
 
     # -- sending -----------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class ServerProcess:
         self._until(lambda: not self._outgoing, f"the server took {len(data)} bytes")
 
     def offer(self, data: bytes) -> int:
-        """Send of `data` what can be sent without waiting; return how many bytes that were."""
+        """Send as much of `data` as can be sent without waiting; return the number of bytes."""
         assert self.input is not None
         with suppress(BlockingIOError):
             return os.write(self.input, data)
@@ -171,25 +171,25 @@ class ServerProcess:
         return self.ask("tools/call", {"name": tool, "arguments": arguments})
 
     def cancel(self, request_id: int | str) -> None:
-        """Withdraw a request."""
+        """Cancel a request."""
         self.send("notifications/cancelled", {"requestId": request_id})
 
     def close_input(self) -> None:
-        """End of file for the server."""
+        """Close the server's input."""
         assert self.input is not None
         descriptor, self.input = self.input, None
         if descriptor != self.output:
             os.close(descriptor)
 
     def close_output(self) -> None:
-        """Leave without reading on."""
+        """Close the read end of the server's output."""
         assert self.output is not None
         descriptor, self.output = self.output, None
         if descriptor != self.input:
             os.close(descriptor)
 
     def close_log(self) -> None:
-        """Have nobody read what the server writes to stderr."""
+        """Close the read end of the server's stderr."""
         assert self.log is not None
         descriptor, self.log = self.log, None
         os.close(descriptor)
@@ -296,12 +296,12 @@ class ServerProcess:
         return self.exit_code
 
     def finish(self) -> int:
-        """End of file, then wait for the end of the process; return its exit code."""
+        """Close the server's input and wait for the end of the process; return its exit code."""
         self.close_input()
         return self.wait()
 
     def drain_log(self) -> None:
-        """Wait until nobody holds the other end of the log any more; the process has ended."""
+        """Read the log to its end, after the process: no child holds its stderr any more."""
         assert self.log is not None
         poll = select.poll()
         poll.register(self.log, select.POLLIN)
@@ -326,7 +326,7 @@ class ServerProcess:
             self._serve(remaining)
 
     def _serve(self, timeout: float) -> None:
-        """Wait for the next thing that happens, and take note of it."""
+        """Wait for the next event of the process, and handle it."""
         poll = select.poll()
         if self.reading and self.output is not None:
             poll.register(self.output, select.POLLIN)

@@ -1,4 +1,4 @@
-"""What a channel tells its session, written down; and children that talk."""
+"""A receiver that records what a transport reports, and servers in child processes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PATIENCE = 30.0
 """Seconds after which something that should have happened counts as hanging."""
 
 LONG = 1_000.0
-"""A grace that no test outlives: what ends before it was not ended by it."""
+"""A grace that no test outlives, so no test ends because of it."""
 
 SHORT = 0.05
-"""A grace for those who do not use it."""
+"""A grace for servers that do not use it."""
 
 
 class RecordingReceiver:
@@ -54,24 +54,24 @@ class RecordingReceiver:
         self._changed.set()
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until the condition holds, which is looked at after each thing told."""
+        """Wait until the condition holds; it is checked after each report of the transport."""
         while not condition():
             self._changed.clear()
             await self._changed.wait()
 
     async def count(self, lines: int) -> list[bytes | LineTooLong]:
-        """Wait for so many lines."""
+        """Wait until `lines` lines have been received."""
         await self.until(lambda: len(self.lines) >= lines)
         return self.lines
 
     async def end(self) -> MCPError:
-        """Wait until the channel is lost."""
+        """Wait until the transport is lost."""
         await self.until(lambda: self.errors)
         return self.errors[0]
 
 
 def python(code: str, *args: str, **settings: Any) -> StdioServer:
-    """Return a server that runs this program, with little to start around it."""
+    """Return a server that runs this program in a Python that starts fast."""
     settings.setdefault("shutdown_grace", LONG)
     return StdioServer(sys.executable, ("-I", "-S", "-c", code, *args), **settings)
 
@@ -121,5 +121,5 @@ def living(group: int) -> set[int]:
 
 
 def has_vanished(pid: int) -> bool:
-    """Whether a process is gone, and no zombie either."""
+    """Return whether a process has gone, and is not a zombie."""
     return not os.path.exists(f"/proc/{pid}")

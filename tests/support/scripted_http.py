@@ -1,13 +1,13 @@
-"""An HTTP server that does what a test's function does, byte for byte; and who speaks to it.
+"""An HTTP server that a test scripts byte for byte, and a client transport to it.
 
     async def answer(asked: Asked, out: Reply) -> None: ...
 
     async with talking(answer) as talk:
         got = await talk.call("tools/list")
 
-The function runs once for each request that has come whole. What it leaves unended stays open until
-the client goes. When the block is left, the channel has been closed, no task of it is left, and the
-client has closed every connection.
+The function runs once for each complete request. A response that it does not end stays open until
+the client closes the connection. At the end of the block the transport is closed, it has left no
+task, and the client has closed every connection.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ReceivedRequest:
 
 @define(eq=False)
 class Reply:
-    """What is written in answer to one request."""
+    """The response to one request."""
 
     asked: ReceivedRequest
     writer: asyncio.StreamWriter
@@ -147,7 +147,7 @@ class ScriptedHttp:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[ScriptedHttp]:
-        """Listen on a free port; in the end every connection has to be closed by the client."""
+        """Listen on a free port; at the end the client must have closed every connection."""
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self.tls)
         scheme = "http" if self.tls is None else "https"
         self.url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
@@ -269,7 +269,7 @@ class Heard:
 
 @define(eq=False)
 class Talk:
-    """A channel that is open, with both its ends."""
+    """An open transport, with its server and its receiver."""
 
     transport: HttpTransport
     heard: Heard
@@ -306,7 +306,7 @@ class Talk:
         self.transport.send(ClientMessage(line, None, method, revision=self.revision))
 
     async def begin(self, revision: Revision = SESSIONS) -> Any:
-        """Shake hands; returns what the server said of itself."""
+        """Perform the handshake; return the result of `initialize`."""
         said = await self.call("initialize")
         self.revision = revision
         self.transport.negotiated(revision)
@@ -348,7 +348,7 @@ async def talking(
 
 
 def self_signed(folder: Path) -> ssl.SSLContext:
-    """TLS of a server at 127.0.0.1 that no authority has heard of; `folder` gets its files."""
+    """Return the TLS of a server at 127.0.0.1 with a self-signed certificate, kept in `folder`."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)

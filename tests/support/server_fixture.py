@@ -1,4 +1,4 @@
-"""A server with everything fixed, and a peer that writes to it and reads what comes back."""
+"""A server with fixed ids and a fixed clock, and a peer that exchanges messages with it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class ServerFixture:
         return self.server.runtime.resources.concurrent_executions
 
     def assert_all_ended(self) -> None:
-        """No slot is taken and no handler runs."""
+        """Check that no slot is taken and no handler runs."""
         # A worker thread hands its reply over before it is done with the call.
         assert self.server.runtime.engine.wait_idle(20)
         assert self.slots_in_use == 0

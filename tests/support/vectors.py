@@ -54,7 +54,7 @@ COMPLETIONS = (TOOL_CALL_COMPLETED, REQUEST_COMPLETED)
 
 @define
 class Step:
-    """Something that happens to the server, and what it is to send and to record in answer."""
+    """One event for the server, with the messages and records that it must cause."""
 
     line: int
     action: dict[str, Any]
@@ -175,7 +175,7 @@ class Performer:
         self.runtime.registry.observe(self)
 
     def act(self, step: Step) -> None:
-        """Let the step happen."""
+        """Perform the step."""
         if "advance_ms" in step.action:
             self.advance(step.action["advance_ms"])
         elif "disconnect" in step.action:
@@ -186,7 +186,7 @@ class Performer:
             self.feed(step.data)
 
     def feed(self, data: bytes) -> None:
-        """Bytes arrive."""
+        """Receive bytes."""
         for line in self._reader.feed(data):
             self._receive(line)
 
@@ -206,7 +206,7 @@ class Performer:
         self._perform(self.runtime.dispatcher.close(self.session))
 
     def advance(self, ms: int) -> None:
-        """Time passes; what falls due in it happens in order."""
+        """Advance the time; what falls due happens in order."""
         until = self._now_ms + ms
         while self._agenda and self._agenda[0][0] <= until:
             due, _, happen = heapq.heappop(self._agenda)
