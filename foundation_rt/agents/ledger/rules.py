@@ -1,8 +1,8 @@
-"""What may become of a request: every rule about records, as plain functions over them.
+"""The transitions of a request: every rule about records, as plain functions over them.
 
-Stores differ in where they keep records and in how they make several changes one. What they change
-is decided here, or, where a database has to decide for itself, held to this by the suite that all
-stores pass.
+Stores differ in where they keep records, and in how they make several changes atomic. These rules
+decide what a store changes. Where a database has to decide by itself, the test suite that all
+stores pass holds it to these rules.
 """
 
 from __future__ import annotations
