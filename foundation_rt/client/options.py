@@ -74,7 +74,7 @@ class ClientOptions:
             `MCP_TOOL_CACHE_TTL` wins over it.
         max_pages: the most pages of one list that are followed.
         breaker: when the circuit of a failing server opens.
-        tool_breakers: whether every tool has a breaker of its own besides.
+        tool_breakers: whether every tool also has a breaker of its own.
         retries: how often and how soon a request is repeated.
         log_level: the least severe log messages that the server is to send; None leaves it to
             the server.

@@ -88,8 +88,8 @@ async def make(target: Any, *, modern: bool, over_http: bool) -> dict[str, Any]:
         ) as client,
     ):
         report = await _look(client) | await _ask(client)
-        await _follow_session(client, seen, report)
-        report |= await _cancel_request(client)
+        await _watch(client, seen, report)
+        report |= await _cancel_and_time_out(client)
         if over_http and not modern:
             # The Python SDK now and then closes a stream before it has said how to resume it.
             report["reconnected"] = (await client.call("drop", idempotent=True)).text
@@ -166,8 +166,8 @@ def _sample(request: Any) -> SampleResult:
     return SampleResult("assistant", (Text("I am a model"),), "test")
 
 
-async def _follow_session(client: Client, seen: Seen, report: dict[str, Any]) -> None:
-    """Progress, log messages and changes."""
+async def _watch(client: Client, seen: Seen, report: dict[str, Any]) -> None:
+    """Receive progress, log messages and changes; add them to `report`."""
     async with asyncio.TaskGroup() as group:
         group.create_task(client.call("count", {"to": 3}, on_progress=seen.advance))
         await seen.counted.wait()
@@ -185,8 +185,8 @@ async def _follow_session(client: Client, seen: Seen, report: dict[str, Any]) ->
     }
 
 
-async def _cancel_request(client: Client) -> dict[str, Any]:
-    """Withdraw a call that runs, and have another one take too long."""
+async def _cancel_and_time_out(client: Client) -> dict[str, Any]:
+    """Cancel a running call, and let another one time out; return what became of them."""
     running = asyncio.create_task(client.call("wait"))
     await say(client, "waiting")
     running.cancel()

@@ -33,7 +33,7 @@ PATIENCE = 120.0
 
 @define
 class Part:
-    """What a peer is to do.
+    """The task of one peer.
 
     Attributes:
         store: ``sqlite:PATH``, or ``SCHEMA@postgresql://...``.
@@ -79,7 +79,7 @@ class Peers:
         )
         self._incoming = b""
         self.lines: list[list[str]] = []
-        """What was said since the last peer was started, split at spaces."""
+        """The lines since the last peer was started, split at spaces."""
         self._pid = 0
 
     def __enter__(self) -> Peers:
@@ -135,12 +135,12 @@ class Peers:
         wait_for(holds, self)
 
     def fileno(self) -> int:
-        """Where they speak."""
+        """Return the descriptor of their output."""
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
     def listen(self) -> None:
-        """Hear what is there."""
+        """Read the lines that are available."""
         data = os.read(self.fileno(), 65_536)
         assert data, "the parent of the peers has ended"
         *lines, self._incoming = (self._incoming + data).split(b"\n")

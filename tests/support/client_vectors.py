@@ -48,7 +48,7 @@ class Step:
 
     @property
     def text(self) -> bytes:
-        """What the server says."""
+        """The bytes that the server sends."""
         said = self.action["in"]
         return said.encode() if isinstance(said, str) else orjson.dumps(said)
 
@@ -66,7 +66,7 @@ class Vector:
 
     @property
     def id(self) -> str:
-        """What a test run calls it."""
+        """The id of its test."""
         return f"{self.file}: {self.name}"
 
     @property

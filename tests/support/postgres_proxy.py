@@ -20,7 +20,7 @@ _READY_FOR_QUERY: Final = b"Z\x00\x00\x00\x05"
 
 
 class Fault(StrEnum):
-    """What happens to a connection at a message of its client."""
+    """A fault of a connection, at a message of its client."""
 
     CUT_BEFORE = "cut before the server has it"
     CUT_AFTER = "cut after the server has carried it out"
@@ -128,7 +128,7 @@ class PostgresProxy:
 
 @define(eq=False)
 class _Answers:
-    """What a server says to a client, which may be held back."""
+    """The messages of the server to one client, which may be held back."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter

@@ -242,7 +242,7 @@ SERVERS = {
     "features": make_featured_server,
     "content": make_content_server,
 }
-"""What makes each of the servers."""
+"""The functions that make the servers, by name."""
 
 server = make_server()
 features = make_featured_server()

@@ -43,7 +43,7 @@ RECORD_FIELDS = (
     *("level", "runId", "correlationId", "toolName", "method", "name", "durationMs", "outcome"),
     *("errorCode", "payloadBytes"),
 )
-"""What a vector says of a completion record; a member it leaves out must be absent."""
+"""The members of a completion record in a vector; one that is left out must be absent."""
 
 COMPLETIONS = (TOOL_CALL_COMPLETED, REQUEST_COMPLETED)
 """The messages of completion records."""
@@ -89,7 +89,7 @@ class Vector:
 
     @property
     def id(self) -> str:
-        """What a test run calls it."""
+        """The id of its test."""
         return f"{self.file}: {self.name}"
 
     @property

@@ -1,4 +1,4 @@
-"""Executing one claim by its agent: in its turn, to an outcome that can be recorded."""
+"""Execute one claim by its agent, when it is the agent's turn; return an outcome to record."""
 
 from __future__ import annotations
 

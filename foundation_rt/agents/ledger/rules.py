@@ -62,7 +62,7 @@ def judge(existing: RequestRecord | None, digest: bytes) -> EntryVerdict:
 
 
 class Claimability(Enum):
-    """What a claimer does at one place of a queue (AACP-22)."""
+    """The action of a claimer at one place of a queue (AACP-22)."""
 
     TAKE = auto()
     PASS_OVER = auto()

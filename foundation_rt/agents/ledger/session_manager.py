@@ -21,11 +21,11 @@ from enum import StrEnum
 from attrs import define, field
 
 WINDOW = 4096
-"""How far past the first missing number a message is taken: bounds what waits behind a gap."""
+"""The most by which a number may exceed the first missing one: bounds the messages held."""
 
 
 class SequenceStatus(StrEnum):
-    """What the receiver makes of a sequence number."""
+    """The receiver's verdict on a sequence number."""
 
     NEW = "NEW"
     DUPLICATE = "DUPLICATE"

@@ -369,7 +369,7 @@ class Release(Shown):
 
 
 class EntryVerdict(StrEnum):
-    """How a request compares to those in the ledger (AACP-12)."""
+    """The result of comparing a request to those in the ledger (AACP-12)."""
 
     NEW = "NEW"
     DUPLICATE = "DUPLICATE"

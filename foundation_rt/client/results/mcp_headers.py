@@ -43,7 +43,7 @@ def find_parameters(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
 
 
 def _annotations(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Each annotation in `schema`, with the place of the schema that it stands in."""
+    """Yield each annotation in `schema`, with the place of its own schema."""
     pending: list[tuple[Any, str]] = [(schema, "")]
     while pending:
         one, at = pending.pop()

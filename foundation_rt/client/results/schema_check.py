@@ -31,7 +31,7 @@ class SchemaCheck:
 
     Attributes:
         schema: as it came.
-        problem: why nothing is checked; None as long as nothing speaks against it.
+        problem: why values are not checked; None until the schema is found unusable.
     """
 
     schema: Mapping[str, Any]
