@@ -24,7 +24,7 @@ _STARTS = re.compile(
     rf"""
     (?<![\w.\-]) (?P<key> [\w.\-]++ )
         (?: (?:{_QUOTE})? \s{{0,8}} (?: :?=>? | :(?=[\s"'\\]) ) | {_QUOTE} \s{{0,8}} : ) \s{{0,8}}
-    | (?<![\w\-]) -- (?P<option> [A-Za-z][\w\-]*+ ) (?:{_QUOTE})? ,? \s{{1,8}}
+    | (?<![\w\-]) -- (?P<option> [A-Za-z][\w.\-]*+ ) (?:{_QUOTE})? ,? \s{{1,8}}
     | (?P<bearer> [Bb]earer | BEARER ) \s{{1,8}}
     | (?P<url> :// ) [^\s/?\#:@]*+ :
     | {_QUOTE} (?P<first> [\w.\-]++ ) {_QUOTE} , \s{{0,8}} (?= b?{_QUOTE} )

@@ -86,6 +86,7 @@ TEXTS = (
     ("Login(user='bob', password='a\\'{}')", "Login(user='bob', password=[REDACTED])"),
     ("mysql --password {} --user bob", "mysql --password [REDACTED] --user bob"),
     ("mysql --password={} --user bob", "mysql --password=[REDACTED] --user bob"),
+    ("mysql --db.pass {} --user bob", "mysql --db.pass [REDACTED] --user bob"),
     ("['mysql', '--password', '{}']", "['mysql', '--password', [REDACTED]]"),
     ("cmd=--password={}", "cmd=--password=[REDACTED]"),
     ("Authorization: Basic {}\nHost: x", "Authorization: [REDACTED]\nHost: x"),
