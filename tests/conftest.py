@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-from tests.support.sizes import FULL, examples
+from tests.support.sizes import EXPLORES, FULL, examples
 
-# No deadline: timings on shared machines are noise. A failure prints what reproduces it.
+# No deadline: timings on shared machines are noise. A failure prints what reproduces it. Every run
+# tries the same examples, so that a change is judged by itself, unless it is asked to explore.
 settings.register_profile(
     "foundation",
     deadline=None,
+    derandomize=not EXPLORES,
     max_examples=examples(100),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],

@@ -1,7 +1,8 @@
 """How much the random tests try: few cases for a developer, many for continuous integration.
 
 `FOUNDATION_RT_TEST_SIZE=full` makes everything large: examples of hypothesis, histories of the
-simulation, pairs of the fuzzer. Every test runs in both sizes.
+simulation, pairs of the fuzzer. Every test runs in both sizes. `FOUNDATION_RT_TEST_EXPLORE=1` makes
+hypothesis try other examples in every run.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 
 FULL = os.environ.get("FOUNDATION_RT_TEST_SIZE", "small") == "full"
+EXPLORES = os.environ.get("FOUNDATION_RT_TEST_EXPLORE", "0") == "1"
 SMALLEST = 20
 """Fewest examples of a property; what is larger is cut to a fifth, unless all is large."""
 
