@@ -311,8 +311,9 @@ class RequestLimiter:
     @property
     def is_full(self) -> bool:
         """Return whether a new request has to wait: no slot is free, or others wait already."""
-        is_busy = self._taken + self._granted >= self.most or bool(self._queue)
-        return is_busy and not self._is_open
+        # A granted slot is not taken yet: a new request would overtake the one that has it.
+        is_busy = self._granted or self._queue or self._taken >= self.most
+        return bool(is_busy) and not self._is_open
 
     async def wait(self) -> None:
         """Wait until the caller may send, in order; a cancelled caller gives up its slot."""
