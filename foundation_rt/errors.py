@@ -42,7 +42,7 @@ class ErrorCode(StrEnum):
 
 
 class ToolCompletionOutcome(StrEnum):
-    """How one `tools/call` ended, as its completion record says it (TIME-07)."""
+    """The end of a `tools/call`, as its completion record names it (TIME-07)."""
 
     SUCCESS = "success"
     TOOL_ERROR = "tool_error"

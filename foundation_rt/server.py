@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 importing: ContextVar[bool] = ContextVar("foundation_rt_importing", default=False)
-"""Whether the command line is importing the file of an author, which must not serve (CLI-03)."""
+"""Set while the command line imports the file of an author, which must not serve (CLI-03)."""
 
 
 class Server:

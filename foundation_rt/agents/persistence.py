@@ -52,13 +52,13 @@ class AACPPersistenceAdapter(Protocol):
     """The meaning of an acknowledgement with this adapter, in a sentence or two (AACP-31)."""
 
     shared: bool
-    """Whether other processes may change the ledger, so that it has to be polled."""
+    """Set if other processes may change the ledger, so that it has to be polled."""
 
     takes_writes: bool
-    """Whether the store calls `ClaimCompletion.in_transaction`; others refuse it (AACP-05)."""
+    """Set if the store calls `ClaimCompletion.in_transaction`; other stores refuse it (AACP-05)."""
 
     immediate: bool
-    """Whether operations end without waiting for anything, so that they need no task."""
+    """Set if operations end without waiting for anything, so that they need no task."""
 
     incarnation: int
     """The name of the ledger while it is open: its creation time in ms since 1970 (AACP-19)."""

@@ -14,7 +14,7 @@ from attrs import frozen
 from ..protocol.exact_json import dumps
 
 MAX_DEPTH = 6
-"""How deep objects within objects are shown, and how far references are followed."""
+"""Depth to which nested objects are shown and references are followed."""
 
 _MAX_PARTS = 12
 _MAX_PART_DEPTH = (

@@ -179,7 +179,7 @@ class ToolsSection(Settings):
 
 @frozen(eq=False, repr=False)
 class ResourcesSection(Settings):
-    """How much may run at once."""
+    """Limits of what runs at the same time."""
 
     max_concurrent_executions: int = _setting(
         10, Integer(1, 10_000), "How many calls may run at once, `health` not counted."
@@ -396,7 +396,7 @@ class OauthSection(Settings):
 
 @frozen(eq=False, repr=False)
 class RateLimitSection(Settings):
-    """How many calls a client may make in a window of time."""
+    """Limits of the calls of a client in a window of time."""
 
     store: str = _setting(
         "memory",

@@ -32,7 +32,7 @@ class Kind(ABC):
     """Completes the sentence "expected ..."."""
 
     is_secret = False
-    """Whether the value is never shown (CONF-05)."""
+    """Set if the value is never shown (CONF-05)."""
 
     @abstractmethod
     def accepts(self, value: object) -> bool:

@@ -36,10 +36,10 @@ Topic = tuple[str, str]
 """A kind (`list`, `resource`, `elicitation`, ...) and a name of that kind: `("resource", uri)`."""
 
 MAX_TOPICS = 1000
-"""How many topics of a kind one subscriber can have."""
+"""Most topics of a kind that one subscriber can have."""
 
 MAX_LISTENING = 100
-"""How many `subscriptions/listen` requests of one connection can be open at a time."""
+"""Most `subscriptions/listen` requests of one connection that are open at the same time."""
 
 MAX_SUBSCRIPTION_ID_LENGTH = 256
 """Characters of the id of a `subscriptions/listen` request, kept while that is open (SUB-09)."""

@@ -28,10 +28,10 @@ HANDLER_SHARE = 0.8
 STOP_SHARE = 0.9
 
 FINAL_FLUSH_SECONDS = 0.2
-"""How long the log is written in the end, and before that, how long calls are settled."""
+"""Seconds to settle calls at the end, and then as many again to write the log."""
 
 LOOP_GRACE_SECONDS = 0.5
-"""How long the tasks that handlers left behind may take to end once they are cancelled."""
+"""Seconds in which cancelled tasks that handlers left behind may end."""
 
 POLL_SECONDS = 0.02
 """The interval at which a stopping transport checks whether calls still run."""

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     Decide = Callable[[], list[Effect]]
 
 MAX_KEYS = 100_000
-"""How many buckets, of clients and of pairs of client and tool, are kept in memory."""
+"""Most buckets in memory, of clients and of pairs of client and tool."""
 
 ANONYMOUS = "anonymous"
 """The key of all clients without a principal, together."""

@@ -109,7 +109,7 @@ class CompletionRegistry:
 
     @property
     def is_offered(self) -> bool:
-        """Whether the server advertises completions: it has, or has had, a completer (COMP-06)."""
+        """Return whether the server advertises completions: it has or has had one (COMP-06)."""
         if not self._was_used:
             self._was_used = any(
                 prompt.completers for prompt in self._prompts.prompts.entries()

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from ..protocol.tool_annotations import ToolAnnotations
 
 TaskUse = Literal["optional", "required"]
-"""Whether clients without the tasks extension may call a tool as well (TASK-02)."""
+"""The use of tasks by a tool: "required" refuses clients without the extension (TASK-02)."""
 
 
 class HandlerOptions(TypedDict, total=False):
-    """How a handler runs.
+    """Options of the run of a handler.
 
     Attributes:
         inline: run the handler in place instead of in a worker thread; only for a `def` that takes
@@ -33,7 +33,7 @@ class HandlerOptions(TypedDict, total=False):
 
 
 class ToolHandlerOptions(HandlerOptions, total=False):
-    """How the handler of a tool runs.
+    """Options of the run of a tool's handler.
 
     Attributes:
         task: "optional": a call becomes a task if its client takes tasks. "required": the tool is
@@ -46,7 +46,7 @@ class ToolHandlerOptions(HandlerOptions, total=False):
 
 
 class ResourceHandlerOptions(HandlerOptions, total=False):
-    """How the handler of a resource runs.
+    """Options of the run of a resource's handler.
 
     Attributes:
         cache_ttl_ms: how long a client may keep the contents, in ms; by default

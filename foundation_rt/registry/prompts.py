@@ -115,7 +115,7 @@ class PromptRegistry:
 
     @property
     def is_offered(self) -> bool:
-        """Whether the server advertises prompts: it has one, or has had one (PROMPT-07)."""
+        """Return whether the server advertises prompts: it has or has had one (PROMPT-07)."""
         return self.prompts.was_used
 
     def observe(self, observer: Observer) -> None:

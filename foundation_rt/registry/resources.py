@@ -178,7 +178,7 @@ class ResourceRegistry:
 
     @property
     def is_offered(self) -> bool:
-        """Whether the server advertises resources: it has one, or has had one (MRES-13)."""
+        """Return whether the server advertises resources: it has or has had one (MRES-13)."""
         return self.resources.was_used or self.templates.was_used
 
     def observe(self, observer: Observer) -> None:

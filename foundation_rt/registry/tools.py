@@ -53,7 +53,7 @@ author of its schema has made it."""
 
 
 class ExecutionMode(Enum):
-    """Where a handler runs (CALL-12)."""
+    """The place in which a handler runs (CALL-12)."""
 
     ASYNC = "async"
     """On the event loop, as a task."""
@@ -303,7 +303,7 @@ class ToolRegistry:
 
     @property
     def has_scopes(self) -> bool:
-        """Whether a tool needs scopes, or one has needed them."""
+        """Return whether a tool needs scopes, or one has needed them."""
         return self._tools.has_scopes
 
     def page(
@@ -325,7 +325,7 @@ class ToolRegistry:
 
     @property
     def has_tasks(self) -> bool:
-        """Whether calls of any tool may become tasks."""
+        """Return whether calls of any tool may become tasks."""
         return any(tool.task is not None for tool in self._tools.entries())
 
     def observe(self, observer: Observer) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @define(eq=False, repr=False)
 class _Quota(Shown):
-    """How many claims an agent that is registered here holds and may hold.
+    """The number of claims that an agent registered here holds, and may hold.
 
     Attributes:
         held: how many claims are held for it.

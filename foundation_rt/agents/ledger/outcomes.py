@@ -1,4 +1,4 @@
-"""Which callers wait for an outcome, and which messages have an end that is still to be noticed."""
+"""The callers that wait for outcomes, and the messages that wait to be noticed as settled."""
 
 from __future__ import annotations
 

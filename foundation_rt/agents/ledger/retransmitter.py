@@ -1,4 +1,4 @@
-"""When messages are sent and requests executed again, and when they are given up (AACP-13).
+"""The decision to send or execute again, or to give up (AACP-13).
 
 A message that is not acknowledged is sent again. A request whose error the policy calls temporary
 is executed again, under a new epoch. Both wait for a delay that grows exponentially, with a jitter
@@ -25,7 +25,7 @@ def nothing_is_temporary(error: StructuredError) -> bool:
 
 @frozen
 class RetransmissionPolicy:
-    """How often, and after which delays, something is tried again.
+    """The number of attempts, and the delays between them.
 
     Attributes:
         max_attempts: after so many, a message is given up; by default its lifetime ends first.

@@ -329,7 +329,7 @@ class Claim(_Value):
 
 @define(eq=False, repr=False)
 class ClaimCompletion(Shown):
-    """How the execution of a claim ended.
+    """The end of the execution of a claim.
 
     Attributes:
         state: COMPLETED or FAILED.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..messages import OutcomeWrite
 
 Ended: TypeAlias = "tuple[bytes | None, StructuredError | None, OutcomeWrite | None]"
-"""How an execution ended: a result in JSON, or an error; and what is written with the outcome."""
+"""The end of an execution: a result in JSON or an error, and the write that goes with it."""
 
 Run: TypeAlias = Callable[[Claim, AbortSignal], Awaitable["Ended | None"]]
 """Executes a claim. None means that it was not executed and is to be given back. An exception is no

@@ -26,7 +26,7 @@ class AACPTransport(Protocol):
     """The size of the largest encoded envelope that it carries."""
 
     keeps: bool
-    """Whether sent envelopes wait in the transport for their target.
+    """Set if sent envelopes wait in the transport for their target.
 
     Then they are sent again only in case that the transport lost them: every copy waits as well.
     """

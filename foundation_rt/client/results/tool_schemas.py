@@ -115,7 +115,7 @@ class ToolSchema:
 
     @property
     def unchecked_output(self) -> str | None:
-        """Why structured results are unchecked; known after the first check (CTOOL-04)."""
+        """Return why structured results are unchecked, known after the first check (CTOOL-04)."""
         return None if self._output is None else self._output.problem
 
     def check_arguments(self, arguments: Mapping[str, Any]) -> tuple[ValidationIssue, ...]:

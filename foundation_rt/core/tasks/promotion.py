@@ -1,4 +1,4 @@
-"""How a `tools/call` becomes a task (TASK-03, TASK-04).
+"""The promotion of a `tools/call` to a task (TASK-03, TASK-04).
 
 A call that may become a task has a `Promotion`. Until it is promoted it is a plain call. Its
 request is then answered with a handle, and a reply becomes the outcome of the task instead of being

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from .session_table import SessionTable
 
 SOON_SECONDS = 0.1
-"""How long an answer may take before it becomes a stream, and its client is watched."""
+"""Seconds after which a response becomes a stream, and its client is watched."""
 
 SESSION_HEADER = b"mcp-session-id"
 

@@ -60,7 +60,7 @@ class Replay:
 
 @frozen
 class SessionRecord:
-    """What another process has to know of a session to resume its streams.
+    """The part of a session that another process needs to resume its streams.
 
     Attributes:
         owner: the `identity_of` the session's principal; None without authentication.

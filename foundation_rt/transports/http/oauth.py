@@ -29,7 +29,7 @@ from .jwks import KeySource, KeysUnavailable
 MAX_TOKEN_LENGTH = 16 * 1024
 
 LEEWAY_SECONDS = 30
-"""How far the clocks of issuer and server may differ."""
+"""Seconds by which the clocks of issuer and server may differ."""
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 

@@ -33,7 +33,7 @@ class Resumption(Protocol):
 
     @property
     def primes(self) -> bool:
-        """Whether the session's revision has events with empty data."""
+        """Return whether the session's revision has events with empty data."""
 
     def begin_log(self, response: PostResponse) -> StreamLog:
         """Return the log of a new stream, that of `response`."""
@@ -72,7 +72,7 @@ class PostResponse(Shown):
 
     @property
     def has_begun(self) -> bool:
-        """Whether the answer has begun, or will have no message at all."""
+        """Return whether the response has begun, or will have no message at all."""
         return self.is_stream or self.finished
 
     def deliver(self, message: Message) -> None:

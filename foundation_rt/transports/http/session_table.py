@@ -33,7 +33,7 @@ class SessionContent(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call runs or a client listens: then the session is not idle (AUTH-17)."""
+        """Return whether a call runs or a client listens: such a session is not idle (AUTH-17)."""
         ...
 
     def close(self, reason: str) -> object:

@@ -43,9 +43,9 @@ STATEMENT_MS = 5_000
 OPERATION_S = 15.0
 """The longest that one transaction may take, including the writes of handlers."""
 CONNECT_S = 5.0
-"""How long an operation waits for a connection, while the server restarts for instance."""
+"""Seconds that an operation waits for a connection, for instance while the server restarts."""
 ATTEMPTS = 10
-"""How often a transaction is tried, if it is known not to have happened."""
+"""Most attempts of a transaction that is known not to have happened."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 _FIRST_LISTEN_PAUSE_S, _LONGEST_LISTEN_PAUSE_S = 0.05, 2.0
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 WRITE_S = STATEMENT_MS / 1000
 """The longest that one write may take, in seconds."""
 MAX_STRIKES = 3
-"""How often a write is tried that may be the cause of a fault of the database."""
+"""Most attempts of a write that may itself cause a fault of the database."""
 _IN_TRANSACTION = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 

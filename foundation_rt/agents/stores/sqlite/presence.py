@@ -1,4 +1,4 @@
-"""Which processes have the file of a ledger open: this one once at most, and others (AACP-32).
+"""The processes that have the file of a ledger open: this one at most once (AACP-32).
 
 Beside the ledger is an empty file with the suffix ``-presence``, which is never deleted. Every
 process that has the ledger open holds a shared `flock` on it, which the system releases in any case
