@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, overload
 
 from attrs import evolve
 
 from .builtin.health import HEALTH, health_report
+from .config.settings import AuditCategory
 from .config.sources import ConfigSources
 from .core.context import ToolContext
 from .core.session import TransportType
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from .transports.http.app import HttpApplication
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+AUDIT_CATEGORIES: tuple[str, ...] = get_args(AuditCategory)
 
 importing: ContextVar[bool] = ContextVar("foundation_rt_importing", default=False)
 """Set while the command line imports the file of an author, which must not serve (CLI-03)."""
@@ -432,6 +435,50 @@ class Server:
 
         return Lifetime(self.runtime)
 
+    # -- what operators see ----------------------------------------------------------------------
+
+    def audit(
+        self,
+        event_type: str,
+        category: AuditCategory,
+        *,
+        success: bool = True,
+        context: ToolContext | None = None,
+        correlation_id: str | None = None,
+        error_message: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        sensitive: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write a record of the application to the audit log, from any thread (OPS-29).
+
+        Nothing is done while the audit log or the category is off, or before the server starts.
+
+        Args:
+            event_type: the event, such as "BATCH_JOB_COMPLETED".
+            category: of the record; see `audit.categories`.
+            success: whether the event is a success; decides the level of the record.
+            context: of the call in which it happens; gives the ids, the client and the tool.
+            correlation_id: replaces that of the context; for events outside of a call.
+            error_message: what went wrong.
+            metadata: facts about the event, such as counts and ids.
+            sensitive: data of users, shown as `audit.sensitive_data` says (OPS-30).
+
+        Raises:
+            UsageError: the event type is not in capitals, or there is no such category.
+        """
+        _check_audit_event(event_type, category)
+        if self._runtime is not None and self._runtime.audit is not None:
+            self._runtime.audit.write_own(
+                event_type,
+                category,
+                success,
+                context,
+                correlation_id,
+                error_message,
+                metadata,
+                sensitive,
+            )
+
     # -- serving ---------------------------------------------------------------------------------
 
     @property
@@ -585,6 +632,14 @@ def start_server(server: Server) -> int:
     from .transports.stdio.transport import serve
 
     return serve(server.runtime)
+
+
+def _check_audit_event(event_type: object, category: object) -> None:
+    """Raise `UsageError` unless an audit record can have this event type and category."""
+    if category not in AUDIT_CATEGORIES:
+        raise UsageError(f"audit: the category is one of {', '.join(AUDIT_CATEGORIES)}")
+    if not (isinstance(event_type, str) and event_type.isidentifier() and event_type.isupper()):
+        raise UsageError("audit: an event type is in capitals, as BATCH_JOB_COMPLETED is")
 
 
 def _check_presentation(options: ServerOptions) -> None:

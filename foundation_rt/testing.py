@@ -42,6 +42,7 @@ from .protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, VERSION_KE
 
 if TYPE_CHECKING:
     from .engine.connection import Connection
+    from .middleware.audit import AuditLog
     from .protocol.framing import LineTooLong
     from .runtime import Runtime
     from .server import Server
@@ -106,6 +107,7 @@ class TestClient:
     answers: Answers | None = field(default=None, kw_only=True)
     notifications: list[dict[str, Any]] = field(factory=list, init=False)
     _sink: MemorySink | None = field(default=None, init=False)
+    _servers_audit: AuditLog | None = field(default=None, init=False)
     _transport: MemoryTransport = field(init=False)
     _requests: PendingRequests = field(factory=lambda: PendingRequests(SequentialIds()), init=False)
 
@@ -114,6 +116,9 @@ class TestClient:
         if self.clock is not None or self.ids is not None:
             self._sink = MemorySink()
             runtime = _composed(self.server, self._sink, self.clock, self.ids)
+            # The records of `server.audit` belong into the same log.
+            self._servers_audit = self.server.runtime.audit
+            self.server.runtime.audit = runtime.audit
         self._transport = MemoryTransport(self.server, runtime)
         try:
             await self._open()
@@ -150,6 +155,7 @@ class TestClient:
         if self._sink is not None:
             runtime = self.server.runtime
             runtime.registry.attach_logger(runtime.logger)
+            runtime.audit = self._servers_audit
             if runtime.agents is not None:
                 runtime.attach_agents(runtime.agents)
 

@@ -77,6 +77,11 @@ class ToolContext:
         return self._logger
 
     @property
+    def call(self) -> Invocation | None:
+        """The call, as middleware sees it; None in a context that was made by hand."""
+        return self._call
+
+    @property
     def client(self) -> Peer:
         """The client, as it describes itself: its revision, capabilities and name."""
         return _NO_CLIENT if self._call is None else self._call.peer

@@ -1,8 +1,8 @@
 """The audit log: records of calls, sessions and refusals in the server's log, by category.
 
-A record is a line with the message "audit" (OPS-11). Records come from three places: from this
-middleware before a handler starts, from the observers of completion records after it has ended, and
-from the HTTP transport when authentication fails.
+A record is a line with the message "audit" (OPS-11). Records come from four places: from this
+middleware before a handler starts, from the observers of completion records after it has ended,
+from the HTTP transport when authentication fails, and from the application (`Server.audit`).
 
 The level of the log does not apply to audit records. Its redaction does: the value of a secret key
 is never written, however much of the arguments the configuration shows (OPS-13).
@@ -22,6 +22,7 @@ from ..logs.redaction import REDACTED
 
 if TYPE_CHECKING:
     from ..config.settings import AuditCategory, AuditSection
+    from ..core.context import ToolContext
     from ..core.invocation import Invocation
     from ..core.session import Session
     from ..engine.executor import Proceed
@@ -74,6 +75,34 @@ class AuditLog:
         record = {"eventType": event_type, "category": category, "success": success}
         record |= {name: value for name, value in fields.items() if value is not None}
         self._stream.log("info" if success else "warn", MESSAGE, record)
+
+    def write_own(
+        self,
+        event_type: str,
+        category: AuditCategory,
+        success: bool,
+        context: ToolContext | None,
+        correlation_id: str | None,
+        error_message: str | None,
+        metadata: Mapping[str, Any] | None,
+        sensitive: Mapping[str, Any] | None,
+    ) -> None:
+        """Write a record of the application; see `Server.audit` (OPS-29, OPS-30)."""
+        if category not in self._settings.categories:
+            return
+        mode = self._settings.sensitive_data
+        fields: dict[str, Any] = {} if context is None else _identity_of_context(context)
+        if correlation_id is not None:
+            fields["correlationId"] = correlation_id
+        fields["errorMessage"] = error_message
+        try:
+            if metadata is not None:
+                fields["metadata"] = metadata if mode == "full" else _truncate(metadata, 1)
+            if sensitive is not None:
+                fields["sensitiveData"] = _show(sensitive, mode)
+        except Exception as error:  # another thread changes them, or a class of the application
+            fields["metadata"] = {"unreadable": type(error).__name__}
+        self.write(event_type, category, success, **fields)
 
     async def __call__(self, call: Invocation, proceed: Proceed) -> Any:
         """Write the record of a handler that is about to start, as middleware."""
@@ -145,6 +174,12 @@ def _client(session: Session) -> dict[str, Any]:
 def _identity(call: Invocation) -> dict[str, Any]:
     ids = {"correlationId": call.correlation_id, "runId": call.run_id}
     return _client(call.session) | ids | _subject(call.method, call.name)
+
+
+def _identity_of_context(context: ToolContext) -> dict[str, Any]:
+    if context.call is not None:
+        return _identity(context.call)
+    return {"correlationId": context.correlation_id, "runId": context.run_id}
 
 
 def _subject(method: str, name: str) -> dict[str, str]:

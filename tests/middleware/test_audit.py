@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt import Server, ToolDefinition
+from foundation_rt import Server, ToolContext, ToolDefinition, UsageError
 from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import AuditSection, RateLimitSection, ServerConfig
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
@@ -20,6 +21,11 @@ from tests.support.observed import call_everything, converse, make_server
 
 CALL = ("TOOL_INVOCATION_START", "TOOL_INVOCATION_COMPLETED")
 EVERYTHING = ["SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"]
+
+
+def shortened(text: str) -> str:
+    """Return a long text as the mode `truncate` shows it."""
+    return f"{text[:64]} [cut at 64 of {len(text)} characters]"
 
 
 def audit(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -261,6 +267,159 @@ def test_mode_truncate_is_bounded(arguments: dict[str, Any]) -> None:
                 check(each, level + 1)
 
     check(_show(arguments, "truncate"), 1)
+
+
+# -- records of the application
+
+
+def written(
+    write: Any, audit_section: dict[str, Any] | None = None, **params: Any
+) -> list[dict[str, Any]]:
+    """Return the records that `write(server, context)` writes in a call of a tool."""
+    section = {"enabled": True, "categories": ["DATA", "ADMIN", "ERROR"], **(audit_section or {})}
+    server = Server("s", config={"audit": section})
+
+    @server.tool(name="import-tasks")
+    def tool(*, ctx: ToolContext) -> None:
+        write(server, ctx)
+
+    async def talk(client: TestClient) -> None:
+        client.connection.session.principal = Principal("alice")
+        await client.request("tools/call", {"name": "import-tasks", "arguments": {}, **params})
+
+    return audited(server, talk)
+
+
+@pytest.mark.rule("OPS-29")
+def test_record_of_the_application_names_the_call_it_happens_in() -> None:
+    def write(server: Server, context: ToolContext) -> None:
+        server.audit("TASKS_CREATED", "DATA", context=context, metadata={"count": 5000})
+
+    [record] = written(write, _meta={"correlationId": "c"})
+    assert record == {
+        "timestamp": "2024-01-01T00:00:00.000Z",
+        "level": "info",
+        "message": "audit",
+        "eventType": "TASKS_CREATED",
+        "category": "DATA",
+        "success": True,
+        "connectionCorrelationId": record["connectionCorrelationId"],
+        "transport": "memory",
+        "subject": "alice",
+        "correlationId": "c",
+        "runId": record["runId"],
+        "toolName": "import-tasks",
+        "metadata": {"count": 5000},
+    }
+
+
+@pytest.mark.rule("OPS-29")
+def test_record_outside_of_a_call_has_the_given_correlation_id() -> None:
+    def write(server: Server, context: ToolContext) -> None:
+        def job() -> None:
+            server.audit(
+                "BATCH_JOB_FAILED",
+                "ERROR",
+                success=False,
+                correlation_id="of the job",
+                error_message="connect to postgresql://app:hunter2@db/tasks failed",
+            )
+
+        thread = threading.Thread(target=job)
+        thread.start()
+        thread.join()
+
+    [record] = written(write)
+    del record["timestamp"]
+    assert record == {
+        "level": "warn",
+        "message": "audit",
+        "eventType": "BATCH_JOB_FAILED",
+        "category": "ERROR",
+        "success": False,
+        "correlationId": "of the job",
+        "errorMessage": record["errorMessage"],
+    }
+    assert "hunter2" not in record["errorMessage"]
+    assert "connect to" in record["errorMessage"]
+
+
+@pytest.mark.rule("OPS-29")
+def test_given_correlation_id_replaces_that_of_the_context() -> None:
+    def write(server: Server, context: ToolContext) -> None:
+        server.audit("TASKS_UPDATED", "DATA", context=context, correlation_id="mine")
+        by_hand = ToolContext("run", "by hand", context.abort_signal, context.logger)
+        server.audit("TASKS_DELETED", "DATA", context=by_hand)
+
+    updated, deleted = written(write, _meta={"correlationId": "c"})
+    assert (updated["correlationId"], updated["toolName"]) == ("mine", "import-tasks")
+    assert (deleted["correlationId"], deleted["runId"]) == ("by hand", "run")
+    assert "toolName" not in deleted
+
+
+@pytest.mark.rule("OPS-29")
+@pytest.mark.parametrize("section", [{"enabled": False}, {"categories": ["SECURITY"]}])
+def test_record_that_is_not_wanted_is_dropped_unread(section: dict[str, Any]) -> None:
+    class Unread(dict[str, Any]):
+        def items(self) -> Any:
+            raise AssertionError("it was read")
+
+    def write(server: Server, context: ToolContext) -> None:
+        server.audit("TASKS_CREATED", "DATA", context=context, metadata=Unread(a=1))
+
+    records = written(write, section)
+    assert [record["eventType"] for record in records if record["category"] == "DATA"] == []
+    Server("s", config={"audit": {"enabled": True}}).audit("SERVER_STARTUP", "ADMIN")
+
+
+@pytest.mark.rule("OPS-30")
+@pytest.mark.parametrize(
+    ("mode", "metadata", "sensitive"),
+    [
+        ("redact", {"jobId": "j", "token": "[REDACTED]"}, {"title": "[REDACTED]"}),
+        ("truncate", {"jobId": "j", "token": "[REDACTED]"}, {"title": shortened("x" * 99)}),
+        ("full", {"jobId": "j", "token": "[REDACTED]"}, {"title": "x" * 99}),
+    ],
+)
+def test_sensitive_data_is_shown_as_configured(
+    mode: str, metadata: dict[str, Any], sensitive: dict[str, Any]
+) -> None:
+    def write(server: Server, context: ToolContext) -> None:
+        facts = {"jobId": "j", "token": "hunter2"}
+        server.audit("TASKS_CREATED", "DATA", metadata=facts, sensitive={"title": "x" * 99})
+
+    [record] = written(write, {"sensitive_data": mode})
+    assert (record["metadata"], record["sensitiveData"]) == (metadata, sensitive)
+
+
+@pytest.mark.rule("OPS-30")
+def test_metadata_is_bounded_and_its_failure_loses_no_record() -> None:
+    class Broken(dict[str, Any]):
+        def items(self) -> Any:
+            raise RuntimeError("dictionary changed size during iteration")
+
+    def write(server: Server, context: ToolContext) -> None:
+        server.audit("TASKS_CREATED", "DATA", metadata={"ids": [*range(5000)], "text": "x" * 99})
+        server.audit("TASKS_CREATED", "DATA", metadata=Broken(a=1))
+
+    bounded, broken = written(write)
+    ids = [*range(16), "... 4984 more"]
+    assert bounded["metadata"] == {"ids": ids, "text": shortened("x" * 99)}
+    assert broken["metadata"] == {"unreadable": "RuntimeError"}
+
+
+@pytest.mark.rule("OPS-30")
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize(
+    ("event_type", "category"),
+    [("TASKS_CREATED", "TASKS"), ("tasks created", "DATA"), ("", "DATA"), (None, "DATA")],
+)
+def test_wrong_event_type_or_category_is_a_usage_error(
+    enabled: bool, event_type: Any, category: Any
+) -> None:
+    server = Server("s", config={"audit": {"enabled": enabled}})
+    with pytest.raises(UsageError, match=r"^audit: "):
+        server.audit(event_type, category)
 
 
 # -- what others write
