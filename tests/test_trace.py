@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.trace import MAX_WORDS, ROOT, report, trace
+from tests.support import client_vectors
+from tests.support import vectors as server_vectors
+from tests.trace import MAX_WORDS, ROOT, report, trace, vectors
 
 PATIENCE = 60.0
 
@@ -37,6 +39,14 @@ def test_make_trace_prints_the_rules_and_tells_by_its_exit_code_whether_all_is_w
     )
     assert done.stdout == report(found) + "\n"
     assert done.returncode == (1 if found.problems else 0)
+
+
+def test_every_conversation_that_proves_a_rule_is_replayed() -> None:
+    replayed = {f"spec/vectors/{each.file}.jsonl: {each.name}" for each in server_vectors.load()}
+    replayed |= {
+        f"spec/vectors/client/{each.file}.jsonl: {each.name}" for each in client_vectors.load()
+    }
+    assert {vector for vector, _ in vectors(ROOT / "spec")} == replayed
 
 
 # -- the scanner on small inputs
@@ -161,6 +171,18 @@ def test_the_marks_of_a_parameter_count(project: Path) -> None:
     assert found_in(project, source)["A-02"] == [f"{X}::test_one"]
 
 
+def test_a_vector_proves_the_rules_that_its_header_names(project: Path) -> None:
+    folder = project / "spec" / "vectors" / "client"
+    folder.mkdir(parents=True)
+    (folder / "calls.jsonl").write_text(
+        '{"name":"one","rules":["A-01","C-01"]}\n{"in":"{}"}\n{"name":"two","rules":["A-01"]}\n'
+    )
+    found = trace(project / "spec", project / "tests")
+    file = "spec/vectors/client/calls.jsonl"
+    assert found.rules["A-01"] == [f"{file}: one", f"{file}: two"]
+    assert f"{file}: one names C-01, which no rule is called" in found.problems
+
+
 def test_what_is_wrong_is_told(project: Path) -> None:
     (project / "spec" / "b.md").write_text("**A-01** Again.\n\n**B-01** Untested.\n")
     found_in(
@@ -184,7 +206,7 @@ def test_what_is_wrong_is_told(project: Path) -> None:
         f"    {X}::test_two",
         "B-01",
         "",
-        "3 rules, 2 tests that name one",
+        "3 rules, 2 tests and vectors that name one",
         "problem: b.md states A-01 a second time",
         f"problem: {X}::test_one names a rule by RULE: write the id itself",
         f"problem: {X}::test_two names C-01, which no rule is called",

@@ -5,6 +5,9 @@ A rule is a paragraph of spec/*.md that starts with its id in bold. A test prove
 by the marks of a `pytest.param` among its decorators. A class made by a call, such as
 ``TestMachine = pytest.mark.rule("X-01")(Machine.TestCase)``, is a test of that name.
 
+A conversation of spec/vectors proves the rules that its header names: the runners replay every one,
+and `tests/test_trace.py` holds that they do.
+
 The tests are read, not run: what a rule's tests are must not depend on what can be collected here.
 Hence rule ids are literals; anything else is reported. Exits with 1 if a rule has no test, stands
 in two places or is too long, or if a test names a rule that does not exist.
@@ -13,6 +16,7 @@ in two places or is too long, or if a test names a rule that does not exist.
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -56,8 +60,23 @@ def trace(spec: Path, tests: Path) -> Trace:
                 found.problems.append(f"{test} names {rule}, which no rule is called")
             elif test not in found.rules[rule]:
                 found.rules[rule].append(test)
+    for vector, rule in vectors(spec):
+        if rule in found.rules:
+            found.rules[rule].append(vector)
+        else:
+            found.problems.append(f"{vector} names {rule}, which no rule is called")
     found.problems += [f"{rule} has no test" for rule, named in found.rules.items() if not named]
     return found
+
+
+def vectors(spec: Path) -> Iterator[tuple[str, str]]:
+    """Yield each conversation of `spec`/vectors, as its file and name, with each of its rules."""
+    for path in sorted(spec.glob("vectors/**/*.jsonl")):
+        name = path.relative_to(spec.parent).as_posix()
+        for line in path.read_text("utf-8").splitlines():
+            entry = json.loads(line)
+            for rule in entry.get("rules", ()):
+                yield f"{name}: {entry['name']}", rule
 
 
 @define
@@ -126,7 +145,7 @@ def report(found: Trace) -> str:
         lines.append(rule)
         lines.extend(f"    {test}" for test in tests)
     named = {test for tests in found.rules.values() for test in tests}
-    lines.append(f"\n{len(found.rules)} rules, {len(named)} tests that name one")
+    lines.append(f"\n{len(found.rules)} rules, {len(named)} tests and vectors that name one")
     lines.extend(f"problem: {problem}" for problem in found.problems)
     return "\n".join(lines)
 
