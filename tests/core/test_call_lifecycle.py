@@ -58,17 +58,6 @@ def refusal_of(effects: list[Effect]) -> dict[str, Any]:
     return tool_error(orjson.loads(reply.line))
 
 
-# -- step 3: ids
-
-
-@pytest.mark.rule("CALL-04", "RPC-06")
-def test_meta_is_kept_apart_from_arguments() -> None:
-    call = running().begin("tool", {"_meta": "an argument of that name"}, extra=1, **META)
-    assert call.arguments == {"_meta": "an argument of that name"}
-    assert call.meta == META["_meta"]
-    assert running().begin("tool").meta is None
-
-
 # -- step 6: slot
 
 

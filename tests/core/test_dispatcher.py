@@ -58,12 +58,6 @@ def result_of(reply: dict[str, Any], request_id: object) -> Any:
     return reply["result"]
 
 
-def assert_dropped(effects: list[Any], message: str) -> None:
-    [effect] = effects
-    assert isinstance(effect, Log)
-    assert (effect.level, effect.message) == ("debug", message)
-
-
 # -- handshake
 
 
@@ -129,28 +123,6 @@ def test_initialize_without_capabilities_and_client_info_is_accepted() -> None:
     assert (core.session.peer.name, core.session.peer.version) == (None, None)
 
 
-@pytest.mark.rule("LIFE-12")
-@pytest.mark.parametrize("make", [initializing, running])
-def test_second_initialize_is_refused_and_changes_nothing(make: Any) -> None:
-    core = make()
-    before = core.session.state
-    error = error_of(core.answer(request("initialize", {"protocolVersion": "2024-11-05"}, 2)), 2)
-    assert (error["code"], error["data"]["reason"]) == (-32600, "already_initialized")
-    assert core.session.state is before
-    assert core.session.peer.revision.name == "2025-11-25"
-
-
-@pytest.mark.rule("LIFE-05")
-@pytest.mark.parametrize("method", ["initialized", "notifications/initialized"])
-def test_initialized_completes_handshake_as_request_and_notification(method: str) -> None:
-    core = initializing()
-    assert core.dispatch(notification(method)) == []
-    assert core.session.state is State.RUNNING
-    core = initializing()
-    assert result_of(core.answer(request(method, {}, 2)), 2) == {}
-    assert core.session.state is State.RUNNING
-
-
 # -- RUNNING
 
 
@@ -185,15 +157,6 @@ def test_response_with_id_of_call_leaves_call_in_flight() -> None:
 # -- duplicate ids
 
 
-@pytest.mark.rule("RPC-05")
-def test_number_and_string_are_different_ids() -> None:
-    core = running()
-    core.add("tool")
-    core.begin("tool", request_id=1)
-    core.begin("tool", request_id="1")
-    assert result_of(core.answer(request("ping", None, 0)), 0) == {}
-
-
 @pytest.mark.rule("RPC-17")
 def test_id_is_free_once_call_is_answered_cancelled_or_refused() -> None:
     core = running()
@@ -220,24 +183,6 @@ def test_two_connections_may_use_same_id() -> None:
     core.begin("tool", request_id=1)
 
 
-# -- cancelled
-
-
-@pytest.mark.rule("TIME-05", "RPC-08")
-@pytest.mark.parametrize(
-    "params",
-    [None, 5, [], {}, *({"requestId": each} for each in (2, "1", None, 1.0, [1], {}, True))],
-)
-def test_cancellation_of_unknown_request_is_dropped(params: Any) -> None:
-    core = running()
-    core.add("tool")
-    call = core.begin("tool", request_id=1)
-    assert_dropped(
-        core.dispatch(notification("notifications/cancelled", params)), "notification dropped"
-    )
-    assert core.session.in_flight == {1: call}
-
-
 # -- CLOSED
 
 
@@ -259,17 +204,6 @@ def test_close_aborts_all_calls_without_replies(reason: str) -> None:
     assert core.session.in_flight == {}
     assert core.resources.concurrent_executions == 4
     assert core.dispatcher.close(core.session) == []
-
-
-@pytest.mark.rule("TIME-08")
-def test_close_without_reason_is_a_disconnect() -> None:
-    core = running()
-    core.add("tool")
-    core.begin("tool")
-    effect, record = core.dispatcher.close(core.session)
-    assert isinstance(effect, Abort)
-    assert effect.reason == "disconnected"
-    assert isinstance(record, ClientDisconnected)
 
 
 @pytest.mark.rule("LIFE-06")

@@ -78,18 +78,6 @@ def test_handler_completes_argument(ref: Any, name: str, subject: str, timeout_m
     assert reply["result"] == expected
 
 
-@pytest.mark.rule("COMP-04", "COMP-07")
-def test_choices_and_arguments_without_completer_are_answered_at_once() -> None:
-    core = featured()
-    result = core.answer(asked(name="color", value="G"))["result"]
-    assert result == {"completion": {"values": ["green"], "total": 1, "hasMore": False}}
-    result = core.answer(asked(name="code"))["result"]
-    assert result == {"completion": {"values": [], "total": 0, "hasMore": False}}
-    result = core.answer(asked(name="color", value="", _meta=STATELESS))["result"]
-    assert result["resultType"] == "complete"
-    assert "ttlMs" not in result
-
-
 @pytest.mark.rule("COMP-07")
 @pytest.mark.parametrize(
     ("params", "what"),
@@ -138,10 +126,3 @@ def test_context_is_ignored_by_revision_without_it(revision: str) -> None:
         assert isinstance(call, Invocation)
         assert call.arguments["arguments"] == {}
         core.conclude(call, Returned(()))
-
-
-@pytest.mark.rule("COMP-02")
-def test_empty_context_is_accepted() -> None:
-    [call] = featured().dispatch(asked(context={}))
-    assert isinstance(call, Invocation)
-    assert call.arguments["arguments"] == {}

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.core.invocation import Invocation, Returned
+from foundation_rt.core.invocation import Invocation
 from foundation_rt.protocol.peer import CAPABILITIES_KEY
 from foundation_rt.protocol.revisions import VERSION_KEY
 from foundation_rt.registry.features import Features
 from foundation_rt.registry.prompts import PromptArgument, PromptDefinition
-from tests.support.core import Core, make_core, replies, request
+from tests.support.core import Core, make_core, request
 
 STATELESS = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {}}
 
@@ -51,37 +51,6 @@ def test_first_prompt_adds_capability_and_methods() -> None:
         "logging": {},
         "prompts": {"listChanged": True},
     }
-
-
-@pytest.mark.rule("PROMPT-02", "PAGE-01")
-def test_prompts_are_listed_in_pages() -> None:
-    core = featured({"server": {"page_size": 1}})
-    first = core.answer(request("prompts/list"))["result"]
-    assert first["prompts"] == [{"name": "bare"}]
-    second = core.answer(request("prompts/list", {"cursor": first["nextCursor"]}))["result"]
-    assert [each["name"] for each in second["prompts"]] == ["review"]
-    assert "nextCursor" not in second
-    stateless = core.answer(request("prompts/list", {"_meta": STATELESS}))["result"]
-    assert (stateless["ttlMs"], stateless["cacheScope"]) == (0, "private")
-
-
-@pytest.mark.rule("PROMPT-05", "PROMPT-10")
-def test_prompt_is_answered_with_messages() -> None:
-    core = featured()
-    arguments = {"code": "x = 1", "language": "py"}
-    call = begun(core, {"name": "review", "arguments": arguments})
-    assert (call.name, call.arguments, call.timeout_ms) == ("review", arguments, 50)
-    [reply] = replies(core.conclude(call, Returned("Read x = 1")))
-    content = {"type": "text", "text": "Read x = 1"}
-    expected = {"messages": [{"role": "user", "content": content}], "description": "Reads code."}
-    assert reply["result"] == expected
-    call = begun(core, {"name": "bare"})
-    [reply] = replies(core.conclude(call, Returned([])))
-    assert reply["result"] == {"messages": []}
-    call = begun(core, {"name": "bare", "arguments": {}, "_meta": STATELESS})
-    [reply] = replies(core.conclude(call, Returned([])))
-    assert reply["result"]["resultType"] == "complete"
-    assert "ttlMs" not in reply["result"]
 
 
 @pytest.mark.rule("PROMPT-06")

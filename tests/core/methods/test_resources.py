@@ -55,29 +55,6 @@ def test_server_without_resources_has_no_capability_and_methods() -> None:
             assert core.answer(request(method, {"uri": "a:b"}))["error"]["code"] == -32601
 
 
-@pytest.mark.rule("MRES-13")
-def test_first_resource_adds_capability_and_methods() -> None:
-    core = featured()
-    core.session = core.open_session()
-    answer = core.answer(request("initialize", {"protocolVersion": "2025-11-25"}))
-    assert answer["result"]["capabilities"]["resources"] == {"subscribe": True, "listChanged": True}
-    core.dispatch(notification("notifications/initialized"))
-    [shown] = core.answer(request("resources/templates/list"))["result"]["resourceTemplates"]
-    assert shown == {"uriTemplate": "task://{id}", "name": "one"}
-
-
-@pytest.mark.rule("MRES-02", "MRES-03", "PAGE-01")
-def test_resources_and_templates_are_listed_in_pages() -> None:
-    core = featured({"server": {"page_size": 2}})
-    first = core.answer(request("resources/list"))["result"]
-    assert [each["uri"] for each in first["resources"]] == ["file:///a", "file:///b"]
-    params = {"cursor": first["nextCursor"]}
-    second = core.answer(request("resources/list", params))["result"]
-    assert second == {"resources": [{"uri": "task://all", "name": "n"}]}
-    templates = core.answer(request("resources/templates/list"))["result"]
-    assert templates.keys() == {"resourceTemplates"}
-
-
 @pytest.mark.rule("PAGE-03")
 @pytest.mark.parametrize("method", LISTS)
 @pytest.mark.parametrize("cursor", ["", "x", 5, True, [], {}])
