@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+
+import pytest
 from hypothesis import HealthCheck, settings
 
+from foundation_rt.clock import ManualClock
+from tests.support.async_tests import run_test
 from tests.support.sizes import EXPLORES, FULL, examples
 
 # No deadline: timings on shared machines are noise. A failure prints what reproduces it. Every run
@@ -22,3 +27,19 @@ settings.load_profile("foundation")
 def pytest_report_header() -> str:
     """Say how much the random tests try."""
     return f"sizes of random tests: {'full' if FULL else 'small (FOUNDATION_RT_TEST_SIZE=full)'}"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Return the clock of a test in virtual time."""
+    return ManualClock()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function; leave any other to pytest."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    info = pyfuncitem._fixtureinfo
+    run_test(pyfuncitem.obj, info.argnames, pyfuncitem.funcargs)
+    return True

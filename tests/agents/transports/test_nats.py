@@ -345,46 +345,37 @@ def test_durability_names_the_sync_interval() -> None:
     assert "sync_interval: always" in NatsTransport.durability
 
 
-def test_unreachable_server_is_named_without_credentials() -> None:
-    async def main() -> None:
-        with socket.socket() as closed:
-            closed.bind(("127.0.0.1", 0))
-            port = closed.getsockname()[1]
-            transport = NatsTransport(f"nats://user:secret@127.0.0.1:{port}")
-            with pytest.raises(TransportError, match=f"127.0.0.1:{port}") as caught:
-                await transport.open(Ledger().deliver)
-            assert "secret" not in str(caught.value)
-            assert "user" not in str(caught.value)
-            await transport.close()
-
-    run(main())
-
-
-def test_wait_for_a_silent_server_is_bounded() -> None:
-    async def main() -> None:
-        with socket.socket() as silent:
-            silent.bind(("127.0.0.1", 0))
-            silent.listen()
-            port = silent.getsockname()[1]
-            transport = NatsTransport(f"nats://127.0.0.1:{port}", timeout_ms=100)
-            with pytest.raises(TransportError, match="no answer"):
-                await transport.open(Ledger().deliver)
-
-    run(main())
-
-
-def test_operations_before_open_and_after_close_raise() -> None:
-    async def main() -> None:
-        transport = NatsTransport("nats://127.0.0.1:1")
-        with pytest.raises(TransportError, match="no connection to NATS at 127"):
-            await transport.send([event(1)])
-        with pytest.raises(TransportError, match="not open"):
-            await transport.listen("b")
-        await transport.unlisten("b")
-        await transport.close()
+async def test_unreachable_server_is_named_without_credentials() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        transport = NatsTransport(f"nats://user:secret@127.0.0.1:{port}")
+        with pytest.raises(TransportError, match=f"127.0.0.1:{port}") as caught:
+            await transport.open(Ledger().deliver)
+        assert "secret" not in str(caught.value)
+        assert "user" not in str(caught.value)
         await transport.close()
 
-    run(main())
+
+async def test_wait_for_a_silent_server_is_bounded() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        port = silent.getsockname()[1]
+        transport = NatsTransport(f"nats://127.0.0.1:{port}", timeout_ms=100)
+        with pytest.raises(TransportError, match="no answer"):
+            await transport.open(Ledger().deliver)
+
+
+async def test_operations_before_open_and_after_close_raise() -> None:
+    transport = NatsTransport("nats://127.0.0.1:1")
+    with pytest.raises(TransportError, match="no connection to NATS at 127"):
+        await transport.send([event(1)])
+    with pytest.raises(TransportError, match="not open"):
+        await transport.listen("b")
+    await transport.unlisten("b")
+    await transport.close()
+    await transport.close()
 
 
 # -- carrying -----------------------------------------------------------------------------------
@@ -392,132 +383,111 @@ def test_operations_before_open_and_after_close_raise() -> None:
 
 @requires_nats
 @pytest.mark.rule("AACP-41", "AACP-43")
-def test_envelopes_arrive_as_they_were_sent_and_leave_the_stream() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            ledger = Ledger()
-            receiver = await here.opened(ledger)
-            sender = await here.opened()
-            await receiver.listen("b")
-            sent = [event(seq, payload=b'{"n":%d}' % seq) for seq in range(1, 1201)]
-            await sender.send(sent)
-            await ledger.has(*range(1, 1201))
-            assert [each for batch in ledger.batches for each in batch] == sent
-            await receiver.unlisten("b")
-            assert await here.stored() == 0
-
-    run(main())
+async def test_envelopes_arrive_as_they_were_sent_and_leave_the_stream() -> None:
+    async with rig() as here:
+        ledger = Ledger()
+        receiver = await here.opened(ledger)
+        sender = await here.opened()
+        await receiver.listen("b")
+        sent = [event(seq, payload=b'{"n":%d}' % seq) for seq in range(1, 1201)]
+        await sender.send(sent)
+        await ledger.has(*range(1, 1201))
+        assert [each for batch in ledger.batches for each in batch] == sent
+        await receiver.unlisten("b")
+        assert await here.stored() == 0
 
 
 @requires_nats
-def test_each_agent_gets_its_own_envelopes() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            ledger = Ledger()
-            transport = await here.opened(ledger)
-            targets = ["b", "B", "b.c", "*", ">", "ü", "x" * 200]
-            for target in targets[:-1]:
-                await transport.listen(target)
-                await transport.listen(target)  # a second time does nothing
-            await transport.send([event(1, "s.1", target) for target in targets])
-            await ledger.until(lambda: len(ledger.seqs) == len(targets) - 1)
-            got = [each.target_agent_id for batch in ledger.batches for each in batch]
-            assert sorted(got) == sorted(targets[:-1])
-            await transport.listen(targets[-1])
-            await ledger.until(lambda: len(ledger.seqs) == len(targets))
-
-    run(main())
+async def test_each_agent_gets_its_own_envelopes() -> None:
+    async with rig() as here:
+        ledger = Ledger()
+        transport = await here.opened(ledger)
+        targets = ["b", "B", "b.c", "*", ">", "ü", "x" * 200]
+        for target in targets[:-1]:
+            await transport.listen(target)
+            await transport.listen(target)  # a second time does nothing
+        await transport.send([event(1, "s.1", target) for target in targets])
+        await ledger.until(lambda: len(ledger.seqs) == len(targets) - 1)
+        got = [each.target_agent_id for batch in ledger.batches for each in batch]
+        assert sorted(got) == sorted(targets[:-1])
+        await transport.listen(targets[-1])
+        await ledger.until(lambda: len(ledger.seqs) == len(targets))
 
 
 @requires_nats
 @pytest.mark.rule("AACP-76")
-def test_envelope_without_a_listener_waits() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            ledger = Ledger()
-            transport = await here.opened(ledger)
-            await transport.send([event(1)])
-            await transport.listen("b")
-            await ledger.has(1)
-            await transport.unlisten("b")
-            await transport.send([event(2)])
-            assert (ledger.seqs, await here.stored()) == ([1], 1)
-            await transport.listen("b")
-            await ledger.has(2)
-            assert ledger.seqs == [1, 2]
-
-    run(main())
+async def test_envelope_without_a_listener_waits() -> None:
+    async with rig() as here:
+        ledger = Ledger()
+        transport = await here.opened(ledger)
+        await transport.send([event(1)])
+        await transport.listen("b")
+        await ledger.has(1)
+        await transport.unlisten("b")
+        await transport.send([event(2)])
+        assert (ledger.seqs, await here.stored()) == ([1], 1)
+        await transport.listen("b")
+        await ledger.has(2)
+        assert ledger.seqs == [1, 2]
 
 
 @requires_nats
-def test_waiting_envelopes_are_delivered_in_the_order_of_numbers() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            ledger = Ledger()
-            transport = await here.opened(ledger)
-            await transport.send([event(3), event(1), bare_ack(7), event(2)])
-            ledger.open.clear()
-            await transport.listen("b")
-            await ledger.until(lambda: ledger.asked == 1)
-            ledger.open.set()
-            await ledger.has(0, 1, 2, 3)
-            assert all(
-                [each.seq for each in batch] == sorted(each.seq for each in batch)
-                for batch in ledger.batches
-            )
-
-    run(main())
+async def test_waiting_envelopes_are_delivered_in_the_order_of_numbers() -> None:
+    async with rig() as here:
+        ledger = Ledger()
+        transport = await here.opened(ledger)
+        await transport.send([event(3), event(1), bare_ack(7), event(2)])
+        ledger.open.clear()
+        await transport.listen("b")
+        await ledger.until(lambda: ledger.asked == 1)
+        ledger.open.set()
+        await ledger.has(0, 1, 2, 3)
+        assert all(
+            [each.seq for each in batch] == sorted(each.seq for each in batch)
+            for batch in ledger.batches
+        )
 
 
 @requires_nats
 @pytest.mark.rule("AACP-43")
-def test_message_id_deduplicates_attempts_not_messages() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            transport = await here.opened()
-            attempt = event(1)
-            await transport.send([attempt])
-            await transport.send([attempt])
-            assert await here.stored() == 1
-            await transport.send([event(1)])
-            assert await here.stored() == 2
-
-    run(main())
+async def test_message_id_deduplicates_attempts_not_messages() -> None:
+    async with rig() as here:
+        transport = await here.opened()
+        attempt = event(1)
+        await transport.send([attempt])
+        await transport.send([attempt])
+        assert await here.stored() == 1
+        await transport.send([event(1)])
+        assert await here.stored() == 2
 
 
 @requires_nats
-def test_bare_acknowledgements_are_sent_and_not_waited_for() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            ledger = Ledger()
-            transport = await here.opened(ledger)
-            await transport.listen("b")
-            await transport.send([bare_ack(3)])
-            await ledger.has(0)
-            assert ledger.batches[0][0].ack == 3
-            await transport.send([])
-
-    run(main())
+async def test_bare_acknowledgements_are_sent_and_not_waited_for() -> None:
+    async with rig() as here:
+        ledger = Ledger()
+        transport = await here.opened(ledger)
+        await transport.listen("b")
+        await transport.send([bare_ack(3)])
+        await ledger.has(0)
+        assert ledger.batches[0][0].ack == 3
+        await transport.send([])
 
 
 @requires_nats
-def test_too_large_envelope_does_not_affect_others() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            transport = await here.opened()
-            limit = transport.max_envelope_bytes
-            assert 0 < limit < here.client.max_payload
-            room = limit - len(encode(event(1, payload=b'""')))
-            fits = event(1, payload=b'"%s"' % (b"x" * room))
-            assert len(encode(fits)) == limit
-            beyond = event(2, payload=b'"%s"' % (b"x" * (room + 1)))
-            with pytest.raises(TransportError, match=f"1 envelopes have more than the {limit}"):
-                await transport.send([fits, beyond, event(3)])
-            assert await here.stored() == 2
-            await transport.send([event(seq, payload=fits.payload) for seq in range(4, 10)])
-            assert await here.stored() == 8
-
-    run(main())
+async def test_too_large_envelope_does_not_affect_others() -> None:
+    async with rig() as here:
+        transport = await here.opened()
+        limit = transport.max_envelope_bytes
+        assert 0 < limit < here.client.max_payload
+        room = limit - len(encode(event(1, payload=b'""')))
+        fits = event(1, payload=b'"%s"' % (b"x" * room))
+        assert len(encode(fits)) == limit
+        beyond = event(2, payload=b'"%s"' % (b"x" * (room + 1)))
+        with pytest.raises(TransportError, match=f"1 envelopes have more than the {limit}"):
+            await transport.send([fits, beyond, event(3)])
+        assert await here.stored() == 2
+        await transport.send([event(seq, payload=fits.payload) for seq in range(4, 10)])
+        assert await here.stored() == 8
 
 
 # -- acknowledging ------------------------------------------------------------------------------
@@ -525,22 +495,19 @@ def test_too_large_envelope_does_not_affect_others() -> None:
 
 @requires_nats
 @pytest.mark.rule("AACP-41", "AACP-77")
-def test_nothing_is_acknowledged_before_it_is_in_the_ledger() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            ledger = Ledger()
-            ledger.open.clear()
-            transport = await here.opened(ledger)
-            await transport.send([event(1), event(2)])
-            await transport.listen("b")
-            await ledger.until(lambda: ledger.asked == 1)
-            assert await here.stored() == 2
-            ledger.open.set()
-            await ledger.has(1, 2)
-            await transport.unlisten("b")
-            assert await here.stored() == 0
-
-    run(main())
+async def test_nothing_is_acknowledged_before_it_is_in_the_ledger() -> None:
+    async with rig() as here:
+        ledger = Ledger()
+        ledger.open.clear()
+        transport = await here.opened(ledger)
+        await transport.send([event(1), event(2)])
+        await transport.listen("b")
+        await ledger.until(lambda: ledger.asked == 1)
+        assert await here.stored() == 2
+        ledger.open.set()
+        await ledger.has(1, 2)
+        await transport.unlisten("b")
+        assert await here.stored() == 0
 
 
 @requires_nats
@@ -552,128 +519,112 @@ def test_nothing_is_acknowledged_before_it_is_in_the_ledger() -> None:
         (RuntimeError("a bug"), "nats: delivery failed, is delivered again"),
     ],
 )
-def test_envelope_refused_by_the_ledger_is_delivered_again(failure: Exception, said: str) -> None:
-    async def main() -> None:
-        async with rig() as here:
-            ledger, log = Ledger(), Log()
-            ledger.failures = [failure]
-            transport = await here.opened(ledger, logger=log.logger())
-            await transport.send([event(1), event(2)])
-            await transport.listen("b")
-            await log.says(said)
-            assert await here.stored() == 2
-            await ledger.has(1, 2)
-            await transport.unlisten("b")
-            assert await here.stored() == 0
-
-    run(main())
+async def test_envelope_refused_by_the_ledger_is_delivered_again(
+    failure: Exception, said: str
+) -> None:
+    async with rig() as here:
+        ledger, log = Ledger(), Log()
+        ledger.failures = [failure]
+        transport = await here.opened(ledger, logger=log.logger())
+        await transport.send([event(1), event(2)])
+        await transport.listen("b")
+        await log.says(said)
+        assert await here.stored() == 2
+        await ledger.has(1, 2)
+        await transport.unlisten("b")
+        assert await here.stored() == 0
 
 
 @requires_nats
 @pytest.mark.rule("AACP-77")
-def test_unacknowledged_envelope_goes_to_the_next_process() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            stuck, ledger = Ledger(), Ledger()
-            stuck.open.clear()
-            first = await here.opened(stuck, ack_wait_ms=1000)
-            await first.send([event(1)])
-            await first.listen("b")
-            await stuck.until(lambda: stuck.asked == 1)
-            second = await here.opened(ledger, ack_wait_ms=1000)
-            await second.listen("b")
-            await ledger.has(1)
-            stuck.open.set()
-
-    run(main())
+async def test_unacknowledged_envelope_goes_to_the_next_process() -> None:
+    async with rig() as here:
+        stuck, ledger = Ledger(), Ledger()
+        stuck.open.clear()
+        first = await here.opened(stuck, ack_wait_ms=1000)
+        await first.send([event(1)])
+        await first.listen("b")
+        await stuck.until(lambda: stuck.asked == 1)
+        second = await here.opened(ledger, ack_wait_ms=1000)
+        await second.listen("b")
+        await ledger.has(1)
+        stuck.open.set()
 
 
 @requires_nats
-def test_close_finishes_deliveries_and_returns_the_rest() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            ledger, other = Ledger(), Ledger()
-            ledger.open.clear()
-            transport = await here.opened(ledger)
-            await transport.listen("b")
-            await transport.send([event(1)])
-            await ledger.until(lambda: ledger.asked == 1)
-            await transport.send([event(seq) for seq in range(2, 50)])
-            ending = asyncio.create_task(transport.close())
-            assert not (await asyncio.wait((ending,), timeout=0))[0]
-            ledger.open.set()
-            await ending
-            assert ledger.seqs == [1]
-            # nats-server 2.9.10 forgets one of them now and then, until `ack_wait`.
-            successor = await here.opened(other, ack_wait_ms=1000)
-            await successor.listen("b")
-            await other.has(*range(2, 50))
-            assert 1 not in other.seqs
-
-    run(main())
+async def test_close_finishes_deliveries_and_returns_the_rest() -> None:
+    async with rig() as here:
+        ledger, other = Ledger(), Ledger()
+        ledger.open.clear()
+        transport = await here.opened(ledger)
+        await transport.listen("b")
+        await transport.send([event(1)])
+        await ledger.until(lambda: ledger.asked == 1)
+        await transport.send([event(seq) for seq in range(2, 50)])
+        ending = asyncio.create_task(transport.close())
+        assert not (await asyncio.wait((ending,), timeout=0))[0]
+        ledger.open.set()
+        await ending
+        assert ledger.seqs == [1]
+        # nats-server 2.9.10 forgets one of them now and then, until `ack_wait`.
+        successor = await here.opened(other, ack_wait_ms=1000)
+        await successor.listen("b")
+        await other.has(*range(2, 50))
+        assert 1 not in other.seqs
 
 
 @requires_nats
-def test_cancelled_close_leaves_no_task() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            ledger, other = Ledger(), Ledger()
-            ledger.open.clear()
-            transport = await here.opened(ledger, ack_wait_ms=1000)
-            await transport.send([event(1)])
-            await transport.listen("b")
-            await ledger.until(lambda: ledger.asked == 1)
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.01):
-                    await transport.close()
-            assert ledger.seqs == []
-            successor = await here.opened(other, ack_wait_ms=1000)
-            await successor.listen("b")
-            await other.has(1)
-
-    run(main())
+async def test_cancelled_close_leaves_no_task() -> None:
+    async with rig() as here:
+        ledger, other = Ledger(), Ledger()
+        ledger.open.clear()
+        transport = await here.opened(ledger, ack_wait_ms=1000)
+        await transport.send([event(1)])
+        await transport.listen("b")
+        await ledger.until(lambda: ledger.asked == 1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await transport.close()
+        assert ledger.seqs == []
+        successor = await here.opened(other, ack_wait_ms=1000)
+        await successor.listen("b")
+        await other.has(1)
 
 
 @requires_nats
-def test_large_envelopes_are_fetched_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with rig() as here:
-            monkeypatch.setattr(nats_listener, "_BATCH_BYTES", 1)  # then it is the largest message
-            ledger, log = Ledger(), Log()
-            transport = await here.opened(ledger, logger=log.logger())
-            large = b'"%s"' % (b"x" * 600_000)
-            await transport.send([event(seq, payload=large) for seq in range(1, 6)])
-            await transport.listen("b")
-            await ledger.has(1, 2, 3, 4, 5)
-            assert not log.records
-            assert len(ledger.batches) > 1
-
-    run(main())
+async def test_large_envelopes_are_fetched_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig() as here:
+        monkeypatch.setattr(nats_listener, "_BATCH_BYTES", 1)  # then it is the largest message
+        ledger, log = Ledger(), Log()
+        transport = await here.opened(ledger, logger=log.logger())
+        large = b'"%s"' % (b"x" * 600_000)
+        await transport.send([event(seq, payload=large) for seq in range(1, 6)])
+        await transport.listen("b")
+        await ledger.has(1, 2, 3, 4, 5)
+        assert not log.records
+        assert len(ledger.batches) > 1
 
 
 @requires_nats
 @pytest.mark.rule("AACP-78")
-def test_malformed_envelope_is_logged_and_discarded() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            ledger, log = Ledger(), Log()
-            transport = await here.opened(ledger, logger=log.logger())
-            subject = f"{here.name}.a.b"
-            await here.streams.publish(subject, b"sesame")
-            # One agent speaks for another: its subject says who it is.
-            await here.streams.publish(subject, encode(event(1, source="c")))
-            await transport.send([event(2)])
-            await transport.listen("b")
-            await ledger.has(2)
-            await transport.unlisten("b")
-            assert ledger.seqs == [2]
-            assert await here.stored() == 0
-            refusals = log.said("nats: no envelope")
-            assert [each["level"] for each in refusals] == ["warn", "warn"]
-            assert "the agents that its subject names" in refusals[1]["error"]
-            assert "sesame" not in str(log.records)
-
-    run(main())
+async def test_malformed_envelope_is_logged_and_discarded() -> None:
+    async with rig() as here:
+        ledger, log = Ledger(), Log()
+        transport = await here.opened(ledger, logger=log.logger())
+        subject = f"{here.name}.a.b"
+        await here.streams.publish(subject, b"sesame")
+        # One agent speaks for another: its subject says who it is.
+        await here.streams.publish(subject, encode(event(1, source="c")))
+        await transport.send([event(2)])
+        await transport.listen("b")
+        await ledger.has(2)
+        await transport.unlisten("b")
+        assert ledger.seqs == [2]
+        assert await here.stored() == 0
+        refusals = log.said("nats: no envelope")
+        assert [each["level"] for each in refusals] == ["warn", "warn"]
+        assert "the agents that its subject names" in refusals[1]["error"]
+        assert "sesame" not in str(log.records)
 
 
 # -- the stream ---------------------------------------------------------------------------------
@@ -688,88 +639,75 @@ def test_malformed_envelope_is_logged_and_discarded() -> None:
         ({"no_ack": True}, "no_ack off"),
     ],
 )
-def test_unsuitable_stream_is_refused_with_advice(settings: dict[str, Any], advice: str) -> None:
-    async def main() -> None:
-        async with rig() as here:
-            usual = {"subjects": ["{}.>"], "retention": RetentionPolicy.WORK_QUEUE}
-            merged: dict[str, Any] = {**usual, **settings}
-            merged["subjects"] = [each.format(here.name) for each in merged["subjects"]]
-            await here.streams.add_stream(name=here.name, **merged)
-            with pytest.raises(UsageError, match=advice):
-                await here.opened()
-
-    run(main())
-
-
-@requires_nats
-def test_stream_with_its_own_limits_is_used_and_its_refusals_raise() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            await here.streams.add_stream(
-                name=here.name,
-                subjects=[f"{here.name}.>"],
-                retention=RetentionPolicy.WORK_QUEUE,
-                discard="new",
-                max_msgs=2,
-            )
-            transport = await here.opened()
-            with pytest.raises(TransportError, match="maximum messages"):
-                await transport.send([event(seq) for seq in range(1, 6)])
-            assert await here.stored() == 2
-
-    run(main())
-
-
-@requires_nats
-def test_subjects_that_another_stream_has_are_refused() -> None:
-    async def main() -> None:
-        async with rig() as here:
+async def test_unsuitable_stream_is_refused_with_advice(
+    settings: dict[str, Any], advice: str
+) -> None:
+    async with rig() as here:
+        usual = {"subjects": ["{}.>"], "retention": RetentionPolicy.WORK_QUEUE}
+        merged: dict[str, Any] = {**usual, **settings}
+        merged["subjects"] = [each.format(here.name) for each in merged["subjects"]]
+        await here.streams.add_stream(name=here.name, **merged)
+        with pytest.raises(UsageError, match=advice):
             await here.opened()
-            with pytest.raises(UsageError, match="overlap"):
-                await here.opened(stream=f"{here.name}2")
-
-    run(main())
 
 
 @requires_nats
-def test_deleted_stream_is_made_again() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            ledger, log = Ledger(), Log()
-            transport = await here.opened(ledger, logger=log.logger())
-            await here.streams.delete_stream(here.name)
-            with pytest.raises(TransportError, match="nothing takes it"):
-                await transport.send([event(1)])
-            await transport.send([event(1)])
-            await transport.listen("b")
-            await ledger.has(1)
-            await here.streams.delete_stream(here.name)
-            await log.says("nats: not fetching")
-            while 2 not in ledger.seqs:
-                try:
-                    await transport.send([event(2)])
-                    await ledger.has(2)
-                except TransportError:
-                    continue
-
-    run(main())
+async def test_stream_with_its_own_limits_is_used_and_its_refusals_raise() -> None:
+    async with rig() as here:
+        await here.streams.add_stream(
+            name=here.name,
+            subjects=[f"{here.name}.>"],
+            retention=RetentionPolicy.WORK_QUEUE,
+            discard="new",
+            max_msgs=2,
+        )
+        transport = await here.opened()
+        with pytest.raises(TransportError, match="maximum messages"):
+            await transport.send([event(seq) for seq in range(1, 6)])
+        assert await here.stored() == 2
 
 
 @requires_nats
-def test_deleted_consumer_is_made_again() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            ledger, log = Ledger(), Log()
-            transport = await here.opened(ledger, logger=log.logger())
-            await transport.listen("b")
-            await transport.send([event(1)])
-            await ledger.has(1)
-            await here.streams.delete_consumer(here.name, f"{here.name}-b")
-            await log.says("nats: not fetching")
-            await transport.send([event(2)])
-            await ledger.has(2)
+async def test_subjects_that_another_stream_has_are_refused() -> None:
+    async with rig() as here:
+        await here.opened()
+        with pytest.raises(UsageError, match="overlap"):
+            await here.opened(stream=f"{here.name}2")
 
-    run(main())
+
+@requires_nats
+async def test_deleted_stream_is_made_again() -> None:
+    async with rig() as here:
+        ledger, log = Ledger(), Log()
+        transport = await here.opened(ledger, logger=log.logger())
+        await here.streams.delete_stream(here.name)
+        with pytest.raises(TransportError, match="nothing takes it"):
+            await transport.send([event(1)])
+        await transport.send([event(1)])
+        await transport.listen("b")
+        await ledger.has(1)
+        await here.streams.delete_stream(here.name)
+        await log.says("nats: not fetching")
+        while 2 not in ledger.seqs:
+            try:
+                await transport.send([event(2)])
+                await ledger.has(2)
+            except TransportError:
+                continue
+
+
+@requires_nats
+async def test_deleted_consumer_is_made_again() -> None:
+    async with rig() as here:
+        ledger, log = Ledger(), Log()
+        transport = await here.opened(ledger, logger=log.logger())
+        await transport.listen("b")
+        await transport.send([event(1)])
+        await ledger.has(1)
+        await here.streams.delete_consumer(here.name, f"{here.name}-b")
+        await log.says("nats: not fetching")
+        await transport.send([event(2)])
+        await ledger.has(2)
 
 
 # -- lost connections ---------------------------------------------------------------------------
@@ -777,232 +715,205 @@ def test_deleted_consumer_is_made_again() -> None:
 
 @requires_nats_server
 @pytest.mark.rule("AACP-41", "AACP-77", "AACP-79")
-def test_nothing_is_lost_when_the_server_is_killed_in_mid_traffic(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with own(tmp_path) as (server, stack):
-            ledger, log, sender_log = Ledger(), Log(), Log()
-            sender = await stack.enter_async_context(
-                opened(server.url, Ledger(), logger=sender_log.logger())
-            )
-            options = {"ack_wait_ms": 1000, "logger": log.logger()}
-            receiver = await stack.enter_async_context(opened(server.url, ledger, **options))
-            await receiver.listen("b")
-            numbers, refused, stored = count(1), list[int](), list[int]()
+async def test_nothing_is_lost_when_the_server_is_killed_in_mid_traffic(tmp_path: Path) -> None:
+    async with own(tmp_path) as (server, stack):
+        ledger, log, sender_log = Ledger(), Log(), Log()
+        sender = await stack.enter_async_context(
+            opened(server.url, Ledger(), logger=sender_log.logger())
+        )
+        options = {"ack_wait_ms": 1000, "logger": log.logger()}
+        receiver = await stack.enter_async_context(opened(server.url, ledger, **options))
+        await receiver.listen("b")
+        numbers, refused, stored = count(1), list[int](), list[int]()
 
-            async def send_some() -> None:
-                seqs = [next(numbers) for _ in range(20)]
-                try:
-                    await sender.send([event(seq) for seq in seqs])
-                    stored.extend(seqs)
-                except TransportError:
-                    refused.extend(seqs)
+        async def send_some() -> None:
+            seqs = [next(numbers) for _ in range(20)]
+            try:
+                await sender.send([event(seq) for seq in seqs])
+                stored.extend(seqs)
+            except TransportError:
+                refused.extend(seqs)
 
-            for killed in range(1, 4):
-                for _ in range(5):
-                    await send_some()
-                # What is being delivered now is in the ledger and cannot be acknowledged.
-                asked = ledger.asked
-                ledger.open.clear()
+        for killed in range(1, 4):
+            for _ in range(5):
                 await send_some()
+            # What is being delivered now is in the ledger and cannot be acknowledged.
+            asked = ledger.asked
+            ledger.open.clear()
+            await send_some()
+            await ledger.until(lambda: ledger.asked > asked)  # noqa: B023
+            traffic = asyncio.create_task(send_some())
+            server.kill()
+            await traffic
+            with pytest.raises(TransportError):
+                await sender.send([event(10_000)])
+            ledger.open.set()
+            server.start()
+            await log.says("nats: connected again", killed)
+            await sender_log.says("nats: connected again", killed)
+        await ledger.has(*stored)
+        assert refused
+        await sender.send([event(seq) for seq in refused])
+        await ledger.has(*refused)
+        # What was not acknowledged has come again.
+        assert len(ledger.seqs) > len(set(ledger.seqs))
+        assert not log.said("nats: delivery failed, is delivered again")
+        # And some that was: the server kept that in memory. In the end nothing is left.
+        async with admin(server.url) as client:
+            while True:
+                asked = ledger.asked
+                await receiver.unlisten("b")
+                if not (await client.jetstream().stream_info("AACP")).state.messages:
+                    break
+                await receiver.listen("b")
                 await ledger.until(lambda: ledger.asked > asked)  # noqa: B023
-                traffic = asyncio.create_task(send_some())
-                server.kill()
-                await traffic
-                with pytest.raises(TransportError):
-                    await sender.send([event(10_000)])
-                ledger.open.set()
-                server.start()
-                await log.says("nats: connected again", killed)
-                await sender_log.says("nats: connected again", killed)
-            await ledger.has(*stored)
-            assert refused
-            await sender.send([event(seq) for seq in refused])
-            await ledger.has(*refused)
-            # What was not acknowledged has come again.
-            assert len(ledger.seqs) > len(set(ledger.seqs))
-            assert not log.said("nats: delivery failed, is delivered again")
-            # And some that was: the server kept that in memory. In the end nothing is left.
-            async with admin(server.url) as client:
-                while True:
-                    asked = ledger.asked
-                    await receiver.unlisten("b")
-                    if not (await client.jetstream().stream_info("AACP")).state.messages:
-                        break
-                    await receiver.listen("b")
-                    await ledger.until(lambda: ledger.asked > asked)  # noqa: B023
-
-    run(main())
 
 
 @requires_nats_server
-def test_close_without_a_server_works(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with own(tmp_path) as (server, stack):
-            log = Log()
-            context = opened(server.url, Ledger(), logger=log.logger())
-            transport = await stack.enter_async_context(context)
-            await transport.listen("b")
-            server.kill()
-            await log.says("nats: connection lost")
-            await transport.listen("c")
-            await log.says("nats: not fetching")
-            await transport.unlisten("b")
-            await transport.close()
-
-    run(main())
+async def test_close_without_a_server_works(tmp_path: Path) -> None:
+    async with own(tmp_path) as (server, stack):
+        log = Log()
+        context = opened(server.url, Ledger(), logger=log.logger())
+        transport = await stack.enter_async_context(context)
+        await transport.listen("b")
+        server.kill()
+        await log.says("nats: connection lost")
+        await transport.listen("c")
+        await log.says("nats: not fetching")
+        await transport.unlisten("b")
+        await transport.close()
 
 
 @requires_nats_server
-def test_server_that_comes_back_empty_gets_its_stream_again(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with own(tmp_path / "one") as (server, stack):
-            ledger, log = Ledger(), Log()
-            context = opened(server.url, ledger, logger=log.logger())
-            transport = await stack.enter_async_context(context)
-            await transport.listen("b")
-            await transport.send([event(1)])
-            await ledger.has(1)
-            server.kill()
-            server.directory = tmp_path / "two"
-            server.start()
-            await log.says("nats: connected again")
-            while 2 not in ledger.seqs:
-                try:
-                    await transport.send([event(2)])
-                    await ledger.has(2)
-                except TransportError:
-                    continue
-
-    run(main())
+async def test_server_that_comes_back_empty_gets_its_stream_again(tmp_path: Path) -> None:
+    async with own(tmp_path / "one") as (server, stack):
+        ledger, log = Ledger(), Log()
+        context = opened(server.url, ledger, logger=log.logger())
+        transport = await stack.enter_async_context(context)
+        await transport.listen("b")
+        await transport.send([event(1)])
+        await ledger.has(1)
+        server.kill()
+        server.directory = tmp_path / "two"
+        server.start()
+        await log.says("nats: connected again")
+        while 2 not in ledger.seqs:
+            try:
+                await transport.send([event(2)])
+                await ledger.has(2)
+            except TransportError:
+                continue
 
 
 @requires_nats_server
-def test_connection_given_up_by_nats_py_is_made_again(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with own(tmp_path) as (server, stack):
-            ledger, log = Ledger(), Log()
-            context = opened(server.url, ledger, logger=log.logger())
-            transport = await stack.enter_async_context(context)
-            await transport.listen("b")
-            await transport.send([event(1)])
-            await ledger.has(1)
-            # What the server says to a client that reads too slowly, and the like.
-            client = transport.connected()
-            await client._process_err("'Slow Consumer'")
-            await log.says("nats: connected again")
-            assert transport.connected() is not client
-            await transport.send([event(2)])
-            await ledger.has(2)
-            # And while the server is not there either.
-            client = transport.connected()
-            server.kill()
-            await log.says("nats: connection lost", 2)
-            await client.close()
-            await log.says("nats: cannot connect again")
-            server.start()
-            await log.says("nats: connected again", 2)
-            await transport.send([event(3)])
-            await ledger.has(3)
-            await transport.close()
-
-    run(main())
+async def test_connection_given_up_by_nats_py_is_made_again(tmp_path: Path) -> None:
+    async with own(tmp_path) as (server, stack):
+        ledger, log = Ledger(), Log()
+        context = opened(server.url, ledger, logger=log.logger())
+        transport = await stack.enter_async_context(context)
+        await transport.listen("b")
+        await transport.send([event(1)])
+        await ledger.has(1)
+        # What the server says to a client that reads too slowly, and the like.
+        client = transport.connected()
+        await client._process_err("'Slow Consumer'")
+        await log.says("nats: connected again")
+        assert transport.connected() is not client
+        await transport.send([event(2)])
+        await ledger.has(2)
+        # And while the server is not there either.
+        client = transport.connected()
+        server.kill()
+        await log.says("nats: connection lost", 2)
+        await client.close()
+        await log.says("nats: cannot connect again")
+        server.start()
+        await log.says("nats: connected again", 2)
+        await transport.send([event(3)])
+        await ledger.has(3)
+        await transport.close()
 
 
 @requires_nats_server
 @pytest.mark.rule("AACP-78")
-def test_server_authorizes_connections_and_senders(tmp_path: Path) -> None:
+async def test_server_authorizes_connections_and_senders(tmp_path: Path) -> None:
     users = """authorization { users = [
         {user: u, password: sesame, permissions: {publish: {deny: "aacp.x.*"}}}
     ]}"""
     (tmp_path / "config").write_text(users)
 
-    async def main() -> None:
-        async with own(tmp_path, "-c", str(tmp_path / "config")) as (server, stack):
-            log = Log()
-            url = server.url.replace("//", "//u:simsim@")
-            with pytest.raises(TransportError, match="Authorization Violation") as caught:
-                await NatsTransport(url).open(Ledger().deliver)
-            assert "simsim" not in str(caught.value)
-            url = server.url.replace("//", "//u:sesame@")
-            context = opened(url, Ledger(), logger=log.logger(), timeout_ms=500)
-            transport = await stack.enter_async_context(context)
-            await transport.send([event(1)])
-            with pytest.raises(TransportError, match="not acknowledged in time"):
-                await transport.send([event(1, source="x")])
-            assert "permissions violation" in log.said("nats: error")[0]["error"]
-            assert log.said("nats: error")[0]["level"] == "warn"
-            assert "sesame" not in str(log.records)
-
-    run(main())
+    async with own(tmp_path, "-c", str(tmp_path / "config")) as (server, stack):
+        log = Log()
+        url = server.url.replace("//", "//u:simsim@")
+        with pytest.raises(TransportError, match="Authorization Violation") as caught:
+            await NatsTransport(url).open(Ledger().deliver)
+        assert "simsim" not in str(caught.value)
+        url = server.url.replace("//", "//u:sesame@")
+        context = opened(url, Ledger(), logger=log.logger(), timeout_ms=500)
+        transport = await stack.enter_async_context(context)
+        await transport.send([event(1)])
+        with pytest.raises(TransportError, match="not acknowledged in time"):
+            await transport.send([event(1, source="x")])
+        assert "permissions violation" in log.said("nats: error")[0]["error"]
+        assert log.said("nats: error")[0]["level"] == "warn"
+        assert "sesame" not in str(log.records)
 
 
 @requires_nats_server
-def test_server_without_jetstream_is_refused(tmp_path: Path) -> None:
-    async def main() -> None:
-        (tmp_path / "config").write_text("jetstream: disabled")
-        async with own(tmp_path, "-c", str(tmp_path / "config"), "-js=false") as (server, _):
-            with pytest.raises(TransportError, match=f"NATS at 127.0.0.1:{server.port}"):
-                await NatsTransport(server.url).open(Ledger().deliver)
-
-    run(main())
+async def test_server_without_jetstream_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("jetstream: disabled")
+    async with own(tmp_path, "-c", str(tmp_path / "config"), "-js=false") as (server, _):
+        with pytest.raises(TransportError, match=f"NATS at 127.0.0.1:{server.port}"):
+            await NatsTransport(server.url).open(Ledger().deliver)
 
 
 @requires_nats_server
-def test_wait_for_the_server_ends_with_the_connection(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with own(tmp_path) as (server, stack):
-            context = opened(server.url, Ledger(), timeout_ms=int(PATIENCE * 10_000))
-            transport = await stack.enter_async_context(context)
-            # A stream that acknowledges nothing keeps the sender waiting.
-            async with admin(server.url) as client:
-                streams = client.jetstream()
-                info = await streams.stream_info("AACP")
-                info.config.no_ack = True
-                await streams.update_stream(info.config)
-            sending = asyncio.create_task(transport.send([event(1)]))
-            await asyncio.sleep(0)
-            server.kill()
-            with pytest.raises(TransportError, match="connection was lost"):
-                await sending
-
-    run(main())
-
-
-@requires_nats
-def test_acknowledgement_that_does_not_come_is_an_error() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            transport = await here.opened(timeout_ms=300)
-            info = await here.streams.stream_info(here.name)
+async def test_wait_for_the_server_ends_with_the_connection(tmp_path: Path) -> None:
+    async with own(tmp_path) as (server, stack):
+        context = opened(server.url, Ledger(), timeout_ms=int(PATIENCE * 10_000))
+        transport = await stack.enter_async_context(context)
+        # A stream that acknowledges nothing keeps the sender waiting.
+        async with admin(server.url) as client:
+            streams = client.jetstream()
+            info = await streams.stream_info("AACP")
             info.config.no_ack = True
-            await here.streams.update_stream(info.config)
-            with pytest.raises(TransportError, match="not acknowledged in time"):
-                await transport.send([event(1)])
-
-    run(main())
+            await streams.update_stream(info.config)
+        sending = asyncio.create_task(transport.send([event(1)]))
+        await asyncio.sleep(0)
+        server.kill()
+        with pytest.raises(TransportError, match="connection was lost"):
+            await sending
 
 
 @requires_nats
-def test_listeners_may_come_and_go_in_any_order() -> None:
-    async def main() -> None:
-        async with rig() as here:
-            ledger = Ledger()
-            transport = await here.opened(ledger)
-            await transport.listen("b")
-            await transport.unlisten("b")
-            await transport.listen("b")
-            await asyncio.gather(transport.unlisten("b"), transport.listen("c"))
-            await transport.unlisten("nobody")
-            await transport.listen("b")
-            await transport.send([event(1), event(1, target="c")])
-            await ledger.until(lambda: len(ledger.seqs) == 2)
-            await asyncio.gather(transport.close(), transport.unlisten("c"))
-            await transport.close()
-            with pytest.raises(TransportError, match="no connection"):
-                await transport.send([event(2)])
-            await transport.open(ledger.deliver)  # it may be opened again
-            await transport.send([event(2)])
-            await transport.listen("b")
-            await ledger.has(2)
+async def test_acknowledgement_that_does_not_come_is_an_error() -> None:
+    async with rig() as here:
+        transport = await here.opened(timeout_ms=300)
+        info = await here.streams.stream_info(here.name)
+        info.config.no_ack = True
+        await here.streams.update_stream(info.config)
+        with pytest.raises(TransportError, match="not acknowledged in time"):
+            await transport.send([event(1)])
 
-    run(main())
+
+@requires_nats
+async def test_listeners_may_come_and_go_in_any_order() -> None:
+    async with rig() as here:
+        ledger = Ledger()
+        transport = await here.opened(ledger)
+        await transport.listen("b")
+        await transport.unlisten("b")
+        await transport.listen("b")
+        await asyncio.gather(transport.unlisten("b"), transport.listen("c"))
+        await transport.unlisten("nobody")
+        await transport.listen("b")
+        await transport.send([event(1), event(1, target="c")])
+        await ledger.until(lambda: len(ledger.seqs) == 2)
+        await asyncio.gather(transport.close(), transport.unlisten("c"))
+        await transport.close()
+        with pytest.raises(TransportError, match="no connection"):
+            await transport.send([event(2)])
+        await transport.open(ledger.deliver)  # it may be opened again
+        await transport.send([event(2)])
+        await transport.listen("b")
+        await ledger.has(2)

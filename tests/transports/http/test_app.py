@@ -51,75 +51,63 @@ def note_life(server: Server) -> list[str]:
 
 
 @pytest.mark.rule("HTTP-24")
-def test_application_follows_lifespan_of_host() -> None:
-    async def scenario() -> None:
-        server = make_server()
-        life = note_life(server)
-        app = server.asgi_app()
-        host = Host(app)
-        assert (await visit(app, "GET", "/readyz").finish()).json == {"status": "starting"}
-        assert await host.tell("startup") == {"type": "lifespan.startup.complete"}
-        assert life == ["entered"]
-        assert (await visit(app, "GET", "/readyz").finish()).status == 200
-        assert await host.tell("shutdown") == {"type": "lifespan.shutdown.complete"}
-        assert life == ["entered", "left"]
-        await host.task
-
-    asyncio.run(scenario())
+async def test_application_follows_lifespan_of_host() -> None:
+    server = make_server()
+    life = note_life(server)
+    app = server.asgi_app()
+    host = Host(app)
+    assert (await visit(app, "GET", "/readyz").finish()).json == {"status": "starting"}
+    assert await host.tell("startup") == {"type": "lifespan.startup.complete"}
+    assert life == ["entered"]
+    assert (await visit(app, "GET", "/readyz").finish()).status == 200
+    assert await host.tell("shutdown") == {"type": "lifespan.shutdown.complete"}
+    assert life == ["entered", "left"]
+    await host.task
 
 
 @pytest.mark.rule("HTTP-24")
-def test_host_gets_lifespan_failure() -> None:
-    async def scenario() -> None:
-        server = make_server()
+async def test_host_gets_lifespan_failure() -> None:
+    server = make_server()
 
-        @server.lifespan
-        async def broken(server: Server) -> AsyncIterator[None]:
-            raise OSError("no database")
-            yield
+    @server.lifespan
+    async def broken(server: Server) -> AsyncIterator[None]:
+        raise OSError("no database")
+        yield
 
-        host = Host(server.asgi_app())
-        told = await host.tell("startup")
-        assert told["type"] == "lifespan.startup.failed"
-        assert "no database" in told["message"]
-        await host.task
-
-    asyncio.run(scenario())
+    host = Host(server.asgi_app())
+    told = await host.tell("startup")
+    assert told["type"] == "lifespan.startup.failed"
+    assert "no database" in told["message"]
+    await host.task
 
 
 @pytest.mark.rule("HTTP-24", "HTTP-36")
-def test_mounted_application_starts_with_first_request() -> None:
-    async def scenario() -> None:
-        server = make_server()
-        life = note_life(server)
-        app = server.asgi_app()
-        host = Starlette(routes=[Mount("/tools", app)])
-        answers = [ask(_Under(host, "/tools"), "tools/list") for _ in range(3)]
-        for answer in answers:
-            assert (await answer.finish()).json["result"]["tools"]
-        assert life == ["entered"]
-        assert (await visit(host, "GET", "/tools/healthz").finish()).status == 200
-        await app.stop(STOP_SECONDS)
-        assert life == ["entered", "left"]
-
-    asyncio.run(scenario())
+async def test_mounted_application_starts_with_first_request() -> None:
+    server = make_server()
+    life = note_life(server)
+    app = server.asgi_app()
+    host = Starlette(routes=[Mount("/tools", app)])
+    answers = [ask(_Under(host, "/tools"), "tools/list") for _ in range(3)]
+    for answer in answers:
+        assert (await answer.finish()).json["result"]["tools"]
+    assert life == ["entered"]
+    assert (await visit(host, "GET", "/tools/healthz").finish()).status == 200
+    await app.stop(STOP_SECONDS)
+    assert life == ["entered", "left"]
 
 
 @pytest.mark.rule("HTTP-24")
-def test_mounted_application_follows_outer_lifespan() -> None:
-    async def scenario() -> None:
-        server = make_server()
-        life = note_life(server)
-        app = server.asgi_app()
-        host = Host(Starlette(routes=[Mount("/tools", app)], lifespan=app.lifespan))
-        assert await host.tell("startup") == {"type": "lifespan.startup.complete"}
-        assert life == ["entered"]
-        assert (await visit(app, "GET", "/readyz").finish()).status == 200
-        assert await host.tell("shutdown") == {"type": "lifespan.shutdown.complete"}
-        assert life == ["entered", "left"]
-        await host.task
-
-    asyncio.run(scenario())
+async def test_mounted_application_follows_outer_lifespan() -> None:
+    server = make_server()
+    life = note_life(server)
+    app = server.asgi_app()
+    host = Host(Starlette(routes=[Mount("/tools", app)], lifespan=app.lifespan))
+    assert await host.tell("startup") == {"type": "lifespan.startup.complete"}
+    assert life == ["entered"]
+    assert (await visit(app, "GET", "/readyz").finish()).status == 200
+    assert await host.tell("shutdown") == {"type": "lifespan.shutdown.complete"}
+    assert life == ["entered", "left"]
+    await host.task
 
 
 class _Under:
@@ -161,132 +149,104 @@ def test_configured_path_is_served() -> None:
         make_server().asgi_app("mcp")
 
 
-def test_request_without_key_is_refused() -> None:
-    async def scenario() -> None:
-        async with harness(no_auth=False, api_keys=(KEY,)) as one:
-            refused = await call(one.app, "echo", text="hi").finish()
-            assert refused.status == 401
-            assert refused.headers["www-authenticate"] == "Bearer"
-            assert refused.headers["connection"] == "close"  # its body was not read
-            assert (await visit(one.app, "GET", "/healthz").finish()).status == 200
-            body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-            with_key = visit(one.app, "POST", headers={"x-api-key": KEY}, body=body)
-            assert (await with_key.finish()).status == 400  # there is no session yet
-
-    asyncio.run(scenario())
+async def test_request_without_key_is_refused() -> None:
+    async with harness(no_auth=False, api_keys=(KEY,)) as one:
+        refused = await call(one.app, "echo", text="hi").finish()
+        assert refused.status == 401
+        assert refused.headers["www-authenticate"] == "Bearer"
+        assert refused.headers["connection"] == "close"  # its body was not read
+        assert (await visit(one.app, "GET", "/healthz").finish()).status == 200
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+        with_key = visit(one.app, "POST", headers={"x-api-key": KEY}, body=body)
+        assert (await with_key.finish()).status == 400  # there is no session yet
 
 
-def test_session_is_found_only_by_its_principal() -> None:
+async def test_session_is_found_only_by_its_principal() -> None:
     other = "fedcba9876543210-key"
 
-    async def scenario() -> None:
-        async with harness(no_auth=False, api_keys=(KEY, other)) as one:
-            params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
-            import orjson
+    async with harness(no_auth=False, api_keys=(KEY, other)) as one:
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+        import orjson
 
-            body = orjson.dumps(request("initialize", params))
-            begun = await visit(one.app, "POST", headers={"x-api-key": KEY}, body=body).finish()
-            session = {"mcp-session-id": begun.headers["mcp-session-id"]}
-            ping = orjson.dumps(request("ping"))
-            for key, status in ((KEY, 200), (other, 404)):
-                headers = {**session, "authorization": f"Bearer {key}"}
-                assert (
-                    await visit(one.app, "POST", headers=headers, body=ping).finish()
-                ).status == status
-
-    asyncio.run(scenario())
+        body = orjson.dumps(request("initialize", params))
+        begun = await visit(one.app, "POST", headers={"x-api-key": KEY}, body=body).finish()
+        session = {"mcp-session-id": begun.headers["mcp-session-id"]}
+        ping = orjson.dumps(request("ping"))
+        for key, status in ((KEY, 200), (other, 404)):
+            headers = {**session, "authorization": f"Bearer {key}"}
+            assert (
+                await visit(one.app, "POST", headers=headers, body=ping).finish()
+            ).status == status
 
 
-def test_foreign_host_and_origin_are_refused() -> None:
-    async def scenario() -> None:
-        async with harness() as one:
-            host = await visit(one.app, "POST", headers={"host": "evil.example"}).finish()
-            assert host.status == 421
-            origin = await visit(
-                one.app, "POST", headers={"origin": "http://evil.example"}
-            ).finish()
-            assert origin.status == 403
-            assert origin.headers["x-content-type-options"] == "nosniff"
-            twice = await visit(
-                one.app, "POST", headers={"mcp-name": "a", "Mcp-Name ": "b"}
-            ).finish()
-            assert twice.status in (400, 415)
-
-    asyncio.run(scenario())
+async def test_foreign_host_and_origin_are_refused() -> None:
+    async with harness() as one:
+        host = await visit(one.app, "POST", headers={"host": "evil.example"}).finish()
+        assert host.status == 421
+        origin = await visit(one.app, "POST", headers={"origin": "http://evil.example"}).finish()
+        assert origin.status == 403
+        assert origin.headers["x-content-type-options"] == "nosniff"
+        twice = await visit(one.app, "POST", headers={"mcp-name": "a", "Mcp-Name ": "b"}).finish()
+        assert twice.status in (400, 415)
 
 
-def test_internal_error_is_logged_and_answered() -> None:
-    async def scenario() -> None:
-        async with harness() as one:
-            endpoint = one.app._service.endpoint
-            endpoint.runtime = None
-            answer = await call(one.app, "echo", text="x").finish()
-            assert answer.status == 500
-            assert answer.json["error"]["data"]["reason"] == "internal_error"
-
-    asyncio.run(scenario())
+async def test_internal_error_is_logged_and_answered() -> None:
+    async with harness() as one:
+        endpoint = one.app._service.endpoint
+        endpoint.runtime = None
+        answer = await call(one.app, "echo", text="x").finish()
+        assert answer.status == 500
+        assert answer.json["error"]["data"]["reason"] == "internal_error"
 
 
-def test_disconnect_before_body_gets_no_response() -> None:
-    async def scenario() -> None:
-        async with harness() as one:
-            half = visit(one.app, "POST", body=None)
-            half.bring(b"{", more=True)
-            half.leave()
-            await half.finish()
-            assert half.status is None
-
-    asyncio.run(scenario())
+async def test_disconnect_before_body_gets_no_response() -> None:
+    async with harness() as one:
+        half = visit(one.app, "POST", body=None)
+        half.bring(b"{", more=True)
+        half.leave()
+        await half.finish()
+        assert half.status is None
 
 
 @pytest.mark.rule("HTTP-19")
-def test_readiness_follows_load() -> None:
-    async def scenario() -> None:
-        async with harness() as one:
-            resources = one.server.runtime.resources
-            slots = []
-            while (slot := resources.try_acquire_slot()) is not None:
-                slots.append(slot)
-            overloaded = await visit(one.app, "GET", "/readyz").finish()
-            assert (overloaded.status, overloaded.json) == (503, {"status": "overloaded"})
-            assert (await visit(one.app, "GET", "/healthz").finish()).status == 200
-            for slot in slots:
-                slot.release()
-            assert (await visit(one.app, "GET", "/readyz").finish()).status == 200
-
-    asyncio.run(scenario())
+async def test_readiness_follows_load() -> None:
+    async with harness() as one:
+        resources = one.server.runtime.resources
+        slots = []
+        while (slot := resources.try_acquire_slot()) is not None:
+            slots.append(slot)
+        overloaded = await visit(one.app, "GET", "/readyz").finish()
+        assert (overloaded.status, overloaded.json) == (503, {"status": "overloaded"})
+        assert (await visit(one.app, "GET", "/healthz").finish()).status == 200
+        for slot in slots:
+            slot.release()
+        assert (await visit(one.app, "GET", "/readyz").finish()).status == 200
 
 
 @pytest.mark.rule("HTTP-16")
-def test_running_calls_are_aborted_at_stop() -> None:
-    async def scenario() -> None:
-        async with harness() as one:
-            session = await open_session(one.app)
-            in_session, alone = session.call("wait", tag="a"), call(one.app, "wait", tag="b")
-            await one.until(lambda: len(one.entered) == 2)
-            one.app.begin_stop()
-            stopping = asyncio.create_task(one.app.stop(STOP_SECONDS))
-            await in_session.finish()
-            await alone.finish()
-            one.go.set()
-            await stopping
-            assert in_session.messages == alone.messages == []
-
-    asyncio.run(scenario())
+async def test_running_calls_are_aborted_at_stop() -> None:
+    async with harness() as one:
+        session = await open_session(one.app)
+        in_session, alone = session.call("wait", tag="a"), call(one.app, "wait", tag="b")
+        await one.until(lambda: len(one.entered) == 2)
+        one.app.begin_stop()
+        stopping = asyncio.create_task(one.app.stop(STOP_SECONDS))
+        await in_session.finish()
+        await alone.finish()
+        one.go.set()
+        await stopping
+        assert in_session.messages == alone.messages == []
 
 
-def test_websockets_are_refused() -> None:
-    async def scenario() -> None:
-        app = make_server().asgi_app()
-        sent: list[Any] = []
+async def test_websockets_are_refused() -> None:
+    app = make_server().asgi_app()
+    sent: list[Any] = []
 
-        async def send(event: Any) -> None:
-            sent.append(event)
+    async def send(event: Any) -> None:
+        sent.append(event)
 
-        await app({"type": "websocket", "path": "/mcp"}, None, send)
-        assert sent == [{"type": "websocket.close"}]
-
-    asyncio.run(scenario())
+    await app({"type": "websocket", "path": "/mcp"}, None, send)
+    assert sent == [{"type": "websocket.close"}]
 
 
 def test_explicit_settings_take_precedence() -> None:
@@ -316,32 +276,29 @@ def test_missing_http_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.rule("HTTP-16")
-def test_request_waiting_for_keys_is_refused_at_stop() -> None:
-    async def scenario() -> None:
-        async with harness() as one:
-            waiting = asyncio.Event()
+async def test_request_waiting_for_keys_is_refused_at_stop() -> None:
+    async with harness() as one:
+        waiting = asyncio.Event()
 
-            class Waits:
-                async def authenticate(self, *_: Any) -> None:
-                    waiting.set()
-                    await asyncio.Event().wait()
+        class Waits:
+            async def authenticate(self, *_: Any) -> None:
+                waiting.set()
+                await asyncio.Event().wait()
 
-            one.app._authenticator = Waits()  # type: ignore[assignment]
-            for stopping in (False, True):
-                waiting.clear()
-                asked = call(one.app, "echo", text="x")
-                async with asyncio.timeout(PATIENCE):
-                    await waiting.wait()
-                if stopping:
-                    one.app.begin_stop()
-                asked.task.cancel()
-                if stopping:
-                    assert (await asked.finish()).status == 503
-                else:
-                    with pytest.raises(asyncio.CancelledError):
-                        await asked.task
-
-    asyncio.run(scenario())
+        one.app._authenticator = Waits()  # type: ignore[assignment]
+        for stopping in (False, True):
+            waiting.clear()
+            asked = call(one.app, "echo", text="x")
+            async with asyncio.timeout(PATIENCE):
+                await waiting.wait()
+            if stopping:
+                one.app.begin_stop()
+            asked.task.cancel()
+            if stopping:
+                assert (await asked.finish()).status == 503
+            else:
+                with pytest.raises(asyncio.CancelledError):
+                    await asked.task
 
 
 @pytest.mark.rule("HTTP-36")
