@@ -32,7 +32,7 @@ from .reports import (
 
 if TYPE_CHECKING:
     from ..client.client import Client
-    from ..client.session.server_description import ServerDescription
+    from ..client.session.handshake import ServerDescription
 
 FAILURE_EXIT = 3
 """The server cannot be reached, or has not sent the result."""

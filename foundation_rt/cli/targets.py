@@ -23,15 +23,13 @@ from ..client.client import Client
 from ..client.connecting import connect
 from ..client.mcp_json import ServerFile, usual_places
 from ..client.resilience.retries import RetryPolicy
-from ..client.targets import is_url
-from ..client.transports.stdio import StdioServer
+from ..client.targets import HttpServer, StdioServer, is_url
 from ..errors import UsageError
 from ..protocol.revisions import REVISIONS
 from .apps import load_app
 from .args import CommandLine, CommandLineError
 
 if TYPE_CHECKING:
-    from ..client.transports.http_server import HttpServer
     from ..server import Server
 
 _FILE_APP = re.compile(r"(.+\.py)(?::[^\W\d]\w*)?", re.DOTALL)
@@ -179,8 +177,6 @@ def find_target(text: str, places: Iterable[Path], variables: Mapping[str, str])
     """
     # Stripped: a blank would make it a command, and a message would show its secrets.
     if is_url(text.strip()):
-        from ..client.transports.http_server import HttpServer
-
         return HttpServer(text.strip())
     if _is_app(text):
         return AppTarget(text)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from ..server_requests.roots import Root as Root
     from ..server_requests.sampling import SampleResult as SampleResult
     from .client import Client as Client
-    from .connect_options import ConnectOptions as ConnectOptions
     from .connecting import connect as connect
     from .errors import CATALOGUE as CATALOGUE
     from .errors import CallTimeoutError as CallTimeoutError
@@ -29,30 +28,31 @@ if TYPE_CHECKING:
     from .handlers.params import ServerRequestRefused as ServerRequestRefused
     from .handlers.sampling import SamplingRequest as SamplingRequest
     from .options import ClientOptions as ClientOptions
+    from .options import ConnectOptions as ConnectOptions
     from .resilience.circuit_breaker import BreakerSettings as BreakerSettings
     from .resilience.circuit_breaker import CircuitBreaker as CircuitBreaker
     from .resilience.circuit_breaker import CircuitState as CircuitState
     from .resilience.error_mapping import map_mcp_error as map_mcp_error
     from .resilience.retries import RetryPolicy as RetryPolicy
-    from .results.listed import ListedPromptArgument as ListedPromptArgument
-    from .results.listed import Prompt as Prompt
-    from .results.listed import Resource as Resource
-    from .results.listed import ResourceTemplate as ResourceTemplate
     from .results.results import CallResult as CallResult
     from .results.results import CompletionResult as CompletionResult
     from .results.results import GetPromptResult as GetPromptResult
+    from .results.results import ListedPromptArgument as ListedPromptArgument
+    from .results.results import Prompt as Prompt
     from .results.results import ReadResult as ReadResult
+    from .results.results import Resource as Resource
+    from .results.results import ResourceTemplate as ResourceTemplate
     from .results.tool_schemas import ToolSchema as ToolSchema
-    from .session.server_description import ServerDescription as ServerDescription
+    from .session.handshake import ServerDescription as ServerDescription
     from .session.subscriptions import Subscription as Subscription
+    from .targets import HttpServer as HttpServer
+    from .targets import StdioServer as StdioServer
     from .tools.routing import DOCUMENT_ROUTES as DOCUMENT_ROUTES
     from .tools.routing import ExportRoute as ExportRoute
     from .tools.routing import FileRoute as FileRoute
     from .tools.routing import Router as Router
     from .tools.routing import SizeTimeout as SizeTimeout
     from .tools.routing import UrlRoute as UrlRoute
-    from .transports.http_server import HttpServer as HttpServer
-    from .transports.stdio import StdioServer as StdioServer
 
 _HOMES = {
     "BreakerSettings": "resilience.circuit_breaker",
@@ -65,7 +65,7 @@ _HOMES = {
     "Client": "client",
     "ClientOptions": "options",
     "CompletionResult": "results.results",
-    "ConnectOptions": "connect_options",
+    "ConnectOptions": "options",
     "ConnectionLostError": "errors",
     "DOCUMENT_ROUTES": "tools.routing",
     "ElicitResult": "..server_requests.elicitation",
@@ -73,27 +73,27 @@ _HOMES = {
     "ElicitationUrlRequest": "handlers.elicitation",
     "ExportRoute": "tools.routing",
     "FileRoute": "tools.routing",
-    "HttpServer": "transports.http_server",
+    "HttpServer": "targets",
     "InvalidResponseError": "errors",
     "InvalidArgumentsError": "errors",
     "MCPError": "errors",
     "NotOfferedError": "errors",
-    "Prompt": "results.listed",
-    "ListedPromptArgument": "results.listed",
+    "Prompt": "results.results",
+    "ListedPromptArgument": "results.results",
     "GetPromptResult": "results.results",
     "ServerRequestRefused": "handlers.params",
     "ReadResult": "results.results",
-    "Resource": "results.listed",
-    "ResourceTemplate": "results.listed",
+    "Resource": "results.results",
+    "ResourceTemplate": "results.results",
     "RetryPolicy": "resilience.retries",
     "Root": "..server_requests.roots",
     "Router": "tools.routing",
     "SampleResult": "..server_requests.sampling",
     "SamplingRequest": "handlers.sampling",
-    "ServerDescription": "session.server_description",
+    "ServerDescription": "session.handshake",
     "SessionExpiredError": "errors",
     "SizeTimeout": "tools.routing",
-    "StdioServer": "transports.stdio",
+    "StdioServer": "targets",
     "Subscription": "session.subscriptions",
     "ToolCallError": "errors",
     "ToolSchema": "results.tool_schemas",

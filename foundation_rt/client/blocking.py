@@ -26,14 +26,14 @@ from .client import Client
 from .errors import ConnectionLostError
 from .loop_thread import LoopEnded, LoopThread
 from .resilience.circuit_breaker import CircuitState
-from .session.server_description import ServerDescription
+from .session.handshake import ServerDescription
 from .session.subscriptions import Subscription
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from .connect_options import ConnectOptions
     from .connecting import Target
+    from .options import ConnectOptions
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

@@ -27,15 +27,13 @@ from .callbacks import (
 from .errors import MCPError, NotOfferedError
 from .handlers.client_handlers import ClientHandlers
 from .options import ClientOptions
-from .resilience.attempt import Attempt
-from .resilience.breakers import Breakers
 from .resilience.circuit_breaker import CircuitState
-from .resilience.resilience import Resilience
-from .resilience.retries import RetryBudget
+from .resilience.resilience import Breakers, Resilience
+from .resilience.retries import Attempt, RetryBudget
 from .results.results import CallResult, CompletionResult, GetPromptResult, ReadResult
 from .results.tool_schemas import ToolSchema
+from .session.handshake import ServerDescription
 from .session.pending_requests import NotificationReceived
-from .session.server_description import ServerDescription
 from .session.session import ClientSession
 from .session.session_link import SessionLink, TransportFactory
 from .session.subscriptions import ClientSubscriptions, Subscription
@@ -46,7 +44,7 @@ from .tools.tool_call import ToolCall, encode
 from .tools.tools import ServerTools
 
 if TYPE_CHECKING:
-    from .results.listed import Entry, Prompt, Resource, ResourceTemplate
+    from .results.results import Entry, Prompt, Resource, ResourceTemplate
 
 Result = TypeVar("Result")
 
@@ -263,7 +261,7 @@ class Client:
         Raises:
             MCPError: they cannot be listed; E205: the server has none.
         """
-        from .results.listed import Resource
+        from .results.results import Resource
 
         return await self._list(Resource, "resources", "resources/list", "resources", timeout)
 
@@ -271,7 +269,7 @@ class Client:
         self, *, timeout: float | None = None
     ) -> tuple[ResourceTemplate, ...]:
         """Return the resource templates; see `list_resources`."""
-        from .results.listed import ResourceTemplate
+        from .results.results import ResourceTemplate
 
         return await self._list(
             ResourceTemplate,
@@ -283,7 +281,7 @@ class Client:
 
     async def list_prompts(self, *, timeout: float | None = None) -> tuple[Prompt, ...]:
         """Return the prompts of the server; see `list_resources`."""
-        from .results.listed import Prompt
+        from .results.results import Prompt
 
         return await self._list(Prompt, "prompts", "prompts/list", "prompts", timeout)
 

@@ -11,16 +11,14 @@ from .client import Client
 from .handlers.client_handlers import ClientHandlers
 from .options import from_environment
 from .session.session_link import TransportFactory
-from .targets import describe
+from .targets import HttpServer, StdioServer, describe
 from .transports.transport import Transport
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from ..server import Server
-    from .connect_options import ConnectOptions
-    from .transports.http_server import HttpServer
-    from .transports.stdio import StdioServer
+    from .options import ConnectOptions
 
     Target = (
         str
@@ -80,7 +78,7 @@ def connect(
 
 
 def _transport_factory(target: Any, on_stderr: Callable[[str], object] | None) -> TransportFactory:
-    from .transports.stdio import ChildProcessTransport, StdioServer
+    from .transports.stdio import ChildProcessTransport
 
     if isinstance(target, StdioServer):
         check_plain("on_stderr", on_stderr)
@@ -92,7 +90,6 @@ def _transport_factory(target: Any, on_stderr: Callable[[str], object] | None) -
 
 def _other_transport_factory(target: Any) -> Callable[[], Transport]:
     from ..server import Server
-    from .transports.http_server import HttpServer
 
     if isinstance(target, Server):
         from .transports.memory import MemoryTransport

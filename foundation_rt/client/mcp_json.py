@@ -11,15 +11,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, frozen
 
 from ..errors import UsageError
-
-if TYPE_CHECKING:
-    from .transports.http_server import HttpServer
-    from .transports.stdio import StdioServer
+from .targets import HttpServer, StdioServer
 
 MAX_FILE_BYTES = 1024 * 1024
 """A list of servers is written by hand. What is longer is some other file."""
@@ -118,13 +115,9 @@ class _Entry:
             raise self.refusal(str(error)) from None
 
     def http(self) -> HttpServer:
-        from .transports.http_server import HttpServer
-
         return HttpServer(self.text("url"), headers=self.texts("headers"))
 
     def stdio(self) -> StdioServer:
-        from .transports.stdio import StdioServer
-
         if self.members.get("envFile") is not None:
             raise self.refusal('"envFile" is not read: put its variables into "env"')
         cwd = None if self.members.get("cwd") is None else self.text("cwd")

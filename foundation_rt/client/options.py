@@ -1,11 +1,11 @@
-"""The settings of a client, and their defaults."""
+"""The settings of a client, and their defaults; the options of `connect`."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from attrs import field, frozen
 
@@ -17,6 +17,15 @@ from .callbacks import LogCallback, check_plain
 from .resilience.circuit_breaker import BreakerSettings
 from .resilience.retries import RetryPolicy
 from .resilience.settings import at_least, check_positive, positive
+
+if TYPE_CHECKING:
+    from .handlers.client_handlers import (
+        ElicitationHandler,
+        ElicitationUrlHandler,
+        Places,
+        RootsHandler,
+        SamplingHandler,
+    )
 
 REVISION_VARIABLE = "MCP_PROTOCOL_VERSION"
 TTL_VARIABLE = "MCP_TOOL_CACHE_TTL"
@@ -139,3 +148,34 @@ def from_environment(given: Mapping[str, Any]) -> ClientOptions:
             )
         found["tool_cache_ttl_ms"] = int(ttl)
     return ClientOptions(**found)
+
+
+class ConnectOptions(TypedDict, total=False):
+    """The options of `ClientOptions` and `ClientHandlers`, which describe them.
+
+    A program that wraps `connect` passes them on with ``**options: Unpack[ConnectOptions]``.
+    """
+
+    name: str
+    version: str
+    title: str | None
+    require: Collection[str] | None
+    revision: str | None
+    timeout: float
+    tool_timeouts: Mapping[str, float]
+    connect_timeout: float
+    probe_timeout: float
+    handler_timeout: float
+    tool_cache_ttl_ms: int
+    max_pages: int
+    breaker: BreakerSettings
+    tool_breakers: bool
+    retries: RetryPolicy
+    log_level: str | None
+    on_log: LogCallback | None
+    on_list_changed: Callable[[str], object] | None
+    sampling: SamplingHandler | None
+    sampling_tools: bool
+    elicitation: ElicitationHandler | None
+    elicitation_url: ElicitationUrlHandler | None
+    roots: Places | RootsHandler | None

@@ -1,24 +1,143 @@
-"""Turn the target of `connect` into the description of a server."""
+"""Descriptions of the servers that a client can reach; `describe` makes one of a target."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from attrs import field, frozen
+
 from ..errors import UsageError
 
 if TYPE_CHECKING:
-    from .transports.http_server import HttpServer
-    from .transports.stdio import StdioServer
+    from httpx2 import Auth
 
+_INHERITED = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
+_HARMLESS_OPTIONS = ("-y", "--yes", "-m")
+_SHOWN = 80  # characters
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _DICT: Final = Path("mcpServers")
 """Stands for the name of a file in errors about a dict."""
+
+
+def _words(args: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(args, str | bytes):
+        raise UsageError("args is a sequence of strings, one for each argument, not a string")
+    return tuple(args)
+
+
+def _is_plain(word: object) -> bool:
+    return isinstance(word, str) and "\0" not in word
+
+
+@frozen
+class StdioServer:
+    """A server that runs as a child process (CHILD-01, CHILD-02).
+
+    Args:
+        command: a program: its path, or its name on the `PATH` of its environment.
+        args: its arguments, as they are; no shell reads them.
+        env: added to the few variables that every child gets.
+        cwd: its working directory; None: that of this process.
+        shutdown_grace: seconds it has to end after its input was closed, and again after SIGTERM.
+
+    Raises:
+        UsageError: an argument is invalid.
+    """
+
+    command: str
+    # These may hold tokens, so the repr leaves them out.
+    args: Sequence[str] = field(default=(), repr=False, converter=_words)
+    env: Mapping[str, str] | None = field(default=None, repr=False)
+    cwd: str | os.PathLike[str] | None = None
+    shutdown_grace: float = 2.0
+
+    def __attrs_post_init__(self) -> None:
+        if not all(map(_is_plain, (self.command, *self.args))):
+            raise UsageError("a command and its arguments are strings without NUL characters")
+        if not self.command:
+            raise UsageError("a command is needed to start a server")
+        for name, value in (self.env or {}).items():
+            if not name or not _is_plain(name) or "=" in name:
+                raise UsageError(f"env: no variable can be named {name!r}")
+            if not _is_plain(value):
+                raise UsageError(f"env: {name} must be a string without NUL characters")
+        grace: object = self.shutdown_grace
+        if not isinstance(grace, int | float) or not 0 <= grace < math.inf:
+            raise UsageError("shutdown_grace is a number of seconds, at least 0")
+
+    @classmethod
+    def from_command_line(cls, text: str) -> StdioServer:
+        """Return the server of a command line, split into words as a shell does.
+
+        Raises:
+            UsageError: it is empty, or a quotation does not end.
+        """
+        try:
+            command, *args = shlex.split(text)
+        except ValueError as error:
+            what = "empty" if not text.strip() else str(error)
+            raise UsageError(f"the command line is not usable: {what}") from None
+        return cls(command, args)
+
+    @property
+    def description(self) -> str:
+        """Its program and first argument, for people; no option, which may hold a secret."""
+        shown = [self.command.rpartition("/")[2] or self.command]
+        for word in self.args:
+            if word in _HARMLESS_OPTIONS:
+                continue
+            if not word.startswith("-") and "=" not in word and "://" not in word:
+                shown.append(word)
+            break
+        text = " ".join(shown)
+        return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+    def environment(self) -> dict[str, str]:
+        """Return its environment: the variables that programs need, and `env`."""
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if name in _INHERITED or name.startswith("LC_")
+        }
+        return inherited | dict(self.env or {})
+
+
+@frozen(eq=False, repr=False)
+class HttpServer:
+    """A server that is reached over HTTP.
+
+    Args:
+        url: its MCP endpoint; user and password in it are sent as basic authentication.
+        headers: sent with every request, to this server only.
+        auth: an `auth` of httpx2, for negotiated authentication.
+        max_connections: most requests at one time, each on a connection of its own; others wait in
+            order (CHTTP-10). Streams that only listen are not counted.
+
+    Raises:
+        UsageError: the URL, a header or the number is invalid.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(factory=dict)
+    auth: Auth | None = None
+    max_connections: int = 100
+
+    def __attrs_post_init__(self) -> None:
+        from .transports.http_headers import check_headers, split_url
+
+        split_url(self.url)
+        check_headers(self.headers)
+        most: object = self.max_connections
+        if type(most) is not int or most < 1:
+            raise UsageError(f"max_connections is a whole number, at least 1, not {most!r}")
 
 
 def is_url(text: str) -> bool:
@@ -46,8 +165,6 @@ def describe(
     if isinstance(target, str):
         target = target.strip()  # as a line of a file has it; with a blank it would be a command
         if is_url(target):
-            from .transports.http_server import HttpServer
-
             _refuse_for_no_command(env, cwd)
             return HttpServer(target, headers=dict(headers or {}))
         if target.endswith(".json") and len(target.split()) == 1:
@@ -56,8 +173,6 @@ def describe(
         raise UsageError("headers go with a URL")
     command = _command(target)
     if command is not None:
-        from .transports.stdio import StdioServer
-
         return StdioServer(command[0], command[1:], env=env, cwd=cwd)
     _refuse_for_no_command(env, cwd)
     if isinstance(target, os.PathLike):
@@ -72,8 +187,6 @@ def _refuse_for_no_command(env: object, cwd: object) -> None:
 
 def _command(target: Any) -> list[str] | None:
     """Return the words of a command; None if the target is something else."""
-    from .transports.stdio import StdioServer
-
     if isinstance(target, str):
         server = StdioServer.from_command_line(target)
         _refuse_no_program(server.command, server.args)

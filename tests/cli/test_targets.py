@@ -12,8 +12,7 @@ import pytest
 
 from foundation_rt.cli.targets import AppTarget, Target, TargetError, find_listed, find_target
 from foundation_rt.client.mcp_json import ServerFileError, usual_places
-from foundation_rt.client.transports.http_server import HttpServer
-from foundation_rt.client.transports.stdio import StdioServer
+from foundation_rt.client.targets import HttpServer, StdioServer
 from foundation_rt.errors import UsageError
 
 

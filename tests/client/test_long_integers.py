@@ -14,7 +14,7 @@ from foundation_rt import Server
 from foundation_rt.client import CallResult, InvalidArgumentsError
 from foundation_rt.client.blocking import Client, connect
 from foundation_rt.client.session.pending_requests import PendingRequests, RequestReceived, answer
-from foundation_rt.client.transports.stdio import StdioServer
+from foundation_rt.client.targets import StdioServer
 from foundation_rt.errors import ErrorCode
 from foundation_rt.ids import UuidRequestIds
 from tests.support.plain_server import PlainHttp

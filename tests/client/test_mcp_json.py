@@ -17,8 +17,7 @@ from foundation_rt.client.mcp_json import (
     ServerFileError,
     usual_places,
 )
-from foundation_rt.client.transports.http_server import HttpServer
-from foundation_rt.client.transports.stdio import StdioServer
+from foundation_rt.client.targets import HttpServer, StdioServer
 
 WHERE = {"HOME": "/home/ann", "TOKEN": "hush-hush", "EMPTY": ""}
 

@@ -10,9 +10,8 @@ import attrs
 import pytest
 
 import foundation_rt.client
-from foundation_rt.client.connect_options import ConnectOptions
 from foundation_rt.client.handlers.client_handlers import ClientHandlers
-from foundation_rt.client.options import ClientOptions
+from foundation_rt.client.options import ClientOptions, ConnectOptions
 
 PUBLIC = {
     "BreakerSettings",

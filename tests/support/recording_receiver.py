@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from foundation_rt.client.errors import MCPError
-from foundation_rt.client.transports.stdio import ChildProcessTransport, StdioServer
+from foundation_rt.client.targets import StdioServer
+from foundation_rt.client.transports.stdio import ChildProcessTransport
 from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.protocol.framing import LineTooLong
 

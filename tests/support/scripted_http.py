@@ -29,8 +29,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from foundation_rt.client.errors import InvalidResponseError, MCPError
+from foundation_rt.client.targets import HttpServer
 from foundation_rt.client.transports.http import HttpTransport
-from foundation_rt.client.transports.http_server import HttpServer
 from foundation_rt.client.transports.transport import MAX_MESSAGE_BYTES, ClientMessage
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.revisions import (

@@ -2,13 +2,17 @@
 
 `pending_requests` and `handshake` decide; this module performs: futures, tasks and time. A session
 that has lost its transport is over; the client makes another one.
+
+In the handshake mode a server sends requests of its own. Each is a task, which ends with the
+session at the latest. While one is open, the deadlines of the calls that wait for the server are
+paused (CLIENT-20).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
@@ -25,11 +29,11 @@ from ..errors import (
     unexpected_error,
 )
 from ..handlers.client_handlers import ClientHandlers
-from ..resilience.attempt import Attempt
+from ..handlers.params import ServerRequestRefused
 from ..resilience.error_mapping import BEFORE_SESSION, map_mcp_error
+from ..resilience.retries import Attempt
 from ..transports.transport import NO_HEADER_PARAMS, ClientMessage
-from .handshake import Handshake, HandshakeRequest
-from .negotiation import negotiate
+from .handshake import Handshake, HandshakeRequest, ServerDescription
 from .pending_requests import (
     Ignored,
     InvalidResponse,
@@ -39,15 +43,12 @@ from .pending_requests import (
     PendingRequests,
     RequestReceived,
     ResponseReceived,
+    answer,
     notification,
 )
-from .server_description import ServerDescription
-from .server_requests import OpenRequests
 from .shared_task import client_closed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ...protocol.framing import LineTooLong
     from ...protocol.jsonrpc import Request
     from ...protocol.revisions import Revision
@@ -416,3 +417,142 @@ def _refusal(request: PendingRequest, said: Any) -> MCPError:
         # It was spoken before: another server has replaced this one, and needs a handshake.
         return SessionExpiredError(error.message, original_code=_UNSUPPORTED, data=error.data)
     return error
+
+
+SendHandshake = Callable[[HandshakeRequest], Awaitable[dict[str, Any]]]
+"""Sends a request of the handshake; returns its result, or raises the server's `MCPError`."""
+
+
+async def negotiate(
+    handshake: Handshake, say: SendHandshake, probe_timeout: float
+) -> ServerDescription:
+    """Agree on a revision; return the description of the server (CLIENT-01, CLIENT-02).
+
+    Args:
+        handshake: decides which request is next.
+        say: sends a request.
+        probe_timeout: seconds after which a server that does not answer `server/discover` gets
+            `initialize` as well.
+
+    Raises:
+        MCPError: there is no common revision, or it cannot be found.
+    """
+    outcome: HandshakeRequest | ServerDescription = handshake.first()
+    while isinstance(outcome, HandshakeRequest):
+        outcome = await _ask(handshake, say, outcome, probe_timeout)
+    return outcome
+
+
+async def _ask(
+    handshake: Handshake, say: SendHandshake, opening: HandshakeRequest, probe_timeout: float
+) -> HandshakeRequest | ServerDescription:
+    """Send `opening`; return the description of the server, or the next request."""
+    asked = {asyncio.ensure_future(_send_handshake(say, opening)): opening}
+    try:
+        if opening.method == "server/discover" and handshake.may_fall_back:
+            done, _ = await asyncio.wait(asked, timeout=probe_timeout)
+            if not done:
+                # The server is an older one, or slow to start: the first good response decides.
+                other = handshake.initialize()
+                asked[asyncio.ensure_future(_send_handshake(say, other))] = other
+        pending = {*asked}
+        while True:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            # A server that was slow to start has answered both: `server/discover` counts.
+            task = next(each for each in asked if each in done)
+            pending |= done - {task}
+            try:
+                result = task.result()
+            except MCPError as error:
+                if not pending:
+                    return handshake.refused(asked[task], error)
+            else:
+                outcome = handshake.answered(asked[task], result)
+                if isinstance(outcome, ServerDescription) or not pending:
+                    return outcome
+    finally:
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def _send_handshake(say: SendHandshake, opening: HandshakeRequest) -> dict[str, Any]:
+    result = await say(opening)
+    spoken = result.get("protocolVersion")
+    if opening.method == "initialize" and spoken != opening.revision.name:
+        said = spoken if isinstance(spoken, str) else None
+        fields = {"asked": opening.revision.name, "spoken": said}
+        text = "the server was asked for revision %s, and speaks %.100r"
+        log.warning(text, opening.revision.name, spoken, extra={"fields": fields})
+    return result
+
+
+MAX_OPEN_REQUESTS = 64
+"""Most open requests of one server (CLIENT-17)."""
+
+# A task that is cancelled ends at once, unless a handler holds on.
+_GRACE_SECONDS = 1.0
+
+
+@define(eq=False, repr=False)
+class OpenRequests:
+    """Runs the caller's handlers, and sends their results.
+
+    Args:
+        timeout: seconds that one handler may take.
+        reply: sends a line.
+        deadlines: those of all calls that wait for a response now.
+    """
+
+    handlers: ClientHandlers
+    timeout: float
+    reply: Callable[[bytes], None]
+    deadlines: Callable[[], Iterable[Deadline]]
+    _tasks: dict[Any, asyncio.Task[None]] = field(factory=dict, init=False)
+
+    def ask(self, request: Request, revision: Revision) -> None:
+        """Handle a request of the server."""
+        if request.method == "ping":
+            self.reply(answer(request, result={}))
+        elif request.id in self._tasks or len(self._tasks) >= MAX_OPEN_REQUESTS:
+            self._refuse(request, JsonRpcErrorCode.INVALID_REQUEST, "Too many open requests")
+        else:
+            task = asyncio.create_task(self._answer(request, revision))
+            self._tasks[request.id] = task
+            task.add_done_callback(lambda _: self._tasks.pop(request.id, None))
+
+    def cancel(self, request_id: Any) -> None:
+        """Cancel a request that the server has cancelled; ignore an unknown id."""
+        task = self._tasks.get(request_id) if type(request_id) in (str, int) else None
+        if task is not None:
+            task.cancel()
+
+    def cancel_all(self) -> None:
+        """Cancel all requests."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def ended(self) -> None:
+        """Wait until the cancelled tasks have ended, except the current one."""
+        others = {*self._tasks.values()} - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=_GRACE_SECONDS)
+
+    async def _answer(self, request: Request, revision: Revision) -> None:
+        held = [*self.deadlines()]
+        for deadline in held:
+            deadline.hold()
+        try:
+            async with asyncio.timeout(self.timeout):
+                result = await self.handlers.answer(request.method, request.params, revision)
+            self.reply(answer(request, result=result))
+        except ServerRequestRefused as refusal:
+            self.reply(answer(request, error=refusal.to_wire()))
+        except TimeoutError:
+            self._refuse(request, JsonRpcErrorCode.INTERNAL_ERROR, "No answer in time")
+        finally:
+            for deadline in held:
+                deadline.resume()
+
+    def _refuse(self, request: Request, code: int, message: str) -> None:
+        self.reply(answer(request, error={"code": int(code), "message": message}))

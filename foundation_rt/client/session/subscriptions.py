@@ -18,7 +18,7 @@ from attrs import define, field
 
 from ...errors import UsageError
 from ..errors import MCPError, NotOfferedError
-from ..resilience.attempt import Attempt
+from ..resilience.retries import Attempt
 from .pending_requests import NotificationReceived
 from .session import ClientSession
 from .session_link import SessionLink

@@ -14,7 +14,7 @@ from attrs import define
 
 from ..errors import InvalidResponseError, MCPError
 from ..handlers.client_handlers import ClientHandlers
-from ..resilience.attempt import Attempt
+from ..resilience.retries import Attempt
 from ..session.session import ClientSession
 from ..transports.transport import NO_HEADER_PARAMS
 

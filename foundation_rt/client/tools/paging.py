@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from ..errors import InvalidResponseError, MCPError
-from ..resilience.attempt import Attempt
+from ..resilience.retries import Attempt
 from ..session.session import ClientSession
 from ..transports.transport import MAX_MESSAGE_BYTES
 from .input_rounds import is_complete

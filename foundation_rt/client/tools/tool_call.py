@@ -16,7 +16,7 @@ from attrs import define, field
 from ...errors import JsonRpcErrorCode
 from ...protocol.exact_json import dumps, loads
 from ..errors import InvalidResponseError, MCPError
-from ..resilience.attempt import Attempt
+from ..resilience.retries import Attempt
 from ..results.results import CallResult
 from ..results.tool_schemas import ToolSchema
 from ..session.session import ClientSession

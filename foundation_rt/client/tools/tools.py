@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..errors import CallTimeoutError, InvalidArgumentsError, InvalidResponseError, MCPError
-from ..resilience.attempt import Attempt
+from ..resilience.retries import Attempt
 from ..results.tool_schemas import ToolSchema
 from ..session.session import ClientSession
 from ..session.shared_task import join, shared

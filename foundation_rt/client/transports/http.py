@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from attrs import define, field
 
 from ..errors import MCPError, SessionExpiredError, unexpected_error
-from .http_exchange import INITIALIZE, HttpExchanges
+from ..targets import HttpServer
 from .http_headers import describe, session_headers
 from .http_legacy import LegacyStream
-from .http_server import HttpServer
-from .http_streams import EventStreams, expired
+from .http_streams import INITIALIZE, EventStreams, HttpExchanges, expired
 from .http_wire import CONNECT_TIMEOUT, HttpWire
 from .redaction import RedactingReceiver
 from .transport import MAX_MESSAGE_BYTES

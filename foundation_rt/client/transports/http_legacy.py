@@ -15,8 +15,7 @@ from attrs import define, field
 from ...protocol.framing import LineTooLong
 from ..errors import CallTimeoutError, ConnectionLostError, InvalidResponseError, MCPError
 from .http_headers import message_headers, same_origin, stream_headers
-from .http_response import is_events, read_refusal
-from .http_wire import ACKNOWLEDGE_TIMEOUT, HttpWire
+from .http_wire import ACKNOWLEDGE_TIMEOUT, HttpWire, is_events, read_refusal
 from .sse import EventReader, ServerSentEvent
 
 if TYPE_CHECKING:

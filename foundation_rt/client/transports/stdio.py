@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import errno
 import logging
-import math
 import os
-import shlex
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field, frozen
+from attrs import define, field
 
-from ...errors import UsageError
 from ...protocol.framing import LineReader
 from ..errors import ConnectionLostError
+from ..targets import StdioServer
 from .process import ChildProcess
 from .stderr_tail import StderrTail
 from .transport import MAX_MESSAGE_BYTES
@@ -28,95 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("foundation_rt.client")
 
-_INHERITED = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
-_HARMLESS_OPTIONS = ("-y", "--yes", "-m")
-_SHOWN = 80  # characters
 _PIPES = ("input", "output")
 # What may pass by itself: the system is short of something now.
 _PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)
-
-
-def _words(args: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(args, str | bytes):
-        raise UsageError("args is a sequence of strings, one for each argument, not a string")
-    return tuple(args)
-
-
-def _is_plain(word: object) -> bool:
-    return isinstance(word, str) and "\0" not in word
-
-
-@frozen
-class StdioServer:
-    """A server that runs as a child process (CHILD-01, CHILD-02).
-
-    Args:
-        command: a program: its path, or its name on the `PATH` of its environment.
-        args: its arguments, as they are; no shell reads them.
-        env: added to the few variables that every child gets.
-        cwd: its working directory; None: that of this process.
-        shutdown_grace: seconds it has to end after its input was closed, and again after SIGTERM.
-
-    Raises:
-        UsageError: an argument is invalid.
-    """
-
-    command: str
-    # These may hold tokens, so the repr leaves them out.
-    args: Sequence[str] = field(default=(), repr=False, converter=_words)
-    env: Mapping[str, str] | None = field(default=None, repr=False)
-    cwd: str | os.PathLike[str] | None = None
-    shutdown_grace: float = 2.0
-
-    def __attrs_post_init__(self) -> None:
-        if not all(map(_is_plain, (self.command, *self.args))):
-            raise UsageError("a command and its arguments are strings without NUL characters")
-        if not self.command:
-            raise UsageError("a command is needed to start a server")
-        for name, value in (self.env or {}).items():
-            if not name or not _is_plain(name) or "=" in name:
-                raise UsageError(f"env: no variable can be named {name!r}")
-            if not _is_plain(value):
-                raise UsageError(f"env: {name} must be a string without NUL characters")
-        grace: object = self.shutdown_grace
-        if not isinstance(grace, int | float) or not 0 <= grace < math.inf:
-            raise UsageError("shutdown_grace is a number of seconds, at least 0")
-
-    @classmethod
-    def from_command_line(cls, text: str) -> StdioServer:
-        """Return the server of a command line, split into words as a shell does.
-
-        Raises:
-            UsageError: it is empty, or a quotation does not end.
-        """
-        try:
-            command, *args = shlex.split(text)
-        except ValueError as error:
-            what = "empty" if not text.strip() else str(error)
-            raise UsageError(f"the command line is not usable: {what}") from None
-        return cls(command, args)
-
-    @property
-    def description(self) -> str:
-        """Its program and first argument, for people; no option, which may hold a secret."""
-        shown = [self.command.rpartition("/")[2] or self.command]
-        for word in self.args:
-            if word in _HARMLESS_OPTIONS:
-                continue
-            if not word.startswith("-") and "=" not in word and "://" not in word:
-                shown.append(word)
-            break
-        text = " ".join(shown)
-        return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
-
-    def environment(self) -> dict[str, str]:
-        """Return its environment: the variables that programs need, and `env`."""
-        inherited = {
-            name: value
-            for name, value in os.environ.items()
-            if name in _INHERITED or name.startswith("LC_")
-        }
-        return inherited | dict(self.env or {})
 
 
 @define(eq=False, repr=False)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.client.errors import ConnectionLostError, InvalidResponseError, MCPError
 from foundation_rt.client.resilience.error_mapping import map_http_status, map_mcp_error
-from foundation_rt.client.session.handshake import Handshake, HandshakeRequest
-from foundation_rt.client.session.server_description import ServerDescription
+from foundation_rt.client.session.handshake import Handshake, HandshakeRequest, ServerDescription
 from foundation_rt.protocol.peer import CAPABILITIES_KEY, INFO_KEY, SERVER_INFO_KEY
 from foundation_rt.protocol.revisions import (
     HANDSHAKE_REVISIONS,

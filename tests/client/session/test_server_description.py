@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from foundation_rt.client.errors import NotOfferedError
-from foundation_rt.client.session.server_description import ServerDescription
+from foundation_rt.client.session.handshake import ServerDescription
 from foundation_rt.protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
 
 DEEP: Any = orjson.loads(b'{"a":' * 1000 + b"1" + b"}" * 1000)

@@ -21,10 +21,10 @@ from foundation_rt.client.errors import (
     MCPError,
     SessionExpiredError,
 )
+from foundation_rt.client.targets import HttpServer
 from foundation_rt.client.transports import http as http_channel
-from foundation_rt.client.transports import http_exchange, http_streams, http_wire
+from foundation_rt.client.transports import http_streams, http_wire
 from foundation_rt.client.transports.http import HttpTransport
-from foundation_rt.client.transports.http_server import HttpServer
 from foundation_rt.client.transports.http_streams import MAX_ATTEMPTS, ReconnectBackoff
 from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.protocol.framing import LineTooLong
@@ -786,7 +786,7 @@ def test_a_notification_that_is_refused_is_a_line_in_the_log(
 def test_a_notification_that_is_never_taken_holds_nothing_up_for_ever(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(http_exchange, "ACKNOWLEDGE_TIMEOUT", 0.02)
+    monkeypatch.setattr(http_streams, "ACKNOWLEDGE_TIMEOUT", 0.02)
 
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.rpc == "notifications/initialized":

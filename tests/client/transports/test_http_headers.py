@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.client.targets import HttpServer
 from foundation_rt.client.transports.http_headers import (
     can_resume,
     common_headers,
@@ -19,7 +20,6 @@ from foundation_rt.client.transports.http_headers import (
     same_origin,
     stream_headers,
 )
-from foundation_rt.client.transports.http_server import HttpServer
 from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.http_headers import decode_header_value, encode_header_value

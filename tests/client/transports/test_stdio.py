@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation_rt.client.errors import ConnectionLostError, MCPError
-from foundation_rt.client.transports.stdio import ChildProcessTransport, StdioServer
+from foundation_rt.client.targets import StdioServer
+from foundation_rt.client.transports.stdio import ChildProcessTransport
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.framing import LineTooLong
 from tests.support.leaks import ResourceSnapshot
