@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -63,6 +63,7 @@ class ServerOptions:
         instructions: advice for the model that uses the tools, sent by `initialize`.
         title: the name of the server for people.
         website_url: a page about the server.
+        experimental: capabilities that no revision defines, by name (REV-13).
         lifespan: the hooks that are entered before the first message.
         middleware: put around every handler, the first outermost.
         publisher: notifies subscribers; that of another server, to share its subscriptions.
@@ -79,6 +80,7 @@ class ServerOptions:
     title: str | None = None
     website_url: str | None = None
     icons: Sequence[Icon] = ()
+    experimental: Mapping[str, Mapping[str, Any]] | None = None
     publisher: Publisher | None = None
     features: Features | None = None
     lifespan: Lifespan[Any] | None = None
@@ -364,6 +366,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         options.title,
         options.website_url,
         options.icons,
+        options.experimental,
     )
     results = ResultWriter(info, config.server.cache_ttl_ms, config.server.cache_scope)
     publisher = options.publisher or Publisher(Subscriptions(config, threading.RLock()))

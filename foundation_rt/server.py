@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from .agents.ledger.coordinator import AgentCoordinatorV2
     from .agents.local import AgentCoordinator
-    from .config.settings import ServerConfig
+    from .config.settings import ServerConfig, Settings
     from .engine.lifespan import Lifetime
     from .jsonschema.validation import ValidationResult
     from .middleware.stack import Middleware
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .transports.http.app import HttpApplication
 
 F = TypeVar("F", bound=Callable[..., Any])
+_Section = TypeVar("_Section", bound="Settings")
 
 AUDIT_CATEGORIES: tuple[str, ...] = get_args(AuditCategory)
 
@@ -78,9 +79,14 @@ class Server:
         icons: for people.
         config: configuration in code, by section: ``{"tools": {"default_timeout_ms": 5000}}``.
             File and environment override it.
+        sections: sections of configuration of the application, by name: frozen attrs classes that
+            derive from `config.sections.Settings` (CONF-24).
+        experimental: capabilities that no revision defines, by name, each an object of JSON; sent
+            to clients of every revision (REV-13).
         options: components to use instead of those the server would make.
 
     Raises:
+        RegistrationError: a section is refused (CONF-25).
         UsageError: the registry in `options` belongs to another server; or an argument has the
             wrong type.
 
@@ -105,20 +111,26 @@ class Server:
         website_url: str | None = None,
         icons: Sequence[Icon] = (),
         config: Mapping[str, Mapping[str, Any]] | None = None,
+        sections: Mapping[str, type[Settings]] | None = None,
+        experimental: Mapping[str, Mapping[str, Any]] | None = None,
         options: ServerOptions | None = None,
     ) -> None:
-        self._config = ConfigSources(config, name, version)
+        self._config = ConfigSources(config, name, version, sections)
         given: dict[str, Any] = {
             "instructions": instructions,
             "title": title,
             "website_url": website_url,
             "icons": icons or None,
+            "experimental": experimental,
         }
         given = {name: value for name, value in given.items() if value is not None}
         self._options = options or ServerOptions()
         if given:
             self._options = evolve(self._options, **given)
         _check_presentation(self._options)
+        if self._options.experimental is not None:
+            experimental = _copy_of_experimental(self._options.experimental)
+            self._options = evolve(self._options, experimental=experimental)
         self._runtime: Runtime | None = None
         self._registry = self._options.tool_registry or ToolRegistry()
         self._add_health()
@@ -504,6 +516,22 @@ class Server:
         self._refuse_when_started("call configure()")
         self._config.file = file
 
+    def set_defaults(self, section: str, **settings: Any) -> None:
+        """Give settings in code, which file and environment override (CONF-27).
+
+        They replace those of `Server(config=...)`: defaults that depend on a command line, for
+        instance.
+
+        Args:
+            section: of the configuration, as in ``set_defaults("telemetry", metrics=True)``.
+            settings: of the section, by name.
+
+        Raises:
+            UsageError: the server has been started already.
+        """
+        self._refuse_when_started("call set_defaults()")
+        self._config.set_defaults(section, settings)
+
     def override(self, section: str, **settings: Any) -> None:
         """Give settings that win over every other source: those of a command line, for instance.
 
@@ -524,6 +552,21 @@ class Server:
             ConfigError: lists every problem of it.
         """
         return self._config.load(os.environ, self._options.config)
+
+    def settings(self, cls: type[_Section]) -> _Section:
+        """Return the section of configuration of that class (CONF-26).
+
+        It is the one that the server runs with. Before the server is started, it is the one that it
+        would start with now. ::
+
+            server.settings(ShopSettings).max_orders
+
+        Raises:
+            ConfigError: lists every problem of the configuration.
+            UsageError: the server has no such section.
+        """
+        config = self.load_config() if self._runtime is None else self._runtime.config
+        return config.section(cls)
 
     def connect(self, send: Send, transport_type: TransportType = "http") -> Connection:
         """Embed the server: return a connection to feed bytes to (EMBED-01).
@@ -654,3 +697,28 @@ def _check_presentation(options: ServerOptions) -> None:
 
         if not isinstance(icons, Sequence) or not all(isinstance(each, Icon) for each in icons):
             raise UsageError("icons must be a sequence of Icon")
+
+
+def _copy_of_experimental(given: object) -> dict[str, dict[str, Any]]:
+    """Return a copy of the experimental capabilities, as they are sent (REV-13).
+
+    Raises:
+        UsageError: they are not an object of JSON whose members are objects.
+    """
+    import orjson
+
+    if not isinstance(given, Mapping) or not all(
+        isinstance(each, Mapping) for each in given.values()
+    ):
+        raise UsageError('experimental is a mapping of mappings, as in {"asyncBatch": {}}')
+    try:
+        copy: dict[str, dict[str, Any]] = orjson.loads(orjson.dumps(given, default=_as_dict))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"experimental cannot be written as JSON: {error}") from None
+    return copy
+
+
+def _as_dict(value: object) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no value of JSON")

@@ -39,7 +39,7 @@ OTHERS = {
     "publish_async fetch annotated_types Parameters png language fsync sync_interval "
     "synchronous_commit unnest queued json_each user_version",
     "examples of redaction and of conversion": "APIKey APIKey2 accessToken apikey authorName KEY "
-    "compass keyboard monkey passenger passwords pinned spinner token2 tokenize days "
+    "ShopSettings compass keyboard monkey passenger passwords pinned spinner token2 tokenize days "
     "place.city example.com",
     "parts of names": "E0xx E1xx E2xx E3xx E4xx _ms _timeout FOUNDATION_RT_X",
     "names that the code puts together": "SESSION_OPENED SESSION_CLOSED foundation_rt.run_id "

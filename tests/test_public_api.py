@@ -113,14 +113,14 @@ IMPORTED = """
 import sys
 import foundation_rt
 before = {name for name in sys.modules if name.startswith("foundation_rt.")}
-heavy = {"attrs", "cattrs", "fastjsonschema", "orjson", "asyncio", "logging"} & set(sys.modules)
+heavy = {"attrs", "fastjsonschema", "orjson", "asyncio", "logging"} & set(sys.modules)
 assert before == {"foundation_rt.version"}, before
 assert not heavy, heavy
 foundation_rt.ErrorCode
 assert "foundation_rt.errors" in sys.modules
 assert "foundation_rt.server" not in sys.modules
 server = foundation_rt.Server("x")
-late = {"cattrs", "tomli", "asyncio", "logging", "argparse"} & set(sys.modules)
+late = {"tomli", "asyncio", "logging", "argparse"} & set(sys.modules)
 assert not late, late
 """
 

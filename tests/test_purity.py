@@ -244,7 +244,7 @@ def test_scan_finds_every_form_of_import(tmp_path: Path, monkeypatch: pytest.Mon
 # -- what a start loads
 
 
-EXPENSIVE = {"asyncio", "cattrs", "tomli", "tomllib", "argparse", "logging"}
+EXPENSIVE = {"asyncio", "tomli", "tomllib", "argparse", "logging"}
 
 SYNC_APP = """
 import sys

@@ -392,6 +392,63 @@ def test_title_website_and_icons_are_checked(arguments: dict[str, Any], argument
         Server(**arguments)
 
 
+EXPERIMENTAL = {"asyncBatch": {"name": "asyncBatch", "version": "1.0.0", "limits": [1, None]}}
+
+
+def capabilities_of(server: Server, revision: str) -> Any:
+    async def look() -> Any:
+        async with TestClient(server, revision=revision, handshake=False) as client:
+            if REVISIONS[revision].is_stateless:
+                result = await client.request("server/discover")
+            else:
+                params = {**HANDSHAKE, "protocolVersion": revision}
+                result = await client.request("initialize", params)
+            return result["capabilities"]
+
+    return asyncio.run(look())
+
+
+@pytest.mark.rule("REV-13")
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda given: Server(experimental=given),
+        lambda given: create_server(ServerOptions(experimental=given)),
+    ],
+)
+def test_experimental_capabilities_are_sent_in_every_revision(make: Any, revision: str) -> None:
+    given = {name: dict(value) for name, value in EXPERIMENTAL.items()}
+    server = make(given)
+    given["asyncBatch"]["version"] = "later"  # a copy was made
+    assert capabilities_of(server, revision)["experimental"] == EXPERIMENTAL
+    assert "experimental" not in capabilities_of(make({}), revision)
+    assert "experimental" not in capabilities_of(make(None), revision)
+
+
+@pytest.mark.rule("REV-13")
+@pytest.mark.parametrize(
+    ("experimental", "problem"),
+    [
+        (["asyncBatch"], "experimental is a mapping of mappings"),
+        ({"asyncBatch": True}, "experimental is a mapping of mappings"),
+        (
+            {"asyncBatch": {"since": {1, 2}}},
+            "cannot be written as JSON: Type is not JSON serializable: set",
+        ),
+        ({"asyncBatch": {1: 2}}, "cannot be written as JSON: Dict key must be str"),
+        ({1: {}}, "cannot be written as JSON: Dict key must be str"),
+        ({"\ud800": {}}, "cannot be written as JSON"),
+        ({"asyncBatch": {"count": 2**64}}, "cannot be written as JSON"),
+    ],
+)
+def test_experimental_capabilities_are_checked(experimental: Any, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        Server(experimental=experimental)
+    with pytest.raises(UsageError, match=problem):
+        create_server(ServerOptions(experimental=experimental))
+
+
 # -- components from outside -----------------------------------------------------------------------
 
 

@@ -1,8 +1,8 @@
 """From a file, environment variables and code to one `ServerConfig`, or to all its problems.
 
-The sources are merged first, key by key, and only the merged values are checked: one pass of cattrs
-over one mapping finds every problem, and a second mapping has the source of each key. A value that
-another source overrides is not checked (CONF-02).
+The sources are merged first, key by key, and only the merged values are checked: one walk over one
+mapping finds every problem, and a second mapping has the source of each key. A value that another
+source overrides is not checked (CONF-02).
 
 Nothing is converted on the way. The values of a file have the types of its format. The text of a
 variable is read as its setting's type, or left as it is, and the check refuses it. So `settings`
@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike, fspath
 from pathlib import Path
 from reprlib import Repr
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from attrs import Attribute, Factory, asdict, define, fields, fields_dict
-from cattrs import ClassValidationError, Converter, ForbiddenExtraKeysError
-from cattrs.gen import make_dict_structure_fn, override
+from attrs import Factory, asdict, define, fields, fields_dict
 
 from ..errors import ConfigError, ConfigProblem
 from ..logs.redaction import REDACTED, sanitize
@@ -52,6 +49,7 @@ def load_config(
     file: str | PathLike[str] | None = None,
     environ: Mapping[str, str] = MappingProxyType({}),
     code: Mapping[str, Any] | None = None,
+    cls: type[ServerConfig] = ServerConfig,
 ) -> ServerConfig:
     """Return the configuration: the defaults, overridden by code, file and environment (CONF-02).
 
@@ -60,12 +58,13 @@ def load_config(
         environ: environment variables; those of other programs are ignored.
         code: one mapping for each section, as a file would have it; ``attrs.asdict`` of a
             `ServerConfig` is one.
+        cls: the class of the configuration, with the sections of an application.
 
     Raises:
         ConfigError: with every problem there is, in its message and as `ConfigProblem` in
             `problems` (CONF-04).
     """
-    draft = _Draft()
+    draft = _Draft(cls)
     if code is not None:
         draft.overlay(code, "code")
     if file is not None:
@@ -77,7 +76,7 @@ def load_config(
 def to_mapping(config: ServerConfig) -> dict[str, dict[str, Any]]:
     """Return the effective configuration as JSON-serializable data, without secrets (CONF-05)."""
     mapping = asdict(config)
-    for key, kind in settings():
+    for key, kind in settings(type(config)):
         table = _table_with(key, mapping)
         if kind.is_secret and table[key[-1]] not in (None, ()):
             table[key[-1]] = REDACTED
@@ -104,6 +103,7 @@ def variable_name(key: Key) -> str:
 class _Draft:
     """The merged values so far, the source of each, and the problems found so far."""
 
+    cls: type[ServerConfig]
     values: dict[str, Any] = Factory(dict)
     sources: dict[Key, str] = Factory(dict)
     problems: list[ConfigProblem] = Factory(list)
@@ -112,10 +112,10 @@ class _Draft:
         self,
         layer: Mapping[str, Any],
         source: str,
-        cls: type[Any] = ServerConfig,
+        section: type[Any] | None = None,
         above: Key = (),
     ) -> None:
-        known = fields_dict(cls)
+        known = fields_dict(section or self.cls)
         for name, value in layer.items():
             key = (*above, name)
             kind = known[name].validator if name in known else None
@@ -134,7 +134,7 @@ class _Draft:
             self.problems.append(_problem("", None, str(error), source))
 
     def overlay_environment(self, environ: Mapping[str, str]) -> None:
-        known = {variable_name(key): (key, kind) for key, kind in settings()}
+        known = {variable_name(key): (key, kind) for key, kind in settings(self.cls)}
         for name in sorted(filter(is_setting_variable, environ)):
             source = f"environment {name[:_LONGEST_SHOWN]}"
             if name in known:
@@ -146,11 +146,7 @@ class _Draft:
                 self.problems.append(_problem(_dotted(words), REDACTED, expected, source))
 
     def finish(self) -> ServerConfig:
-        try:
-            config: ServerConfig = _converter()(self.values, ServerConfig)
-        except ClassValidationError as error:
-            for section, cause in _causes(error):
-                self.problems.extend(self._explain(section, cause))
+        config: ServerConfig = self._section(self.cls, self.values, ())
         if self.problems:
             lines = "".join(f"\n  {problem}" for problem in self.problems)
             raise ConfigError(f"the configuration is refused:{lines}", tuple(self.problems))
@@ -164,53 +160,44 @@ class _Draft:
         self.sources[key] = source
         table[key[-1]] = value
 
-    def _explain(self, section: Key, cause: Exception) -> Iterator[ConfigProblem]:
-        """Yield the problems behind one exception that cattrs collected in `section`."""
-        if isinstance(cause, ForbiddenExtraKeysError):
-            for name in sorted(cause.extra_fields, key=str):
-                key = (*section, name)
-                expected = f"a known key; the nearest is {_nearest(_dotted(key), _known_keys())}"
-                yield _problem(_dotted(key), REDACTED, expected, self.sources[key])
-            return
-        assert isinstance(cause, SettingError), cause
-        key = (*section, cause.key)
-        value = _table_with(key, self.values).get(cause.key)
-        if value is not None and dict(settings())[key].is_secret:
+    def _section(self, cls: type[Any], table: dict[str, Any], above: Key) -> Any:
+        """Return the section in `table`; if it is refused, note every problem of it."""
+        values: dict[str, Any] = {}
+        problems = len(self.problems)
+        for each in fields(cls):
+            if each.name not in table:
+                continue
+            key, kind, value = (*above, each.name), each.validator, table[each.name]
+            if isinstance(kind, Section):
+                value = self._section(kind.cls, value, key)
+            elif isinstance(kind, ListOf) and type(value) is list:
+                value = tuple(value)
+            if not isinstance(kind, Section) and not kind.accepts(value):
+                self._note(key, kind, kind.expected)
+            values[each.name] = value
+        for name in sorted(table.keys() - fields_dict(cls).keys(), key=str):
+            self._note_unknown((*above, name))
+        if len(self.problems) == problems:
+            try:
+                return cls(**values)
+            except SettingError as error:  # two settings of the section disagree (CONF-18)
+                known = fields_dict(cls)
+                kind = known[error.key].validator if error.key in known else None
+                self._note((*above, error.key), kind, error.expected)
+        return None
+
+    def _note(self, key: Key, kind: Any, expected: str) -> None:
+        value = _table_with(key, self.values).get(key[-1])
+        if value is not None and getattr(kind, "is_secret", True):
             value = REDACTED
         # A missing setting has no source; the last source of its section made it necessary.
-        source = self.sources.get(key) or self.sources[section]
-        yield _problem(_dotted(key), value, cause.expected, source)
+        source = self.sources.get(key) or self.sources.get(key[:-1], "default")
+        self.problems.append(_problem(_dotted(key), value, expected, source))
 
-
-@cache
-def _converter() -> Callable[[Any, Any], Any]:
-    """Return the function that makes a `ServerConfig` of a mapping, or raises all problems.
-
-    It is generated code, the same each time, and takes a hundred times as long to make as to run.
-    """
-    return _make_converter(ServerConfig, Converter(forbid_extra_keys=True))
-
-
-def _make_converter(cls: type[Any], converter: Converter) -> Callable[[Any, Any], Any]:
-    hooks: dict[str, Any] = {
-        attribute.name: override(struct_hook=_hook(attribute, attribute.validator, converter))
-        for attribute in fields(cls)
-    }
-    return make_dict_structure_fn(cls, converter, **hooks)
-
-
-def _hook(attribute: Attribute[Any], kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    """Return the converter of one attribute; it converts nothing but a list to a tuple."""
-
-    def structure_setting(value: Any, _: Any) -> Any:
-        if isinstance(kind, ListOf) and type(value) is list:
-            value = tuple(value)
-        kind(None, attribute, value)
-        return value
-
-    if isinstance(kind, Section):
-        return _make_converter(kind.cls, converter)
-    return structure_setting
+    def _note_unknown(self, key: Key) -> None:
+        nearest = _nearest(_dotted(key), _known_keys(self.cls))
+        expected = f"a known key; the nearest is {nearest}"
+        self.problems.append(_problem(_dotted(key), REDACTED, expected, self.sources[key]))
 
 
 def _table_with(key: Key, mapping: dict[str, Any]) -> dict[str, Any]:
@@ -218,18 +205,6 @@ def _table_with(key: Key, mapping: dict[str, Any]) -> dict[str, Any]:
     for section in key[:-1]:
         mapping = mapping[section]
     return mapping
-
-
-def _causes(error: ClassValidationError, section: Key = ()) -> Iterator[tuple[Key, Exception]]:
-    """Yield each exception that cattrs collected, with the section it was raised in."""
-    in_attributes, in_section = error.group_exceptions()
-    for cause, note in in_attributes:
-        if isinstance(cause, ClassValidationError):
-            yield from _causes(cause, (*section, note.name))
-        else:
-            yield section, cause
-    for cause in in_section:
-        yield section, cause
 
 
 def _read_as(kind: Kind, text: str) -> object:
@@ -254,9 +229,9 @@ def _read_list(text: str) -> object:
     return [item.strip() for item in text.split(",")] if text else []
 
 
-def _known_keys() -> list[str]:
+def _known_keys(cls: type[ServerConfig]) -> list[str]:
     """Return the keys of all sections and settings."""
-    return [_dotted(key[: i + 1]) for key, _ in settings() for i in range(len(key))]
+    return [_dotted(key[: i + 1]) for key, _ in settings(cls) for i in range(len(key))]
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:

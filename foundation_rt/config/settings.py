@@ -53,37 +53,55 @@ AuditCategory = Literal["SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"]
 SensitiveData = Literal["truncate", "redact", "full"]
 
 _Value = TypeVar("_Value")
+_Section = TypeVar("_Section", bound="Settings")
 
 
-def _setting(default: _Value, kind: Kind, meaning: str) -> _Value:
+def setting(default: _Value, kind: Kind, meaning: str) -> _Value:
+    """Define a setting: an attribute of a section (CONF-01).
+
+    Args:
+        default: a value that `kind` accepts.
+        kind: the type of the setting; where it `is_secret`, the value is never shown (CONF-05).
+        meaning: one sentence for the operator.
+    """
     return field(
         default=default, validator=kind, repr=not kind.is_secret, metadata={"meaning": meaning}
     )
 
 
-def _flag(default: bool, meaning: str) -> bool:
-    return _setting(default, Flag(), meaning)
+def flag(default: bool, meaning: str) -> bool:
+    """Define a setting that is true or false."""
+    return setting(default, Flag(), meaning)
 
 
-def _milliseconds(default: int, meaning: str, *, minimum: int = 1) -> int:
-    return _setting(default, Integer(minimum, 2**31 - 1, "milliseconds"), meaning)
+def milliseconds(default: int, meaning: str, *, minimum: int = 1) -> int:
+    """Define a time from `minimum` to 2**31 - 1, in milliseconds."""
+    return setting(default, Integer(minimum, 2**31 - 1, "milliseconds"), meaning)
 
 
-def _bytes(default: int, meaning: str, *, minimum: int = 1) -> int:
-    return _setting(default, Integer(minimum, 2**40, "bytes"), meaning)
+def byte_count(default: int, meaning: str, *, minimum: int = 1) -> int:
+    """Define a size from `minimum` to 2**40, in bytes."""
+    return setting(default, Integer(minimum, 2**40, "bytes"), meaning)
 
 
-def _section(default: _Value) -> _Value:
+def group(default: _Value) -> _Value:
+    """Define a table of settings within a section; `default` is an instance of its class."""
     # One default instance serves every configuration: it never changes.
     return field(default=default, validator=Section(type(default)))
 
 
 @frozen(eq=False, repr=False)
 class Settings:
-    """The base of all sections: they are compared by value, and show no secret.
+    """The base of all sections, also of those of applications (CONF-24).
 
-    attrs would generate this for each section, which takes a third of the import of this module.
+    A section is a frozen attrs class; `setting` and `group` make its attributes. Sections are
+    compared by value, and their representation has no secret.
+
+    Raises:
+        SettingError: a ValueError: a setting does not accept its value.
     """
+
+    # attrs would generate these for each section: a third of the import of this module.
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and astuple(self, recurse=False) == astuple(
@@ -103,24 +121,24 @@ class Settings:
 class ServerSection(Settings):
     """The identity of the server, its lists and its shutdown."""
 
-    name: str = _setting("foundation-rt", Line(), "Name of the server, as clients see it.")
-    version: str = _setting(__version__, Line(), "Version of the server, as clients see it.")
-    shutdown_timeout_ms: int = _milliseconds(
+    name: str = setting("foundation-rt", Line(), "Name of the server, as clients see it.")
+    version: str = setting(__version__, Line(), "Version of the server, as clients see it.")
+    shutdown_timeout_ms: int = milliseconds(
         10_000, "Longest time from the start of the shutdown to the end of the process."
     )
-    eof_grace_ms: int = _milliseconds(
+    eof_grace_ms: int = milliseconds(
         250, "How long running calls may go on after the input has ended.", minimum=0
     )
-    page_size: int = _setting(1_000, Integer(1, 100_000), "Most entries of one page of a list.")
-    cache_ttl_ms: int = _milliseconds(
+    page_size: int = setting(1_000, Integer(1, 100_000), "Most entries of one page of a list.")
+    cache_ttl_ms: int = milliseconds(
         0, "How long clients may cache lists, and resources without a time of their own.", minimum=0
     )
-    cache_scope: CacheScope = _setting(
+    cache_scope: CacheScope = setting(
         "private",
         Choice(get_args(CacheScope)),
         "Whether caches may share lists and resources among users.",
     )
-    input_ttl_ms: int = _milliseconds(
+    input_ttl_ms: int = milliseconds(
         600_000,
         "How long the server waits for a client's response, and accepts a stateless call's state.",
     )
@@ -130,12 +148,12 @@ class ServerSection(Settings):
 class AdminPolicy(Settings):
     """Access to the administrative tools."""
 
-    mode: AdminMode = _setting(
+    mode: AdminMode = setting(
         "deny_all",
         Choice(get_args(AdminMode)),
         "Access to the administrative tools; `token` is reserved and refuses every call.",
     )
-    token_env_var: str | None = _setting(
+    token_env_var: str | None = setting(
         None, VariableName(), "Environment variable that holds the token of mode `token`."
     )
 
@@ -148,29 +166,27 @@ class AdminPolicy(Settings):
 class ToolsSection(Settings):
     """The limits of every tool call."""
 
-    default_timeout_ms: int = _milliseconds(
-        30_000, "Deadline of a call to a tool that states none."
-    )
-    max_payload_bytes: int = _bytes(1_048_576, "Largest arguments of a call, as JSON in UTF-8.")
-    max_state_bytes: int = _bytes(262_144, "Largest state of an agent, as JSON in UTF-8.")
-    max_response_bytes: int = _bytes(
+    default_timeout_ms: int = milliseconds(30_000, "Deadline of a call to a tool that states none.")
+    max_payload_bytes: int = byte_count(1_048_576, "Largest arguments of a call, as JSON in UTF-8.")
+    max_state_bytes: int = byte_count(262_144, "Largest state of an agent, as JSON in UTF-8.")
+    max_response_bytes: int = byte_count(
         16 * 1024 * 1024, "Largest result of a call, as JSON in UTF-8."
     )
-    cancel_grace_ms: int = _milliseconds(
+    cancel_grace_ms: int = milliseconds(
         5_000, "How long an aborted async handler runs on before it is cancelled.", minimum=0
     )
-    expose_error_details: bool = _flag(
+    expose_error_details: bool = flag(
         False, "Send clients the text of unexpected exceptions; it is always logged."
     )
-    check_formats: bool = _flag(
+    check_formats: bool = flag(
         True, "Refuse arguments and results that do not fit a `format` in the schema of their tool."
     )
-    admin_registration_enabled: bool = _flag(
+    admin_registration_enabled: bool = flag(
         False,
         "One half of dynamic registration; the other is `security.dynamic_registration_enabled`.",
     )
-    admin_policy: AdminPolicy = _section(AdminPolicy())
-    name_separator: str = _setting(
+    admin_policy: AdminPolicy = group(AdminPolicy())
+    name_separator: str = setting(
         "/",
         Choice(("/", "_", "__", "-", ".")),
         "Separator that replaces `/` in names of tools, for clients that refuse it.",
@@ -181,18 +197,18 @@ class ToolsSection(Settings):
 class ResourcesSection(Settings):
     """Limits of what runs at the same time."""
 
-    max_concurrent_executions: int = _setting(
+    max_concurrent_executions: int = setting(
         10, Integer(1, 10_000), "How many calls may run at once, `health` not counted."
     )
-    max_questions: int = _setting(
+    max_questions: int = setting(
         1_000, Integer(1, 1_000_000), "Most requests to clients that are open at once."
     )
-    max_subscriptions: int = _setting(
+    max_subscriptions: int = setting(
         20_000,
         Integer(1, 1_000_000),
         "Most subscriptions at once: resources, tasks and open `subscriptions/listen`.",
     )
-    principal_share_percent: int = _setting(
+    principal_share_percent: int = setting(
         25,
         Integer(1, 100, "percent"),
         "Share of each limit that one principal may use, where there can be several.",
@@ -203,13 +219,13 @@ class ResourcesSection(Settings):
 class LoggingSection(Settings):
     """The log on stderr."""
 
-    level: LogLevel = _setting(
+    level: LogLevel = setting(
         "info", Choice(get_args(LogLevel)), "Least severe level that is logged."
     )
-    redact_keys: tuple[str, ...] = _setting(
+    redact_keys: tuple[str, ...] = setting(
         (), ListOf(KEY_NAME), "Keys whose values are redacted in logs, besides the built-in ones."
     )
-    buffer_bytes: int = _bytes(
+    buffer_bytes: int = byte_count(
         4 * 1024 * 1024, "Most log text held while stderr is slow; the rest is dropped."
     )
 
@@ -218,11 +234,11 @@ class LoggingSection(Settings):
 class SecuritySection(Settings):
     """Features that are off by default, and the key of request states."""
 
-    dynamic_registration_enabled: bool = _flag(
+    dynamic_registration_enabled: bool = flag(
         False, "One half of dynamic registration; the other is `tools.admin_registration_enabled`."
     )
-    allow_arbitrary_code_tools: bool = _flag(False, "Reserved; has no effect.")
-    state_key: str | None = _setting(
+    allow_arbitrary_code_tools: bool = flag(False, "Reserved; has no effect.")
+    state_key: str | None = setting(
         None, STATE_KEY, "Key that seals the state of stateless calls; the same for all workers."
     )
 
@@ -231,7 +247,7 @@ class SecuritySection(Settings):
 class TransportSection(Settings):
     """The limits of input."""
 
-    max_line_bytes: int = _bytes(
+    max_line_bytes: int = byte_count(
         16 * 1024 * 1024, "Longest incoming line; a longer one is discarded.", minimum=1024
     )
 
@@ -240,7 +256,7 @@ class TransportSection(Settings):
 class AgentsSection(Settings):
     """Messages to agents in the process."""
 
-    max_queue: int = _setting(
+    max_queue: int = setting(
         1_000, Integer(1, 1_000_000), "How many messages may wait for one agent."
     )
 
@@ -261,37 +277,37 @@ SIGNATURE_ALGORITHMS = (
 class AacpSection(Settings):
     """Delivery of messages between agents."""
 
-    name: str = _setting(
+    name: str = setting(
         DEFAULT_AACP_NAME,
         Line(),
         "Sender of messages that no agent sends; unique among the ledgers of a transport.",
     )
-    store: str = _setting(
+    store: str = setting(
         "memory",
         StoreUrl(("memory",), ("sqlite", "postgresql")),
         "The ledger: `memory`, `sqlite:PATH` or `postgresql://...`.",
     )
-    transport: str = _setting(
+    transport: str = setting(
         "none",
         StoreUrl(("none",), ("nats",)),
         "The transport to other ledgers: `none` or `nats://...`.",
     )
-    default_ttl_ms: int = _milliseconds(
+    default_ttl_ms: int = milliseconds(
         86_400_000, "How long a message is kept unless it says otherwise."
     )
-    request_timeout_ms: int = _milliseconds(
+    request_timeout_ms: int = milliseconds(
         30_000, "How long a sender waits for a response unless it sets another time."
     )
-    lease_ms: int = _milliseconds(
+    lease_ms: int = milliseconds(
         30_000, "How long a claim to execute a request lasts unless it is renewed.", minimum=100
     )
-    max_payload_bytes: int = _bytes(
+    max_payload_bytes: int = byte_count(
         524_288, "Largest message between agents, and largest response, as JSON in UTF-8."
     )
-    max_memory_records: int = _setting(
+    max_memory_records: int = setting(
         200_000, Integer(1, 2**31 - 1), "The most records that a ledger in memory holds."
     )
-    max_memory_bytes: int = _bytes(
+    max_memory_bytes: int = byte_count(
         256 * 1024 * 1024, "The most bytes that a ledger in memory holds, 1 KiB a record included."
     )
 
@@ -304,15 +320,15 @@ class AacpSection(Settings):
 class TasksSection(Settings):
     """Calls that outlive their request: the extension `io.modelcontextprotocol/tasks`."""
 
-    max_run_ms: int = _milliseconds(
+    max_run_ms: int = milliseconds(
         1_800_000, "Deadline of a call that has become a task, from then on."
     )
-    keep_ms: int = _milliseconds(
+    keep_ms: int = milliseconds(
         1_800_000, "How long a task is kept beyond that, so that its result can be fetched."
     )
-    poll_interval_ms: int = _milliseconds(1_000, "The interval at which clients should poll.")
-    max_tasks: int = _setting(1_000, Integer(1, 1_000_000), "Most tasks that are kept.")
-    max_result_bytes: int = _bytes(
+    poll_interval_ms: int = milliseconds(1_000, "The interval at which clients should poll.")
+    max_tasks: int = setting(1_000, Integer(1, 1_000_000), "Most tasks that are kept.")
+    max_result_bytes: int = byte_count(
         64 * 1024 * 1024, "Most bytes that the results of all tasks have together."
     )
 
@@ -321,53 +337,53 @@ class TasksSection(Settings):
 class HttpSection(Settings):
     """The HTTP transport, and access to it."""
 
-    host: str = _setting("127.0.0.1", Line(), "Address that is listened on.")
-    port: int = _setting(8000, Integer(0, 65_535), "Port; 0 takes any that is free.")
-    path: str = _setting("/mcp", HTTP_PATH, "Path of the endpoint.")
-    allowed_hosts: tuple[str, ...] = _setting(
+    host: str = setting("127.0.0.1", Line(), "Address that is listened on.")
+    port: int = setting(8000, Integer(0, 65_535), "Port; 0 takes any that is free.")
+    path: str = setting("/mcp", HTTP_PATH, "Path of the endpoint.")
+    allowed_hosts: tuple[str, ...] = setting(
         (), ListOf(HOST_NAME), "Values of `Host` besides those of the bound address; `*` is any."
     )
-    allowed_origins: tuple[str, ...] = _setting(
+    allowed_origins: tuple[str, ...] = setting(
         (), ListOf(ORIGIN), "Values of `Origin` besides those of this machine; `*` is any."
     )
-    cors_origins: tuple[str, ...] = _setting(
+    cors_origins: tuple[str, ...] = setting(
         (), ListOf(ORIGIN), "Origins whose pages may use the server from a browser; `*` is any."
     )
-    api_keys: tuple[str, ...] = _setting(
+    api_keys: tuple[str, ...] = setting(
         (), ListOf(API_KEY), "API keys of clients, each `KEY` or `NAME:KEY`."
     )
-    no_auth: bool = _flag(False, "Serve every client: neither a key nor a token is needed.")
-    max_body_bytes: int = _bytes(4 * 1024 * 1024, "Largest body of a request.", minimum=1024)
-    header_timeout_ms: int = _milliseconds(
+    no_auth: bool = flag(False, "Serve every client: neither a key nor a token is needed.")
+    max_body_bytes: int = byte_count(4 * 1024 * 1024, "Largest body of a request.", minimum=1024)
+    header_timeout_ms: int = milliseconds(
         10_000, "Longest time until the head of a request has come."
     )
-    body_timeout_ms: int = _milliseconds(
+    body_timeout_ms: int = milliseconds(
         30_000, "Longest time until the body of a request has come."
     )
-    keep_alive_ms: int = _milliseconds(
+    keep_alive_ms: int = milliseconds(
         15_000, "Idle time after which a stream carries a comment, so that no proxy cuts it."
     )
-    session_idle_ms: int = _milliseconds(1_800_000, "How long an idle session is kept.")
-    max_sessions: int = _setting(10_000, Integer(1, 1_000_000), "Most sessions at once.")
-    max_connections: int = _setting(20_000, Integer(1, 1_000_000), "Most connections at once.")
-    max_unread_bytes: int = _bytes(
+    session_idle_ms: int = milliseconds(1_800_000, "How long an idle session is kept.")
+    max_sessions: int = setting(10_000, Integer(1, 1_000_000), "Most sessions at once.")
+    max_connections: int = setting(20_000, Integer(1, 1_000_000), "Most connections at once.")
+    max_unread_bytes: int = byte_count(
         64 * 1024 * 1024,
         "Most unread bytes of responses, of all connections together.",
         minimum=1024 * 1024,
     )
-    event_store: str = _setting(
+    event_store: str = setting(
         "memory",
         StoreUrl(("memory",), REDIS_SCHEMES),
         "Store of the messages of streams, so that clients can resume: `memory` or `redis://...`.",
     )
-    max_events: int = _setting(
+    max_events: int = setting(
         1_000, Integer(1, 1_000_000), "Most messages of one session that are kept."
     )
-    event_ttl_ms: int = _milliseconds(300_000, "How long a message is kept.")
-    retry_ms: int = _milliseconds(
+    event_ttl_ms: int = milliseconds(300_000, "How long a message is kept.")
+    retry_ms: int = milliseconds(
         1_000, "When a client should reconnect after its stream has ended.", minimum=0
     )
-    question_grace_ms: int = _milliseconds(
+    question_grace_ms: int = milliseconds(
         60_000,
         "How long, beyond `http.retry_ms`, a request waits for a client without a connection.",
     )
@@ -377,17 +393,17 @@ class HttpSection(Settings):
 class OauthSection(Settings):
     """The server as a resource server of OAuth 2.1."""
 
-    issuer: str | None = _setting(
+    issuer: str | None = setting(
         None, ISSUER_URL, "The authorization server whose tokens are accepted."
     )
-    audience: str | None = _setting(
+    audience: str | None = setting(
         None, RESOURCE_URL, "The URL of this server, as tokens have to name it."
     )
-    jwks_uri: str | None = _setting(
+    jwks_uri: str | None = setting(
         None, ISSUER_URL, "URL of the issuer's keys, if it is not that of its metadata."
     )
-    scopes: tuple[str, ...] = _setting((), ListOf(SCOPE), "Scopes that every token needs.")
-    algorithms: tuple[str, ...] = _setting(
+    scopes: tuple[str, ...] = setting((), ListOf(SCOPE), "Scopes that every token needs.")
+    algorithms: tuple[str, ...] = setting(
         ("RS256", "ES256"),
         ListOf(Choice(SIGNATURE_ALGORITHMS)),
         "Algorithms that a token may be signed with.",
@@ -398,18 +414,18 @@ class OauthSection(Settings):
 class RateLimitSection(Settings):
     """Limits of the calls of a client in a window of time."""
 
-    store: str = _setting(
+    store: str = setting(
         "memory",
         StoreUrl(("memory",), REDIS_SCHEMES),
         "Where calls are counted: `memory` (of one process) or `redis://...`.",
     )
-    per_key: int = _setting(
+    per_key: int = setting(
         0, Integer(0, 1_000_000), "Calls of one client in a window; 0 is no limit."
     )
-    per_tool: int = _setting(
+    per_tool: int = setting(
         0, Integer(0, 1_000_000), "Calls of one client to one tool in a window; 0 is no limit."
     )
-    window_ms: int = _milliseconds(60_000, "Length of the window.")
+    window_ms: int = milliseconds(60_000, "Length of the window.")
 
     def is_set(self) -> bool:
         """Return whether there is any limit."""
@@ -420,13 +436,13 @@ class RateLimitSection(Settings):
 class AuditSection(Settings):
     """The audit log."""
 
-    enabled: bool = _flag(False, "Write audit records.")
-    categories: tuple[AuditCategory, ...] = _setting(
+    enabled: bool = flag(False, "Write audit records.")
+    categories: tuple[AuditCategory, ...] = setting(
         get_args(AuditCategory),
         ListOf(Choice(get_args(AuditCategory))),
         "The categories that are recorded.",
     )
-    sensitive_data: SensitiveData = _setting(
+    sensitive_data: SensitiveData = setting(
         "truncate", Choice(get_args(SensitiveData)), "How arguments are shown."
     )
 
@@ -435,8 +451,8 @@ class AuditSection(Settings):
 class TelemetrySection(Settings):
     """Metrics and traces."""
 
-    metrics: bool = _flag(False, "Count for Prometheus, at `/metrics` (extra `metrics`).")
-    tracing: bool = _flag(False, "Make OpenTelemetry spans (extra `otel`).")
+    metrics: bool = flag(False, "Count for Prometheus, at `/metrics` (extra `metrics`).")
+    tracing: bool = flag(False, "Make OpenTelemetry spans (extra `otel`).")
 
 
 @frozen(eq=False, repr=False)
@@ -447,20 +463,34 @@ class ServerConfig(Settings):
     not accept (CONF-01).
     """
 
-    server: ServerSection = _section(ServerSection())
-    tools: ToolsSection = _section(ToolsSection())
-    resources: ResourcesSection = _section(ResourcesSection())
-    logging: LoggingSection = _section(LoggingSection())
-    security: SecuritySection = _section(SecuritySection())
-    transport: TransportSection = _section(TransportSection())
-    agents: AgentsSection = _section(AgentsSection())
-    aacp: AacpSection = _section(AacpSection())
-    tasks: TasksSection = _section(TasksSection())
-    http: HttpSection = _section(HttpSection())
-    oauth: OauthSection = _section(OauthSection())
-    rate_limit: RateLimitSection = _section(RateLimitSection())
-    audit: AuditSection = _section(AuditSection())
-    telemetry: TelemetrySection = _section(TelemetrySection())
+    server: ServerSection = group(ServerSection())
+    tools: ToolsSection = group(ToolsSection())
+    resources: ResourcesSection = group(ResourcesSection())
+    logging: LoggingSection = group(LoggingSection())
+    security: SecuritySection = group(SecuritySection())
+    transport: TransportSection = group(TransportSection())
+    agents: AgentsSection = group(AgentsSection())
+    aacp: AacpSection = group(AacpSection())
+    tasks: TasksSection = group(TasksSection())
+    http: HttpSection = group(HttpSection())
+    oauth: OauthSection = group(OauthSection())
+    rate_limit: RateLimitSection = group(RateLimitSection())
+    audit: AuditSection = group(AuditSection())
+    telemetry: TelemetrySection = group(TelemetrySection())
+
+    def section(self, cls: type[_Section]) -> _Section:
+        """Return the section of that class, one of an application for instance (CONF-26).
+
+        Raises:
+            UsageError: the configuration has no such section.
+        """
+        for each in fields(type(self)):
+            found = getattr(self, each.name)
+            if type(found) is cls:
+                return found
+        from ..errors import UsageError  # this module is imported without it (CONF-21)
+
+        raise UsageError(f"no section is a {cls.__name__}: name it in Server(sections=...)")
 
     def is_operated(self) -> bool:
         """Return whether calls are limited, audited, counted or traced."""

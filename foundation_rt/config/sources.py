@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
+from attrs import evolve, fields
 
 from ..errors import ConfigError, UsageError
 from .settings import ServerConfig, ServerSection, needs_loading
 
 if TYPE_CHECKING:
     from os import PathLike
+
+    from .settings import Settings
 
 
 class ConfigSources:
@@ -22,15 +24,28 @@ class ConfigSources:
         code: one mapping for each section, as `Server` takes them.
         name: of the server; wins over that in `code`.
         version: of the server; wins over that in `code`.
+        sections: the sections of the application, by name (CONF-24).
 
     Attributes:
         file: a configuration file, .toml or .json; None if there is none.
 
     Raises:
-        UsageError: `code` is not a mapping.
+        RegistrationError: a section is refused.
+        UsageError: `code` or `sections` is not a mapping.
     """
 
-    def __init__(self, code: object, name: str | None, version: str | None) -> None:
+    def __init__(
+        self,
+        code: object,
+        name: str | None,
+        version: str | None,
+        sections: Mapping[str, type[Settings]] | None = None,
+    ) -> None:
+        self._cls: type[ServerConfig] = ServerConfig
+        if sections is not None:
+            from .sections import config_with
+
+            self._cls = config_with(sections)
         self.file: str | PathLike[str] | None = None
         self._code = _with_identity(code, name, version)
         self._overrides: dict[str, dict[str, Any]] = {}
@@ -38,6 +53,12 @@ class ConfigSources:
     def override(self, section: str, settings: Mapping[str, Any]) -> None:
         """Give settings that win over every other source."""
         self._overrides.setdefault(section, {}).update(settings)
+
+    def set_defaults(self, section: str, settings: Mapping[str, Any]) -> None:
+        """Give settings in code; they replace those given before."""
+        table = self._code.setdefault(section, {})
+        if isinstance(table, dict):  # the loader refuses anything else
+            table.update(settings)
 
     def load(self, environ: Mapping[str, str], given: ServerConfig | None) -> ServerConfig:
         """Return the configuration that all sources make together.
@@ -49,7 +70,7 @@ class ConfigSources:
         Raises:
             ConfigError: lists every problem of it.
         """
-        config = self._read(environ) if given is None else given
+        config = self._read(environ) if given is None else self._extended(given)
         for section, settings in self._overrides.items():
             try:
                 changed = evolve(getattr(config, section), **settings)
@@ -58,15 +79,22 @@ class ConfigSources:
             config = evolve(config, **{section: changed})
         return config
 
+    def _extended(self, given: ServerConfig) -> ServerConfig:
+        """Return `given` with the defaults of the sections of the application that it lacks."""
+        if isinstance(given, self._cls):
+            return given
+        ours = {each.name: getattr(given, each.name) for each in fields(ServerConfig)}
+        return self._cls(**ours)
+
     def _read(self, environ: Mapping[str, str]) -> ServerConfig:
         if self.file is None and not needs_loading(environ):
             # Most servers set a name and a version only: that does not need the loader.
             with suppress(TypeError, ValueError):
                 if self._code.keys() <= {"server"}:
-                    return ServerConfig(server=ServerSection(**self._code.get("server", {})))
+                    return self._cls(server=ServerSection(**self._code.get("server", {})))
         from .loading import load_config
 
-        return load_config(file=self.file, environ=environ, code=self._code)
+        return load_config(file=self.file, environ=environ, code=self._code, cls=self._cls)
 
 
 def _with_identity(code: object, name: str | None, version: str | None) -> dict[str, Any]:

@@ -104,12 +104,11 @@ def test_importing_the_client_imports_next_to_nothing() -> None:
     ours = {each for each in loaded_by("import foundation_rt.client") if "foundation_rt" in each}
     assert ours == {"foundation_rt", "foundation_rt.version", "foundation_rt.client"}
     loaded = loaded_by("from foundation_rt.client import MCPError, ToolCallError, map_mcp_error")
-    assert not loaded & {"asyncio", "httpx2", "cattrs", "foundation_rt.client.client"}
+    assert not loaded & {"asyncio", "httpx2", "foundation_rt.client.client"}
 
 
 # What a call may never need: another transport, schemas that nobody asked for, a server.
 LATE = {
-    "cattrs",
     "fastjsonschema",
     "foundation_rt.runtime",
     "foundation_rt.server",

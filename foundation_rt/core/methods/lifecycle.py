@@ -92,6 +92,8 @@ def capabilities_of(dispatcher: Dispatcher, revision: Revision) -> dict[str, Any
     features = dispatcher.features
     if features is not None:
         capabilities.update(_of_features(features))
+    if dispatcher.results.info.experimental:
+        capabilities["experimental"] = dispatcher.results.info.experimental
     if dispatcher.tasks.offered:
         capabilities["extensions"] = {EXTENSION: {}}
     return revision.keep("capabilities", capabilities)
