@@ -365,6 +365,15 @@ class Server:
         if self._runtime is not None:
             self._runtime.publisher.resource_updated(uri)
 
+    def subscribed_resources(self) -> Sequence[str]:
+        """Return the URIs that any client has subscribed to; from any thread (SUB-13).
+
+        For a server that knows better which of its resources have changed than how to list them.
+        """
+        if self._runtime is None:
+            return []
+        return self._runtime.publisher.subscriptions.names("resource")
+
     def elicitation_completed(self, elicitation_id: str) -> None:
         """Notify the client whose user has finished on the page of an elicitation (ASK-18).
 

@@ -205,6 +205,11 @@ class Subscriptions:
             for each in subscribers
         )
 
+    def names(self, kind: str) -> list[str]:
+        """Return the names of this kind that have a subscriber (SUB-13)."""
+        with self._guard:
+            return [name for each, name in self._by_topic if each == kind]
+
     @property
     def quota(self) -> Quota:
         """Return the count of the subscriptions of all clients (RES-18)."""

@@ -99,6 +99,25 @@ def test_subscriber_is_notified_until_it_unsubscribes() -> None:
     run(scenario)
 
 
+@pytest.mark.rule("SUB-13")
+def test_server_knows_which_resources_have_subscribers() -> None:
+    async def scenario(fixture: ServerFixture) -> None:
+        assert not fixture.server.subscribed_resources()
+        session = AnsweringClient(fixture.server)
+        stateless = AnsweringClient(fixture.server, "2026-07-28")
+        await subscribe(session, "note://all")
+        await listen(
+            stateless, toolsListChanged=True, resourceSubscriptions=["note://5", "note://all"]
+        )
+        assert sorted(fixture.server.subscribed_resources()) == ["note://5", "note://all"]
+        stateless.connection.close()
+        assert fixture.server.subscribed_resources() == ["note://all"]
+        await subscribe(session, "note://all", "unsubscribe")
+        assert not fixture.server.subscribed_resources()
+
+    run(scenario)
+
+
 @pytest.mark.rule("SUB-10")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
 def test_subscription_to_unknown_resource_is_refused(revision: str) -> None:
