@@ -10,6 +10,14 @@ JobStatus = Literal["PENDING", "RUNNING", "COMPLETED", "FAILED"]
 
 JOB_STATUSES: tuple[JobStatus, ...] = get_args(JobStatus)
 
+PAYLOAD_LOST_MESSAGE = "Server restarted during processing"
+"""The error message of a job that cannot be carried out, as its payload is gone."""
+
+
+def out_of_attempts_message(attempts: int) -> str:
+    """Return the error message of a job whose last attempt was not finished either."""
+    return f"The job was not finished in {attempts} attempts. Submit its tasks again."
+
 
 @frozen
 class NewJob:

@@ -29,7 +29,7 @@ class TaskFilter:
             `casefold_text` makes, so that both stores find the same.
         due_before: its due date is before this date; a task without one does not match.
         due_after: its due date is after this date.
-        updated_after: its last change is after this time, RFC 3339.
+        updated_after: its last change is after this time, in the form of `Task.updated_at`.
     """
 
     status: TaskStatus | None = None
@@ -45,7 +45,7 @@ class TaskFilter:
 
 @frozen
 class After:
-    """The place in a sorted list behind one task: where the next page begins.
+    """The place in a sorted list behind one task, which may be gone: where the next page begins.
 
     Attributes:
         key: of that task, by the sort of the list; None if the task has none, or sorts by id.

@@ -2,12 +2,14 @@
 
 Every operation is one transaction, but where it says otherwise, and has happened when it returns.
 An operation that raises has not happened, unless the error says that its outcome is unknown
-(StoreError). Times and leases are by the clock of the database.
+(StoreError). Times and leases are by the clock of the database: a lease, or a claim, has ended as
+soon as its end is not after that clock, so one of 0 ms ends at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 from attrs import field, frozen
@@ -98,6 +100,28 @@ class Change:
     lists: bool = False
 
 
+MAX_RANGES = 100
+"""The most ranges of ids in one `Change`."""
+
+
+def ranges_of(ids: Iterable[int], most: int = MAX_RANGES) -> tuple[tuple[int, int], ...]:
+    """Return the ranges that hold these ids, ascending; beyond `most` the narrowest gaps go.
+
+    So every id is in a range, though not every number of a range need be an id.
+    """
+    ordered = sorted(set(ids))
+    if not ordered:
+        return ()
+    gaps = [n for n, (one, next_) in enumerate(pairwise(ordered), 1) if next_ > one + 1]
+    if len(gaps) >= most:
+        widest = sorted(gaps, key=lambda n: ordered[n - 1] - ordered[n])[: most - 1]
+        gaps = sorted(widest)
+    starts, ends = [0, *gaps], [*gaps, len(ordered)]
+    return tuple(
+        (ordered[start], ordered[end - 1]) for start, end in zip(starts, ends, strict=True)
+    )
+
+
 @frozen
 class JobMaintenance:
     """The result of `TaskServerStore.maintain_jobs`.
@@ -140,7 +164,7 @@ class TaskServerStore(Protocol):
         """Store a job as PENDING, with its payload.
 
         A request key that the principal has used for the same digest returns that job; this needs
-        no place in the queue.
+        no place in the queue, and a key with another digest is refused whether there is one or not.
 
         Raises:
             QueueFullError: there are `max_pending` unfinished jobs, of all processes.
@@ -161,11 +185,18 @@ class TaskServerStore(Protocol):
         ...
 
     async def renew_job(self, claim: JobClaim, lease_ms: int) -> bool:
-        """Extend the lease; return False if attempt or owner are no longer these."""
+        """Extend the lease; return False if attempt or owner are no longer these.
+
+        A lease that has ended can be extended as long as nobody else has claimed the job; it can
+        also be completed, failed and released until then.
+        """
         ...
 
     async def release_job(self, claim: JobClaim) -> bool:
-        """Make the job PENDING again without counting the attempt, as this process stops."""
+        """Make the job PENDING again without counting the attempt, as this process stops.
+
+        Without an earlier attempt its `started_at` is None again. Returns False as `renew_job`.
+        """
         ...
 
     async def complete_job(self, claim: JobClaim, tasks: Sequence[NewTask]) -> Job | None:
@@ -185,8 +216,8 @@ class TaskServerStore(Protocol):
     async def maintain_jobs(self, max_attempts: int, keep_hours: int) -> JobMaintenance:
         """Fail unfinished jobs that cannot be carried out; delete those ended long ago.
 
-        These are: without a payload ("Server restarted during processing"), and out of attempts
-        with an ended lease.
+        These are: without a payload (`PAYLOAD_LOST_MESSAGE`), and, with an ended lease or none, out
+        of attempts (`out_of_attempts_message`).
         """
         ...
 
@@ -223,10 +254,10 @@ class TaskServerStore(Protocol):
         """Change all these tasks or none; return the id and version of each, in the given order.
 
         A new status TODO or DONE ends a claim. IN_PROGRESS set by hand is no claim. The ids are
-        distinct.
+        distinct. Every update raises the version, also one that sets what was set before.
 
         Raises:
-            TasksNotFoundError: some do not exist.
+            TasksNotFoundError: some do not exist, whatever versions the others have.
             VersionConflictError: some have other versions.
         """
         ...
@@ -234,5 +265,8 @@ class TaskServerStore(Protocol):
     async def delete_tasks(
         self, ids: Sequence[int] | None = None, job_id: str | None = None
     ) -> Deletion:
-        """Delete these tasks, or all that a job has stored."""
+        """Delete these tasks, or all that a job has stored; one of the two is given.
+
+        Of a job nothing is missing.
+        """
         ...
