@@ -285,134 +285,124 @@ def tools_for_a_loop(rig: ServerFixture) -> list[tuple[str, int, bool]]:
 
 
 @pytest.mark.rule("EMBED-02", "CALL-12")
-def test_with_a_loop_of_its_own_everything_happens_there_but_what_works_in_threads() -> None:
-    async def main() -> None:
-        before = our_threads()
-        rig = ServerFixture()
-        where = tools_for_a_loop(rig)
-        peer = Peer()
-        sent_in: list[tuple[int, asyncio.AbstractEventLoop]] = []
+async def test_with_a_loop_of_its_own_everything_happens_there_but_what_works_in_threads() -> None:
+    before = our_threads()
+    rig = ServerFixture()
+    where = tools_for_a_loop(rig)
+    peer = Peer()
+    sent_in: list[tuple[int, asyncio.AbstractEventLoop]] = []
 
-        def send(line: bytes) -> None:
-            sent_in.append((threading.get_ident(), asyncio.get_running_loop()))
-            peer.receive(line)
+    def send(line: bytes) -> None:
+        sent_in.append((threading.get_ident(), asyncio.get_running_loop()))
+        peer.receive(line)
 
-        peer.connection = rig.server.connect(send)
-        peer.shake_hands()
-        for name in ("task", "worker", "inline"):
-            assert await reply(peer, peer.start(name)) == name
-        here = threading.get_ident()
-        loop = asyncio.get_running_loop()
-        assert set(sent_in) == {(here, loop)}
-        assert {name: ident == here for name, ident, _ in where} == {
-            "task": True,
-            "worker": False,
-            "inline": True,
-        }
-        assert {name: has_loop for name, _, has_loop in where}["worker"] is False
-        started = {thread.name for thread in our_threads() - before}
-        assert started == {"foundation-rt-worker-1"}
-        rig.assert_all_ended()
-        peer.connection.close()
-
-    asyncio.run(main())
+    peer.connection = rig.server.connect(send)
+    peer.shake_hands()
+    for name in ("task", "worker", "inline"):
+        assert await reply(peer, peer.start(name)) == name
+    here = threading.get_ident()
+    loop = asyncio.get_running_loop()
+    assert set(sent_in) == {(here, loop)}
+    assert {name: ident == here for name, ident, _ in where} == {
+        "task": True,
+        "worker": False,
+        "inline": True,
+    }
+    assert {name: has_loop for name, _, has_loop in where}["worker"] is False
+    started = {thread.name for thread in our_threads() - before}
+    assert started == {"foundation-rt-worker-1"}
+    rig.assert_all_ended()
+    peer.connection.close()
 
 
 @pytest.mark.rule("CALL-12")
-def test_a_coroutine_handler_is_a_proper_task() -> None:
-    async def main(clock: ManualClock) -> None:
-        rig = ServerFixture(configured(timeout_ms=60_000), clock)
+async def test_a_coroutine_handler_is_a_proper_task(clock: ManualClock) -> None:
+    rig = ServerFixture(configured(timeout_ms=60_000), clock)
 
-        @rig.server.tool
-        async def proper() -> list[Any]:
-            task = asyncio.current_task()
-            assert task is not None and not task.done()
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.25):
-                    await asyncio.sleep(10)
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(asyncio.Event().wait(), 0.25)
+    @rig.server.tool
+    async def proper() -> list[Any]:
+        task = asyncio.current_task()
+        assert task is not None and not task.done()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.25):
+                await asyncio.sleep(10)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), 0.25)
 
-            async def child(value: int) -> int:
-                await asyncio.sleep(0.1)
-                return value
+        async def child(value: int) -> int:
+            await asyncio.sleep(0.1)
+            return value
 
-            async with asyncio.TaskGroup() as group:
-                children = [group.create_task(child(number)) for number in range(3)]
-            gathered = await asyncio.gather(child(3), child(4))
-            return [*(each.result() for each in children), *gathered]
+        async with asyncio.TaskGroup() as group:
+            children = [group.create_task(child(number)) for number in range(3)]
+        gathered = await asyncio.gather(child(3), child(4))
+        return [*(each.result() for each in children), *gathered]
 
-        peer = rig.connect()
-        assert await reply(peer, peer.start("proper")) == [0, 1, 2, 3, 4]
-        assert rig.records[0]["durationMs"] == pytest.approx(700, abs=1)
-
-    run_virtual(main)
+    peer = rig.connect()
+    assert await reply(peer, peer.start("proper")) == [0, 1, 2, 3, 4]
+    assert rig.records[0]["durationMs"] == pytest.approx(700, abs=1)
 
 
 @pytest.mark.rule("CALL-12", "ERR-05", "TIME-06")
-def test_what_goes_wrong_inside_a_task_group_is_the_handlers_failure() -> None:
-    async def main(clock: ManualClock) -> None:
-        rig = ServerFixture(configured(), clock)
+async def test_what_goes_wrong_inside_a_task_group_is_the_handlers_failure(
+    clock: ManualClock,
+) -> None:
+    rig = ServerFixture(configured(), clock)
 
-        @rig.server.tool
-        async def broken_group() -> None:
-            async def fail() -> None:
-                raise LookupError("inside")
+    @rig.server.tool
+    async def broken_group() -> None:
+        async def fail() -> None:
+            raise LookupError("inside")
 
-            async with asyncio.TaskGroup() as group:
-                group.create_task(fail())
-                group.create_task(asyncio.sleep(60))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+            group.create_task(asyncio.sleep(60))
 
-        @rig.server.tool
-        async def cancels_itself() -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
-            await asyncio.sleep(60)
+    @rig.server.tool
+    async def cancels_itself() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(60)
 
-        peer = rig.connect()
-        assert (await reply(peer, peer.start("broken_group")))["code"] == "INTERNAL"
-        assert (await reply(peer, peer.start("cancels_itself")))["code"] == "INTERNAL"
-        assert [record["outcome"] for record in rig.records] == ["tool_error", "tool_error"]
-        assert rig.logged("tool handler failed")[0]["error"]["type"] == "ExceptionGroup"
-        rig.assert_all_ended()
-
-    run_virtual(main)
+    peer = rig.connect()
+    assert (await reply(peer, peer.start("broken_group")))["code"] == "INTERNAL"
+    assert (await reply(peer, peer.start("cancels_itself")))["code"] == "INTERNAL"
+    assert [record["outcome"] for record in rig.records] == ["tool_error", "tool_error"]
+    assert rig.logged("tool handler failed")[0]["error"]["type"] == "ExceptionGroup"
+    rig.assert_all_ended()
 
 
 @pytest.mark.rule("TIME-04", "TIME-05", "TIME-06")
-def test_cancellation_after_the_grace_unwinds_a_task_group() -> None:
-    async def main(clock: ManualClock) -> None:
-        rig = ServerFixture(configured(grace_ms=250), clock)
-        ended: list[tuple[str, float]] = []
+async def test_cancellation_after_the_grace_unwinds_a_task_group(clock: ManualClock) -> None:
+    rig = ServerFixture(configured(grace_ms=250), clock)
+    ended: list[tuple[str, float]] = []
 
-        @rig.server.tool
-        async def group_of_two() -> None:
-            async def child(name: str) -> None:
-                try:
-                    await asyncio.sleep(3600)
-                finally:
-                    ended.append((name, clock.monotonic()))
+    @rig.server.tool
+    async def group_of_two() -> None:
+        async def child(name: str) -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                ended.append((name, clock.monotonic()))
 
-            async with asyncio.TaskGroup() as group:
-                group.create_task(child("a"))
-                group.create_task(child("b"))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(child("a"))
+            group.create_task(child("b"))
 
-        peer = rig.connect()
-        request_id = peer.start("group_of_two")
-        await asyncio.sleep(1)
-        peer.notify("notifications/cancelled", {"requestId": request_id})
-        await asyncio.sleep(0.2)
-        assert ended == []
-        assert rig.slots_in_use == 1
-        await asyncio.sleep(0.1)
-        assert sorted(name for name, _ in ended) == ["a", "b"]
-        assert [at for _, at in ended] == [pytest.approx(1.25, abs=1e-3)] * 2
-        assert peer.received == []
-        assert rig.records[0]["outcome"] == "aborted"
-        rig.assert_all_ended()
-
-    run_virtual(main)
+    peer = rig.connect()
+    request_id = peer.start("group_of_two")
+    await asyncio.sleep(1)
+    peer.notify("notifications/cancelled", {"requestId": request_id})
+    await asyncio.sleep(0.2)
+    assert ended == []
+    assert rig.slots_in_use == 1
+    await asyncio.sleep(0.1)
+    assert sorted(name for name, _ in ended) == ["a", "b"]
+    assert [at for _, at in ended] == [pytest.approx(1.25, abs=1e-3)] * 2
+    assert peer.received == []
+    assert rig.records[0]["outcome"] == "aborted"
+    rig.assert_all_ended()
 
 
 @pytest.mark.rule("EMBED-02", "TIME-02", "TIME-05", "TIME-08")
@@ -509,9 +499,6 @@ def test_a_context_variable_set_in_one_call_is_not_seen_by_another(way: str, hos
     with_a_loop() if host == "with a loop" else without_a_loop()
     assert seen == ["unset", "mood 0", "unset", "mood 1", "unset", "mood 2"]
     assert mood.get() == "unset"
-
-
-# -- nothing is left behind ------------------------------------------------------------------------
 
 
 # -- a host's loop that ends -----------------------------------------------------------------------
@@ -631,23 +618,20 @@ def test_one_server_serves_one_loop_after_another() -> None:
 
 
 @pytest.mark.rule("RES-20")
-def test_the_delay_of_a_hosts_loop_is_measured_while_any_connection_is_open() -> None:
-    async def main() -> None:
-        rig = ServerFixture()
-        first, second = rig.connect(), rig.connect()
-        telemetry = rig.server.runtime.resources.get_telemetry
-        second.connection.close()
-        delays = []
-        for _ in range(5):
-            await asyncio.sleep(0.11)
-            delays.append(telemetry().event_loop_delay_ms)
-            if delays[-1] >= 50:
-                break
-            time.sleep(0.2)  # this is the load, not a wait
-        assert delays[-1] >= 50
-        first.connection.close()
-
-    asyncio.run(main())
+async def test_the_delay_of_a_hosts_loop_is_measured_while_any_connection_is_open() -> None:
+    rig = ServerFixture()
+    first, second = rig.connect(), rig.connect()
+    telemetry = rig.server.runtime.resources.get_telemetry
+    second.connection.close()
+    delays = []
+    for _ in range(5):
+        await asyncio.sleep(0.11)
+        delays.append(telemetry().event_loop_delay_ms)
+        if delays[-1] >= 50:
+            break
+        time.sleep(0.2)  # this is the load, not a wait
+    assert delays[-1] >= 50
+    first.connection.close()
 
 
 @pytest.mark.rule("RES-20")

@@ -80,35 +80,27 @@ def test_the_tool_with_a_context_works(names: dict[str, Any]) -> None:
         asyncio.run(call())
 
 
-def test_the_tools_that_shape_their_results_work(names: dict[str, Any]) -> None:
+async def test_the_tools_that_shape_their_results_work(names: dict[str, Any]) -> None:
     _run(names, "def radar")
 
-    async def use() -> None:
-        async with TestClient(names["server"]) as client:
-            assert await client.call("degrees", city="Oslo") == {"low": 3, "high": 8}
-            kinds = [
-                block["type"] for block in (await client.call("radar", city="Oslo"))["content"]
-            ]
-            assert kinds == ["image", "text"]
-            assert (await client.call("warning", city="Oslo"))["isError"] is True
-
-    asyncio.run(use())
+    async with TestClient(names["server"]) as client:
+        assert await client.call("degrees", city="Oslo") == {"low": 3, "high": 8}
+        kinds = [block["type"] for block in (await client.call("radar", city="Oslo"))["content"]]
+        assert kinds == ["image", "text"]
+        assert (await client.call("warning", city="Oslo"))["isError"] is True
 
 
-def test_the_resource_the_prompt_and_the_completion_work(names: dict[str, Any]) -> None:
+async def test_the_resource_the_prompt_and_the_completion_work(names: dict[str, Any]) -> None:
     _run(names, "@server.completion")
 
-    async def use() -> None:
-        async with TestClient(names["server"]) as client:
-            text = await client.read_resource("station://Blindern")
-            assert orjson.loads(text) == {"station": "Blindern", "degrees": [4, 7]}
-            [message] = await client.get_prompt("report", station="Blindern", days="1")
-            text = "Write a dry report on Blindern for 1 days."
-            assert message["content"]["text"] == text
-            assert await client.complete("report", "station", "By") == ["Bygdøy"]
-            assert await client.complete("report", "tone", "c") == ["cheerful"]
-
-    asyncio.run(use())
+    async with TestClient(names["server"]) as client:
+        text = await client.read_resource("station://Blindern")
+        assert orjson.loads(text) == {"station": "Blindern", "degrees": [4, 7]}
+        [message] = await client.get_prompt("report", station="Blindern", days="1")
+        text = "Write a dry report on Blindern for 1 days."
+        assert message["content"]["text"] == text
+        assert await client.complete("report", "station", "By") == ["Bygdøy"]
+        assert await client.complete("report", "tone", "c") == ["cheerful"]
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

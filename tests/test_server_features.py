@@ -79,58 +79,52 @@ def tasks() -> Server:
 
 @pytest.mark.rule("MRES-02", "MRES-03", "MRES-04", "MRES-05", "MRES-10", "PROMPT-03", "COMP-05")
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_every_feature_works_in_every_revision(revision: str) -> None:
-    async def main() -> None:
-        async with TestClient(tasks(), revision=revision) as client:
-            [every] = await client.list_resources()
-            assert every == {
-                "uri": "task://all",
-                "name": "all_tasks",
-                "description": "Every task.",
-                "mimeType": "text/csv",
-                "size": 7,
-            }
-            templates = await client.list_resource_templates()
-            assert [each["uriTemplate"] for each in templates] == ["logo://{color}", "task://{id}"]
-            assert await client.read_resource("task://all") == "1,2"
-            text = await client.read_resource("task://2")
-            assert text == '{"uri":"task://2","done":true,"correlated":true}'
-            assert await client.read_resource("logo://green") == b"green"
-            prompts = await client.list_prompts()
-            assert [each["name"] for each in prompts] == ["draw", "review"]
-            [message] = await client.get_prompt("review", code="x", depth="3")
-            assert message["content"] == {"type": "text", "text": "Review x (py, 3)."}
-            roles = [each["role"] for each in await client.get_prompt("draw", color="red")]
-            assert roles == ["assistant", "user", "user"]
-            known = REVISIONS[revision].has("completion", "context")
-            completed = await client.complete("review", "code", "a", language="js")
-            assert completed == ["a.js" if known else "a.?"]
-            assert await client.complete("review", "language") == ["py", "js"]
-            assert await client.complete("review", "depth", "1") == []
-            assert await client.complete("draw", "color", "g") == ["green"]
-            assert await client.complete("logo://{color}", "color", "r") == ["red"]
-            assert await client.complete("task://{id}", "id", "2") == ["2"]
-
-    run_bounded(main)
+async def test_every_feature_works_in_every_revision(revision: str) -> None:
+    async with TestClient(tasks(), revision=revision) as client:
+        [every] = await client.list_resources()
+        assert every == {
+            "uri": "task://all",
+            "name": "all_tasks",
+            "description": "Every task.",
+            "mimeType": "text/csv",
+            "size": 7,
+        }
+        templates = await client.list_resource_templates()
+        assert [each["uriTemplate"] for each in templates] == ["logo://{color}", "task://{id}"]
+        assert await client.read_resource("task://all") == "1,2"
+        text = await client.read_resource("task://2")
+        assert text == '{"uri":"task://2","done":true,"correlated":true}'
+        assert await client.read_resource("logo://green") == b"green"
+        prompts = await client.list_prompts()
+        assert [each["name"] for each in prompts] == ["draw", "review"]
+        [message] = await client.get_prompt("review", code="x", depth="3")
+        assert message["content"] == {"type": "text", "text": "Review x (py, 3)."}
+        roles = [each["role"] for each in await client.get_prompt("draw", color="red")]
+        assert roles == ["assistant", "user", "user"]
+        known = REVISIONS[revision].has("completion", "context")
+        completed = await client.complete("review", "code", "a", language="js")
+        assert completed == ["a.js" if known else "a.?"]
+        assert await client.complete("review", "language") == ["py", "js"]
+        assert await client.complete("review", "depth", "1") == []
+        assert await client.complete("draw", "color", "g") == ["green"]
+        assert await client.complete("logo://{color}", "color", "r") == ["red"]
+        assert await client.complete("task://{id}", "id", "2") == ["2"]
 
 
 @pytest.mark.rule("MRES-16", "MRES-22", "PROMPT-09")
-def test_refusals_of_handlers_and_types_are_sent() -> None:
-    async def main() -> None:
-        async with TestClient(tasks()) as client:
-            with pytest.raises(ProtocolError, match="there is no task 7") as raised:
-                await client.read_resource("task://7")
-            assert raised.value.code is JsonRpcErrorCode.RESOURCE_NOT_FOUND
-            assert raised.value.data["uri"] == "task://7"
-            with pytest.raises(ProtocolError, match="/id must be integer") as raised:
-                await client.read_resource("task://seven")
-            assert raised.value.code is JsonRpcErrorCode.INVALID_PARAMS
-            with pytest.raises(ProtocolError, match="/depth must be integer") as raised:
-                await client.get_prompt("review", code="x", depth="deep")
-            assert raised.value.code is JsonRpcErrorCode.INVALID_PARAMS
-            assert raised.value.data["details"]["errors"][0]["path"] == "/depth"
-
-    run_bounded(main)
+async def test_refusals_of_handlers_and_types_are_sent() -> None:
+    async with TestClient(tasks()) as client:
+        with pytest.raises(ProtocolError, match="there is no task 7") as raised:
+            await client.read_resource("task://7")
+        assert raised.value.code is JsonRpcErrorCode.RESOURCE_NOT_FOUND
+        assert raised.value.data["uri"] == "task://7"
+        with pytest.raises(ProtocolError, match="/id must be integer") as raised:
+            await client.read_resource("task://seven")
+        assert raised.value.code is JsonRpcErrorCode.INVALID_PARAMS
+        with pytest.raises(ProtocolError, match="/depth must be integer") as raised:
+            await client.get_prompt("review", code="x", depth="deep")
+        assert raised.value.code is JsonRpcErrorCode.INVALID_PARAMS
+        assert raised.value.data["details"]["errors"][0]["path"] == "/depth"
 
 
 @pytest.mark.rule("MRES-11", "PROMPT-07", "COMP-05")
@@ -170,38 +164,35 @@ def test_registered_handlers_get_text() -> None:
 
 
 @pytest.mark.rule("MRES-12", "PROMPT-07", "MRES-13")
-def test_clients_are_notified_of_changes_while_the_server_runs() -> None:
+async def test_clients_are_notified_of_changes_while_the_server_runs() -> None:
     server = Server("late")
 
-    async def main() -> None:
-        async with TestClient(server, clock=ManualClock()) as client:
-            with pytest.raises(ProtocolError, match="Method not found"):
-                await client.list_resources()
+    async with TestClient(server, clock=ManualClock()) as client:
+        with pytest.raises(ProtocolError, match="Method not found"):
+            await client.list_resources()
 
-            @server.resource("a:b")
-            def b() -> str:
-                return "b"
+        @server.resource("a:b")
+        def b() -> str:
+            return "b"
 
-            @server.prompt
-            def p() -> str:
-                return "p"
+        @server.prompt
+        def p() -> str:
+            return "p"
 
-            assert await client.read_resource("a:b") == "b"
-            assert len(await client.get_prompt("p")) == 1
-            async with TestClient(server, clock=ManualClock()) as later:
-                assert server.unregister_resource("a:b")
-                assert not server.unregister_resource("a:b")
-                assert server.unregister_prompt("p")
-                assert not server.unregister_prompt("p")
-                assert await client.list_prompts() == await client.list_resources() == []
-                await asyncio.sleep(0)  # notifications are sent in the next turn of the loop
-                assert [each["method"] for each in later.notifications] == [
-                    "notifications/resources/list_changed",
-                    "notifications/prompts/list_changed",
-                ]
-            assert client.notifications == []  # its handshake advertised neither
-
-    run_bounded(main)
+        assert await client.read_resource("a:b") == "b"
+        assert len(await client.get_prompt("p")) == 1
+        async with TestClient(server, clock=ManualClock()) as later:
+            assert server.unregister_resource("a:b")
+            assert not server.unregister_resource("a:b")
+            assert server.unregister_prompt("p")
+            assert not server.unregister_prompt("p")
+            assert await client.list_prompts() == await client.list_resources() == []
+            await asyncio.sleep(0)  # notifications are sent in the next turn of the loop
+            assert [each["method"] for each in later.notifications] == [
+                "notifications/resources/list_changed",
+                "notifications/prompts/list_changed",
+            ]
+        assert client.notifications == []  # its handshake advertised neither
 
 
 @pytest.mark.rule("MRES-10", "PROMPT-03", "MRES-06", "COMP-01")

@@ -51,58 +51,49 @@ def weather() -> Server:
 
 
 @pytest.mark.rule("EMBED-07")
-def test_a_tool_is_called_with_keyword_arguments_and_its_result_comes_back_decoded() -> None:
-    async def main() -> None:
-        async with TestClient(weather(), clock=ManualClock()) as client:
-            assert await client.call("forecast", city="Oslo") == {"city": "Oslo", "days": 3}
-            assert await client.call_tool("forecast", {"city": "Rome", "days": 1}) == {
-                "city": "Rome",
-                "days": 1,
-            }
-            listed = await client.list_tools()
-            assert [tool["name"] for tool in listed] == ["forecast", "health", "hold", "who"]
-            assert await client.request("ping") == {}
-            assert client.notifications == []
-
-    run_bounded(main)
+async def test_a_tool_is_called_with_keyword_arguments_and_its_result_comes_back_decoded() -> None:
+    async with TestClient(weather(), clock=ManualClock()) as client:
+        assert await client.call("forecast", city="Oslo") == {"city": "Oslo", "days": 3}
+        assert await client.call_tool("forecast", {"city": "Rome", "days": 1}) == {
+            "city": "Rome",
+            "days": 1,
+        }
+        listed = await client.list_tools()
+        assert [tool["name"] for tool in listed] == ["forecast", "health", "hold", "who"]
+        assert await client.request("ping") == {}
+        assert client.notifications == []
 
 
 @pytest.mark.rule("EMBED-07", "ERR-04", "CALL-08")
-def test_failed_call_raises_the_chosen_error() -> None:
-    async def main() -> None:
-        async with TestClient(weather(), clock=ManualClock()) as client:
-            with pytest.raises(ToolError, match="no such city") as caught:
-                await client.call("forecast", city="Atlantis")
-            assert caught.value.code is ErrorCode.NOT_FOUND
-            assert caught.value.details == {"city": "Atlantis"}
-            with pytest.raises(ToolError) as caught:
-                await client.call("forecast", city=5)
-            assert caught.value.code is ErrorCode.INVALID_ARGUMENT
-            with pytest.raises(ToolError) as caught:
-                await client.call("no such tool")
-            assert caught.value.code is ErrorCode.NOT_FOUND
-
-    run_bounded(main)
+async def test_failed_call_raises_the_chosen_error() -> None:
+    async with TestClient(weather(), clock=ManualClock()) as client:
+        with pytest.raises(ToolError, match="no such city") as caught:
+            await client.call("forecast", city="Atlantis")
+        assert caught.value.code is ErrorCode.NOT_FOUND
+        assert caught.value.details == {"city": "Atlantis"}
+        with pytest.raises(ToolError) as caught:
+            await client.call("forecast", city=5)
+        assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+        with pytest.raises(ToolError) as caught:
+            await client.call("no such tool")
+        assert caught.value.code is ErrorCode.NOT_FOUND
 
 
 @pytest.mark.rule("EMBED-07", "LIFE-03", "RPC-11")
-def test_a_request_that_is_refused_raises_a_protocol_error() -> None:
-    async def main() -> None:
-        async with TestClient(weather(), clock=ManualClock(), handshake=False) as client:
-            with pytest.raises(ProtocolError, match="-32002 Not initialized") as caught:
-                await client.call("forecast", city="Oslo")
-            assert caught.value.code is JsonRpcErrorCode.NOT_INITIALIZED
-            assert caught.value.data["code"] == "NOT_INITIALIZED"
-            result = await client.request("initialize", {"protocolVersion": "2025-06-18"})
-            assert result["protocolVersion"] == "2025-06-18"
-            assert result["serverInfo"] == {"name": "weather", "version": "1.0.0"}
-            client.notify("notifications/initialized")
-            with pytest.raises(ProtocolError) as caught:
-                await client.request("no/such/method")
-            assert caught.value.code is JsonRpcErrorCode.METHOD_NOT_FOUND
-            assert (await client.call("forecast", city="Oslo"))["days"] == 3
-
-    run_bounded(main)
+async def test_a_request_that_is_refused_raises_a_protocol_error() -> None:
+    async with TestClient(weather(), clock=ManualClock(), handshake=False) as client:
+        with pytest.raises(ProtocolError, match="-32002 Not initialized") as caught:
+            await client.call("forecast", city="Oslo")
+        assert caught.value.code is JsonRpcErrorCode.NOT_INITIALIZED
+        assert caught.value.data["code"] == "NOT_INITIALIZED"
+        result = await client.request("initialize", {"protocolVersion": "2025-06-18"})
+        assert result["protocolVersion"] == "2025-06-18"
+        assert result["serverInfo"] == {"name": "weather", "version": "1.0.0"}
+        client.notify("notifications/initialized")
+        with pytest.raises(ProtocolError) as caught:
+            await client.request("no/such/method")
+        assert caught.value.code is JsonRpcErrorCode.METHOD_NOT_FOUND
+        assert (await client.call("forecast", city="Oslo"))["days"] == 3
 
 
 @pytest.mark.rule("EMBED-07", "ID-03", "ID-07")
@@ -169,94 +160,79 @@ def test_either_of_clock_and_ids_can_be_fixed_and_neither_has_to_be(
 
 
 @pytest.mark.rule("EMBED-07", "TIME-05", "TIME-06")
-def test_cancelling_the_task_that_awaits_a_call_cancels_the_call() -> None:
-    async def main() -> None:
-        async with TestClient(weather(), clock=ManualClock()) as client:
-            call = asyncio.create_task(client.call("hold"))
-            await asyncio.sleep(0)
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            while not (client.logs or [{}])[-1].get("outcome"):
-                await asyncio.sleep(0)
-            assert client.logs is not None
-            assert client.logs[-1]["outcome"] == "aborted"
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.001):
-                    await client.call("hold")
-            assert client.notifications == []
-            assert await client.request("ping") == {}
-
-    run_bounded(main)
-
-
-@pytest.mark.rule("EMBED-07")
-def test_calls_can_be_made_at_once() -> None:
-    async def main() -> None:
-        async with TestClient(weather(), clock=ManualClock()) as client:
-            cities = [f"city {number}" for number in range(10)]
-            answers = await asyncio.gather(*(client.call("forecast", city=c) for c in cities))
-            assert [answer["city"] for answer in answers] == cities
-
-    run_bounded(main)
-
-
-@pytest.mark.rule("EMBED-07", "LIFE-06", "TIME-08")
-def test_leaving_aborts_running_calls_and_fails_pending_requests() -> None:
-    async def main() -> None:
-        server = weather()
-        async with TestClient(server, clock=ManualClock()) as client:
-            call = asyncio.create_task(client.call("hold"))
-            await asyncio.sleep(0)
-        with pytest.raises(ConnectionError, match="was closed"):
+async def test_cancelling_the_task_that_awaits_a_call_cancels_the_call() -> None:
+    async with TestClient(weather(), clock=ManualClock()) as client:
+        call = asyncio.create_task(client.call("hold"))
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
             await call
-        with pytest.raises(ConnectionError, match="is closed"):
-            await client.call("forecast", city="Oslo")
-        while server.runtime.resources.concurrent_executions:
+        while not (client.logs or [{}])[-1].get("outcome"):
             await asyncio.sleep(0)
         assert client.logs is not None
         assert client.logs[-1]["outcome"] == "aborted"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await client.call("hold")
+        assert client.notifications == []
+        assert await client.request("ping") == {}
 
-    run_bounded(main)
+
+@pytest.mark.rule("EMBED-07")
+async def test_calls_can_be_made_at_once() -> None:
+    async with TestClient(weather(), clock=ManualClock()) as client:
+        cities = [f"city {number}" for number in range(10)]
+        answers = await asyncio.gather(*(client.call("forecast", city=c) for c in cities))
+        assert [answer["city"] for answer in answers] == cities
+
+
+@pytest.mark.rule("EMBED-07", "LIFE-06", "TIME-08")
+async def test_leaving_aborts_running_calls_and_fails_pending_requests() -> None:
+    server = weather()
+    async with TestClient(server, clock=ManualClock()) as client:
+        call = asyncio.create_task(client.call("hold"))
+        await asyncio.sleep(0)
+    with pytest.raises(ConnectionError, match="was closed"):
+        await call
+    with pytest.raises(ConnectionError, match="is closed"):
+        await client.call("forecast", city="Oslo")
+    while server.runtime.resources.concurrent_executions:
+        await asyncio.sleep(0)
+    assert client.logs is not None
+    assert client.logs[-1]["outcome"] == "aborted"
 
 
 @pytest.mark.rule("EMBED-07", "REG-06")
-def test_a_server_can_be_connected_to_again_and_logs_where_it_did() -> None:
-    async def main() -> None:
-        server = weather()
-        for _ in range(2):
-            async with TestClient(server, clock=ManualClock(), ids=SequentialIds()) as client:
-                assert (await client.call("who"))[0] == "00000000-0000-4000-8000-000000000001"
-                definition = ToolDefinition("late", "", {"type": "object"})
-                server.register(definition, lambda arguments, context: None, is_dynamic=True)
-                server.unregister("late")
-                assert client.logs is not None
-                registered = [line["message"] for line in client.logs if line["level"] == "warn"]
-                assert registered == ["Dynamic tool registered: late", "Tool unregistered: late"]
-        logged = len(client.logs or [])
-        server.register(definition, lambda arguments, context: None, is_dynamic=True)
-        assert len(client.logs or []) == logged
-        server.runtime.close_logs(PATIENCE)
-
-    run_bounded(main)
+async def test_a_server_can_be_connected_to_again_and_logs_where_it_did() -> None:
+    server = weather()
+    for _ in range(2):
+        async with TestClient(server, clock=ManualClock(), ids=SequentialIds()) as client:
+            assert (await client.call("who"))[0] == "00000000-0000-4000-8000-000000000001"
+            definition = ToolDefinition("late", "", {"type": "object"})
+            server.register(definition, lambda arguments, context: None, is_dynamic=True)
+            server.unregister("late")
+            assert client.logs is not None
+            registered = [line["message"] for line in client.logs if line["level"] == "warn"]
+            assert registered == ["Dynamic tool registered: late", "Tool unregistered: late"]
+    logged = len(client.logs or [])
+    server.register(definition, lambda arguments, context: None, is_dynamic=True)
+    assert len(client.logs or []) == logged
+    server.runtime.close_logs(PATIENCE)
 
 
 @pytest.mark.rule("EMBED-07", "LIFE-10")
-def test_a_client_has_word_of_every_change_of_the_tools() -> None:
-    async def main() -> None:
-        server = weather()
-        async with TestClient(server) as client, TestClient(server, ids=SequentialIds()) as other:
-            server.register(
-                ToolDefinition("late", "", {"type": "object"}), lambda arguments, context: None
-            )
-            await client.list_tools()
-            server.unregister("late")
-            await client.request("ping")
-            await other.request("ping")
-            assert client.notifications == other.notifications == [LIST_CHANGED] * 2
-        server.runtime.close_logs(PATIENCE)
-
-    run_bounded(main)
+async def test_a_client_has_word_of_every_change_of_the_tools() -> None:
+    server = weather()
+    async with TestClient(server) as client, TestClient(server, ids=SequentialIds()) as other:
+        server.register(
+            ToolDefinition("late", "", {"type": "object"}), lambda arguments, context: None
+        )
+        await client.list_tools()
+        server.unregister("late")
+        await client.request("ping")
+        await other.request("ping")
+        assert client.notifications == other.notifications == [LIST_CHANGED] * 2
+    server.runtime.close_logs(PATIENCE)
 
 
 @pytest.mark.rule("EMBED-07")
@@ -268,7 +244,7 @@ def test_unrequested_messages_are_kept() -> None:
 
 
 @pytest.mark.rule("CONT-01", "CONT-03", "CONT-06")
-def test_results_that_a_tool_has_shaped_are_given_as_they_are() -> None:
+async def test_results_that_a_tool_has_shaped_are_given_as_they_are() -> None:
     server = Server("shaping")
     results: dict[str, Any] = {
         "picture": Image(b"abc", "image/png"),
@@ -286,26 +262,23 @@ def test_results_that_a_tool_has_shaped_are_given_as_they_are() -> None:
     def count() -> dict[str, int]:
         return {"count": 2}
 
-    async def use() -> None:
-        async with TestClient(server) as client:
-            image = {"type": "image", "data": "YWJj", "mimeType": "image/png"}
-            assert await client.call("give", what="picture") == {
-                "content": [image],
-                "isError": False,
-            }
-            words = await client.call("give", what="words")
-            assert words["content"] == [{"type": "text", "text": "No JSON."}]
-            assert (await client.call("give", what="failure"))["isError"] is True
-            assert (await client.call("give", what="nothing"))["content"] == []
-            assert await client.call("give", what="both") == {"count": 1}
-            assert await client.call("count") == {"count": 2}
-
-    asyncio.run(use())
+    async with TestClient(server) as client:
+        image = {"type": "image", "data": "YWJj", "mimeType": "image/png"}
+        assert await client.call("give", what="picture") == {
+            "content": [image],
+            "isError": False,
+        }
+        words = await client.call("give", what="words")
+        assert words["content"] == [{"type": "text", "text": "No JSON."}]
+        assert (await client.call("give", what="failure"))["isError"] is True
+        assert (await client.call("give", what="nothing"))["content"] == []
+        assert await client.call("give", what="both") == {"count": 1}
+        assert await client.call("count") == {"count": 2}
 
 
 @pytest.mark.rule("EMBED-07", "ASK-01")
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_client_answers_requests_of_the_server(revision: str) -> None:
+async def test_client_answers_requests_of_the_server(revision: str) -> None:
     server = Server("asking")
 
     @server.tool
@@ -322,18 +295,15 @@ def test_client_answers_requests_of_the_server(revision: str) -> None:
         content = params["messages"][0]["content"]
         return {"role": "assistant", "model": "m", "content": content}
 
-    async def main() -> None:
-        async with TestClient(server, revision=revision, answers=answers) as client:
-            assert await client.call("greet") == "Greet {'n': 'Who?'} 0"
-        async with TestClient(server, revision=revision) as client:
-            with pytest.raises((ToolError, ProtocolError)) as lacking:
-                await client.call("greet")
-            assert "elicitation" in str(lacking.value) or lacking.value.code == -32021
-
-    run_bounded(main)
+    async with TestClient(server, revision=revision, answers=answers) as client:
+        assert await client.call("greet") == "Greet {'n': 'Who?'} 0"
+    async with TestClient(server, revision=revision) as client:
+        with pytest.raises((ToolError, ProtocolError)) as lacking:
+            await client.call("greet")
+        assert "elicitation" in str(lacking.value) or lacking.value.code == -32021
 
 
-def test_the_client_may_refuse_to_answer() -> None:
+async def test_the_client_may_refuse_to_answer() -> None:
     server = Server("asking")
 
     @server.tool
@@ -343,27 +313,21 @@ def test_the_client_may_refuse_to_answer() -> None:
     def refuse(method: str, params: dict[str, Any]) -> Any:
         raise ProtocolError(-1, "The user said no.")
 
-    async def main() -> None:
-        async with TestClient(server, answers=refuse) as client:
-            with pytest.raises(ToolError, match="The user said no"):
-                await client.call("ask")
-
-    run_bounded(main)
+    async with TestClient(server, answers=refuse) as client:
+        with pytest.raises(ToolError, match="The user said no"):
+            await client.call("ask")
 
 
-def test_updates_reach_a_client_with_a_clock_of_its_own() -> None:
+async def test_updates_reach_a_client_with_a_clock_of_its_own() -> None:
     server = Server("notes")
     server.resource("note://a")(lambda: "")
 
-    async def main() -> None:
-        async with TestClient(server, clock=ManualClock()) as client:
-            await client.request("resources/subscribe", {"uri": "note://a"})
-            server.resource_updated("note://a")
-            await asyncio.sleep(0)
-            [update] = client.notifications
-            assert update["params"] == {"uri": "note://a"}
-
-    run_bounded(main)
+    async with TestClient(server, clock=ManualClock()) as client:
+        await client.request("resources/subscribe", {"uri": "note://a"})
+        server.resource_updated("note://a")
+        await asyncio.sleep(0)
+        [update] = client.notifications
+        assert update["params"] == {"uri": "note://a"}
 
 
 def test_own_clock_leaves_the_server_description_unchanged() -> None:

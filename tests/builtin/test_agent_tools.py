@@ -126,7 +126,7 @@ def test_a_server_without_agents_imports_nothing_of_them() -> None:
 
 
 @pytest.mark.rule("AGENT-31", "EMBED-07")
-def test_a_server_under_test_lends_its_agents_to_the_test() -> None:
+async def test_a_server_under_test_lends_its_agents_to_the_test() -> None:
     async def report(message: AgentMessage, context: AgentContext) -> str:
         context.logger.warn("hello")
         return context.correlation_id
@@ -136,17 +136,14 @@ def test_a_server_under_test_lends_its_agents_to_the_test() -> None:
     server = Server(options=ServerOptions(logger=own))
     server.agents.register_agent("a", report)
 
-    async def main() -> None:
-        async with TestClient(server, clock=ManualClock()) as client:
-            message = {"type": "x"}
-            await client.call("agent/sendMessage", targetAgentId="a", message=message)
-            await server.agents.send_message("a", AgentMessage("x"))
-            assert [line["message"] for line in client.logs or []].count("hello") == 2
-        assert sink.lines == []
+    async with TestClient(server, clock=ManualClock()) as client:
+        message = {"type": "x"}
+        await client.call("agent/sendMessage", targetAgentId="a", message=message)
         await server.agents.send_message("a", AgentMessage("x"))
-        assert len(sink.lines) == 1
-
-    asyncio.run(main())
+        assert [line["message"] for line in client.logs or []].count("hello") == 2
+    assert sink.lines == []
+    await server.agents.send_message("a", AgentMessage("x"))
+    assert len(sink.lines) == 1
 
 
 # -- agent/sendMessage
@@ -471,17 +468,15 @@ def test_a_state_is_shown_without_secrets_in_the_order_of_its_keys() -> None:
 
 
 @pytest.mark.rule("AGENT-18")
-def test_the_keys_that_an_operator_named_are_redacted_as_well() -> None:
-    async def main(clock: ManualClock) -> None:
-        logger = StructuredLogger(MemorySink(), clock, redactor=Redactor(("iban",)))
-        config = ServerConfig(logging=LoggingSection(redact_keys=("iban",)))
-        options = ServerOptions(config=config, logger=logger, clock=clock)
-        rig = ServerFixture(config, clock)
-        rig.server = Server(options=options)
-        answer = await shown(rig, {"iban": "NO93", "name": "x"})
-        assert answer["state"] == {"iban": "[REDACTED]", "name": "x"}
-
-    run_virtual(main)
+async def test_the_keys_that_an_operator_named_are_redacted_as_well(clock: ManualClock) -> None:
+    logger = StructuredLogger(MemorySink(), clock, redactor=Redactor(("iban",)))
+    config = ServerConfig(logging=LoggingSection(redact_keys=("iban",)))
+    options = ServerOptions(config=config, logger=logger, clock=clock)
+    rig = ServerFixture(config, clock)
+    rig.server = Server(options=options)
+    answer = await shown(rig, {"iban": "NO93", "name": "x"})
+    assert answer["state"] == {"iban": "[REDACTED]", "name": "x"}
+    await rig.server.runtime.stop_agents()
 
 
 @pytest.mark.rule("AGENT-05", "AGENT-18")
@@ -592,23 +587,20 @@ def test_a_state_that_would_be_too_large_is_refused_and_stays_as_it_is() -> None
 
 
 @pytest.mark.rule("AGENT-20")
-def test_an_agent_registered_before_the_server_starts_has_the_servers_limit() -> None:
+async def test_an_agent_registered_before_the_server_starts_has_the_servers_limit() -> None:
     async def keep_much(message: AgentMessage, context: AgentContext) -> None:
         context.state["x"] = "y" * 20
 
-    async def main() -> None:
-        coordinator = AgentCoordinator()
-        coordinator.register_agent("early", keep_much)
-        await coordinator.send_message("early", AgentMessage("x"))
-        config = ServerConfig(tools=ToolsSection(max_state_bytes=20))
-        logger = StructuredLogger(MemorySink(), ManualClock())
-        coordinator.attach(logger, config, UuidGenerator())
-        coordinator.register_agent("late", keep_much)
-        for agent_id in ("early", "late"):
-            with pytest.raises(AgentStateTooLargeError):
-                await coordinator.send_message(agent_id, AgentMessage("x"))
-
-    asyncio.run(main())
+    coordinator = AgentCoordinator()
+    coordinator.register_agent("early", keep_much)
+    await coordinator.send_message("early", AgentMessage("x"))
+    config = ServerConfig(tools=ToolsSection(max_state_bytes=20))
+    logger = StructuredLogger(MemorySink(), ManualClock())
+    coordinator.attach(logger, config, UuidGenerator())
+    coordinator.register_agent("late", keep_much)
+    for agent_id in ("early", "late"):
+        with pytest.raises(AgentStateTooLargeError):
+            await coordinator.send_message(agent_id, AgentMessage("x"))
 
 
 @pytest.mark.rule("AGENT-18")

@@ -143,7 +143,7 @@ def test_failed_hook_is_named_and_entered_hooks_are_left(
 
 
 @pytest.mark.rule("OPS-03")
-def test_after_a_failure_it_can_be_started_again(diary: Diary) -> None:
+async def test_after_a_failure_it_can_be_started_again(diary: Diary) -> None:
     errors = [OSError("not yet")]
 
     def once() -> None:
@@ -152,36 +152,30 @@ def test_after_a_failure_it_can_be_started_again(diary: Diary) -> None:
 
     diary.hook("database", 1, entering=once)
 
-    async def main() -> None:
-        with pytest.raises(LifespanError):
-            await diary.lifespan.start()
+    with pytest.raises(LifespanError):
         await diary.lifespan.start()
-        assert diary.lifespan.state == 1
-        await diary.lifespan.stop(PATIENCE)
-
-    run_bounded(main)
+    await diary.lifespan.start()
+    assert diary.lifespan.state == 1
+    await diary.lifespan.stop(PATIENCE)
 
 
 @pytest.mark.rule("OPS-20")
-def test_holders_share_it_and_the_last_one_leaves(diary: Diary) -> None:
+async def test_holders_share_it_and_the_last_one_leaves(diary: Diary) -> None:
     entered = asyncio.Event()
     diary.hook("database", 1, entering=entered.wait)
 
-    async def main() -> None:
-        lifespan = diary.lifespan
-        starts = [asyncio.ensure_future(lifespan.start()) for _ in range(3)]
-        await asyncio.sleep(0)
-        entered.set()
-        await asyncio.gather(*starts)
-        await lifespan.stop(PATIENCE)
-        await lifespan.stop(PATIENCE)
-        assert lifespan.is_open
-        assert diary.entries == ["+database"]
-        await lifespan.stop(PATIENCE)
-        assert diary.entries == ["+database", "-database"]
-        await lifespan.stop(PATIENCE)  # once too often does nothing
-
-    run_bounded(main)
+    lifespan = diary.lifespan
+    starts = [asyncio.ensure_future(lifespan.start()) for _ in range(3)]
+    await asyncio.sleep(0)
+    entered.set()
+    await asyncio.gather(*starts)
+    await lifespan.stop(PATIENCE)
+    await lifespan.stop(PATIENCE)
+    assert lifespan.is_open
+    assert diary.entries == ["+database"]
+    await lifespan.stop(PATIENCE)
+    assert diary.entries == ["+database", "-database"]
+    await lifespan.stop(PATIENCE)  # once too often does nothing
 
 
 @pytest.mark.rule("OPS-20")
@@ -239,7 +233,7 @@ def test_hook_that_hangs_is_cancelled_and_the_others_are_left(diary: Diary) -> N
 
 
 @pytest.mark.rule("OPS-04")
-def test_hook_that_ignores_cancellation_is_left_behind(diary: Diary) -> None:
+async def test_hook_that_ignores_cancellation_is_left_behind(diary: Diary) -> None:
     release = asyncio.Event()
 
     async def stubborn() -> None:
@@ -251,17 +245,14 @@ def test_hook_that_ignores_cancellation_is_left_behind(diary: Diary) -> None:
 
     diary.hook("stubborn", 1, leaving=stubborn)
 
-    async def main() -> None:
-        await diary.lifespan.start()
-        await diary.lifespan.stop(0.05)
-        assert diary.lifespan.state is None
-        await diary.lifespan.start()  # a new one
-        assert diary.lifespan.state == 1
-        release.set()
-        await diary.lifespan.stop(PATIENCE)
-        assert diary.lifespan.state is None
-
-    run_bounded(main)
+    await diary.lifespan.start()
+    await diary.lifespan.stop(0.05)
+    assert diary.lifespan.state is None
+    await diary.lifespan.start()  # a new one
+    assert diary.lifespan.state == 1
+    release.set()
+    await diary.lifespan.stop(PATIENCE)
+    assert diary.lifespan.state is None
 
 
 @pytest.mark.rule("OPS-03")
@@ -323,19 +314,16 @@ def test_start_that_is_cancelled_when_it_is_done_leaves_the_hooks(diary: Diary) 
 
 
 @pytest.mark.rule("OPS-04")
-def test_surplus_stop_waits_for_the_end(diary: Diary) -> None:
+async def test_surplus_stop_waits_for_the_end(diary: Diary) -> None:
     gone = asyncio.Event()
     diary.hook("database", leaving=gone.wait)
 
-    async def main() -> None:
-        await diary.lifespan.start()
-        stops = [asyncio.ensure_future(diary.lifespan.stop(PATIENCE)) for _ in range(2)]
-        await asyncio.sleep(0)
-        gone.set()
-        await asyncio.gather(*stops)
-        assert diary.entries == ["+database", "-database"]
-
-    run_bounded(main)
+    await diary.lifespan.start()
+    stops = [asyncio.ensure_future(diary.lifespan.stop(PATIENCE)) for _ in range(2)]
+    await asyncio.sleep(0)
+    gone.set()
+    await asyncio.gather(*stops)
+    assert diary.entries == ["+database", "-database"]
 
 
 @pytest.mark.rule("OPS-03")

@@ -16,7 +16,7 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.engine.loop_monitor import LoopMonitor
 from foundation_rt.engine.scheduling import Background, HostLoop
 from foundation_rt.engine.timers import TimerQueue, TimerThread
-from tests.support.virtual_loop import VirtualLoop, run_virtual
+from tests.support.virtual_loop import VirtualLoop
 
 PATIENCE = 20.0
 
@@ -78,33 +78,30 @@ def test_cancelled_timers_do_not_accumulate() -> None:
 
 
 @pytest.mark.rule("EMBED-02")
-def test_on_a_hosts_loop_timers_tasks_and_returns_happen_on_it() -> None:
-    async def main(clock: ManualClock) -> None:
-        host = HostLoop(asyncio.get_running_loop())
-        happened: list[tuple[str, float]] = []
-        tasks: list[asyncio.Task[None]] = []
+async def test_on_a_hosts_loop_timers_tasks_and_returns_happen_on_it(clock: ManualClock) -> None:
+    host = HostLoop(asyncio.get_running_loop())
+    happened: list[tuple[str, float]] = []
+    tasks: list[asyncio.Task[None]] = []
 
-        def note(what: str) -> None:
-            assert asyncio.get_running_loop() is host.loop
-            happened.append((what, clock.monotonic()))
+    def note(what: str) -> None:
+        assert asyncio.get_running_loop() is host.loop
+        happened.append((what, clock.monotonic()))
 
-        async def work() -> None:
-            note("task")
+    async def work() -> None:
+        note("task")
 
-        taken_back = host.call_later(1.0, lambda: note("never"))
-        host.call_later(2.0, lambda: note("timer"))
-        taken_back.cancel()
-        host.start_task(work(), tasks.append)
-        thread = threading.Thread(target=lambda: host.return_to_host(lambda: note("returned")))
-        thread.start()
-        thread.join(PATIENCE)
-        host.call_in_loop(lambda: note("called"))
-        await asyncio.sleep(3)
-        [task] = tasks
-        assert task.done()
-        assert sorted(happened) == [("called", 0), ("returned", 0), ("task", 0), ("timer", 2.0)]
-
-    run_virtual(main)
+    taken_back = host.call_later(1.0, lambda: note("never"))
+    host.call_later(2.0, lambda: note("timer"))
+    taken_back.cancel()
+    host.start_task(work(), tasks.append)
+    thread = threading.Thread(target=lambda: host.return_to_host(lambda: note("returned")))
+    thread.start()
+    thread.join(PATIENCE)
+    host.call_in_loop(lambda: note("called"))
+    await asyncio.sleep(3)
+    [task] = tasks
+    assert task.done()
+    assert sorted(happened) == [("called", 0), ("returned", 0), ("task", 0), ("timer", 2.0)]
 
 
 @pytest.mark.rule("EMBED-02")

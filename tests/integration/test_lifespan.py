@@ -211,24 +211,21 @@ def living_server(entries: list[str]) -> Server:
 
 
 @pytest.mark.rule("OPS-06")
-def test_a_host_with_a_loop_serves_within_its_lifetime() -> None:
+async def test_a_host_with_a_loop_serves_within_its_lifetime() -> None:
     entries: list[str] = []
     server = living_server(entries)
 
-    async def host() -> None:
-        with pytest.raises(UsageError, match=r"async with server.lifetime\(\)"):
-            server.connect(lambda line: None)
-        async with asyncio.timeout(PATIENCE), server.lifetime() as state:
-            assert state == {"thread": "MainThread"}
-            connection = server.connect(lambda line: None)
-            with pytest.raises(UsageError, match="this host has an event loop"):
-                server.lifetime().__enter__()
-            connection.close()
-        assert entries == ["+", "-"]
-        with pytest.raises(UsageError):
-            server.connect(lambda line: None)
-
-    asyncio.run(host())
+    with pytest.raises(UsageError, match=r"async with server.lifetime\(\)"):
+        server.connect(lambda line: None)
+    async with asyncio.timeout(PATIENCE), server.lifetime() as state:
+        assert state == {"thread": "MainThread"}
+        connection = server.connect(lambda line: None)
+        with pytest.raises(UsageError, match="this host has an event loop"):
+            server.lifetime().__enter__()
+        connection.close()
+    assert entries == ["+", "-"]
+    with pytest.raises(UsageError):
+        server.connect(lambda line: None)
 
 
 @pytest.mark.rule("OPS-06")

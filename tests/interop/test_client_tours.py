@@ -71,16 +71,13 @@ def test_over_http_without_sessions_and_streams(server: str, modern: bool) -> No
 
 
 @pytest.mark.parametrize("server", OFFICIAL)
-def test_a_tool_that_fails(server: str) -> None:
-    async def main() -> None:
-        async with connect(_stdio(server)) as client:
-            failed = await client.call("fail")
-            assert failed.is_error
-            with pytest.raises(ToolCallError, match="it cannot be done") as error:
-                failed.value()
-            assert error.value.code is None
-
-    asyncio.run(main())
+async def test_a_tool_that_fails(server: str) -> None:
+    async with connect(_stdio(server)) as client:
+        failed = await client.call("fail")
+        assert failed.is_error
+        with pytest.raises(ToolCallError, match="it cannot be done") as error:
+            failed.value()
+        assert error.value.code is None
 
 
 @pytest.mark.rule("CHILD-13")

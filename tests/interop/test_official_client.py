@@ -176,144 +176,122 @@ def text_of(result: CallToolResult) -> object:
 
 
 @pytest.mark.rule("LIFE-02", "LIFE-04", "LIFE-08", "REG-02", "CLI-01", "PROC-03", "PROC-04")
-def test_the_demo_tools_are_listed_and_called(host: Host) -> None:
-    async def test() -> None:
-        async with host.connect() as session:
-            assert session.initialize_result is not None
-            assert session.initialize_result.protocol_version == "2025-11-25"
-            assert session.initialize_result.server_info.name == "foundation-rt-demo"
-            assert session.initialize_result.capabilities.tools is not None
-            listed = await session.list_tools()
-            assert [tool.name for tool in listed.tools] == ["echo", "health", "sleep"]
-            assert listed.next_cursor is None
-            echo = await session.call_tool("echo", {"message": "hello"})
-            assert echo.is_error is False
-            assert text_of(echo) == {"message": "hello"}
-            assert text_of(await session.call_tool("sleep", {"ms": 5})) == {"sleptMs": 5}
-            health = text_of(await session.call_tool("health"))
-            assert isinstance(health, dict)
-            assert health["status"] in ("healthy", "degraded")  # on a busy machine
-            await session.send_ping()
-
-    run(test)
+async def test_the_demo_tools_are_listed_and_called(host: Host) -> None:
+    async with host.connect() as session:
+        assert session.initialize_result is not None
+        assert session.initialize_result.protocol_version == "2025-11-25"
+        assert session.initialize_result.server_info.name == "foundation-rt-demo"
+        assert session.initialize_result.capabilities.tools is not None
+        listed = await session.list_tools()
+        assert [tool.name for tool in listed.tools] == ["echo", "health", "sleep"]
+        assert listed.next_cursor is None
+        echo = await session.call_tool("echo", {"message": "hello"})
+        assert echo.is_error is False
+        assert text_of(echo) == {"message": "hello"}
+        assert text_of(await session.call_tool("sleep", {"ms": 5})) == {"sleptMs": 5}
+        health = text_of(await session.call_tool("health"))
+        assert isinstance(health, dict)
+        assert health["status"] in ("healthy", "degraded")  # on a busy machine
+        await session.send_ping()
 
 
 @pytest.mark.rule("LIFE-02", "REG-02", "CALL-10", "TYPED-01", "CLI-02")
-def test_typed_tools_are_listed_and_called(host: Host, app: str) -> None:
-    async def test() -> None:
-        async with host.connect(app) as session:
-            assert session.initialize_result is not None
-            assert session.initialize_result.server_info.name == "weather"
-            assert session.initialize_result.server_info.version == "1.2.3"
-            assert session.initialize_result.instructions == "Ask for one city at a time."
-            tools = {tool.name: tool for tool in (await session.list_tools()).tools}
-            assert sorted(tools) == ["find", "forecast", "health", "hello", "wait"]
-            assert tools["forecast"].description == "Forecast for a place."
-            schema = tools["forecast"].input_schema
-            assert schema["required"] == ["place"]
-            assert schema["properties"]["days"]["description"] == "How many days ahead."
-            arguments = {"place": {"city": "Oslo"}, "days": 5, "unit": "kelvin"}
-            result = await session.call_tool("forecast", arguments)
-            assert result.is_error is False
-            assert text_of(result) == {"place": "Oslo, NO", "days": 5, "unit": "kelvin"}
-            assert text_of(await session.call_tool("hello")) == "hei"
-
-    run(test)
+async def test_typed_tools_are_listed_and_called(host: Host, app: str) -> None:
+    async with host.connect(app) as session:
+        assert session.initialize_result is not None
+        assert session.initialize_result.server_info.name == "weather"
+        assert session.initialize_result.server_info.version == "1.2.3"
+        assert session.initialize_result.instructions == "Ask for one city at a time."
+        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+        assert sorted(tools) == ["find", "forecast", "health", "hello", "wait"]
+        assert tools["forecast"].description == "Forecast for a place."
+        schema = tools["forecast"].input_schema
+        assert schema["required"] == ["place"]
+        assert schema["properties"]["days"]["description"] == "How many days ahead."
+        arguments = {"place": {"city": "Oslo"}, "days": 5, "unit": "kelvin"}
+        result = await session.call_tool("forecast", arguments)
+        assert result.is_error is False
+        assert text_of(result) == {"place": "Oslo, NO", "days": 5, "unit": "kelvin"}
+        assert text_of(await session.call_tool("hello")) == "hei"
 
 
 @pytest.mark.rule("ERR-02", "ERR-04", "CALL-06", "CALL-08", "PROC-01")
-def test_errors_of_tools_arrive_as_results(host: Host, app: str) -> None:
-    async def test() -> None:
-        async with host.connect(app) as session:
-            expected = [
-                ("find", {"city": "Atlantis"}, "NOT_FOUND"),
-                ("find", {"city": 5}, "INVALID_ARGUMENT"),
-                ("find", {"city": "Oslo", "spare": 1}, "INVALID_ARGUMENT"),
-                ("forecast", {"place": {"city": "Oslo"}, "days": "5"}, "INVALID_ARGUMENT"),
-                ("conquer", {}, "NOT_FOUND"),
-            ]
-            for tool, arguments, code in expected:
-                result = await session.call_tool(tool, arguments)
-                assert result.is_error is True
-                error = text_of(result)
-                assert isinstance(error, dict)
-                assert error["code"] == code
-        assert b"looking for Atlantis\n" in host.log.rest()
-
-    run(test)
+async def test_errors_of_tools_arrive_as_results(host: Host, app: str) -> None:
+    async with host.connect(app) as session:
+        expected = [
+            ("find", {"city": "Atlantis"}, "NOT_FOUND"),
+            ("find", {"city": 5}, "INVALID_ARGUMENT"),
+            ("find", {"city": "Oslo", "spare": 1}, "INVALID_ARGUMENT"),
+            ("forecast", {"place": {"city": "Oslo"}, "days": "5"}, "INVALID_ARGUMENT"),
+            ("conquer", {}, "NOT_FOUND"),
+        ]
+        for tool, arguments, code in expected:
+            result = await session.call_tool(tool, arguments)
+            assert result.is_error is True
+            error = text_of(result)
+            assert isinstance(error, dict)
+            assert error["code"] == code
+    assert b"looking for Atlantis\n" in host.log.rest()
 
 
 @pytest.mark.rule("RPC-11", "ERR-01")
-def test_errors_of_the_protocol_arrive_as_errors(host: Host) -> None:
-    async def test() -> None:
-        async with host.connect() as session:
-            with pytest.raises(MCPError) as raised:
-                await session.list_resources()
-            assert raised.value.error.code == -32601
-            await session.send_ping()
-
-    run(test)
+async def test_errors_of_the_protocol_arrive_as_errors(host: Host) -> None:
+    async with host.connect() as session:
+        with pytest.raises(MCPError) as raised:
+            await session.list_resources()
+        assert raised.value.error.code == -32601
+        await session.send_ping()
 
 
 @pytest.mark.rule("TIME-05", "TIME-03", "CALL-15")
-def test_a_call_can_be_cancelled(host: Host, app: str) -> None:
-    async def test() -> None:
-        async with host.connect(app) as session:
-            async with anyio.create_task_group() as group:
-                group.start_soon(session.call_tool, "wait")
-                await host.log.record(message="waiting")
-                group.cancel_scope.cancel()
-            assert (await host.log.record(message="no longer"))["reason"] == "cancelled"
-            completed = await host.log.record(message="tool call completed", toolName="wait")
-            assert completed["outcome"] == "aborted"
-            assert text_of(await session.call_tool("hello")) == "hei"
-            health = text_of(await session.call_tool("health"))
-            assert isinstance(health, dict)
-            assert health["resources"]["concurrentExecutions"] == 0
-
-    run(test)
-
-
-@pytest.mark.rule("PROC-03", "PROC-04", "TIME-08")
-def test_a_client_that_leaves_during_a_call_has_nothing_to_terminate(host: Host, app: str) -> None:
-    async def test() -> None:
-        async with anyio.create_task_group() as group, host.connect(app) as session:
+async def test_a_call_can_be_cancelled(host: Host, app: str) -> None:
+    async with host.connect(app) as session:
+        async with anyio.create_task_group() as group:
             group.start_soon(session.call_tool, "wait")
             await host.log.record(message="waiting")
             group.cancel_scope.cancel()
-        assert b'"outcome":"aborted"' in host.log.rest()
+        assert (await host.log.record(message="no longer"))["reason"] == "cancelled"
+        completed = await host.log.record(message="tool call completed", toolName="wait")
+        assert completed["outcome"] == "aborted"
+        assert text_of(await session.call_tool("hello")) == "hei"
+        health = text_of(await session.call_tool("health"))
+        assert isinstance(health, dict)
+        assert health["resources"]["concurrentExecutions"] == 0
 
-    run(test)
+
+@pytest.mark.rule("PROC-03", "PROC-04", "TIME-08")
+async def test_a_client_that_leaves_during_a_call_has_nothing_to_terminate(
+    host: Host, app: str
+) -> None:
+    async with anyio.create_task_group() as group, host.connect(app) as session:
+        group.start_soon(session.call_tool, "wait")
+        await host.log.record(message="waiting")
+        group.cancel_scope.cancel()
+    assert b'"outcome":"aborted"' in host.log.rest()
 
 
 @pytest.mark.rule("CALL-15", "RPC-05")
-def test_many_calls_at_once_each_get_their_own_answer(host: Host) -> None:
-    async def test() -> None:
-        async with host.connect() as session:
-            answers: dict[int, object] = {}
+async def test_many_calls_at_once_each_get_their_own_answer(host: Host) -> None:
+    async with host.connect() as session:
+        answers: dict[int, object] = {}
 
-            async def call(number: int) -> None:
-                result = await session.call_tool("echo", {"message": str(number)})
-                answers[number] = text_of(result)
+        async def call(number: int) -> None:
+            result = await session.call_tool("echo", {"message": str(number)})
+            answers[number] = text_of(result)
 
-            async with anyio.create_task_group() as group:
-                for number in range(50):
-                    group.start_soon(call, number)
-            assert answers == {number: {"message": str(number)} for number in range(50)}
-
-    run(test)
+        async with anyio.create_task_group() as group:
+            for number in range(50):
+                group.start_soon(call, number)
+        assert answers == {number: {"message": str(number)} for number in range(50)}
 
 
 @pytest.mark.rule("LIFE-03", "LIFE-04", "REV-02")
 @pytest.mark.parametrize(("mode", "revision"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
-def test_the_client_finds_out_what_the_server_speaks(
+async def test_the_client_finds_out_what_the_server_speaks(
     host: Host, app: str, mode: str, revision: str
 ) -> None:
     # In `auto` the client asks for `server/discover` first, and stays with what it is told.
-    async def test() -> None:
-        async with Client(host.transport(app), mode=mode) as client:
-            assert client.protocol_version == revision
-            assert len((await client.list_tools()).tools) == 5
-            assert text_of(await client.call_tool("hello")) == "hei"
-
-    run(test)
+    async with Client(host.transport(app), mode=mode) as client:
+        assert client.protocol_version == revision
+        assert len((await client.list_tools()).tools) == 5
+        assert text_of(await client.call_tool("hello")) == "hei"

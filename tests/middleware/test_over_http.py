@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -52,18 +51,15 @@ async def call_one(app: Any) -> None:
 
 
 @pytest.mark.rule("OPS-27")
-def test_prometheus_reads_what_was_counted() -> None:
-    async def scenario() -> None:
-        app, _ = serve()
-        await call_one(app)
-        answer = await visit(app, "GET", "/metrics", headers=AUTHORIZED).finish()
-        assert answer.status == 200
-        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-        counted = b'calls_total{method="tools/call",name="one",outcome="success"} 1.0'
-        assert counted in answer.body
-        await app.stop(5)
-
-    asyncio.run(scenario())
+async def test_prometheus_reads_what_was_counted() -> None:
+    app, _ = serve()
+    await call_one(app)
+    answer = await visit(app, "GET", "/metrics", headers=AUTHORIZED).finish()
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    counted = b'calls_total{method="tools/call",name="one",outcome="success"} 1.0'
+    assert counted in answer.body
+    await app.stop(5)
 
 
 @pytest.mark.rule("OPS-27")
@@ -75,24 +71,20 @@ def test_prometheus_reads_what_was_counted() -> None:
         ("POST", AUTHORIZED, 405),
     ],
 )
-def test_metrics_are_refused_to_others(method: str, headers: dict[str, str], status: int) -> None:
-    async def scenario() -> None:
-        app, _ = serve()
-        answer = await visit(app, method, "/metrics", headers=headers).finish()
-        assert answer.status == status
-        assert b"foundation_rt_calls" not in answer.body
-        await app.stop(5)
-
-    asyncio.run(scenario())
+async def test_metrics_are_refused_to_others(
+    method: str, headers: dict[str, str], status: int
+) -> None:
+    app, _ = serve()
+    answer = await visit(app, method, "/metrics", headers=headers).finish()
+    assert answer.status == status
+    assert b"foundation_rt_calls" not in answer.body
+    await app.stop(5)
 
 
 @pytest.mark.rule("OPS-27")
-def test_without_metrics_there_is_no_such_path() -> None:
-    async def scenario() -> None:
-        app, _ = serve(metrics=False)
-        assert (await visit(app, "GET", "/metrics", headers=AUTHORIZED).finish()).status == 404
-
-    asyncio.run(scenario())
+async def test_without_metrics_there_is_no_such_path() -> None:
+    app, _ = serve(metrics=False)
+    assert (await visit(app, "GET", "/metrics", headers=AUTHORIZED).finish()).status == 404
 
 
 @pytest.mark.rule("OPS-26")
@@ -105,56 +97,49 @@ def test_without_metrics_there_is_no_such_path() -> None:
         (AUTHORIZED | {"origin": "https://evil.example"}, "ACCESS_DENIED"),
     ],
 )
-def test_refused_http_request_is_recorded(headers: dict[str, str], event_type: str) -> None:
-    async def scenario() -> None:
-        app, sink = serve()
-        await visit(app, "POST", "/mcp", headers=headers).finish()
-        [line] = sink.lines
-        assert (line["eventType"], line["category"]) == (event_type, "SECURITY")
-        assert line["success"] is False
-        assert line["metadata"].keys() == {"reason", "path", "address"}
-        assert line["metadata"]["path"] == "/mcp"
-        assert "guessed" not in str(line)
-
-    asyncio.run(scenario())
+async def test_refused_http_request_is_recorded(headers: dict[str, str], event_type: str) -> None:
+    app, sink = serve()
+    await visit(app, "POST", "/mcp", headers=headers).finish()
+    [line] = sink.lines
+    assert (line["eventType"], line["category"]) == (event_type, "SECURITY")
+    assert line["success"] is False
+    assert line["metadata"].keys() == {"reason", "path", "address"}
+    assert line["metadata"]["path"] == "/mcp"
+    assert "guessed" not in str(line)
 
 
 @pytest.mark.rule("OPS-11")
-def test_record_names_the_principal() -> None:
-    async def scenario() -> None:
-        app, sink = serve(categories=("TOOL",))
-        await call_one(app)
-        assert [(line["eventType"], line["subject"]) for line in sink.lines] == [
-            ("TOOL_INVOCATION_START", "key:alice"),
-            ("TOOL_INVOCATION_COMPLETED", "key:alice"),
-        ]
-        assert {line["transport"] for line in sink.lines} == {"http"}
-        await app.stop(5)
-
-    asyncio.run(scenario())
+async def test_record_names_the_principal() -> None:
+    app, sink = serve(categories=("TOOL",))
+    await call_one(app)
+    assert [(line["eventType"], line["subject"]) for line in sink.lines] == [
+        ("TOOL_INVOCATION_START", "key:alice"),
+        ("TOOL_INVOCATION_COMPLETED", "key:alice"),
+    ]
+    assert {line["transport"] for line in sink.lines} == {"http"}
+    await app.stop(5)
 
 
 @pytest.mark.rule("OPS-20")
-def test_start_that_fails_after_the_hooks_leaves_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        config = ServerConfig(http=HttpSection(no_auth=True))
-        server = Server(options=ServerOptions(config=config))
-        life = []
+async def test_start_that_fails_after_the_hooks_leaves_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = ServerConfig(http=HttpSection(no_auth=True))
+    server = Server(options=ServerOptions(config=config))
+    life = []
 
-        @server.lifespan
-        async def hook(server: Server) -> AsyncIterator[None]:
-            life.append("entered")
-            yield
-            life.append("left")
+    @server.lifespan
+    async def hook(server: Server) -> AsyncIterator[None]:
+        life.append("entered")
+        yield
+        life.append("left")
 
-        app = server.asgi_app()
+    app = server.asgi_app()
 
-        async def fail(self: Any) -> None:
-            raise OSError("no sockets")
+    async def fail(self: Any) -> None:
+        raise OSError("no sockets")
 
-        monkeypatch.setattr(type(app), "_make_service", fail)
-        with pytest.raises(OSError, match="no sockets"):
-            await app.start()
-        assert life == ["entered", "left"]
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(type(app), "_make_service", fail)
+    with pytest.raises(OSError, match="no sockets"):
+        await app.start()
+    assert life == ["entered", "left"]

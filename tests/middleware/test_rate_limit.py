@@ -226,115 +226,100 @@ def slow(*answers: int | None, **tools: Any) -> tuple[ServerFixture, SlowBuckets
 
 
 @pytest.mark.rule("RATE-08")
-def test_call_is_decided_after_it_was_admitted() -> None:
-    async def main() -> None:
-        rig, buckets = slow(None, 500, None)
-        client = AnsweringClient(rig.server)
-        first, second = client.start("one"), client.start("one")
-        wrong = client.start("one", {"no": 1})
-        assert client.unread() == []
-        buckets.go.set()
-        answers = [await client.next() for _ in range(3)]
-        assert [each["id"] for each in answers] == [first, second, wrong]
-        texts = [each["result"]["content"][0]["text"] for each in answers]
-        assert texts[0] == "1"
-        assert '"retryAfterMs":500' in texts[1]
-        assert '"code":"INVALID_ARGUMENT"' in texts[2]
-        await client.settle()
-        assert [each["outcome"] for each in rig.records] == ["success", "tool_error", "tool_error"]
-        rig.assert_all_ended()
-
-    asyncio.run(main())
+async def test_call_is_decided_after_it_was_admitted() -> None:
+    rig, buckets = slow(None, 500, None)
+    client = AnsweringClient(rig.server)
+    first, second = client.start("one"), client.start("one")
+    wrong = client.start("one", {"no": 1})
+    assert client.unread() == []
+    buckets.go.set()
+    answers = [await client.next() for _ in range(3)]
+    assert [each["id"] for each in answers] == [first, second, wrong]
+    texts = [each["result"]["content"][0]["text"] for each in answers]
+    assert texts[0] == "1"
+    assert '"retryAfterMs":500' in texts[1]
+    assert '"code":"INVALID_ARGUMENT"' in texts[2]
+    await client.settle()
+    assert [each["outcome"] for each in rig.records] == ["success", "tool_error", "tool_error"]
+    rig.assert_all_ended()
 
 
 @pytest.mark.rule("RATE-08", "TIME-05")
 @pytest.mark.parametrize("how", ["cancelled", "disconnected"])
-def test_call_cancelled_while_it_waits_is_not_run(how: str) -> None:
-    async def main() -> None:
-        rig, buckets = slow(None)
-        ran: list[int] = []
-        rig.server.tool(lambda: ran.append(1), name="two")  # type: ignore[call-overload]
-        client = AnsweringClient(rig.server)
-        request_id = client.start("two")
+async def test_call_cancelled_while_it_waits_is_not_run(how: str) -> None:
+    rig, buckets = slow(None)
+    ran: list[int] = []
+    rig.server.tool(lambda: ran.append(1), name="two")  # type: ignore[call-overload]
+    client = AnsweringClient(rig.server)
+    request_id = client.start("two")
+    await asyncio.sleep(0)
+    if how == "cancelled":
+        client.write(method="notifications/cancelled", params={"requestId": request_id})
+    else:
+        client.connection.close()
+    buckets.go.set()
+    while rig.server.runtime.engine.running:
         await asyncio.sleep(0)
-        if how == "cancelled":
-            client.write(method="notifications/cancelled", params={"requestId": request_id})
-        else:
-            client.connection.close()
-        buckets.go.set()
-        while rig.server.runtime.engine.running:
-            await asyncio.sleep(0)
-        assert client.unread() == []
-        assert ran == []
-        assert [each["outcome"] for each in rig.records] == ["aborted"]
-        assert buckets.asked == 1
-        rig.assert_all_ended()
-
-    asyncio.run(main())
+    assert client.unread() == []
+    assert ran == []
+    assert [each["outcome"] for each in rig.records] == ["aborted"]
+    assert buckets.asked == 1
+    rig.assert_all_ended()
 
 
 @pytest.mark.rule("RATE-08", "RPC-17")
-def test_the_id_of_a_call_that_waits_is_taken() -> None:
-    async def main() -> None:
-        rig, buckets = slow(None)
-        client = AnsweringClient(rig.server)
-        request_id = client.start("one")
-        client.write(id=request_id, method="ping")
-        error = (await client.next())["error"]
-        assert error["data"]["reason"] == "duplicate_id"
-        buckets.go.set()
-        assert (await client.next())["id"] == request_id
-
-    asyncio.run(main())
+async def test_the_id_of_a_call_that_waits_is_taken() -> None:
+    rig, buckets = slow(None)
+    client = AnsweringClient(rig.server)
+    request_id = client.start("one")
+    client.write(id=request_id, method="ping")
+    error = (await client.next())["error"]
+    assert error["data"]["reason"] == "duplicate_id"
+    buckets.go.set()
+    assert (await client.next())["id"] == request_id
 
 
 @pytest.mark.rule("RATE-08", "RPC-14")
-def test_batch_is_answered_after_its_rate_limited_calls() -> None:
-    async def main() -> None:
-        rig, buckets = slow(None, 7)
-        messages: list[Any] = []
-        connection = rig.server.connect(lambda line: messages.append(orjson.loads(line)))
-        shake = {"protocolVersion": "2025-03-26", "capabilities": {}}
-        batch = [
-            {"jsonrpc": "2.0", "id": each, "method": "tools/call", "params": {"name": "one"}}
-            for each in (1, 2)
-        ]
-        for message in (
-            {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": shake},
-            {"jsonrpc": "2.0", "method": "notifications/initialized"},
-            batch,
-        ):
-            connection.feed(orjson.dumps(message) + b"\n")
-        assert len(messages) == 1
-        buckets.go.set()
-        while len(messages) < 2:
-            await asyncio.sleep(0)
-        assert [each["id"] for each in messages[1]] == [1, 2]
-        assert [each["result"]["isError"] for each in messages[1]] == [False, True]
-        rig.assert_all_ended()
-
-    asyncio.run(main())
+async def test_batch_is_answered_after_its_rate_limited_calls() -> None:
+    rig, buckets = slow(None, 7)
+    messages: list[Any] = []
+    connection = rig.server.connect(lambda line: messages.append(orjson.loads(line)))
+    shake = {"protocolVersion": "2025-03-26", "capabilities": {}}
+    batch = [
+        {"jsonrpc": "2.0", "id": each, "method": "tools/call", "params": {"name": "one"}}
+        for each in (1, 2)
+    ]
+    for message in (
+        {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": shake},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        batch,
+    ):
+        connection.feed(orjson.dumps(message) + b"\n")
+    assert len(messages) == 1
+    buckets.go.set()
+    while len(messages) < 2:
+        await asyncio.sleep(0)
+    assert [each["id"] for each in messages[1]] == [1, 2]
+    assert [each["result"]["isError"] for each in messages[1]] == [False, True]
+    rig.assert_all_ended()
 
 
 @pytest.mark.rule("RATE-08", "OPS-23")
-def test_middleware_is_not_around_the_wait() -> None:
-    async def main() -> None:
-        rig, buckets = slow(None, 5)
-        seen: list[str] = []
+async def test_middleware_is_not_around_the_wait() -> None:
+    rig, buckets = slow(None, 5)
+    seen: list[str] = []
 
-        def around(call: Any, proceed: Any) -> Any:
-            seen.append(call.name)
-            return proceed
+    def around(call: Any, proceed: Any) -> Any:
+        seen.append(call.name)
+        return proceed
 
-        rig.server.runtime.engine.around = around
-        client = AnsweringClient(rig.server)
-        buckets.go.set()
-        for _ in range(2):
-            client.start("one")
-            await client.next()
-        assert seen == ["one"]
-
-    asyncio.run(main())
+    rig.server.runtime.engine.around = around
+    client = AnsweringClient(rig.server)
+    buckets.go.set()
+    for _ in range(2):
+        client.start("one")
+        await client.next()
+    assert seen == ["one"]
 
 
 @pytest.mark.rule("RATE-01")
@@ -365,20 +350,17 @@ def test_window_has_at_most_twice_its_calls_and_retry_after_is_right(
 
 
 @pytest.mark.rule("RATE-04")
-def test_least_recently_used_bucket_is_dropped() -> None:
-    async def main() -> None:
-        buckets, rate = MemoryBuckets(ManualClock(), 2), Rate(1, 1000)
-        assert await buckets.take("a", rate) is None
-        assert await buckets.take("b", rate) is None
-        assert await buckets.take("a", rate) is not None
-        assert await buckets.take("c", rate) is None
-        assert len(buckets) == 2
-        assert await buckets.take("a", rate) is not None
-        assert await buckets.take("b", rate) is None
-        await buckets.close()
-        assert len(buckets) == 0
-
-    asyncio.run(main())
+async def test_least_recently_used_bucket_is_dropped() -> None:
+    buckets, rate = MemoryBuckets(ManualClock(), 2), Rate(1, 1000)
+    assert await buckets.take("a", rate) is None
+    assert await buckets.take("b", rate) is None
+    assert await buckets.take("a", rate) is not None
+    assert await buckets.take("c", rate) is None
+    assert len(buckets) == 2
+    assert await buckets.take("a", rate) is not None
+    assert await buckets.take("b", rate) is None
+    await buckets.close()
+    assert len(buckets) == 0
 
 
 @pytest.mark.rule("RATE-03")

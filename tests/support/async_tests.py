@@ -20,8 +20,8 @@ from tests.support.virtual_loop import VirtualLoop
 PATIENCE = 30.0
 """Seconds after which a test in real time counts as hanging."""
 
-GRACE = 1.0
-"""Seconds that a task may take to end after its test."""
+GRACE, VIRTUAL_GRACE = 1.0, 600.0
+"""Seconds that a task may take to end after its test, in real and in virtual time."""
 
 
 def run_test(test: Callable[..., Any], names: tuple[str, ...], values: Mapping[str, Any]) -> None:
@@ -41,7 +41,7 @@ def run_test(test: Callable[..., Any], names: tuple[str, ...], values: Mapping[s
             await test(**arguments)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         if left:
-            await asyncio.wait(left, timeout=GRACE)
+            await asyncio.wait(left, timeout=VIRTUAL_GRACE if clock else GRACE)
         assert tasks() == []
 
     with asyncio.Runner(loop_factory=factory) as runner:

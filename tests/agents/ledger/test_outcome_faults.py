@@ -114,59 +114,50 @@ async def open_ledger(place: tuple[str, str], claims: int = 1) -> AsyncIterator[
 
 @pytest.mark.parametrize("fault", Fault)
 @pytest.mark.parametrize("message", ["SAVEPOINT", "INSERT INTO", "RELEASE"])
-def test_a_write_and_its_outcome_are_recorded_together_after_a_fault(
+async def test_a_write_and_its_outcome_are_recorded_together_after_a_fault(
     place: tuple[str, str], message: str, fault: Fault
 ) -> None:
-    async def main() -> None:
-        async with open_ledger(place) as ledger:
-            ledger.proxy.plan(message, fault)
-            [done] = await ledger.complete(ledger.ending(0, ledger.writing("once")))
-            assert ledger.proxy.struck == 1
-            assert done.failure is None
-            assert done.record is not None
-            assert done.record.state is RequestState.COMPLETED
-            assert await ledger.effects() == ["once"]
-
-    asyncio.run(main())
+    async with open_ledger(place) as ledger:
+        ledger.proxy.plan(message, fault)
+        [done] = await ledger.complete(ledger.ending(0, ledger.writing("once")))
+        assert ledger.proxy.struck == 1
+        assert done.failure is None
+        assert done.record is not None
+        assert done.record.state is RequestState.COMPLETED
+        assert await ledger.effects() == ["once"]
 
 
 @pytest.mark.rule("AACP-56")
 @pytest.mark.parametrize("fault", [Fault.LATE, Fault.SILENT])
-def test_a_write_that_the_database_stalls_is_repeated_until_it_succeeds(
+async def test_a_write_that_the_database_stalls_is_repeated_until_it_succeeds(
     place: tuple[str, str], fault: Fault
 ) -> None:
     stalls = 2 * outcome_writes.MAX_STRIKES + 1
 
-    async def main() -> None:
-        async with open_ledger(place) as ledger:
-            ledger.proxy.plan("INSERT INTO", fault, stalls)
-            [done] = await ledger.complete(ledger.ending(0, ledger.writing("once")))
-            assert ledger.proxy.struck == stalls
-            assert done.record is not None
-            assert await ledger.effects() == ["once"]
-
-    asyncio.run(main())
+    async with open_ledger(place) as ledger:
+        ledger.proxy.plan("INSERT INTO", fault, stalls)
+        [done] = await ledger.complete(ledger.ending(0, ledger.writing("once")))
+        assert ledger.proxy.struck == stalls
+        assert done.record is not None
+        assert await ledger.effects() == ["once"]
 
 
 @pytest.mark.rule("AACP-55")
 @pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.LATE])
 @pytest.mark.parametrize("message", ["ROLLBACK TO", "RELEASE"])
-def test_a_write_that_fails_leaves_no_row_when_its_undoing_breaks(
+async def test_a_write_that_fails_leaves_no_row_when_its_undoing_breaks(
     place: tuple[str, str], message: str, fault: Fault
 ) -> None:
-    async def main() -> None:
-        async with open_ledger(place, claims=2) as ledger:
-            ledger.proxy.plan(message, fault)
-            good, bad = await ledger.complete(
-                ledger.ending(0, ledger.writing("good")),
-                ledger.ending(1, ledger.writing("bad", ValueError("no"))),
-            )
-            assert ledger.proxy.struck == 1
-            assert good.record is not None
-            assert isinstance(bad.failure, ValueError)
-            assert await ledger.effects() == ["good"]
-
-    asyncio.run(main())
+    async with open_ledger(place, claims=2) as ledger:
+        ledger.proxy.plan(message, fault)
+        good, bad = await ledger.complete(
+            ledger.ending(0, ledger.writing("good")),
+            ledger.ending(1, ledger.writing("bad", ValueError("no"))),
+        )
+        assert ledger.proxy.struck == 1
+        assert good.record is not None
+        assert isinstance(bad.failure, ValueError)
+        assert await ledger.effects() == ["good"]
 
 
 SLEEP = "SELECT pg_sleep(20)"
@@ -182,7 +173,7 @@ SLEEP = "SELECT pg_sleep(20)"
         ("ROLLBACK", psycopg.ProgrammingError),
     ],
 )
-def test_a_write_that_breaks_its_transaction_every_time_fails_at_last_and_no_other(
+async def test_a_write_that_breaks_its_transaction_every_time_fails_at_last_and_no_other(
     place: tuple[str, str], statement: str, error: type[Exception]
 ) -> None:
     tries = 0
@@ -192,28 +183,25 @@ def test_a_write_that_breaks_its_transaction_every_time_fails_at_last_and_no_oth
         tries += 1
         await connection.execute(statement)
 
-    async def main() -> None:
-        url, schema = place
-        async with open_ledger((url, schema), claims=2) as ledger:
-            # Not through the proxy: the server is to be asked to cancel, and to do it.
-            async with asyncio.timeout(PATIENCE):
-                direct = PostgresAACPPersistenceAdapter(url, schema=schema, connections=1)
-                await direct.open()
-                ledger.store, behind = direct, ledger.store
-                bad, good = await ledger.complete(
-                    ledger.ending(0, write), ledger.ending(1, ledger.writing("good"))
-                )
-                ledger.store = behind
-                await direct.close()
-            assert tries == outcome_writes.MAX_STRIKES
-            assert isinstance(bad.failure, error)
-            assert good.record is not None
-            assert await ledger.effects() == ["good"]
-
-    asyncio.run(main())
+    url, schema = place
+    async with open_ledger((url, schema), claims=2) as ledger:
+        # Not through the proxy: the server is to be asked to cancel, and to do it.
+        async with asyncio.timeout(PATIENCE):
+            direct = PostgresAACPPersistenceAdapter(url, schema=schema, connections=1)
+            await direct.open()
+            ledger.store, behind = direct, ledger.store
+            bad, good = await ledger.complete(
+                ledger.ending(0, write), ledger.ending(1, ledger.writing("good"))
+            )
+            ledger.store = behind
+            await direct.close()
+        assert tries == outcome_writes.MAX_STRIKES
+        assert isinstance(bad.failure, error)
+        assert good.record is not None
+        assert await ledger.effects() == ["good"]
 
 
-def test_a_write_that_takes_too_long_without_the_database_fails_at_once(
+async def test_a_write_that_takes_too_long_without_the_database_fails_at_once(
     place: tuple[str, str],
 ) -> None:
     tries = 0
@@ -223,46 +211,37 @@ def test_a_write_that_takes_too_long_without_the_database_fails_at_once(
         tries += 1
         await asyncio.Event().wait()
 
-    async def main() -> None:
-        async with open_ledger(place) as ledger:
-            [done] = await ledger.complete(ledger.ending(0, write))
-            assert isinstance(done.failure, TimeoutError)
-            assert tries == 1
-
-    asyncio.run(main())
+    async with open_ledger(place) as ledger:
+        [done] = await ledger.complete(ledger.ending(0, write))
+        assert isinstance(done.failure, TimeoutError)
+        assert tries == 1
 
 
-def test_a_write_that_hides_the_error_of_a_statement_fails(place: tuple[str, str]) -> None:
+async def test_a_write_that_hides_the_error_of_a_statement_fails(place: tuple[str, str]) -> None:
     async def write(connection: Any) -> None:
         with pytest.raises(psycopg.errors.DivisionByZero):
             await connection.execute("SELECT 1 / 0")
 
-    async def main() -> None:
-        async with open_ledger(place, claims=2) as ledger:
-            bad, good = await ledger.complete(
-                ledger.ending(0, write), ledger.ending(1, ledger.writing("good"))
-            )
-            assert isinstance(bad.failure, psycopg.errors.InFailedSqlTransaction)
-            assert good.record is not None
-            assert await ledger.effects() == ["good"]
-
-    asyncio.run(main())
+    async with open_ledger(place, claims=2) as ledger:
+        bad, good = await ledger.complete(
+            ledger.ending(0, write), ledger.ending(1, ledger.writing("good"))
+        )
+        assert isinstance(bad.failure, psycopg.errors.InFailedSqlTransaction)
+        assert good.record is not None
+        assert await ledger.effects() == ["good"]
 
 
-def test_a_constraint_that_is_checked_at_commit_fails_its_write_and_no_other(
+async def test_a_constraint_that_is_checked_at_commit_fails_its_write_and_no_other(
     place: tuple[str, str],
 ) -> None:
-    async def main() -> None:
-        async with open_ledger(place, claims=2) as ledger:
-            await ledger.rows(
-                "ALTER TABLE {schema}.effect ADD UNIQUE (text) DEFERRABLE INITIALLY DEFERRED"
-            )
-            await ledger.rows("INSERT INTO {schema}.effect VALUES ('old')")
-            bad, good = await ledger.complete(
-                ledger.ending(0, ledger.writing("old")), ledger.ending(1, ledger.writing("new"))
-            )
-            assert isinstance(bad.failure, psycopg.errors.UniqueViolation)
-            assert good.record is not None
-            assert await ledger.effects() == ["new", "old"]
-
-    asyncio.run(main())
+    async with open_ledger(place, claims=2) as ledger:
+        await ledger.rows(
+            "ALTER TABLE {schema}.effect ADD UNIQUE (text) DEFERRABLE INITIALLY DEFERRED"
+        )
+        await ledger.rows("INSERT INTO {schema}.effect VALUES ('old')")
+        bad, good = await ledger.complete(
+            ledger.ending(0, ledger.writing("old")), ledger.ending(1, ledger.writing("new"))
+        )
+        assert isinstance(bad.failure, psycopg.errors.UniqueViolation)
+        assert good.record is not None
+        assert await ledger.effects() == ["new", "old"]

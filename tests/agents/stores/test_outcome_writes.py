@@ -133,7 +133,7 @@ def test_handler_that_fails_writes_nothing(place: tuple[str, str]) -> None:
 
 
 @pytest.mark.rule("AACP-54")
-def test_write_is_refused_by_other_ledgers_and_for_other_messages() -> None:
+async def test_write_is_refused_by_other_ledgers_and_for_other_messages() -> None:
     async def ask(message: AgentMessage, context: AgentContext) -> str:
         async def write(connection: Any) -> None: ...
 
@@ -141,18 +141,15 @@ def test_write_is_refused_by_other_ledgers_and_for_other_messages() -> None:
             context.in_outcome(write)
         return "refused"
 
-    async def main() -> None:
-        agents = AgentCoordinatorV2()
-        agents.register_agent("a", ask)
-        async with agents:
-            assert await agents.send_request("a", 1) == "refused"
-            assert await agents.send_message("a", AgentMessage("x")) == "refused"
-
-    asyncio.run(main())
+    agents = AgentCoordinatorV2()
+    agents.register_agent("a", ask)
+    async with agents:
+        assert await agents.send_request("a", 1) == "refused"
+        assert await agents.send_message("a", AgentMessage("x")) == "refused"
 
 
 @pytest.mark.rule("AACP-53")
-def test_late_or_synchronous_write_is_refused(place: tuple[str, str]) -> None:
+async def test_late_or_synchronous_write_is_refused(place: tuple[str, str]) -> None:
     url, schema = place
     kept: list[AgentContext] = []
 
@@ -163,13 +160,10 @@ def test_late_or_synchronous_write_is_refused(place: tuple[str, str]) -> None:
 
     async def write(connection: Any) -> None: ...
 
-    async def main() -> None:
-        store = PostgresAACPPersistenceAdapter(url, schema=schema)
-        agents = AgentCoordinatorV2(store=store)
-        agents.register_agent("a", keep)
-        async with agents:
-            await agents.send_request("a", 1)
-        with pytest.raises(UsageError, match="before the handler returns"):
-            kept[0].in_outcome(write)
-
-    asyncio.run(main())
+    store = PostgresAACPPersistenceAdapter(url, schema=schema)
+    agents = AgentCoordinatorV2(store=store)
+    agents.register_agent("a", keep)
+    async with agents:
+        await agents.send_request("a", 1)
+    with pytest.raises(UsageError, match="before the handler returns"):
+        kept[0].in_outcome(write)

@@ -80,50 +80,40 @@ def test_it_ends_when_it_has_run_for_its_time_or_stood_still_for_its_allowance(
 
 
 @pytest.mark.rule("CLIENT-20")
-def test_the_time_is_one_for_all_entries() -> None:
-    async def main(clock: ManualClock) -> None:
-        deadline = Deadline(now() + 10, 50.0)
-        async with deadline:
-            await asyncio.sleep(6)
-        await asyncio.sleep(1)
-        assert deadline.remaining() == pytest.approx(3)
-        assert await end_of(deadline) == 3
-        assert await end_of(deadline) == 0
-
-    run_virtual(main)
+async def test_the_time_is_one_for_all_entries(clock: ManualClock) -> None:
+    deadline = Deadline(now() + 10, 50.0)
+    async with deadline:
+        await asyncio.sleep(6)
+    await asyncio.sleep(1)
+    assert deadline.remaining() == pytest.approx(3)
+    assert await end_of(deadline) == 3
+    assert await end_of(deadline) == 0
 
 
 @pytest.mark.rule("CLIENT-20")
-def test_pause_may_outlive_the_body() -> None:
+async def test_pause_may_outlive_the_body(clock: ManualClock) -> None:
     """A handler still answers a question, and the server has answered the call already."""
-
-    async def main(clock: ManualClock) -> None:
-        deadline = Deadline(now() + 10, 50.0)
-        async with deadline:
-            deadline.hold()
-            await asyncio.sleep(8)
-        deadline.resume()
-        assert deadline.remaining() == pytest.approx(10)
+    deadline = Deadline(now() + 10, 50.0)
+    async with deadline:
         deadline.hold()
-        asyncio.get_running_loop().call_later(20, deadline.resume)
-        assert await end_of(deadline) == 30  # entered while it was held
-        deadline.hold()
-        deadline.resume()
-
-    run_virtual(main)
+        await asyncio.sleep(8)
+    deadline.resume()
+    assert deadline.remaining() == pytest.approx(10)
+    deadline.hold()
+    asyncio.get_running_loop().call_later(20, deadline.resume)
+    assert await end_of(deadline) == 30  # entered while it was held
+    deadline.hold()
+    deadline.resume()
 
 
 @pytest.mark.rule("CLIENT-20")
-def test_cancellation_from_outside_stays_a_cancellation() -> None:
-    async def main(clock: ManualClock) -> None:
-        async def wait() -> None:
-            async with Deadline(now() + 10):
-                await asyncio.sleep(1_000_000)
+async def test_cancellation_from_outside_stays_a_cancellation(clock: ManualClock) -> None:
+    async def wait() -> None:
+        async with Deadline(now() + 10):
+            await asyncio.sleep(1_000_000)
 
-        task = asyncio.create_task(wait())
-        await asyncio.sleep(1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run_virtual(main)
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

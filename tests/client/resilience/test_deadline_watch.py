@@ -52,24 +52,23 @@ def test_each_ends_at_its_own_time(calls: list[tuple[int, int, int]]) -> None:
 
 
 @pytest.mark.rule("CLIENT-20")
-def test_calls_that_are_answered_in_time_arm_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main(clock: ManualClock) -> None:
-        loop, watch = asyncio.get_running_loop(), DeadlineTimer()
-        armed: list[float] = []
-        call_at = loop.call_at
+async def test_calls_that_are_answered_in_time_arm_one_timer(
+    monkeypatch: pytest.MonkeyPatch, clock: ManualClock
+) -> None:
+    loop, watch = asyncio.get_running_loop(), DeadlineTimer()
+    armed: list[float] = []
+    call_at = loop.call_at
 
-        def counted(when: float, *rest: object, **more: object) -> asyncio.TimerHandle:
-            armed.append(when)
-            return call_at(when, *rest, **more)  # type: ignore[arg-type]
+    def counted(when: float, *rest: object, **more: object) -> asyncio.TimerHandle:
+        armed.append(when)
+        return call_at(when, *rest, **more)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(loop, "call_at", counted)
-        for _ in range(100):
-            async with Deadline(now() + 60, watch=watch):
-                clock.advance(0.001)
-                await asyncio.sleep(0)
-        assert len(armed) == 1
-
-    run_virtual(main)
+    monkeypatch.setattr(loop, "call_at", counted)
+    for _ in range(100):
+        async with Deadline(now() + 60, watch=watch):
+            clock.advance(0.001)
+            await asyncio.sleep(0)
+    assert len(armed) == 1
 
 
 @pytest.mark.rule("CLIENT-20")
@@ -88,33 +87,29 @@ def test_the_timer_of_a_loop_that_has_ended_is_not_waited_for() -> None:
 
 
 @pytest.mark.rule("CLIENT-20", "CLIENT-51")
-def test_closed_timer_is_disarmed_and_still_expires_running_deadlines() -> None:
-    async def main(clock: ManualClock) -> None:
-        timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
-        watch = DeadlineTimer()
-        running = asyncio.create_task(ended_after(watch, 10, 100))
-        await asyncio.sleep(1)
-        watch.close()
-        assert await running == (True, 10)
-        assert await ended_after(watch, 10, 1) == (False, 1)
-        assert [each for each in timers if not each.cancelled()] == []
-
-    run_virtual(main)
+async def test_closed_timer_is_disarmed_and_still_expires_running_deadlines(
+    clock: ManualClock,
+) -> None:
+    timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+    watch = DeadlineTimer()
+    running = asyncio.create_task(ended_after(watch, 10, 100))
+    await asyncio.sleep(1)
+    watch.close()
+    assert await running == (True, 10)
+    assert await ended_after(watch, 10, 1) == (False, 1)
+    assert [each for each in timers if not each.cancelled()] == []
 
 
 @pytest.mark.rule("CLIENT-20")
-def test_body_cancelled_by_both_is_cancelled() -> None:
-    async def main(clock: ManualClock) -> None:
-        async def wait() -> None:
-            async with Deadline(now() + 10):
-                try:
-                    await asyncio.sleep(1_000_000)
-                finally:
-                    task.cancel()
-                    await asyncio.sleep(0)
+async def test_body_cancelled_by_both_is_cancelled(clock: ManualClock) -> None:
+    async def wait() -> None:
+        async with Deadline(now() + 10):
+            try:
+                await asyncio.sleep(1_000_000)
+            finally:
+                task.cancel()
+                await asyncio.sleep(0)
 
-        task = asyncio.create_task(wait())
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run_virtual(main)
+    task = asyncio.create_task(wait())
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -85,7 +85,7 @@ def test_older_server_is_distinguished_from_a_failing_one(
 
 
 @pytest.mark.rule("CLIENT-37", "CLIENT-09")
-def test_server_that_closes_on_discover_gets_initialize() -> None:
+async def test_server_that_closes_on_discover_gets_initialize() -> None:
     async def old(asked: ReceivedRequest, out: Reply) -> None:
         if asked.rpc == "initialize":
             spoken = {"protocolVersion": NEWEST_HANDSHAKE_REVISION, "capabilities": {}}
@@ -99,31 +99,25 @@ def test_server_that_closes_on_discover_gets_initialize() -> None:
         else:
             out.cut()
 
-    async def main() -> None:
-        async with ScriptedHttp(old).serving() as server:
-            async with connect(server.url, require=()) as client:
-                assert (await client.initialize()).name == "old"
-                await client.ping()
-            asked = [each.rpc for each in server.of("POST")]
-            assert asked == ["server/discover", "initialize", "notifications/initialized", "ping"]
-
-    asyncio.run(main())
+    async with ScriptedHttp(old).serving() as server:
+        async with connect(server.url, require=()) as client:
+            assert (await client.initialize()).name == "old"
+            await client.ping()
+        asked = [each.rpc for each in server.of("POST")]
+        assert asked == ["server/discover", "initialize", "notifications/initialized", "ping"]
 
 
 @pytest.mark.rule("CLIENT-37")
-def test_server_that_closes_on_every_request_is_connected_to_twice() -> None:
+async def test_server_that_closes_on_every_request_is_connected_to_twice() -> None:
     async def gone(asked: ReceivedRequest, out: Reply) -> None:
         out.cut()
 
-    async def main() -> None:
-        async with ScriptedHttp(gone).serving() as server:
-            once = RetryPolicy(max_attempts=1)
-            async with connect(server.url, require=(), retries=once) as client:
-                with pytest.raises(ConnectionError):
-                    await client.initialize()
-            assert [each.rpc for each in server.asked] == ["server/discover", "initialize"]
-
-    asyncio.run(main())
+    async with ScriptedHttp(gone).serving() as server:
+        once = RetryPolicy(max_attempts=1)
+        async with connect(server.url, require=(), retries=once) as client:
+            with pytest.raises(ConnectionError):
+                await client.initialize()
+        assert [each.rpc for each in server.asked] == ["server/discover", "initialize"]
 
 
 @pytest.mark.rule("CLIENT-37")

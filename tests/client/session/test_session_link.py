@@ -29,7 +29,6 @@ from tests.support.scripted_transport import (
     result,
     settle,
 )
-from tests.support.virtual_loop import run_virtual
 
 ONCE = RetryPolicy(max_attempts=1)
 FIRST = {HANDSHAKE: "initialize", STATELESS: "server/discover"}
@@ -251,23 +250,22 @@ def test_a_session_that_expires_again_and_again_is_given_up() -> None:
 
 @pytest.mark.rule("CLIENT-37")
 @pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
-def test_a_server_that_ends_for_being_probed_is_not_probed_again(has_exchanges: bool) -> None:
-    async def main(clock: ManualClock) -> None:
-        harness = ScriptedHarness(HANDSHAKE, has_exchanges)
-        harness.play({"server/discover": [["die"]]})
-        async with Client(harness.make_transport, ClientOptions(retries=ONCE)) as client:
-            await client.initialize()
-            assert len(harness.transports) == 2
-            assert harness.count("server/discover") == 1
-            assert client._breakers.server.failures == 0
-            # And it is known from then on.
-            harness.transport.lose()
-            await settle()
-            await client.ping()
-            assert harness.count("server/discover") == 1
-        must_be_gone(harness)
-
-    run_virtual(main)
+async def test_a_server_that_ends_for_being_probed_is_not_probed_again(
+    has_exchanges: bool, clock: ManualClock
+) -> None:
+    harness = ScriptedHarness(HANDSHAKE, has_exchanges)
+    harness.play({"server/discover": [["die"]]})
+    async with Client(harness.make_transport, ClientOptions(retries=ONCE)) as client:
+        await client.initialize()
+        assert len(harness.transports) == 2
+        assert harness.count("server/discover") == 1
+        assert client._breakers.server.failures == 0
+        # And it is known from then on.
+        harness.transport.lose()
+        await settle()
+        await client.ping()
+        assert harness.count("server/discover") == 1
+    must_be_gone(harness)
 
 
 @pytest.mark.rule("CLIENT-29")
@@ -309,20 +307,17 @@ def test_closing_while_it_begins_may_be_cancelled(turns: int) -> None:
 
 
 @pytest.mark.rule("CLIENT-07")
-def test_transport_factory_may_raise() -> None:
+async def test_transport_factory_may_raise(clock: ManualClock) -> None:
     """That is no answer of the server's but a mistake: it is not hidden, and harms nothing."""
-
-    async def main(clock: ManualClock) -> None:
-        harness = ScriptedHarness(HANDSHAKE)
-        makers = [broken, harness.make_transport]
-        async with Client(lambda: makers.pop(0)(), ClientOptions()) as client:
-            with pytest.raises(ZeroDivisionError):
-                await client.ping()
-            assert client._breakers.server.failures == 0
-            await client.ping()
-        assert tasks() == []
 
     def broken() -> ScriptedHarness:
         raise ZeroDivisionError
 
-    run_virtual(main)
+    harness = ScriptedHarness(HANDSHAKE)
+    makers = [broken, harness.make_transport]
+    async with Client(lambda: makers.pop(0)(), ClientOptions()) as client:
+        with pytest.raises(ZeroDivisionError):
+            await client.ping()
+        assert client._breakers.server.failures == 0
+        await client.ping()
+    assert tasks() == []

@@ -12,7 +12,7 @@ from foundation_rt.client import CallTimeoutError, CircuitState, HttpServer, MCP
 from foundation_rt.client.transports.http import RequestLimiter
 from foundation_rt.clock import ManualClock
 from foundation_rt.errors import UsageError
-from tests.support.scripted_http import ReceivedRequest, Reply, ScriptedHttp, run
+from tests.support.scripted_http import ReceivedRequest, Reply, ScriptedHttp
 from tests.support.virtual_loop import run_virtual
 
 TOOLS = {"tools": [{"name": "wait", "inputSchema": {"type": "object"}}]}
@@ -69,17 +69,14 @@ def test_any_history_admits_in_order_and_never_too_many(most: int, steps: list[s
 
 
 @pytest.mark.rule("CHTTP-10")
-def test_opened_limiter_lets_all_callers_through() -> None:
-    async def main(_: ManualClock) -> None:
-        places = RequestLimiter(1)
-        places.take()
-        waiting = [asyncio.ensure_future(places.wait()) for _ in range(3)]
-        await asyncio.sleep(0)
-        places.open()
-        await asyncio.gather(*waiting)
-        assert not places.is_full
-
-    run_virtual(main)
+async def test_opened_limiter_lets_all_callers_through(clock: ManualClock) -> None:
+    places = RequestLimiter(1)
+    places.take()
+    waiting = [asyncio.ensure_future(places.wait()) for _ in range(3)]
+    await asyncio.sleep(0)
+    places.open()
+    await asyncio.gather(*waiting)
+    assert not places.is_full
 
 
 class Holding:
@@ -105,96 +102,83 @@ class Holding:
 
 
 @pytest.mark.rule("CHTTP-10", "CHTTP-38")
-def test_a_thousand_calls_at_once_have_as_many_connections_as_they_may() -> None:
-    async def main() -> None:
-        holding = Holding()
-        async with (
-            ScriptedHttp(holding.answer).serving() as server,
-            connect(HttpServer(server.url, max_connections=7)) as client,
-        ):
-            await client.initialize()
-            calls = [
-                asyncio.ensure_future(client.call("wait", {"number": number}))
-                for number in range(1_000)
-            ]
-            while holding.open < 7:
-                await asyncio.sleep(0)
-            holding.go.set()
-            await asyncio.gather(*calls)
-        assert holding.most == 7
-        assert sorted(holding.order[:7]) == [*range(7)]
-        assert sorted(holding.order) == [*range(1_000)]
-
-    run(main())
+async def test_a_thousand_calls_at_once_have_as_many_connections_as_they_may() -> None:
+    holding = Holding()
+    async with (
+        ScriptedHttp(holding.answer).serving() as server,
+        connect(HttpServer(server.url, max_connections=7)) as client,
+    ):
+        await client.initialize()
+        calls = [
+            asyncio.ensure_future(client.call("wait", {"number": number}))
+            for number in range(1_000)
+        ]
+        while holding.open < 7:
+            await asyncio.sleep(0)
+        holding.go.set()
+        await asyncio.gather(*calls)
+    assert holding.most == 7
+    assert sorted(holding.order[:7]) == [*range(7)]
+    assert sorted(holding.order) == [*range(1_000)]
 
 
 @pytest.mark.rule("CHTTP-10", "CLIENT-20")
-def test_deadline_of_a_call_applies_while_it_waits_for_its_turn() -> None:
-    async def main() -> None:
-        holding = Holding()
-        async with (
-            ScriptedHttp(holding.answer).serving() as server,
-            connect(HttpServer(server.url, max_connections=1)) as client,
-        ):
-            await client.initialize()
-            first = asyncio.ensure_future(client.call("wait", {"number": 1}))
-            while not holding.open:
-                await asyncio.sleep(0)
-            with pytest.raises(CallTimeoutError) as caught:
-                await client.call("wait", {"number": 2}, timeout=0.01)
-            assert not caught.value.may_have_run
-            holding.go.set()
-            await first
-            await client.call("wait", {"number": 3})
-        assert holding.order == [1, 3]
-
-    run(main())
+async def test_deadline_of_a_call_applies_while_it_waits_for_its_turn() -> None:
+    holding = Holding()
+    async with (
+        ScriptedHttp(holding.answer).serving() as server,
+        connect(HttpServer(server.url, max_connections=1)) as client,
+    ):
+        await client.initialize()
+        first = asyncio.ensure_future(client.call("wait", {"number": 1}))
+        while not holding.open:
+            await asyncio.sleep(0)
+        with pytest.raises(CallTimeoutError) as caught:
+            await client.call("wait", {"number": 2}, timeout=0.01)
+        assert not caught.value.may_have_run
+        holding.go.set()
+        await first
+        await client.call("wait", {"number": 3})
+    assert holding.order == [1, 3]
 
 
 @pytest.mark.rule("BREAK-17", "BREAK-13", "CHTTP-10")
-def test_calls_that_were_late_for_their_turn_do_not_open_the_circuit() -> None:
-    async def main() -> None:
-        holding = Holding()
-        async with (
-            ScriptedHttp(holding.answer).serving() as server,
-            connect(HttpServer(server.url, max_connections=2)) as client,
-        ):
-            await client.initialize()
-            slow = [asyncio.ensure_future(client.call("wait", {"number": 1})) for _ in range(2)]
-            while holding.open < 2:
-                await asyncio.sleep(0)
-            late = [client.call("wait", {"number": 2}, timeout=0.01) for _ in range(20)]
-            for each in await asyncio.gather(*late, return_exceptions=True):
-                assert isinstance(each, CallTimeoutError)
-            assert client.circuit_state is CircuitState.CLOSED
-            holding.go.set()
-            await asyncio.gather(*slow)
-            await client.call("wait", {"number": 3})
-        assert holding.order == [1, 1, 3]
-
-    run(main())
+async def test_calls_that_were_late_for_their_turn_do_not_open_the_circuit() -> None:
+    holding = Holding()
+    async with (
+        ScriptedHttp(holding.answer).serving() as server,
+        connect(HttpServer(server.url, max_connections=2)) as client,
+    ):
+        await client.initialize()
+        slow = [asyncio.ensure_future(client.call("wait", {"number": 1})) for _ in range(2)]
+        while holding.open < 2:
+            await asyncio.sleep(0)
+        late = [client.call("wait", {"number": 2}, timeout=0.01) for _ in range(20)]
+        for each in await asyncio.gather(*late, return_exceptions=True):
+            assert isinstance(each, CallTimeoutError)
+        assert client.circuit_state is CircuitState.CLOSED
+        holding.go.set()
+        await asyncio.gather(*slow)
+        await client.call("wait", {"number": 3})
+    assert holding.order == [1, 1, 3]
 
 
 @pytest.mark.rule("CHTTP-10")
-def test_calls_that_wait_end_with_the_client() -> None:
-    async def main() -> None:
-        holding = Holding()
-        async with ScriptedHttp(holding.answer).serving() as server:
-            client = connect(HttpServer(server.url, max_connections=1))
-            await client.initialize()
-            calls = [
-                asyncio.ensure_future(client.call("wait", {"number": number}))
-                for number in range(20)
-            ]
-            while not holding.open:
-                await asyncio.sleep(0)
-            await client.close()
-            for each in await asyncio.gather(*calls, return_exceptions=True):
-                assert isinstance(each, MCPError)
-            holding.go.set()
-        assert holding.order == [0]
-
-    run(main())
+async def test_calls_that_wait_end_with_the_client() -> None:
+    holding = Holding()
+    async with ScriptedHttp(holding.answer).serving() as server:
+        client = connect(HttpServer(server.url, max_connections=1))
+        await client.initialize()
+        calls = [
+            asyncio.ensure_future(client.call("wait", {"number": number})) for number in range(20)
+        ]
+        while not holding.open:
+            await asyncio.sleep(0)
+        await client.close()
+        for each in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(each, MCPError)
+        holding.go.set()
+    assert holding.order == [0]
 
 
 @pytest.mark.rule("CHTTP-01")

@@ -23,7 +23,6 @@ from tests.support.scripted_http import (
     Reply,
     Script,
     answer_to,
-    run,
     talking,
 )
 
@@ -72,55 +71,46 @@ class OldServer:
 @pytest.mark.rule("CHTTP-30", "CHTTP-31", "CHTTP-32")
 @pytest.mark.parametrize("status", [400, 404, 405])
 @pytest.mark.parametrize("endpoint", ["/messages?session=1", "messages?session=1"])
-def test_where_initialize_is_refused_the_old_transport_is_looked_for(
+async def test_where_initialize_is_refused_the_old_transport_is_looked_for(
     status: int, endpoint: str
 ) -> None:
     server = OldServer(endpoint, status)
 
-    async def main() -> None:
-        async with talking(server) as talk:
-            assert await talk.begin(SESSIONS) == {"n": 1}
-            assert await talk.call("tools/list") == {"n": 1}
-            assert [request_id for _, request_id in talk.heard.told] == [None, None]
-            assert not talk.heard.ended
-            asked = [(each.method, each.target, each.rpc) for each in talk.server.asked]
-            place = "/messages?session=1"
-            assert asked == [
-                ("POST", "/mcp", "initialize"),
-                ("GET", "/mcp", None),
-                ("POST", place, "initialize"),
-                ("POST", place, "notifications/initialized"),
-                ("POST", place, "tools/list"),
-            ]
-
-    run(main())
+    async with talking(server) as talk:
+        assert await talk.begin(SESSIONS) == {"n": 1}
+        assert await talk.call("tools/list") == {"n": 1}
+        assert [request_id for _, request_id in talk.heard.told] == [None, None]
+        assert not talk.heard.ended
+        asked = [(each.method, each.target, each.rpc) for each in talk.server.asked]
+        place = "/messages?session=1"
+        assert asked == [
+            ("POST", "/mcp", "initialize"),
+            ("GET", "/mcp", None),
+            ("POST", place, "initialize"),
+            ("POST", place, "notifications/initialized"),
+            ("POST", place, "tools/list"),
+        ]
 
 
 @pytest.mark.rule("CHTTP-31")
-def test_a_whole_url_of_the_same_origin_is_taken() -> None:
+async def test_a_whole_url_of_the_same_origin_is_taken() -> None:
     server = OldServer()
 
-    async def main() -> None:
-        async with talking(server) as talk:
-            server.endpoint = talk.server.url.replace("/mcp", "/there")
-            assert await talk.begin(SESSIONS) == {"n": 1}
-
-    run(main())
+    async with talking(server) as talk:
+        server.endpoint = talk.server.url.replace("/mcp", "/there")
+        assert await talk.begin(SESSIONS) == {"n": 1}
 
 
 @pytest.mark.rule("CHTTP-31", "CHTTP-03")
 @pytest.mark.parametrize(
     "endpoint", ["http://127.0.0.2/messages", "//evil/messages", "https:///x", "file:///etc/passwd"]
 )
-def test_an_endpoint_elsewhere_is_refused_and_hears_nothing(endpoint: str) -> None:
-    async def main() -> None:
-        async with talking(OldServer(endpoint), headers={"Authorization": "secret"}) as talk:
-            with pytest.raises(InvalidResponseError, match="not its own"):
-                await talk.call("initialize")
-            assert len(talk.server.asked) == 2
-            assert not talk.heard.ended
-
-    run(main())
+async def test_an_endpoint_elsewhere_is_refused_and_hears_nothing(endpoint: str) -> None:
+    async with talking(OldServer(endpoint), headers={"Authorization": "secret"}) as talk:
+        with pytest.raises(InvalidResponseError, match="not its own"):
+            await talk.call("initialize")
+        assert len(talk.server.asked) == 2
+        assert not talk.heard.ended
 
 
 async def _no_stream(asked: ReceivedRequest, out: Reply) -> None:
@@ -150,37 +140,31 @@ async def _silent(asked: ReceivedRequest, out: Reply) -> None:
 
 @pytest.mark.rule("CHTTP-30")
 @pytest.mark.parametrize("script", [_no_stream, _another_first_event, _cut, _silent])
-def test_where_there_is_none_the_refusal_counts(
+async def test_where_there_is_none_the_refusal_counts(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if script is _silent:
         monkeypatch.setattr(http_channel, "CONNECT_TIMEOUT", 0.05)
 
-    async def main() -> None:
-        async with talking(script) as talk:
-            with pytest.raises(MCPError) as raised:
-                await talk.call("initialize")
-            assert raised.value.data == {"status": 404}
-            assert not talk.heard.ended
-            while talk.transport._tasks:
-                await asyncio.sleep(0)
-
-    run(main())
+    async with talking(script) as talk:
+        with pytest.raises(MCPError) as raised:
+            await talk.call("initialize")
+        assert raised.value.data == {"status": 404}
+        assert not talk.heard.ended
+        while talk.transport._tasks:
+            await asyncio.sleep(0)
 
 
 @pytest.mark.rule("CHTTP-30")
-def test_only_initialize_looks_for_it() -> None:
-    async def main() -> None:
-        async with talking(OldServer()) as talk:
-            with pytest.raises(MCPError):
-                await talk.call("server/discover")
-            assert [each.method for each in talk.server.asked] == ["POST"]
-
-    run(main())
+async def test_only_initialize_looks_for_it() -> None:
+    async with talking(OldServer()) as talk:
+        with pytest.raises(MCPError):
+            await talk.call("server/discover")
+        assert [each.method for each in talk.server.asked] == ["POST"]
 
 
 @pytest.mark.rule("CHTTP-30")
-def test_a_request_that_is_forgotten_while_it_is_looked_for_leaves_nothing() -> None:
+async def test_a_request_that_is_forgotten_while_it_is_looked_for_leaves_nothing() -> None:
     looked = asyncio.Event()
 
     async def script(asked: ReceivedRequest, out: Reply) -> None:
@@ -191,33 +175,27 @@ def test_a_request_that_is_forgotten_while_it_is_looked_for_leaves_nothing() -> 
         else:
             out.whole(405)
 
-    async def main() -> None:
-        async with talking(script) as talk:
-            request_id = talk.send("initialize")
-            await looked.wait()
-            talk.transport.forget(request_id)
-            while talk.transport._tasks:
-                await asyncio.sleep(0)
-
-    run(main())
+    async with talking(script) as talk:
+        request_id = talk.send("initialize")
+        await looked.wait()
+        talk.transport.forget(request_id)
+        while talk.transport._tasks:
+            await asyncio.sleep(0)
 
 
 @pytest.mark.rule("CHTTP-32")
 @pytest.mark.parametrize("how", ["tools/end", "tools/cut"])
-def test_end_of_the_stream_loses_the_transport(how: str) -> None:
-    async def main() -> None:
-        async with talking(OldServer()) as talk:
-            await talk.begin(SESSIONS)
-            with pytest.raises(ConnectionLostError) as raised:
-                await talk.call(how)
-            assert raised.value.may_have_run
-            assert len(talk.heard.ended) == 1
-
-    run(main())
+async def test_end_of_the_stream_loses_the_transport(how: str) -> None:
+    async with talking(OldServer()) as talk:
+        await talk.begin(SESSIONS)
+        with pytest.raises(ConnectionLostError) as raised:
+            await talk.call(how)
+        assert raised.value.may_have_run
+        assert len(talk.heard.ended) == 1
 
 
 @pytest.mark.rule("CHTTP-32")
-def test_a_stream_that_names_its_endpoint_and_ends_is_lost_at_once() -> None:
+async def test_a_stream_that_names_its_endpoint_and_ends_is_lost_at_once() -> None:
     async def script(asked: ReceivedRequest, out: Reply) -> None:
         if asked.method == "GET":
             out.stream()
@@ -226,47 +204,38 @@ def test_a_stream_that_names_its_endpoint_and_ends_is_lost_at_once() -> None:
         else:
             out.whole(404 if asked.target == "/mcp" else 202)
 
-    async def main() -> None:
-        async with talking(script) as talk:
-            with pytest.raises(ConnectionLostError):
-                await talk.call("initialize")
-            assert len(talk.heard.ended) == 1
-
-    run(main())
+    async with talking(script) as talk:
+        with pytest.raises(ConnectionLostError):
+            await talk.call("initialize")
+        assert len(talk.heard.ended) == 1
 
 
 @pytest.mark.rule("CHTTP-30")
-def test_where_authentication_fails_for_the_stream_the_refusal_counts() -> None:
+async def test_where_authentication_fails_for_the_stream_the_refusal_counts() -> None:
     class Once(httpx2.Auth):
         def auth_flow(self, request: httpx2.Request) -> Any:
             if request.method == "GET":
                 raise RuntimeError("no token to be had")
             yield request
 
-    async def main() -> None:
-        async with talking(OldServer(), auth=Once()) as talk:
-            with pytest.raises(MCPError) as raised:
-                await talk.call("initialize")
-            assert raised.value.data == {"status": 405}
-
-    run(main())
+    async with talking(OldServer(), auth=Once()) as talk:
+        with pytest.raises(MCPError) as raised:
+            await talk.call("initialize")
+        assert raised.value.data == {"status": 405}
 
 
 @pytest.mark.rule("CHTTP-32")
-def test_a_message_that_is_not_taken_has_failed_alone() -> None:
-    async def main() -> None:
-        async with talking(OldServer()) as talk:
-            await talk.begin(SESSIONS)
-            with pytest.raises(MCPError) as raised:
-                await talk.call("tools/refused")
-            assert raised.value.data == {"status": 400}
-            assert await talk.call("tools/list") == {"n": 1}
-
-    run(main())
+async def test_a_message_that_is_not_taken_has_failed_alone() -> None:
+    async with talking(OldServer()) as talk:
+        await talk.begin(SESSIONS)
+        with pytest.raises(MCPError) as raised:
+            await talk.call("tools/refused")
+        assert raised.value.data == {"status": 400}
+        assert await talk.call("tools/list") == {"n": 1}
 
 
 @pytest.mark.rule("CHTTP-11", "CHTTP-32")
-def test_an_answer_may_come_where_its_request_was_never_taken_note_of(
+async def test_an_answer_may_come_where_its_request_was_never_taken_note_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(legacy, "ACKNOWLEDGE_TIMEOUT", 0.5)
@@ -280,44 +249,35 @@ def test_an_answer_may_come_where_its_request_was_never_taken_note_of(
             else:
                 out.whole(202)
 
-    async def main() -> None:
-        async with talking(Silent()) as talk:
-            assert await talk.begin(SESSIONS) == {"n": 2}
-            assert await talk.call("tools/list") == {"n": 2}
-            while len(talk.transport._tasks) > 1:  # the stream goes on, and nothing else
-                await asyncio.sleep(0.01)
-
-    run(main())
+    async with talking(Silent()) as talk:
+        assert await talk.begin(SESSIONS) == {"n": 2}
+        assert await talk.call("tools/list") == {"n": 2}
+        while len(talk.transport._tasks) > 1:  # the stream goes on, and nothing else
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.rule("CHTTP-16", "CHTTP-32")
-def test_a_status_that_says_timeout_is_no_silence() -> None:
+async def test_a_status_that_says_timeout_is_no_silence() -> None:
     class Late(OldServer):
         async def take(self, asked: ReceivedRequest, out: Reply) -> None:
             out.whole(504)
 
-    async def main() -> None:
-        async with talking(Late()) as talk:
-            with pytest.raises(CallTimeoutError) as raised:
-                await talk.call("initialize")
-            assert raised.value.data == {"status": 504}
-
-    run(main())
+    async with talking(Late()) as talk:
+        with pytest.raises(CallTimeoutError) as raised:
+            await talk.call("initialize")
+        assert raised.value.data == {"status": 504}
 
 
 @pytest.mark.rule("CHTTP-14", "CHTTP-32")
-def test_message_that_is_too_long_is_reported() -> None:
+async def test_message_that_is_too_long_is_reported() -> None:
     class Long(OldServer):
         async def take(self, asked: ReceivedRequest, out: Reply) -> None:
             if asked.rpc == "tools/long" and self.stream is not None:
                 self.stream.say(b"data: " + b"x" * 2_000 + b"\n\n")
             await super().take(asked, out)
 
-    async def main() -> None:
-        async with talking(Long(), max_message_bytes=1_000) as talk:
-            await talk.begin(SESSIONS)
-            assert await talk.call("tools/long") == {"n": 1}
-            lines: list[Callable[..., object]] = [type(line) for line, _ in talk.heard.told]
-            assert lines.count(bytes) == len(lines) - 1
-
-    run(main())
+    async with talking(Long(), max_message_bytes=1_000) as talk:
+        await talk.begin(SESSIONS)
+        assert await talk.call("tools/long") == {"n": 1}
+        lines: list[Callable[..., object]] = [type(line) for line, _ in talk.heard.told]
+        assert lines.count(bytes) == len(lines) - 1

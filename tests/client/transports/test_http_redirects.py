@@ -12,7 +12,7 @@ import pytest
 from foundation_rt.client import MCPError, connect
 from foundation_rt.client.errors import ConnectionLostError, InvalidResponseError
 from foundation_rt.client.resilience.retries import RetryPolicy
-from tests.support.scripted_http import ReceivedRequest, Reply, Talk, run, talking
+from tests.support.scripted_http import ReceivedRequest, Reply, Talk, talking
 
 SECRET = "hunter2hunter2"
 ONCE = RetryPolicy(max_attempts=1)
@@ -30,7 +30,7 @@ async def refused(talk: Talk) -> MCPError:
 @pytest.mark.rule("CHTTP-34")
 @pytest.mark.parametrize("status", [307, 308])
 @pytest.mark.parametrize("location", ["/mcp/", "http://{host}/mcp/", "mcp/?a=b"])
-def test_redirect_to_same_origin_is_followed_with_method_body_and_headers(
+async def test_redirect_to_same_origin_is_followed_with_method_body_and_headers(
     status: int, location: str
 ) -> None:
     """The second request goes there at once, and so does what follows in the session."""
@@ -42,18 +42,15 @@ def test_redirect_to_same_origin_is_followed_with_method_body_and_headers(
         else:
             out.result({"method": asked.method})
 
-    async def main() -> None:
-        headers = {"Authorization": f"Bearer {SECRET}"}
-        async with talking(answer, headers=headers) as talk:
-            for _ in range(3):
-                assert await talk.call("tools/call") == {"method": "POST"}
-            moved, *followed = talk.server.asked
-            assert moved.target == "/mcp"
-            assert moved.body == followed[0].body
-            assert len({each.target for each in followed}) == 1
-            assert len(followed) == 3
-
-    run(main())
+    headers = {"Authorization": f"Bearer {SECRET}"}
+    async with talking(answer, headers=headers) as talk:
+        for _ in range(3):
+            assert await talk.call("tools/call") == {"method": "POST"}
+        moved, *followed = talk.server.asked
+        assert moved.target == "/mcp"
+        assert moved.body == followed[0].body
+        assert len({each.target for each in followed}) == 1
+        assert len(followed) == 3
 
 
 @pytest.mark.rule("CHTTP-34", "CHTTP-14")
@@ -72,34 +69,30 @@ def test_redirect_to_same_origin_is_followed_with_method_body_and_headers(
         (308, "http://[/"),
     ],
 )
-def test_other_redirects_are_refused_and_nothing_is_sent_there(status: int, location: str) -> None:
+async def test_other_redirects_are_refused_and_nothing_is_sent_there(
+    status: int, location: str
+) -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         port = asked.headers["host"].rpartition(":")[2]
         out.whole(status, location=location.format(port=port))
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            error = await refused(talk)
-            assert isinstance(error, InvalidResponseError)
-            assert not error.may_have_run
-            assert [each.target for each in talk.server.asked] == ["/mcp"]
-
-    run(main())
+    async with talking(answer) as talk:
+        error = await refused(talk)
+        assert isinstance(error, InvalidResponseError)
+        assert not error.may_have_run
+        assert [each.target for each in talk.server.asked] == ["/mcp"]
 
 
 @pytest.mark.rule("CHTTP-34")
-def test_one_redirect_is_followed_and_not_a_second() -> None:
+async def test_one_redirect_is_followed_and_not_a_second() -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.whole(307, location=f"{asked.target}/more")
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            for _ in range(2):
-                assert isinstance(await refused(talk), InvalidResponseError)
-            targets = [each.target for each in talk.server.asked]
-            assert targets == ["/mcp", "/mcp/more"] * 2
-
-    run(main())
+    async with talking(answer) as talk:
+        for _ in range(2):
+            assert isinstance(await refused(talk), InvalidResponseError)
+        targets = [each.target for each in talk.server.asked]
+        assert targets == ["/mcp", "/mcp/more"] * 2
 
 
 class Renewing(httpx2.Auth):
@@ -114,7 +107,7 @@ class Renewing(httpx2.Auth):
 
 
 @pytest.mark.rule("CHTTP-34")
-def test_authentication_is_carried_out_where_a_redirect_leads() -> None:
+async def test_authentication_is_carried_out_where_a_redirect_leads() -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.target == "/mcp":
             out.whole(307, location="/mcp/")
@@ -123,11 +116,8 @@ def test_authentication_is_carried_out_where_a_redirect_leads() -> None:
         else:
             out.result("in")
 
-    async def main() -> None:
-        async with talking(answer, auth=Renewing()) as talk:
-            assert await talk.call("tools/call") == "in"
-
-    run(main())
+    async with talking(answer, auth=Renewing()) as talk:
+        assert await talk.call("tools/call") == "in"
 
 
 # -- what refusals say
@@ -143,44 +133,37 @@ def test_authentication_is_carried_out_where_a_redirect_leads() -> None:
         (b"\n<!doctype html>Access", None),
     ],
 )
-def test_text_of_refusal_without_content_type_is_shown(body: bytes, shown: str | None) -> None:
+async def test_text_of_refusal_without_content_type_is_shown(
+    body: bytes, shown: str | None
+) -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.whole(403, body)
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            error = await refused(talk)
-            assert error.code == "E207"
-            expected = "the server answered with HTTP status 403"
-            assert error.message == (f"{expected}: {shown}" if shown else expected)
-
-    run(main())
+    async with talking(answer) as talk:
+        error = await refused(talk)
+        assert error.code == "E207"
+        expected = "the server answered with HTTP status 403"
+        assert error.message == (f"{expected}: {shown}" if shown else expected)
 
 
 @pytest.mark.rule("CHTTP-35")
-def test_too_many_requests_say_how_long_to_wait() -> None:
+async def test_too_many_requests_say_how_long_to_wait() -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.whole(429, retry_after="7")
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            error = await refused(talk)
-            assert (error.code, error.retry_after) == ("E208", 7.0)
-            assert "Wait 7 s" in str(error)
-
-    run(main())
+    async with talking(answer) as talk:
+        error = await refused(talk)
+        assert (error.code, error.retry_after) == ("E208", 7.0)
+        assert "Wait 7 s" in str(error)
 
 
 @pytest.mark.rule("CHTTP-35")
-def test_refused_connection_names_its_address() -> None:
-    async def main() -> None:
-        with socket.socket() as unused:
-            unused.bind(("127.0.0.1", 0))
-            place = f"127.0.0.1:{unused.getsockname()[1]}"
-            async with connect(f"http://user:{SECRET}@{place}/mcp?a=b", retries=ONCE) as client:
-                with pytest.raises(ConnectionLostError) as caught:
-                    await client.list_tools()
-        assert f"there is no connection to http://{place}/mcp:" in caught.value.message
-        assert SECRET not in str(caught.value)
-
-    run(main())
+async def test_refused_connection_names_its_address() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{unused.getsockname()[1]}"
+        async with connect(f"http://user:{SECRET}@{place}/mcp?a=b", retries=ONCE) as client:
+            with pytest.raises(ConnectionLostError) as caught:
+                await client.list_tools()
+    assert f"there is no connection to http://{place}/mcp:" in caught.value.message
+    assert SECRET not in str(caught.value)

@@ -58,59 +58,49 @@ def test_killed_process_that_does_not_vanish_is_given_up(
 
 
 @pytest.mark.rule("CHILD-11")
-def test_a_group_that_we_may_not_signal_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_group_that_we_may_not_signal_counts_as_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(group: int, number: int) -> None:
         raise PermissionError
 
-    async def main() -> None:
-        child, pid = await started("import os, sys; print(os.getpid(), flush=True); input()", LONG)
-        monkeypatch.setattr(os, "killpg", refuse)
-        await child.end()
-        assert child.exit_code == 1  # input() at the end of file
-        assert has_vanished(pid)
-
-    run(main())
+    child, pid = await started("import os, sys; print(os.getpid(), flush=True); input()", LONG)
+    monkeypatch.setattr(os, "killpg", refuse)
+    await child.end()
+    assert child.exit_code == 1  # input() at the end of file
+    assert has_vanished(pid)
 
 
 @pytest.mark.rule("CHILD-11")
-def test_group_is_signalled_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_group_is_signalled_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     def scandir(path: str) -> None:
         raise FileNotFoundError(path)
 
-    async def main() -> None:
-        child, pid = await started(IDLE, 0.01)
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "scandir", scandir)
-            await child.end()
-        assert child.exit_code in (-signal.SIGTERM, -signal.SIGKILL)  # the grace is that short
-        assert has_vanished(pid)
-
-    run(main())
+    child, pid = await started(IDLE, 0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", scandir)
+        await child.end()
+    assert child.exit_code in (-signal.SIGTERM, -signal.SIGKILL)  # the grace is that short
+    assert has_vanished(pid)
 
 
 @pytest.mark.rule("CHILD-12")
-def test_kill_ends_the_grace_that_is_running() -> None:
-    async def main() -> None:
-        child, pid = await started(STUBBORN, LONG)
-        ending = asyncio.ensure_future(child.end())
-        await asyncio.sleep(0)
-        child.kill()
-        child.kill()
-        await ending
-        assert child.exit_code == -signal.SIGKILL
-        assert has_vanished(pid)
-
-    run(main())
+async def test_kill_ends_the_grace_that_is_running() -> None:
+    child, pid = await started(STUBBORN, LONG)
+    ending = asyncio.ensure_future(child.end())
+    await asyncio.sleep(0)
+    child.kill()
+    child.kill()
+    await ending
+    assert child.exit_code == -signal.SIGKILL
+    assert has_vanished(pid)
 
 
 @pytest.mark.rule("CHILD-06")
-def test_nothing_is_written_once_it_ends() -> None:
-    async def main() -> None:
-        child, _ = await started(IDLE, 0.0)
-        ending = asyncio.ensure_future(child.end())
-        await asyncio.sleep(0)
-        child.write(b"x" * 1_000_000)
-        assert child.unsent_bytes == 0
-        await ending
-
-    run(main())
+async def test_nothing_is_written_once_it_ends() -> None:
+    child, _ = await started(IDLE, 0.0)
+    ending = asyncio.ensure_future(child.end())
+    await asyncio.sleep(0)
+    child.write(b"x" * 1_000_000)
+    assert child.unsent_bytes == 0
+    await ending

@@ -136,18 +136,15 @@ def test_subscription_to_unknown_resource_is_refused(revision: str) -> None:
 
 
 @pytest.mark.rule("SUB-01")
-def test_server_without_resources_has_no_subscriptions() -> None:
-    async def scenario() -> None:
-        fixture = ServerFixture()
-        client = AnsweringClient(fixture.server)
-        for word in ("subscribe", "unsubscribe"):
-            assert (await subscribe(client, "note://5", word))["error"]["code"] == -32601
-        fixture.server.resource_updated("note://5")  # nobody can listen, and nothing happens
-        modern = AnsweringClient(fixture.server, STATELESS)
-        assert (await listen(modern, resourceSubscriptions=["note://5"]))[1] == {}
-        assert (await subscribe(modern, "note://5"))["error"]["code"] == -32601
-
-    asyncio.run(scenario())
+async def test_server_without_resources_has_no_subscriptions() -> None:
+    fixture = ServerFixture()
+    client = AnsweringClient(fixture.server)
+    for word in ("subscribe", "unsubscribe"):
+        assert (await subscribe(client, "note://5", word))["error"]["code"] == -32601
+    fixture.server.resource_updated("note://5")  # nobody can listen, and nothing happens
+    modern = AnsweringClient(fixture.server, STATELESS)
+    assert (await listen(modern, resourceSubscriptions=["note://5"]))[1] == {}
+    assert (await subscribe(modern, "note://5"))["error"]["code"] == -32601
 
 
 @pytest.mark.rule("SUB-05")

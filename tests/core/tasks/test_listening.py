@@ -9,7 +9,7 @@ import pytest
 
 from foundation_rt.clock import ManualClock
 from foundation_rt.protocol.principal import Principal
-from tests.core.tasks.harness import Client, Harness, run
+from tests.core.tasks.harness import Client, Harness
 from tests.core.tasks.test_asking import ANN, ask_a_name
 from tests.core.tasks.test_tasks import sleep_a_second
 
@@ -37,57 +37,46 @@ def listen(client: Client, *ids: str) -> list[str]:
 
 
 @pytest.mark.rule("TASK-11")
-def test_every_change_is_notified_as_tasks_get_shows_it() -> None:
-    async def scenario(clock: ManualClock) -> None:
-        harness = Harness(clock)
-        harness.add("greet", ask_a_name)
-        client, listener = harness.client(), harness.client()
-        task_id = client.call("greet")["taskId"]
-        assert listen(listener, task_id, "unknown") == [task_id]
-        shown = []
-        await asyncio.sleep(1)
-        shown.append(client.get(task_id))
-        [key] = shown[0]["inputRequests"]
-        client.result("tasks/update", taskId=task_id, inputResponses={key: ANN})
-        shown.append(client.get(task_id))
-        shown.append(await client.ended(task_id))
-        told = heard(listener)
-        assert [{**each, "resultType": "complete"} for each in told] == shown
-        assert [each["status"] for each in told] == ["input_required", "working", "completed"]
-        assert all("method" not in message for message in client.received)
-
-    run(scenario)
+async def test_every_change_is_notified_as_tasks_get_shows_it(clock: ManualClock) -> None:
+    harness = Harness(clock)
+    harness.add("greet", ask_a_name)
+    client, listener = harness.client(), harness.client()
+    task_id = client.call("greet")["taskId"]
+    assert listen(listener, task_id, "unknown") == [task_id]
+    shown = []
+    await asyncio.sleep(1)
+    shown.append(client.get(task_id))
+    [key] = shown[0]["inputRequests"]
+    client.result("tasks/update", taskId=task_id, inputResponses={key: ANN})
+    shown.append(client.get(task_id))
+    shown.append(await client.ended(task_id))
+    told = heard(listener)
+    assert [{**each, "resultType": "complete"} for each in told] == shown
+    assert [each["status"] for each in told] == ["input_required", "working", "completed"]
+    assert all("method" not in message for message in client.received)
 
 
 @pytest.mark.rule("TASK-11")
-def test_cancellation_is_notified() -> None:
-    async def scenario(clock: ManualClock) -> None:
-        harness = Harness(clock)
-        harness.add("long", sleep_a_second)
-        client = harness.client()
-        task_id = client.call("long")["taskId"]
-        listen(client, task_id)
-        client.result("tasks/cancel", taskId=task_id)
-        await asyncio.sleep(2)
-        assert [each["status"] for each in heard(client)] == ["cancelled"]
-
-    run(scenario)
+async def test_cancellation_is_notified(clock: ManualClock) -> None:
+    harness = Harness(clock)
+    harness.add("long", sleep_a_second)
+    client = harness.client()
+    task_id = client.call("long")["taskId"]
+    listen(client, task_id)
+    client.result("tasks/cancel", taskId=task_id)
+    await asyncio.sleep(2)
+    assert [each["status"] for each in heard(client)] == ["cancelled"]
 
 
 @pytest.mark.rule("TASK-02", "TASK-10", "TASK-11")
-def test_other_principals_are_not_notified() -> None:
-    async def scenario(clock: ManualClock) -> None:
-        harness = Harness(clock)
-        harness.add("long", sleep_a_second)
-        owner = harness.client(principal=Principal("ann"))
-        task_id = owner.call("long")["taskId"]
-        stranger = harness.client(principal=Principal("bob"))
-        assert listen(stranger, task_id) == []
-        error = harness.client({}).error(
-            "subscriptions/listen", notifications={"taskIds": [task_id]}
-        )
-        assert error["code"] == -32021
-        await owner.ended(task_id)
-        assert heard(stranger) == heard(owner) == []
-
-    run(scenario)
+async def test_other_principals_are_not_notified(clock: ManualClock) -> None:
+    harness = Harness(clock)
+    harness.add("long", sleep_a_second)
+    owner = harness.client(principal=Principal("ann"))
+    task_id = owner.call("long")["taskId"]
+    stranger = harness.client(principal=Principal("bob"))
+    assert listen(stranger, task_id) == []
+    error = harness.client({}).error("subscriptions/listen", notifications={"taskIds": [task_id]})
+    assert error["code"] == -32021
+    await owner.ended(task_id)
+    assert heard(stranger) == heard(owner) == []

@@ -552,27 +552,22 @@ async def test_stream_of_another_process_is_replayed(harness: HttpHarness) -> No
 
 
 @pytest.mark.rule("HTTP-14")
-def test_processes_with_shared_store_resume_each_others_streams() -> None:
+async def test_processes_with_shared_store_resume_each_others_streams() -> None:
     url = need_redis()
 
-    async def scenario() -> None:
-        async with harness(event_store=url) as here, harness(event_store=url) as there:
-            session = await open_session(here.app)
-            open_call = session.call("wait", 5, tag="a")
-            await open_call.until(lambda: open_call.events)
-            first = open_call.events[0]["id"]
-            here.go.set()
-            await open_call.finish()
-            headers = {**session.headers, "last-event-id": first}
-            async with asyncio.timeout(20):
-                while not (
-                    told := await visit(there.app, "GET", headers=headers).finish()
-                ).messages:
-                    assert told.status in (200, 400, 404)  # what was said is written behind
-            assert [each["id"] for each in told.messages] == [5]
-            assert (await session.delete().finish()).status == 204
-
-    asyncio.run(scenario())
+    async with harness(event_store=url) as here, harness(event_store=url) as there:
+        session = await open_session(here.app)
+        open_call = session.call("wait", 5, tag="a")
+        await open_call.until(lambda: open_call.events)
+        first = open_call.events[0]["id"]
+        here.go.set()
+        await open_call.finish()
+        headers = {**session.headers, "last-event-id": first}
+        async with asyncio.timeout(20):
+            while not (told := await visit(there.app, "GET", headers=headers).finish()).messages:
+                assert told.status in (200, 400, 404)  # what was said is written behind
+        assert [each["id"] for each in told.messages] == [5]
+        assert (await session.delete().finish()).status == 204
 
 
 @pytest.mark.rule("HTTP-17")

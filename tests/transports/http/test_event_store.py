@@ -299,22 +299,19 @@ def memory(**changes: Any) -> tuple[MemoryEventStore, ManualClock]:
 
 
 @pytest.mark.rule("RESUME-04")
-def test_event_expires() -> None:
-    async def scenario() -> None:
-        store, clock = memory()
-        store.open(SESSION, RECORD)
-        trail = store.begin(SESSION)
-        first = trail.record(b"a")
-        clock.advance(0.6)
-        second = trail.record(b"b")
-        clock.advance(0.3)
-        assert lines(await store.replay(SESSION, first)) == [b"b"]
-        clock.advance(0.7)
-        assert await store.replay(SESSION, first) is None
-        assert lines(await store.replay(SESSION, second)) == []
-        assert store.size == 0
-
-    asyncio.run(scenario())
+async def test_event_expires() -> None:
+    store, clock = memory()
+    store.open(SESSION, RECORD)
+    trail = store.begin(SESSION)
+    first = trail.record(b"a")
+    clock.advance(0.6)
+    second = trail.record(b"b")
+    clock.advance(0.3)
+    assert lines(await store.replay(SESSION, first)) == [b"b"]
+    clock.advance(0.7)
+    assert await store.replay(SESSION, first) is None
+    assert lines(await store.replay(SESSION, second)) == []
+    assert store.size == 0
 
 
 @pytest.mark.rule("RESUME-04")
@@ -450,7 +447,7 @@ def test_redis_drops_old_events() -> None:
 
 
 @pytest.mark.rule("RESUME-06")
-def test_writes_neither_wait_nor_grow_without_redis() -> None:
+async def test_writes_neither_wait_nor_grow_without_redis() -> None:
     async def scenario() -> None:
         logger = Logger()
         url = "redis://:s3cr3t@127.0.0.1:1/0"
@@ -468,11 +465,8 @@ def test_writes_neither_wait_nor_grow_without_redis() -> None:
         assert [level for level, _ in logger.records] == ["warn"]
         assert "s3cr3t" not in str(logger.records)
 
-    async def main() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await scenario()
-
-    asyncio.run(main())
+    async with asyncio.timeout(PATIENCE):
+        await scenario()
 
 
 @pytest.mark.rule("RESUME-06")

@@ -422,139 +422,118 @@ def test_token_without_key_id(issuer: Issuer) -> None:
 
 
 @pytest.mark.rule("AUTH-10")
-def test_keys_are_fetched_once_and_after_an_hour(issuer: Issuer) -> None:
-    async def main() -> None:
-        clock = ManualClock()
-        server = resource_server(issuer, clock)
-        text = token(issuer, exp=NOW + 10**6)
-        for _ in range(3):
-            assert isinstance(await server.authenticate(text), Principal)
-        assert issuer.asked == ["/keys"]
-        clock.advance(3599)
+async def test_keys_are_fetched_once_and_after_an_hour(issuer: Issuer) -> None:
+    clock = ManualClock()
+    server = resource_server(issuer, clock)
+    text = token(issuer, exp=NOW + 10**6)
+    for _ in range(3):
         assert isinstance(await server.authenticate(text), Principal)
-        assert len(issuer.asked) == 1
-        issuer.publish(OTHER_RSA)
-        clock.advance(1)
-        assert isinstance(await server.authenticate(text), Principal)  # the new are not waited for
-        await refreshed(server)
-        assert isinstance(await server.authenticate(text), HttpRefusal)
-        assert len(issuer.asked) == 2
-
-    run(main())
-
-
-@pytest.mark.rule("AUTH-31")
-def test_new_key_is_found_and_unknown_key_is_rarely_fetched(issuer: Issuer) -> None:
-    async def main() -> None:
-        clock = ManualClock()
-        server = resource_server(issuer, clock)
-        assert isinstance(await server.authenticate(token(issuer)), Principal)
-        issuer.publish(RSA, OTHER_RSA)
-        new = token(issuer, OTHER_RSA)
-        for _ in range(5):
-            assert isinstance(await server.authenticate(new), HttpRefusal)
-        assert len(issuer.asked) == 1
-        clock.advance(30)
-        assert isinstance(await server.authenticate(new), Principal)
-        assert isinstance(await server.authenticate(token(issuer)), Principal)
-        assert len(issuer.asked) == 2
-
-    run(main())
+    assert issuer.asked == ["/keys"]
+    clock.advance(3599)
+    assert isinstance(await server.authenticate(text), Principal)
+    assert len(issuer.asked) == 1
+    issuer.publish(OTHER_RSA)
+    clock.advance(1)
+    assert isinstance(await server.authenticate(text), Principal)  # the new are not waited for
+    await refreshed(server)
+    assert isinstance(await server.authenticate(text), HttpRefusal)
+    assert len(issuer.asked) == 2
 
 
 @pytest.mark.rule("AUTH-31")
-def test_concurrent_requests_share_one_fetch(issuer: Issuer) -> None:
-    async def main() -> None:
-        server = resource_server(issuer)
-        text = token(issuer)
-        answers = await asyncio.gather(*(server.authenticate(text) for _ in range(20)))
-        assert all(isinstance(answer, Principal) for answer in answers)
-        assert issuer.asked == ["/keys"]
+async def test_new_key_is_found_and_unknown_key_is_rarely_fetched(issuer: Issuer) -> None:
+    clock = ManualClock()
+    server = resource_server(issuer, clock)
+    assert isinstance(await server.authenticate(token(issuer)), Principal)
+    issuer.publish(RSA, OTHER_RSA)
+    new = token(issuer, OTHER_RSA)
+    for _ in range(5):
+        assert isinstance(await server.authenticate(new), HttpRefusal)
+    assert len(issuer.asked) == 1
+    clock.advance(30)
+    assert isinstance(await server.authenticate(new), Principal)
+    assert isinstance(await server.authenticate(token(issuer)), Principal)
+    assert len(issuer.asked) == 2
 
-    run(main())
+
+@pytest.mark.rule("AUTH-31")
+async def test_concurrent_requests_share_one_fetch(issuer: Issuer) -> None:
+    server = resource_server(issuer)
+    text = token(issuer)
+    answers = await asyncio.gather(*(server.authenticate(text) for _ in range(20)))
+    assert all(isinstance(answer, Principal) for answer in answers)
+    assert issuer.asked == ["/keys"]
 
 
 @pytest.mark.rule("AUTH-10")
 @pytest.mark.parametrize("answer", [500, *NO_SETS])
-def test_keys_are_kept_while_issuer_is_unreachable(issuer: Issuer, answer: Any) -> None:
-    async def main() -> None:
-        clock, logger = ManualClock(), Logger()
-        server = resource_server(issuer, clock, logger)
-        text = token(issuer, exp=NOW + 10**6)
+async def test_keys_are_kept_while_issuer_is_unreachable(issuer: Issuer, answer: Any) -> None:
+    clock, logger = ManualClock(), Logger()
+    server = resource_server(issuer, clock, logger)
+    text = token(issuer, exp=NOW + 10**6)
+    assert isinstance(await server.authenticate(text), Principal)
+    issuer.documents["/keys"] = answer
+    issuer.statuses["/keys"] = 500 if answer == 500 else 200
+    clock.advance(4000)
+    for _ in range(3):
         assert isinstance(await server.authenticate(text), Principal)
-        issuer.documents["/keys"] = answer
-        issuer.statuses["/keys"] = 500 if answer == 500 else 200
-        clock.advance(4000)
-        for _ in range(3):
-            assert isinstance(await server.authenticate(text), Principal)
-            await refreshed(server)
-        assert len(issuer.asked) == 2
-        assert len(logger.warnings) == 1
-
-    run(main())
+        await refreshed(server)
+    assert len(issuer.asked) == 2
+    assert len(logger.warnings) == 1
 
 
 @pytest.mark.rule("AUTH-33")
-def test_without_keys_tokens_get_503(issuer: Issuer) -> None:
-    async def main() -> None:
-        clock = ManualClock()
-        issuer.statuses["/keys"] = 500
-        server = resource_server(issuer, clock)
-        for _ in range(3):
-            answer = await server.authenticate(token(issuer))
-            assert isinstance(answer, HttpRefusal)
-            assert (answer.status, answer.headers) == (503, ((b"retry-after", b"1"),))
-        assert len(issuer.asked) == 1
-        issuer.statuses.clear()
-        clock.advance(1)
-        assert isinstance(await server.authenticate(token(issuer)), Principal)
-        assert len(issuer.asked) == 2
-
-    run(main())
+async def test_without_keys_tokens_get_503(issuer: Issuer) -> None:
+    clock = ManualClock()
+    issuer.statuses["/keys"] = 500
+    server = resource_server(issuer, clock)
+    for _ in range(3):
+        answer = await server.authenticate(token(issuer))
+        assert isinstance(answer, HttpRefusal)
+        assert (answer.status, answer.headers) == (503, ((b"retry-after", b"1"),))
+    assert len(issuer.asked) == 1
+    issuer.statuses.clear()
+    clock.advance(1)
+    assert isinstance(await server.authenticate(token(issuer)), Principal)
+    assert len(issuer.asked) == 2
 
 
 @pytest.mark.rule("AUTH-32", "AUTH-33")
-def test_failed_fetch_is_retried_with_backoff(issuer: Issuer) -> None:
-    async def main() -> None:
-        clock = ManualClock()
-        issuer.statuses["/keys"] = 500
-        server = resource_server(issuer, clock)
-        for failures, pause in enumerate((1, 2, 4, 8, 16, 30, 30), 1):
-            for _ in range(2):
-                answer = await server.authenticate(token(issuer))
-                assert isinstance(answer, HttpRefusal)
-                assert answer.headers == ((b"retry-after", b"%d" % pause),)
-                assert len(issuer.asked) == failures
-            clock.advance(pause - 0.5)
-            assert isinstance(await server.authenticate(token(issuer)), HttpRefusal)
+async def test_failed_fetch_is_retried_with_backoff(issuer: Issuer) -> None:
+    clock = ManualClock()
+    issuer.statuses["/keys"] = 500
+    server = resource_server(issuer, clock)
+    for failures, pause in enumerate((1, 2, 4, 8, 16, 30, 30), 1):
+        for _ in range(2):
+            answer = await server.authenticate(token(issuer))
+            assert isinstance(answer, HttpRefusal)
+            assert answer.headers == ((b"retry-after", b"%d" % pause),)
             assert len(issuer.asked) == failures
-            clock.advance(0.5)
-        issuer.statuses.clear()
-        assert isinstance(await server.authenticate(token(issuer, exp=NOW + 999)), Principal)
-
-    run(main())
+        clock.advance(pause - 0.5)
+        assert isinstance(await server.authenticate(token(issuer)), HttpRefusal)
+        assert len(issuer.asked) == failures
+        clock.advance(0.5)
+    issuer.statuses.clear()
+    assert isinstance(await server.authenticate(token(issuer, exp=NOW + 999)), Principal)
 
 
 @pytest.mark.rule("AUTH-32")
-def test_hanging_issuer_times_out(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_issuer_times_out(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
 
     def hang(*_: Any) -> None:
         over.wait(20)
 
-    async def main() -> None:
-        monkeypatch.setattr(jwks, "fetch_keys", hang)
-        monkeypatch.setattr(jwks, "_TOTAL_FETCH_SECONDS", 0.05)
-        answer = await resource_server(issuer).authenticate(token(issuer))
-        assert isinstance(answer, HttpRefusal)
-        assert answer.status == 503
-        over.set()
-
-    run(main())
+    monkeypatch.setattr(jwks, "fetch_keys", hang)
+    monkeypatch.setattr(jwks, "_TOTAL_FETCH_SECONDS", 0.05)
+    answer = await resource_server(issuer).authenticate(token(issuer))
+    assert isinstance(answer, HttpRefusal)
+    assert answer.status == 503
+    over.set()
 
 
 @pytest.mark.rule("AUTH-32")
-def test_hanging_issuer_occupies_one_thread(
+async def test_hanging_issuer_occupies_one_thread(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = threading.Event()
@@ -565,26 +544,23 @@ def test_hanging_issuer_occupies_one_thread(
         over.wait(20)
         raise ValueError
 
-    async def main() -> None:
-        clock = ManualClock()
-        server = resource_server(issuer, clock)
-        text = token(issuer, exp=NOW + 10**6)
-        with monkeypatch.context() as patched:
-            patched.setattr(jwks, "fetch_keys", hang)
-            patched.setattr(jwks, "_TOTAL_FETCH_SECONDS", 0.05)
-            for _ in range(3):
-                answer = await server.authenticate(text)
-                assert isinstance(answer, HttpRefusal)
-                assert answer.status == 503
-                clock.advance(30)
-        assert len(asked) == 1
-        over.set()
-        async with asyncio.timeout(20):
-            while not isinstance(await server.authenticate(text), Principal):
-                clock.advance(30)
-                await asyncio.sleep(0)
-
-    run(main())
+    clock = ManualClock()
+    server = resource_server(issuer, clock)
+    text = token(issuer, exp=NOW + 10**6)
+    with monkeypatch.context() as patched:
+        patched.setattr(jwks, "fetch_keys", hang)
+        patched.setattr(jwks, "_TOTAL_FETCH_SECONDS", 0.05)
+        for _ in range(3):
+            answer = await server.authenticate(text)
+            assert isinstance(answer, HttpRefusal)
+            assert answer.status == 503
+            clock.advance(30)
+    assert len(asked) == 1
+    over.set()
+    async with asyncio.timeout(20):
+        while not isinstance(await server.authenticate(text), Principal):
+            clock.advance(30)
+            await asyncio.sleep(0)
 
 
 @pytest.mark.rule("AUTH-32")
@@ -667,7 +643,7 @@ def test_missing_scopes_are_named(issuer: Issuer) -> None:
 
 
 @pytest.mark.rule("AUTH-03", "AUTH-05", "AUTH-12", "AUTH-13")
-def test_keys_and_tokens_together(issuer: Issuer) -> None:
+async def test_keys_and_tokens_together(issuer: Issuer) -> None:
     config = ServerConfig(
         http=HttpSection(api_keys=("k" * 32,)),
         oauth=OauthSection(
@@ -679,19 +655,16 @@ def test_keys_and_tokens_together(issuer: Issuer) -> None:
     async def ask(**fields: str) -> Any:
         return await authenticator.authenticate(RequestHead(**fields))
 
-    async def main() -> None:
-        key = await ask(authorization="Bearer " + "k" * 32)
-        assert key.subject.startswith("key:")
-        alice = await ask(authorization=f"Bearer {token(issuer, scope='mcp')}")
-        assert alice.subject == "alice"
-        needed = frozenset(("admin",))
-        assert authenticator.check_scopes(key, needed) is None
-        assert authenticator.check_scopes(alice, frozenset()) is None
-        assert authenticator.check_scopes(alice, needed).status == 403
-        for fields in ({}, {"api_key": "wrong"}, {"authorization": "Bearer wrong"}):
-            refusal = await ask(**fields)
-            assert refusal.status == 401
-            assert METADATA.encode() in refusal.headers[0][1]
-            assert (b"invalid_token" in refusal.headers[0][1]) is bool(fields)
-
-    run(main())
+    key = await ask(authorization="Bearer " + "k" * 32)
+    assert key.subject.startswith("key:")
+    alice = await ask(authorization=f"Bearer {token(issuer, scope='mcp')}")
+    assert alice.subject == "alice"
+    needed = frozenset(("admin",))
+    assert authenticator.check_scopes(key, needed) is None
+    assert authenticator.check_scopes(alice, frozenset()) is None
+    assert authenticator.check_scopes(alice, needed).status == 403
+    for fields in ({}, {"api_key": "wrong"}, {"authorization": "Bearer wrong"}):
+        refusal = await ask(**fields)
+        assert refusal.status == 401
+        assert METADATA.encode() in refusal.headers[0][1]
+        assert (b"invalid_token" in refusal.headers[0][1]) is bool(fields)

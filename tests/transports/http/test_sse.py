@@ -83,30 +83,27 @@ def test_comment_is_sent_after_silence() -> None:
 
 @pytest.mark.rule("HTTP-17")
 @pytest.mark.parametrize("can_cut", [True, False])
-def test_slow_reader_is_cut_off(can_cut: bool) -> None:
-    async def scenario() -> None:
-        cut: list[bool] = []
-        client = Client()
-        client.reads.clear()
+async def test_slow_reader_is_cut_off(can_cut: bool) -> None:
+    cut: list[bool] = []
+    client = Client()
+    client.reads.clear()
 
-        def cut_connection() -> None:
-            cut.append(True)
-            client.reads.set()
+    def cut_connection() -> None:
+        cut.append(True)
+        client.reads.set()
 
-        body = EventBody(cut_connection if can_cut else None)
-        sending = asyncio.create_task(body.pump(client.send, LONG))
-        body.write(b"x" * (2 * MAX_PENDING_BYTES))  # one message is taken whatever its size
-        await client.waiting.wait()
-        body.write(b"y")
-        assert not body.gone
-        body.write(b"z")
-        assert body.gone and body.ended
-        await asyncio.wait([sending])
-        assert cut == [True] * can_cut
-        assert sending.cancelled() != can_cut
-        assert not client.ended
-
-    asyncio.run(scenario())
+    body = EventBody(cut_connection if can_cut else None)
+    sending = asyncio.create_task(body.pump(client.send, LONG))
+    body.write(b"x" * (2 * MAX_PENDING_BYTES))  # one message is taken whatever its size
+    await client.waiting.wait()
+    body.write(b"y")
+    assert not body.gone
+    body.write(b"z")
+    assert body.gone and body.ended
+    await asyncio.wait([sending])
+    assert cut == [True] * can_cut
+    assert sending.cancelled() != can_cut
+    assert not client.ended
 
 
 def test_unsent_body_is_bounded() -> None:
@@ -116,16 +113,13 @@ def test_unsent_body_is_bounded() -> None:
     assert body.gone
 
 
-def test_send_error_means_client_has_gone() -> None:
+async def test_send_error_means_client_has_gone() -> None:
     async def gone(event: Any) -> None:
         raise OSError
 
-    async def scenario() -> None:
-        body = EventBody()
-        sending = asyncio.create_task(body.pump(gone, LONG))
-        body.write(b"x")
-        await asyncio.sleep(0)
-        body.leave()
-        await sending
-
-    asyncio.run(scenario())
+    body = EventBody()
+    sending = asyncio.create_task(body.pump(gone, LONG))
+    body.write(b"x")
+    await asyncio.sleep(0)
+    body.leave()
+    await sending
