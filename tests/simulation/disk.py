@@ -18,8 +18,9 @@ from foundation_rt.agents.ledger.session_manager import LinkState
 from foundation_rt.agents.ledger.types import ClaimCompletion, Completed, Link, RequestRecord
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
-from foundation_rt.agents.stores.postgres.connections import ATTEMPTS, OPERATION_S, Raced
+from foundation_rt.agents.stores.postgres.connections import ATTEMPTS, OPERATION_S
 from foundation_rt.agents.stores.postgres.outcome_writes import OutcomeWrites
+from foundation_rt.database.postgres import Raced
 
 from .database import Connection, Database, Row
 

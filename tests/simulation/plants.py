@@ -33,8 +33,8 @@ from foundation_rt.agents.ledger.unit_of_work import UnitOfWork
 from foundation_rt.agents.messages import OutcomeWrite
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.agents.stores.postgres import outcome_writes
-from foundation_rt.agents.stores.postgres.connections import Raced
 from foundation_rt.agents.stores.postgres.outcome_writes import WRITE_S, OutcomeWrites
+from foundation_rt.database.postgres import Raced
 from foundation_rt.errors import StructuredError
 
 from .process import Process

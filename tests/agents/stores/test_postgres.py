@@ -303,7 +303,7 @@ def test_transaction_that_takes_too_long_is_cut(
             await ledger.append([outgoing("r1")], NOW)
             async with place.locked("link"):
                 with monkeypatch.context() as patch:
-                    patch.setattr(connections, "OPERATION_S", 0.2)
+                    patch.setattr(ledger._connections, "operation_s", 0.2)
                     with pytest.raises(StoreError):
                         await ledger.append([outgoing("r2")], NOW)
             assert [each.seq for each in await ledger.append([outgoing("r2")], NOW)] == [2]
@@ -315,7 +315,7 @@ def test_wait_for_a_connection_is_bounded(place: Place, monkeypatch: pytest.Monk
     async def main() -> None:
         async with place.open(connections=1) as ledger:
             await ledger.append([outgoing("r1")], NOW)
-            monkeypatch.setattr(connections, "CONNECT_S", 0.1)
+            monkeypatch.setattr(ledger._connections, "connect_s", 0.1)
             async with place.locked("link"):
                 append = asyncio.create_task(ledger.append([outgoing("r2")], NOW))
                 await place.waiting()

@@ -5,7 +5,7 @@
     outcome_writes  the writes of handlers in the transaction of their outcomes
     statements      the SQL
     migrations      the tables, version by version
-    connections     few connections, transactions that are repeated while that is safe
+    connections     the limits and settings of its connections
     arrays          columns of a batch as PostgreSQL takes them
 
 Needs the extra `postgres` (psycopg 3).

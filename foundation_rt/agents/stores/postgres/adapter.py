@@ -12,6 +12,15 @@ from typing import Any, TypeVar
 import orjson
 from attrs import define, field
 
+from ....database.errors import DatabaseError
+from ....database.postgres import (
+    Listener,
+    PostgresConnections,
+    Query,
+    Row,
+    Transaction,
+    read_url,
+)
 from ....errors import StructuredError, UsageError
 from ....logs.logger import StructuredLogger
 from ....shown import Shown
@@ -38,7 +47,7 @@ from ...ledger.unit_of_work import UnitOfWork
 from ...persistence import RetryDecision, StoreError
 from .. import records
 from . import statements
-from .connections import Listener, PostgresConnections, Query, Row, Transaction, read_url
+from .connections import connections_of
 from .migrations import migrate
 from .outcome_writes import OutcomeWrites
 from .working_set import flush, load, load_held, load_response_links
@@ -112,9 +121,9 @@ class PostgresAACPPersistenceAdapter(Shown):
             UsageError: the tables are those of a newer version of this package.
         """
         self._loop = asyncio.get_running_loop()
-        self._connections = PostgresConnections(self._parameters, self._schema, self._size)
+        self._connections = connections_of(self._parameters, self._schema, self._size)
         try:
-            await self._connections.transact(migrate)
+            await self._transact(migrate)
             [(self.incarnation,)] = await self._ask(statements.incarnation())
             _warn_if_unsafe(await self._ask(statements.server_settings()), self._logger)
             [(server_ms,)] = await self._ask(statements.server_time())
@@ -142,13 +151,18 @@ class PostgresAACPPersistenceAdapter(Shown):
 
     def _listen(self) -> None:
         if self._callback is not None and self._connections is not None and not self._listening:
-            listener = Listener(self._connections, f'"{self._schema}"', self._callback)
+            callback = self._callback
+            channel = f'"{self._schema}"'
+            listener = Listener(self._connections, channel, lambda _: callback())
             self._listening = self._loop.create_task(listener.run())
 
     async def _transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         if self._connections is None:
             raise StoreError("the ledger is not open")
-        return await self._connections.transact(work)
+        try:
+            return await self._connections.transact(work)
+        except DatabaseError as error:
+            raise StoreError(str(error)) from None
 
     async def _ask(self, *queries: Query, then: Sequence[Query] = ()) -> list[Row]:
         """Execute queries in one transaction; return the rows of the last query."""
@@ -273,6 +287,8 @@ class PostgresAACPPersistenceAdapter(Shown):
             unit = UnitOfWork(
                 self.incarnation, requests={row[0]: records.request_of(row) for row in rows}
             )
+            if any(each.in_transaction is not None for each in completions):
+                await transaction.plain()
             completed: list[Completed] = []
             taken: list[tuple[int, ClaimCompletion, RequestRecord]] = []
             for completion in completions:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from ....errors import UsageError
 
 if TYPE_CHECKING:
-    from .connections import Transaction
+    from ....database.postgres import Transaction
 
 _FIRST = """
 CREATE TABLE {schema}.ledger (series bigint NOT NULL);

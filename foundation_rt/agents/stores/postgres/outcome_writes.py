@@ -25,8 +25,9 @@ from attrs import define, field
 from psycopg.pq import TransactionStatus
 
 from ....abort import is_task_cancelled
+from ....database.postgres import ROLLED_BACK, Connection, Raced
 from ...ledger.types import ClaimCompletion
-from .connections import ROLLED_BACK, STATEMENT_MS, Connection, Raced
+from .connections import STATEMENT_MS
 
 if TYPE_CHECKING:
     from ...messages import OutcomeWrite

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from attrs import astuple
 
+from ....database.postgres import Query, Row
 from ...ledger.session_manager import LinkState
 from ...ledger.types import (
     TERMINAL,
@@ -27,7 +28,6 @@ from ...ledger.types import (
 )
 from ..records import MESSAGE_COLUMNS, MESSAGE_TYPES, REQUEST_COLUMNS
 from .arrays import blobs, flags, numbers, texts
-from .connections import Query, Row
 
 _REQUEST = ", ".join(REQUEST_COLUMNS)
 _MESSAGE = ", ".join(MESSAGE_COLUMNS)

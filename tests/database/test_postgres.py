@@ -1,0 +1,407 @@
+"""PostgreSQL for applications: what a failed transaction says, and what ends a stopped one."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from foundation_rt.database.errors import (
+    CommitUnknownError,
+    DatabaseFullError,
+    DatabaseReadOnlyError,
+    DatabaseUnavailableError,
+    TransactionFailedError,
+)
+from foundation_rt.database.postgres import (
+    Listener,
+    PostgresConnections,
+    Raced,
+    Transaction,
+    read_url,
+)
+from foundation_rt.errors import UsageError
+from tests.support.postgres_proxy import Fault, postgres_proxy
+from tests.support.services import postgres_schema, unique_name
+
+PATIENCE = 40.0
+ROOT = Path(__file__).parents[2]
+
+Place = tuple[str, str]
+
+
+def run(main: Coroutine[Any, Any, Any]) -> Any:
+    async def bounded() -> Any:
+        async with asyncio.timeout(PATIENCE):
+            return await main
+
+    return asyncio.run(bounded())
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with postgres_schema() as (url, schema):
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {schema}".encode())
+            connection.execute(f"CREATE TABLE {schema}.t (n bigint PRIMARY KEY)".encode())
+        yield url, schema
+
+
+def rows(place: Place, statement: str = "SELECT n FROM {schema}.t ORDER BY n") -> list[Any]:
+    url, schema = place
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(statement.replace("{schema}", schema).encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+@asynccontextmanager
+async def connected(place: Place, **options: Any) -> AsyncIterator[PostgresConnections]:
+    url, schema = place
+    connections = PostgresConnections(read_url(url), schema, options.pop("size", 2), **options)
+    try:
+        yield connections
+    finally:
+        await connections.close()
+
+
+async def insert(connections: PostgresConnections, *numbers: int) -> None:
+    async def work(transaction: Transaction) -> None:
+        for number in numbers:
+            await transaction.ask(("INSERT INTO {schema}.t VALUES (%b)", (number,)))
+        await transaction.commit()
+
+    await connections.transact(work)
+
+
+# -- outcomes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DB-01", "DB-03")
+@pytest.mark.parametrize(
+    ("text", "fault", "there"),
+    [
+        ("INSERT", Fault.CUT_BEFORE, True),
+        ("INSERT", Fault.CUT_AFTER, True),
+        ("COMMIT", Fault.CUT_BEFORE, False),
+        ("COMMIT", Fault.CUT_AFTER, True),
+    ],
+)
+def test_loss_of_the_connection_says_whether_the_transaction_happened(
+    place: Place, text: str, fault: Fault, there: bool
+) -> None:
+    async def main() -> None:
+        async with (
+            postgres_proxy(place[0]) as proxy,
+            connected((proxy.url, place[1])) as connections,
+        ):
+            proxy.plan(text, fault)
+            if text == "COMMIT":
+                with pytest.raises(CommitUnknownError, match="lost in COMMIT"):
+                    await insert(connections, 2, 3)
+            else:
+                await insert(connections, 2, 3)  # it was repeated
+            assert proxy.struck == 1
+            await insert(connections, 4)
+
+    run(main())
+    assert rows(place) == ([(2,), (3,), (4,)] if there else [(4,)])
+
+
+@pytest.mark.rule("DB-03")
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER])
+@pytest.mark.parametrize("text", ["SELECT n", "READ ONLY", "COMMIT"])
+def test_reads_are_repeated_after_every_loss(place: Place, text: str, fault: Fault) -> None:
+    rows(place, "INSERT INTO {schema}.t VALUES (1)")
+
+    async def main() -> None:
+        async with (
+            postgres_proxy(place[0]) as proxy,
+            connected((proxy.url, place[1])) as connections,
+        ):
+            proxy.plan(text, fault)
+            query = ("SELECT n FROM {schema}.t", ())
+            assert await connections.read(query, query) == [[(1,)], [(1,)]]
+            assert proxy.struck == 1
+
+    run(main())
+
+
+@pytest.mark.rule("DB-03")
+@pytest.mark.parametrize("statements", [1, 2])
+def test_backend_ended_between_statements_is_not_seen(place: Place, statements: int) -> None:
+    tries: list[int] = []
+
+    async def main() -> None:
+        async with connected(place) as connections:
+
+            async def work(transaction: Transaction) -> None:
+                for number in range(statements):
+                    await transaction.ask(("INSERT INTO {schema}.t VALUES (%b)", (number,)))
+                tries.append(transaction.connection.info.backend_pid)
+                if len(tries) == 1:
+                    rows(place, f"SELECT pg_terminate_backend({tries[0]}, 20000)")
+                await transaction.ask(("INSERT INTO {schema}.t VALUES (9)", ()))
+                await transaction.commit()
+
+            await connections.transact(work)
+
+    run(main())
+    assert len(tries) == 2
+    assert rows(place) == [*((n,) for n in range(statements)), (9,)]
+
+
+@pytest.mark.rule("DB-03")
+def test_raced_transaction_is_repeated_until_its_attempts_are_over(place: Place) -> None:
+    tries: list[int] = []
+
+    async def work(transaction: Transaction) -> None:
+        tries.append(1)
+        await transaction.ask(("INSERT INTO {schema}.t VALUES (1)", ()))
+        raise Raced("always")
+
+    async def main() -> None:
+        async with connected(place, attempts=3) as connections:
+            with pytest.raises(DatabaseUnavailableError, match="always"):
+                await connections.transact(work)
+
+    run(main())
+    assert len(tries) == 3
+    assert rows(place) == []
+
+
+@pytest.mark.rule("DB-01")
+def test_hint_that_fails_after_the_commit_is_ignored(place: Place) -> None:
+    async def main() -> None:
+        async with connected(place) as connections:
+
+            async def work(transaction: Transaction) -> Any:
+                return await transaction.commit(
+                    ("INSERT INTO {schema}.t VALUES (1) RETURNING n", ()),
+                    then=[("SELECT 1 / 0", ())],
+                )
+
+            assert await connections.transact(work) == [[(1,)]]
+            await insert(connections, 2)
+
+    run(main())
+    assert rows(place) == [(1,), (2,)]
+
+
+@pytest.mark.rule("DB-01")
+def test_commit_after_a_failed_statement_is_an_error(place: Place) -> None:
+    async def work(transaction: Transaction) -> None:
+        await transaction.ask(("INSERT INTO {schema}.t VALUES (1)", ()))
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await transaction.ask(("SELECT 1 / 0", ()))
+        await transaction.commit()
+
+    async def main() -> None:
+        async with connected(place) as connections:
+            with pytest.raises(TransactionFailedError, match="before COMMIT had failed"):
+                await connections.transact(work)
+
+    run(main())
+    assert rows(place) == []
+
+
+@pytest.mark.rule("DB-01")
+@pytest.mark.parametrize(
+    ("sqlstate", "expected"),
+    [
+        ("53100", DatabaseFullError),
+        ("53200", DatabaseUnavailableError),
+        ("25006", DatabaseReadOnlyError),
+        ("57014", DatabaseUnavailableError),
+        ("55P03", DatabaseUnavailableError),
+        ("23514", TransactionFailedError),
+    ],
+)
+def test_error_of_the_server_has_the_class_of_what_would_help(
+    place: Place, sqlstate: str, expected: type[Exception]
+) -> None:
+    raising = f"DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{sqlstate}'; END $$"
+
+    async def main() -> None:
+        async with connected(place) as connections:
+            with pytest.raises(TransactionFailedError, match="no") as caught:
+                await connections.transact(lambda transaction: transaction.run(raising))
+            assert type(caught.value) is expected
+            assert caught.value.sqlstate == sqlstate
+            assert caught.value.__cause__ is None
+            await insert(connections, 1)
+
+    run(main())
+
+
+@pytest.mark.rule("DB-02", "DB-04")
+def test_address_is_in_no_error() -> None:
+    with pytest.raises(UsageError) as refused:
+        read_url("postgresql://u:s3cret@host:port/x?nonsense=1")
+
+    async def main() -> None:
+        place = ("postgresql://u:s3cret@127.0.0.1:1/test", "x")
+        async with connected(place, connect_s=0.1) as connections:
+            with pytest.raises(DatabaseUnavailableError, match="is not reached") as unreachable:
+                await insert(connections, 1)
+            assert "s3cret" not in repr(unreachable.value)
+            assert unreachable.value.__cause__ is None
+
+    run(main())
+    assert "s3cret" not in str(refused.value)
+
+
+def test_missing_extra_is_named() -> None:
+    code = "import sys; sys.modules['psycopg'] = None; import foundation_rt.database.postgres"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert "pip install 'foundation-rt[postgres]'" in done.stderr.splitlines()[-1]
+
+
+# -- copying and reading --------------------------------------------------------------------------
+
+
+def test_copy_is_part_of_its_transaction(place: Place) -> None:
+    async def main() -> None:
+        async with connected(place) as connections:
+
+            async def work(transaction: Transaction, fail: bool) -> None:
+                await transaction.ask(("INSERT INTO {schema}.t VALUES (0)", ()))
+                async with transaction.copy("COPY {schema}.t (n) FROM STDIN") as copy:
+                    for number in range(1, 4):
+                        await copy.write_row((number,))
+                if fail:
+                    raise ValueError
+                await transaction.commit(("INSERT INTO {schema}.t VALUES (4)", ()))
+
+            with pytest.raises(ValueError):
+                await connections.transact(lambda transaction: work(transaction, True))
+            assert rows(place) == []
+            await connections.transact(lambda transaction: work(transaction, False))
+
+    run(main())
+    assert rows(place) == [(n,) for n in range(5)]
+
+
+def test_several_reads_see_one_snapshot(place: Place) -> None:
+    async def main() -> None:
+        async with connected(place) as connections:
+            await insert(connections, 1)
+            count = ("SELECT count(*) FROM {schema}.t", ())
+            hold = ("SELECT pg_advisory_xact_lock_shared(hashtext(%b::text))", (place[1],))
+            with psycopg.connect(place[0], autocommit=False) as other:
+                other.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (place[1],))
+                reading = asyncio.create_task(connections.read(count, hold, count))
+                query = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory'"
+                while not rows(place, query):
+                    await asyncio.sleep(0)
+                other.execute(f"INSERT INTO {place[1]}.t VALUES (2)".encode())
+                other.commit()
+            first, _, last = await reading
+            assert first == last == [(1,)]
+
+    run(main())
+
+
+# -- processes that are stopped -------------------------------------------------------------------
+
+STOPPED = """
+import asyncio, os, signal, sys
+from foundation_rt.database.postgres import PostgresConnections, read_url
+url, schema, name, where, operation_s = sys.argv[1:]
+
+async def work(transaction):
+    await transaction.ask(("SELECT n FROM {schema}.t FOR UPDATE", ()))
+    if where == "copy":
+        async with transaction.copy("COPY {schema}.t (n) FROM STDIN") as copy:
+            await copy.write("".join(f"{number}\\n" for number in range(10, 100_000)))
+            stop()
+    stop()
+
+def stop():
+    print("stopped", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+async def main():
+    parameters = read_url(url, name)
+    connections = PostgresConnections(parameters, schema, 1, operation_s=float(operation_s))
+    await connections.transact(work)
+
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def stopped_process(place: Place, name: str, where: str, operation_s: float) -> Iterator[None]:
+    """Run a process that stops itself in a transaction, with the row of the table locked."""
+    words = [sys.executable, "-c", STOPPED, *place, name, where, str(operation_s)]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "stopped\n"
+            yield
+        finally:
+            process.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.rule("DB-05")
+def test_process_stopped_between_statements_loses_its_locks(place: Place) -> None:
+    rows(place, "INSERT INTO {schema}.t VALUES (1)")
+    with stopped_process(place, unique_name(), "idle", 0.5):
+        rows(place, "SET statement_timeout = 30000; UPDATE {schema}.t SET n = 2")
+    assert rows(place) == [(2,)]
+
+
+@pytest.mark.rule("DB-06")
+def test_process_stopped_while_copying_is_ended_by_another(place: Place) -> None:
+    rows(place, "INSERT INTO {schema}.t VALUES (1)")
+    name = unique_name()
+
+    async def main() -> None:
+        other = f"{place[0]}?application_name={unique_name()}"
+        own = f"{place[0]}?application_name={name}"
+        async with connected((other, place[1])) as stranger, connected((own, place[1])) as ours:
+            # What is young, or another application's, is left alone.
+            assert await ours.end_stalled_transactions() == 0
+            assert await stranger.end_stalled_transactions(0) == 0
+            while not await ours.end_stalled_transactions(0):  # the server reads what it was sent
+                await asyncio.sleep(0)
+            await insert(ours, 10)
+
+    with stopped_process(place, name, "copy", 60):
+        run(main())
+    assert rows(place) == [(1,), (10,)]
+
+
+# -- notifications --------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DB-07")
+def test_listener_gets_payloads_of_others_and_none_after_a_loss(place: Place) -> None:
+    calls: asyncio.Queue[str | None] = asyncio.Queue()
+    channel = f'"{place[1]}"'
+
+    async def main() -> None:
+        async with connected(place) as connections:
+            listening = asyncio.create_task(Listener(connections, channel, calls.put_nowait).run())
+            assert await calls.get() is None
+            await connections.read(("SELECT pg_notify(%b::text, 'own')", (place[1],)))
+            rows(place, f"NOTIFY {channel}, 'other'")
+            assert await calls.get() == "other"
+            query = f"SELECT pid FROM pg_stat_activity WHERE query = 'LISTEN {channel}'"
+            [(pid,)] = rows(place, query)
+            rows(place, f"SELECT pg_terminate_backend({pid}, 20000)")
+            assert await calls.get() is None
+            rows(place, f"NOTIFY {channel}, 'again'")
+            assert await calls.get() == "again"
+            listening.cancel()
+
+    run(main())
