@@ -226,7 +226,7 @@ def test_every_line_of_the_vectors_is_allowed_and_every_schema_is_used() -> None
             performer.act(step)
         used |= used_by(performer)
     # The envelope is held to its decoder by tests/agents/ledger/test_encoder.py.
-    elsewhere = {"health-report", "aacp-envelope", "client-request", "input-required-result"}
+    elsewhere = {"health-report", "aacp-envelope", "server-request", "input-required-result"}
     assert used == set(WIRE_SCHEMAS) - elsewhere
 
 
@@ -272,7 +272,7 @@ def test_what_a_client_is_asked_and_told_is_allowed(revision: str) -> None:
     asyncio.run(scenario())
     stateless = revision == STATELESS
     assert ("input-required-result" in checker.used) is stateless
-    assert ("client-request" in checker.used) is not stateless
+    assert ("server-request" in checker.used) is not stateless
     assert "notification" in checker.used
 
 

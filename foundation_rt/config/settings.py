@@ -200,7 +200,7 @@ class ResourcesSection(Settings):
     max_concurrent_executions: int = setting(
         10, Integer(1, 10_000), "How many calls may run at once, `health` not counted."
     )
-    max_questions: int = setting(
+    max_server_requests: int = setting(
         1_000, Integer(1, 1_000_000), "Most requests to clients that are open at once."
     )
     max_subscriptions: int = setting(
@@ -383,7 +383,7 @@ class HttpSection(Settings):
     retry_ms: int = milliseconds(
         1_000, "When a client should reconnect after its stream has ended.", minimum=0
     )
-    question_grace_ms: int = milliseconds(
+    server_request_grace_ms: int = milliseconds(
         60_000,
         "How long, beyond `http.retry_ms`, a request waits for a client without a connection.",
     )

@@ -33,7 +33,7 @@ _NO_CLIENT = Peer(REVISIONS[NEWEST_HANDSHAKE_REVISION], log_level=None)
 _Content = TypeVar("_Content")
 
 
-class Channel(Protocol):
+class CallConnection(Protocol):
     """The connection to the client of a call."""
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> None:
@@ -62,7 +62,7 @@ class ToolContext:
     abort_signal: AbortSignal
     _base_logger: StructuredLogger
     _call: Invocation | None = None
-    _channel: Channel | None = None
+    _connection: CallConnection | None = None
     state: Any = None
     _logger: StructuredLogger | None = field(default=None, init=False)
     _server_requester: ServerRequester | None = field(default=None, init=False)
@@ -115,8 +115,8 @@ class ToolContext:
             params["total"] = total
         if message is not None and self.client.revision.has("progress", "message"):
             params["message"] = message
-        call, channel = self._require_call()
-        channel.notify(call, "notifications/progress", params)
+        call, connection = self._require_call()
+        connection.notify(call, "notifications/progress", params)
 
     def close_stream(self) -> None:
         """End the response stream of the client while the call goes on (HTTP-15).
@@ -125,8 +125,8 @@ class ToolContext:
         `http.retry_ms`. May be called in any thread. Other transports, and revisions without
         streams that can be resumed, ignore it.
         """
-        if self._call is not None and self._channel is not None:
-            self._channel.close_stream(self._call)
+        if self._call is not None and self._connection is not None:
+            self._connection.close_stream(self._call)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Send a log message to the client, if it wants this level (NOTE-04).
@@ -148,8 +148,8 @@ class ToolContext:
         params: dict[str, Any] = {"level": level, "data": data}
         if logger is not None:
             params["logger"] = logger
-        call, channel = self._require_call()
-        channel.notify(call, "notifications/message", params)
+        call, connection = self._require_call()
+        connection.notify(call, "notifications/message", params)
 
     # -- requests to the client ----------------------------------------------------------------
 
@@ -231,11 +231,11 @@ class ToolContext:
 
     def _requester(self) -> ServerRequester:
         if self._server_requester is None:
-            call, channel = self._require_call()
-            self._server_requester = channel.server_requester(call, self.abort_signal)
+            call, connection = self._require_call()
+            self._server_requester = connection.server_requester(call, self.abort_signal)
         return self._server_requester
 
-    def _require_call(self) -> tuple[Invocation, Channel]:
-        if self._call is None or self._channel is None:
+    def _require_call(self) -> tuple[Invocation, CallConnection]:
+        if self._call is None or self._connection is None:
             raise UsageError("this context was made by hand: it has no client to talk to")
-        return self._call, self._channel
+        return self._call, self._connection

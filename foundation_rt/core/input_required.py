@@ -1,7 +1,7 @@
 """Requests to the client, as they concern a call: its answers come in, and requests go out.
 
 `server_requests` makes the requests themselves; here they meet the protocol
-(spec/client-requests.md). A stateless call may bring answers, and a state that says to which
+(spec/server-requests.md). A stateless call may bring answers, and a state that says to which
 requests they belong. It may end without a result: because answers are missing, or because its
 client cannot be asked.
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..server_requests.requester import RequestStrategy, ServerRequester
     from ..server_requests.requests import PreparedRequest
     from ..server_requests.round_trips import MultiRoundTrip
-    from ..server_requests.session_requests import RequestChannel
+    from ..server_requests.session_requests import RequestSender
     from .effects import CallCompleted, Reply
     from .invocation import Invocation
     from .replies import ResultWriter
@@ -105,7 +105,7 @@ class ClientInput:
     # -- while it runs -------------------------------------------------------------------------
 
     def server_requester(
-        self, call: Invocation, channel: RequestChannel[Invocation], signal: AbortSignal
+        self, call: Invocation, sender: RequestSender[Invocation], signal: AbortSignal
     ) -> ServerRequester:
         """Return the object through which the handler of `call` asks its client.
 
@@ -116,11 +116,11 @@ class ClientInput:
             raise UsageError(f"a handler of {call.method} cannot ask the client")
         from ..server_requests.requester import ServerRequester
 
-        strategy = self._strategy_of(call, channel, signal)
+        strategy = self._strategy_of(call, sender, signal)
         return ServerRequester(call.run_id, call.peer, self.forms, strategy, signal)
 
     def _strategy_of(
-        self, call: Invocation, channel: RequestChannel[Invocation], signal: AbortSignal
+        self, call: Invocation, sender: RequestSender[Invocation], signal: AbortSignal
     ) -> RequestStrategy:
         """Return the way in which requests reach the client of `call`, and answers come back."""
         if not call.peer.revision.is_stateless:
@@ -128,7 +128,7 @@ class ClientInput:
 
             ttl_ms = self.config.server.input_ttl_ms
             identity = identity_of(call.principal)
-            return SessionRequests(channel, call, identity, signal, ttl_ms, self.open_requests)
+            return SessionRequests(sender, call, identity, signal, ttl_ms, self.open_requests)
         rounds = _rounds_of(call)
         if call.promotion is None:
             return rounds
@@ -151,9 +151,14 @@ class ClientInput:
         if self._open_requests is None:
             from ..principal_shares import Limit, Quota
 
-            most = self.config.resources.max_questions
-            noun, reasons = "places for open questions", ("too_many_questions", "question_share")
-            self._open_requests = Quota(self.config, Limit(most, noun, "maxQuestions", *reasons))
+            limit = Limit(
+                self.config.resources.max_server_requests,
+                "places for open requests to clients",
+                "maxServerRequests",
+                "too_many_server_requests",
+                "server_request_share",
+            )
+            self._open_requests = Quota(self.config, limit)
         return self._open_requests
 
     # -- when it has ended ---------------------------------------------------------------------

@@ -126,12 +126,12 @@ def _remember(function: Function, number: int) -> Function:
     """Return `function` with its result remembered for each value."""
 
     def remembering(data: Any, run: CheckRun, name_prefix: str | None = None) -> None:
-        question = number, id(data)
-        answer = run.decided.get(question)
+        memo_key = number, id(data)
+        answer = run.decided.get(memo_key)
         if answer is None:
-            run.decided[question] = False
+            run.decided[memo_key] = False
             function(data, run)
-            run.decided[question] = True
+            run.decided[memo_key] = True
         elif answer is False:
             raise Mismatch
 

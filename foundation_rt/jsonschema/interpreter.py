@@ -76,8 +76,8 @@ class Decider:
             TooComplex: the budget is used up.
         """
         self.spend(1)
-        question = id(schema), id(value)  # both outlive the check
-        found = self._known.get(question)
+        memo_key = id(schema), id(value)  # both outlive the check
+        found = self._known.get(memo_key)
         if found is None:
             found = ()
             for check in _checks(schema):
@@ -86,7 +86,7 @@ class Decider:
                     break
                 if found:
                     break
-            self._known[question] = found
+            self._known[memo_key] = found
         return tuple(ValidationIssue(path + each.path, each.message) for each in found)
 
     def spend(self, times: int) -> None:

@@ -156,8 +156,8 @@ class _StepCount:
         self.left -= 1
         if self.left < 0:
             raise TooComplex
-        question = id(schema), id(value)  # both outlive the counting
-        known = self._known.get(question)
+        memo_key = id(schema), id(value)  # both outlive the counting
+        known = self._known.get(memo_key)
         if known is not None:
             return known
         steps = _own_steps(schema)
@@ -178,7 +178,7 @@ class _StepCount:
             decide, explain = self.count(one, part)
             steps += decide
             errors += explain
-        self._known[question] = steps, errors
+        self._known[memo_key] = steps, errors
         return steps, errors
 
 

@@ -1,4 +1,4 @@
-"""Requests of a server to its client in the middle of a call (spec/client-requests.md).
+"""Requests of a server to its client in the middle of a call (spec/server-requests.md).
 
 A request (`elicitation`, `sampling`, `roots`) is a value; `requests` has what all of them share.
 `requester` sends those of one call, by the strategy of the client's revision:

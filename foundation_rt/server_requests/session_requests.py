@@ -31,7 +31,7 @@ In place of the error it takes a `ServerRequestError` where there will be no res
 """
 
 
-class RequestChannel(Protocol[CallIn]):
+class RequestSender(Protocol[CallIn]):
     """Sends requests to a client on behalf of calls."""
 
     def request(
@@ -60,7 +60,7 @@ class SessionRequests(Generic[Call]):
         quota: counts the open requests.
     """
 
-    channel: RequestChannel[Call]
+    sender: RequestSender[Call]
     call: Call
     identity: str | None
     signal: AbortSignal
@@ -88,20 +88,20 @@ class SessionRequests(Generic[Call]):
 
         self.quota.take(self.identity, len(requests))
         timer = waiter.call_later(self.ttl_ms / 1000, waiter.fail, AnswerTimeoutError(self.ttl_ms))
-        self.channel.pause_deadline(self.call)
+        self.sender.pause_deadline(self.call)
         sent: list[str] = []
         try:
             for key, request in requests.items():
                 on_response = partial(waiter.call, receive, key)
-                request_id = self.channel.request(self.call, request, on_response)
+                request_id = self.sender.request(self.call, request, on_response)
                 if request_id is None:
                     break  # its signal has fired, or is about to
                 sent.append(request_id)
             await waiter.wait(self.signal)
         finally:
             timer.cancel()
-            self.channel.cancel_requests(self.call, sent)
-            self.channel.resume_deadline(self.call)
+            self.sender.cancel_requests(self.call, sent)
+            self.sender.resume_deadline(self.call)
             self.quota.give_back(self.identity, len(requests))
         return values
 

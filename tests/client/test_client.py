@@ -1,4 +1,4 @@
-"""What a program holds: calls, reads, rounds of questions, and what is known of the server."""
+"""What a program holds: calls, reads, rounds of input, and what is known of the server."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_call_waits_for_a_congested_transport() -> None:
     ],
 )
 def test_input_request_is_answered(method: str, operation: Any) -> None:
-    """Only the questions of the last round, with the state as it came, under a new id."""
+    """Only the responses of the last round, with the state as it came, under a new id."""
 
     async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
@@ -370,16 +370,18 @@ def test_in_the_handshake_mode_a_result_asks_nothing() -> None:
 @pytest.mark.parametrize("revision", BOTH)
 def test_sampling_works_in_both_modes(revision: str) -> None:
     params = {"messages": [{"role": "user", "content": {"type": "text", "text": "2 + 2?"}}]}
-    question = {"method": "sampling/createMessage", "params": {**params, "maxTokens": 5}}
+    server_request = {"method": "sampling/createMessage", "params": {**params, "maxTokens": 5}}
 
     async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         if revision == STATELESS:
-            rounds(harness, result(resultType="input_required", inputRequests={"a": question}))
+            rounds(
+                harness, result(resultType="input_required", inputRequests={"a": server_request})
+            )
             await client.call("play", NONCE)
             (told,) = harness.of("tools/call")[1]["params"]["inputResponses"].values()
         else:
-            acts = [["ask", *question.values()], ["wait", "answer"], ["answer"]]
+            acts = [["ask", *server_request.values()], ["wait", "answer"], ["answer"]]
             await client.call("play", {**NONCE, "acts": acts})
             (told,) = [each["result"] for each in harness.answers()]
         assert told["content"] == {"type": "text", "text": "4"}

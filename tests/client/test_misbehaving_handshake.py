@@ -78,7 +78,7 @@ NONSENSE: dict[str, list[Act]] = {
     "an error that names no request": [
         ["reply", {"id": None, "error": {"code": -32600, "message": "?"}}]
     ],
-    "the question itself": [["raw", '{"jsonrpc":"2.0","id":1,"method":"initialize"}']],
+    "the request itself": [["raw", '{"jsonrpc":"2.0","id":1,"method":"initialize"}']],
 }
 
 

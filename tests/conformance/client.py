@@ -70,7 +70,7 @@ async def use_everything(client: Client) -> None:
         await client.get_prompt(prompt.name)
 
 
-async def answer_questions(client: Client) -> None:
+async def answer_requests(client: Client) -> None:
     """Call tools that ask back, with one between that does not, at the same time too."""
     await client.call("test_mrtr_echo_state")
     await client.call("test_mrtr_unrelated")
@@ -92,7 +92,7 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
     "elicitation-sep1034-client-defaults": fill_in_defaults,
     "sse-retry": come_back,
     "json-schema-2020-12-preservation": repeat_schema,
-    "sep-2322-client-request-state": answer_questions,
+    "sep-2322-client-request-state": answer_requests,
     "http-standard-headers": use_everything,
     "http-custom-headers": call_with_headers,
     "http-invalid-tool-headers": call_everything,

@@ -83,13 +83,13 @@ def asked_of(response: dict[str, Any]) -> tuple[dict[str, Any], str]:
 @pytest.mark.rule("ASK-10", "ASK-13", "ASK-14")
 def test_call_is_retried_until_it_has_a_result() -> None:
     async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        questions, state = asked_of(await client.call("greet"))
+        server_requests, state = asked_of(await client.call("greet"))
         message = {"message": "Who?", "requestedSchema": NAME}
-        assert questions == {"user_name": {"method": "elicitation/create", "params": message}}
+        assert server_requests == {"user_name": {"method": "elicitation/create", "params": message}}
         responses = {"user_name": accepted(name="Ann")}
         second = await client.call("greet", inputResponses=responses, requestState=state)
-        questions, next_state = asked_of(second)
-        assert [*questions] == ["1"]
+        server_requests, next_state = asked_of(second)
+        assert [*server_requests] == ["1"]
         assert next_state != state
         response = await client.call(
             "greet", inputResponses={"1": {"action": "decline"}}, requestState=next_state
@@ -130,8 +130,8 @@ def test_retry_goes_on_in_any_process_with_same_key() -> None:
 )
 def test_missing_answer_is_asked_for_again(responses: dict[str, Any]) -> None:
     async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        questions, _ = asked_of(await client.call("greet", inputResponses=responses))
-        assert [*questions] == ["user_name"]
+        server_requests, _ = asked_of(await client.call("greet", inputResponses=responses))
+        assert [*server_requests] == ["user_name"]
 
     run_scenario(scenario)
 
@@ -140,12 +140,12 @@ def test_missing_answer_is_asked_for_again(responses: dict[str, Any]) -> None:
 def test_answer_that_state_did_not_ask_for_is_dropped() -> None:
     async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
         responses = {"user_name": accepted(name="Ann"), "1": accepted(), "more": accepted(x=1)}
-        questions, state = asked_of(await client.call("greet"))
-        assert [*questions] == ["user_name"]
-        # The second question was not asked yet when these came.
+        server_requests, state = asked_of(await client.call("greet"))
+        assert [*server_requests] == ["user_name"]
+        # The second request was not asked yet when these came.
         along = {"inputResponses": responses, "requestState": state}
-        questions, _ = asked_of(await client.call("greet", **along))
-        assert [*questions] == ["1"]
+        server_requests, _ = asked_of(await client.call("greet", **along))
+        assert [*server_requests] == ["1"]
 
     run_scenario(scenario)
 
@@ -246,8 +246,8 @@ def test_handler_that_changes_its_arguments_can_be_retried() -> None:
 @pytest.mark.rule("ASK-03", "ASK-29")
 def test_several_requests_share_one_round() -> None:
     async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        questions, state = asked_of(await client.call("everything"))
-        assert {key: one["method"] for key, one in questions.items()} == {
+        server_requests, state = asked_of(await client.call("everything"))
+        assert {key: one["method"] for key, one in server_requests.items()} == {
             "name": "elicitation/create",
             "text": "sampling/createMessage",
             "roots": "roots/list",
@@ -285,9 +285,9 @@ def test_missing_client_capability_is_an_error() -> None:
 @pytest.mark.rule("ASK-41")
 def test_url_elicitation_required_is_answered_with_pages() -> None:
     async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        questions, state = asked_of(await client.call("files"))
+        server_requests, state = asked_of(await client.call("files"))
         page = {"mode": "url", "message": "Connect", "url": "https://x.example/"}
-        assert questions == {"page-1": {"method": "elicitation/create", "params": page}}
+        assert server_requests == {"page-1": {"method": "elicitation/create", "params": page}}
         responses = {"page-1": {"action": "accept"}}
         meta = {"io.modelcontextprotocol/clientInfo": {"name": "visitor"}}
         params = {"name": "files", "inputResponses": responses, "requestState": state}
@@ -327,8 +327,8 @@ def test_prompts_and_resources_can_ask_client(
 ) -> None:
     async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
         client.request(method, params)
-        questions, state = asked_of(await client.next())
-        assert [*questions] == [key]
+        server_requests, state = asked_of(await client.next())
+        assert [*server_requests] == [key]
         client.request(method, {**params, "inputResponses": {key: answer}, "requestState": state})
         result = (await client.next())["result"]
         assert result["resultType"] == "complete"
@@ -348,7 +348,7 @@ def test_middleware_passes_requests_to_client_on(revision: str) -> None:
     async def watch(call: Any, proceed: Any) -> Any:
         try:
             return await proceed()
-        except Exception as error:  # what a question unwinds is none
+        except Exception as error:  # what a request of the server unwinds is none
             seen.append(error)
             raise
 
@@ -357,8 +357,8 @@ def test_middleware_passes_requests_to_client_on(revision: str) -> None:
     async def run() -> None:
         client = AnsweringClient(fixture.server, revision)
         if revision == STATELESS:
-            questions, _ = asked_of(await client.call("greet"))
-            assert [*questions] == ["user_name"]
+            server_requests, _ = asked_of(await client.call("greet"))
+            assert [*server_requests] == ["user_name"]
         else:
             client.start("greet")
             await client.asked("elicitation/create")

@@ -85,8 +85,8 @@ def next_message(server: ServerProcess) -> dict[str, Any]:
     return server.messages.pop(0)
 
 
-def respond(server: ServerProcess, question: dict[str, Any], result: Any) -> None:
-    line = orjson.dumps({"jsonrpc": "2.0", "id": question["id"], "result": result})
+def respond(server: ServerProcess, server_request: dict[str, Any], result: Any) -> None:
+    line = orjson.dumps({"jsonrpc": "2.0", "id": server_request["id"], "result": result})
     server.write(line + b"\n")
 
 

@@ -55,10 +55,10 @@ SETTINGS = {
     "resources.max_concurrent_executions": 8,
     "tasks.max_tasks": 8,
     "http.max_sessions": 8,
-    "resources.max_questions": 8,
+    "resources.max_server_requests": 8,
     "resources.max_subscriptions": 8,
     "http.retry_ms": 0,
-    "http.question_grace_ms": 1,
+    "http.server_request_grace_ms": 1,
 }
 
 
@@ -194,15 +194,15 @@ def test_a_client_that_listens_in_all_its_sessions_gets_no_more(server: HttpServ
 
 
 @pytest.mark.rule("RES-17")
-def test_a_client_is_asked_no_more_than_its_share_of_questions(server: HttpServer) -> None:
+def test_a_client_is_asked_no_more_than_its_share_of_requests(server: HttpServer) -> None:
     with Client(server.url, ALICE) as alice, Client(server.url, BOB) as bob:
         alice.send(ask(alice, 2))
         alice.read_until(b"roots/list")
         with Client(server.url, ALICE) as more:
             refused = more.fetch(ask(more, 1))
             assert details(refused) == {
-                "reason": "question_share",
-                "maxQuestions": 8,
+                "reason": "server_request_share",
+                "maxServerRequests": 8,
                 "share": 2,
             }
         bob.send(ask(bob, 1))

@@ -140,9 +140,9 @@ async def _do_everything(client: Client) -> None:
     await client.ping()
     await client.call("enough")
     await client.call("count", {"to": 1}, on_progress=lambda *_: None, on_log=lambda *_: None)
-    for question in server.revision.client_requests:
-        if question in ASKING:
-            assert not (await client.call(ASKING[question])).is_error
+    for server_request in server.revision.client_requests:
+        if server_request in ASKING:
+            assert not (await client.call(ASKING[server_request])).is_error
     if "url" in server.revision.elicitation_modes:
         assert not (await client.call("ask_elsewhere")).is_error
     await _subscribe(client)

@@ -210,7 +210,7 @@ def test_prompts(everything: Any) -> None:
     _run(everything, test, require=("prompts",))
 
 
-def test_questions(everything: Any) -> None:
+def test_server_requests(everything: Any) -> None:
     async def test(client: Client, user: User) -> None:
         sampled = await client.call("trigger-sampling-request", {"prompt": "Really?"})
         assert "Really?: yes" in sampled.text

@@ -161,8 +161,8 @@ def test_in_the_handshake_mode(connect: Callable[[str], Client], revision: str) 
     client.request("logging/setLevel", {"level": "debug"})
     _look(client)
 
-    for question in _questions(revision):
-        _answer(client, ASKING[question], question)
+    for sent in _requests_of(revision):
+        _answer(client, ASKING[sent], sent)
     if "notifications/elicitation/complete" in _known(revision):
         _answer(client, "ask_elsewhere", "elicitation/create")
         client.notified("notifications/elicitation/complete")
@@ -187,11 +187,11 @@ def test_in_the_stateless_mode(connect: Callable[[str], Client]) -> None:
     for tool in ASKING.values():
         required = client.request("tools/call", {"name": tool, "arguments": {}})["result"]
         assert required["resultType"] == "input_required"
-        [(key, question)] = required["inputRequests"].items()
+        [(key, sent)] = required["inputRequests"].items()
         again = {
             "name": tool,
             "arguments": {},
-            "inputResponses": {key: RESPONSES[question["method"]]},
+            "inputResponses": {key: RESPONSES[sent["method"]]},
             "requestState": required["requestState"],
         }
         assert client.request("tools/call", again)["result"]["resultType"] == "complete"
@@ -225,12 +225,12 @@ def _look(client: Client) -> None:
     client.check()
 
 
-def _answer(client: Client, tool: str, question: str) -> None:
+def _answer(client: Client, tool: str, sent: str) -> None:
     """Call a tool that asks, and answer it."""
     call = client.ask("tools/call", {"name": tool, "arguments": {}})
-    asked = client.notified(question)
+    asked = client.notified(sent)
     client.server.write(
-        orjson.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": RESPONSES[question]}) + b"\n"
+        orjson.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": RESPONSES[sent]}) + b"\n"
     )
     assert client.server.answer(call)["result"]["isError"] is False
     client.check()
@@ -245,7 +245,7 @@ def _change(client: Client) -> None:
         client.notified(f"notifications/{noun}/list_changed")
 
 
-def _questions(revision: str) -> list[str]:
+def _requests_of(revision: str) -> list[str]:
     """Return the methods that a server can ask its client, in a revision."""
     return [
         method for method, date in methods.SERVER_REQUESTS if date == revision and method in ASKING
@@ -256,4 +256,4 @@ def _known(revision: str) -> set[str]:
     """Return the methods whose results or messages a server of this revision can send."""
     tables = (methods.SERVER_RESULTS, methods.SERVER_NOTIFICATIONS)
     known = {method for table in tables for method, date in table if date == revision}
-    return known | {*_questions(revision), "error"}
+    return known | {*_requests_of(revision), "error"}

@@ -53,7 +53,7 @@ from tests.support.sizes import examples
 from tests.support.virtual_loop import VirtualLoop
 
 CONNECT_TIMEOUT = 6.0
-QUESTION_TIMEOUT = 3.0
+HANDLER_TIMEOUT = 3.0
 LONGEST_PAUSE = 5.0
 """Seconds that the client waits at most before it tries something again."""
 
@@ -120,12 +120,12 @@ class ClientMachine(RuleBasedStateMachine):
             probe_timeout=1.0,
             breaker=BreakerSettings(failure_threshold=timeout, reset_timeout_ms=5_000),
             tool_breakers=tool_breakers,
-            handler_timeout=QUESTION_TIMEOUT,
+            handler_timeout=HANDLER_TIMEOUT,
         )
         self.user = "answers"
         handlers = ClientHandlers(elicitation=self._elicit) if is_asked else ClientHandlers()
         # While somebody is asked, a deadline stands still.
-        self.allowance = QUESTION_TIMEOUT if is_asked else 0.0
+        self.allowance = HANDLER_TIMEOUT if is_asked else 0.0
         self.client = Client(self.harness.make_transport, options, handlers, draw=lambda: 0.5)
         self.asked: list[ReceivedRequest] = []
         self.subscriptions: list[asyncio.Task[int]] = []

@@ -31,7 +31,9 @@ CONFIG = ServerConfig(
         max_sessions=8,
         session_idle_ms=60_000,
     ),
-    resources=ResourcesSection(max_concurrent_executions=8, max_questions=8, max_subscriptions=8),
+    resources=ResourcesSection(
+        max_concurrent_executions=8, max_server_requests=8, max_subscriptions=8
+    ),
     tasks=TasksSection(max_tasks=8, max_run_ms=1_000, keep_ms=1_000),
 )
 WITH_TASKS = {
@@ -198,8 +200,8 @@ async def run_history(history: list[tuple[str, str, int]]) -> None:
     quotas = {
         "sessions": sessions._quota,
         "subscriptions": runtime.dispatcher.subscriptions.quota,
-        "questions": runtime.dispatcher.client_input.open_requests,
-        "tasks": manager.store.room,  # type: ignore[attr-defined]
+        "server requests": runtime.dispatcher.client_input.open_requests,
+        "tasks": manager.store.record_quota,  # type: ignore[attr-defined]
         "results": manager.store.outcome_bytes,  # type: ignore[attr-defined]
     }
     peers = {name: Peer(app, key) for name, key in KEYS.items()}

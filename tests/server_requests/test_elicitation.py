@@ -17,8 +17,8 @@ FORM = Elicit("Who?", NAME)
 PAGE = ElicitUrl("Pay", "https://pay.example/1")
 
 
-def prepare(question: Any, revision: str = "2025-11-25", capabilities: Any = None) -> Any:
-    return question.prepare(peer(revision, capabilities), Forms(), "run/1")
+def prepare(server_request: Any, revision: str = "2025-11-25", capabilities: Any = None) -> Any:
+    return server_request.prepare(peer(revision, capabilities), Forms(), "run/1")
 
 
 @pytest.mark.rule("ASK-01")
@@ -60,12 +60,12 @@ def test_page_has_an_id_where_the_revision_has_one() -> None:
 def test_capabilities_decide_whether_the_request_is_sent(
     revision: str, capabilities: Any, form: bool, page: bool
 ) -> None:
-    for question, can, name in ((FORM, form, "form"), (PAGE, page, "url")):
+    for server_request, can, name in ((FORM, form, "form"), (PAGE, page, "url")):
         if can:
-            prepare(question, revision, capabilities)
+            prepare(server_request, revision, capabilities)
             continue
         with pytest.raises(ClientCapabilityError) as lacking:
-            prepare(question, revision, capabilities)
+            prepare(server_request, revision, capabilities)
         assert lacking.value.required_capabilities == {"elicitation": {name: {}}}
         assert f"elicitation.{name}" in lacking.value.message
 

@@ -63,7 +63,7 @@ async def _await(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
-async def two_questions(talk: ServerRequester) -> Any:
+async def two_requests(talk: ServerRequester) -> Any:
     first = await talk.ask_one(form("a"), None)
     second = await talk.ask_one(form("b"), "b")
     return first.content, second.content
@@ -71,27 +71,27 @@ async def two_questions(talk: ServerRequester) -> Any:
 
 @pytest.mark.rule("ASK-30", "ASK-13")
 def test_handler_runs_again_until_it_has_all_answers() -> None:
-    first = run(two_questions)
+    first = run(two_requests)
     assert first.lacking == {"1"}
-    second = run(two_questions, first.state, {"1": accepted(a=1)})
+    second = run(two_requests, first.state, {"1": accepted(a=1)})
     assert second.lacking == {"b"}
-    third = run(two_questions, second.state, {"b": accepted(b=2)})
+    third = run(two_requests, second.state, {"b": accepted(b=2)})
     assert third.value == ({"a": 1}, {"b": 2})
 
 
 @pytest.mark.rule("ASK-11")
 def test_answers_without_a_state_are_taken_and_others_are_ignored() -> None:
     responses = {"1": accepted(a=1), "b": accepted(b=2), "c": 5, "": None}
-    assert run(two_questions, "", responses).value == ({"a": 1}, {"b": 2})
+    assert run(two_requests, "", responses).value == ({"a": 1}, {"b": 2})
 
 
 @pytest.mark.rule("ASK-20")
 def test_answers_that_the_state_did_not_ask_for_are_dropped() -> None:
     responses = {"1": accepted(a=1), "b": accepted(b=2), "c": 5, "": None}
-    first = run(two_questions)
-    second = run(two_questions, first.state, responses)
+    first = run(two_requests)
+    second = run(two_requests, first.state, responses)
     assert second.lacking == {"b"}
-    assert run(two_questions, second.state, responses).value == ({"a": 1}, {"b": 2})
+    assert run(two_requests, second.state, responses).value == ({"a": 1}, {"b": 2})
 
 
 @pytest.mark.rule("ASK-12")
@@ -99,16 +99,16 @@ def test_answers_that_the_state_did_not_ask_for_are_dropped() -> None:
     "useless", [{}, {"x": accepted(a=1)}, {"1": 12345}, {"1": accepted(a="x")}]
 )
 def test_missing_or_invalid_answer_is_requested_again(useless: dict[str, Any]) -> None:
-    first = run(two_questions)
-    again = run(two_questions, first.state, useless)
+    first = run(two_requests)
+    again = run(two_requests, first.state, useless)
     assert again.lacking == {"1"}
-    assert run(two_questions, again.state, {"1": accepted(a=1)}).lacking == {"b"}
+    assert run(two_requests, again.state, {"1": accepted(a=1)}).lacking == {"b"}
 
 
 @pytest.mark.rule("ASK-31")
 def test_earlier_answer_cannot_be_changed() -> None:
-    second = run(two_questions, run(two_questions).state, {"1": accepted(a=1)})
-    third = run(two_questions, second.state, {"b": accepted(b=2), "1": accepted(a=9)})
+    second = run(two_requests, run(two_requests).state, {"1": accepted(a=1)})
+    third = run(two_requests, second.state, {"b": accepted(b=2), "1": accepted(a=9)})
     assert third.value == ({"a": 1}, {"b": 2})
 
 
@@ -222,7 +222,7 @@ def handler_of(steps: list[list[str]]) -> Handler:
 
 @pytest.mark.rule("ASK-30", "ASK-12", "ASK-13")
 @given(scripts(), st.data())
-def test_any_handler_gets_the_first_good_answer_to_each_of_its_questions(
+def test_any_handler_gets_the_first_good_answer_to_each_of_its_requests(
     steps: list[list[str]], data: st.DataObject
 ) -> None:
     handler, given_first = handler_of(steps), {}

@@ -26,8 +26,8 @@ USE = ToolUse("u1", "weather", {"city": "Oslo"}, {"kept": True})
 TOOL = ToolDefinition("weather", "Tells it.", {"type": "object"})
 
 
-def params(question: Sample, revision: str = "2025-11-25") -> dict[str, Any]:
-    prepared = question.prepare(peer(revision), Forms(), "x")
+def params(server_request: Sample, revision: str = "2025-11-25") -> dict[str, Any]:
+    prepared = server_request.prepare(peer(revision), Forms(), "x")
     assert prepared.method == "sampling/createMessage"
     return prepared.params
 
@@ -41,7 +41,7 @@ def test_string_is_a_user_message(revision: str) -> None:
 
 @pytest.mark.rule("ASK-01")
 def test_every_option_of_a_sample_is_sent() -> None:
-    question = Sample(
+    server_request = Sample(
         ["Hi", SamplingMessage("assistant", Image(b"x", "image/png"), {"m": 1})],
         7,
         system_prompt="Be brief.",
@@ -55,7 +55,7 @@ def test_every_option_of_a_sample_is_sent() -> None:
         tools=[TOOL],
         tool_choice="required",
     )
-    found = params(question)
+    found = params(server_request)
     assert found.pop("tools")[0]["name"] == "weather"
     assert found == {
         "messages": [
@@ -84,11 +84,11 @@ def test_every_option_of_a_sample_is_sent() -> None:
 
 @pytest.mark.rule("ASK-28")
 def test_several_blocks_are_several_messages_where_a_message_has_one() -> None:
-    question = Sample(SamplingMessage("user", ["a", Audio(b"x", "audio/wav")], {"m": 1}), 5)
-    (whole,) = params(question)["messages"]
+    server_request = Sample(SamplingMessage("user", ["a", Audio(b"x", "audio/wav")], {"m": 1}), 5)
+    (whole,) = params(server_request)["messages"]
     assert [block["type"] for block in whole["content"]] == ["text", "audio"]
     assert whole["_meta"] == {"m": 1}
-    assert params(question, "2025-06-18")["messages"] == [
+    assert params(server_request, "2025-06-18")["messages"] == [
         {"role": "user", "content": {"type": "text", "text": "a"}},
         {"role": "user", "content": {"type": "audio", "data": "eA==", "mimeType": "audio/wav"}},
     ]
@@ -98,8 +98,8 @@ def test_several_blocks_are_several_messages_where_a_message_has_one() -> None:
 def test_conversation_with_tools() -> None:
     result = ToolUseResult("u1", ["Sunny", ResourceLink("x:y", "y")], {"sky": "blue"})
     used = SamplingMessage("assistant", [Text("Let me see."), USE])
-    question = Sample(["Weather?", used, SamplingMessage("user", result)], 5, tools=[TOOL])
-    messages = params(question)["messages"]
+    server_request = Sample(["Weather?", used, SamplingMessage("user", result)], 5, tools=[TOOL])
+    messages = params(server_request)["messages"]
     assert messages[1]["content"][1] == {
         "type": "tool_use",
         "id": "u1",
@@ -154,7 +154,7 @@ PLAIN = {"sampling": {}}
 
 @pytest.mark.rule("ASK-04", "ASK-21")
 @pytest.mark.parametrize(
-    ("question", "revision", "capabilities", "required"),
+    ("server_request", "revision", "capabilities", "required"),
     [
         (Sample("x", 5), "2025-11-25", {}, {"sampling": {}}),
         (Sample("x", 5), "2025-11-25", PLAIN, None),
@@ -189,14 +189,14 @@ PLAIN = {"sampling": {}}
     ],
 )
 def test_capabilities_decide_whether_the_request_is_sent(
-    question: Sample, revision: str, capabilities: Any, required: Any
+    server_request: Sample, revision: str, capabilities: Any, required: Any
 ) -> None:
     client = peer(revision, capabilities)
     if required is None:
-        question.prepare(client, Forms(), "x")
+        server_request.prepare(client, Forms(), "x")
         return
     with pytest.raises(ClientCapabilityError) as lacking:
-        question.prepare(client, Forms(), "x")
+        server_request.prepare(client, Forms(), "x")
     assert lacking.value.required_capabilities == required
 
 

@@ -1,4 +1,4 @@
-"""The handshake mode: questions are requests, and whatever a client does with them has an end."""
+"""The handshake mode: a server sends requests, and whatever a client does with them has an end."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_aborted_call_cancels_its_requests(ending: str) -> None:
 
         client = AnsweringClient(rig.server)
         call = client.start("ask")
-        question = await client.asked("elicitation/create")
+        server_request = await client.asked("elicitation/create")
         if ending == "disconnected":
             client.connection.close()
             await client.settle()
@@ -201,10 +201,10 @@ def test_aborted_call_cancels_its_requests(ending: str) -> None:
             client.write(method="notifications/cancelled", params={"requestId": call})
             withdrawn = await client.next()
             assert withdrawn["method"] == "notifications/cancelled"
-            assert withdrawn["params"]["requestId"] == question["id"]
+            assert withdrawn["params"]["requestId"] == server_request["id"]
         assert client.connection.session.server_requests == set()
         await client.settle()
-        client.answer(question, accepted(name="late"))
+        client.answer(server_request, accepted(name="late"))
         await client.settle()
         assert client.unread() == []
 
@@ -222,12 +222,12 @@ def test_response_to_an_unknown_request_is_dropped(id_: Any) -> None:
 
         client = AnsweringClient(rig.server)
         client.start("ask")
-        question = await client.asked("roots/list")
+        server_request = await client.asked("roots/list")
         client.write(id=id_, result={"roots": [{"uri": "x:forged"}]})
         await client.settle()
         assert len(rig.logged("response dropped: nothing was asked")) == 1
-        client.answer(question, {"roots": []})
-        client.answer(question, {"roots": [{"uri": "x:again"}]})
+        client.answer(server_request, {"roots": []})
+        client.answer(server_request, {"roots": [{"uri": "x:again"}]})
         assert value_of(await client.next()) == 0
         assert len(rig.logged("response dropped: nothing was asked")) == 2
 
@@ -243,11 +243,11 @@ async def test_response_on_another_connection_is_ignored(rig: ServerFixture) -> 
 
     client, stranger = AnsweringClient(rig.server), AnsweringClient(rig.server)
     client.start("ask")
-    question = await client.asked("roots/list")
-    stranger.answer(question, {"roots": [{"uri": "x:forged"}]})
+    server_request = await client.asked("roots/list")
+    stranger.answer(server_request, {"roots": [{"uri": "x:forged"}]})
     await client.settle()
     assert client.unread() == []
-    client.answer(question, {"roots": []})
+    client.answer(server_request, {"roots": []})
     assert value_of(await client.next()) == 0
 
 
@@ -264,9 +264,9 @@ async def test_requests_beyond_the_limit_are_refused_and_none_is_sent(rig: Serve
     other.start("ask", {"count": 2})
     error = value_of(await other.next())
     assert error["code"] == "RESOURCE_EXHAUSTED"
-    assert error["details"] == {"reason": "too_many_questions", "maxQuestions": 1000}
-    for question in asked:
-        client.answer(question, {"roots": []})
+    assert error["details"] == {"reason": "too_many_server_requests", "maxServerRequests": 1000}
+    for server_request in asked:
+        client.answer(server_request, {"roots": []})
     assert value_of(await client.next()) is None
     assert rig.server.runtime.dispatcher.client_input.open_requests.used() == {}
     assert client.connection.session.server_requests == set()
@@ -334,15 +334,15 @@ async def test_handler_in_a_thread_can_ask_from_a_loop_of_its_own(rig: ServerFix
 
     client = AnsweringClient(rig.server)
     client.start("ask")
-    question = await client.asked("roots/list")
-    client.answer(question, {"roots": []})
+    server_request = await client.asked("roots/list")
+    client.answer(server_request, {"roots": []})
     assert value_of(await client.next()) == 0
     # The worker hands its reply over before it is done with the call.
     assert await asyncio.to_thread(rig.server.runtime.engine.wait_idle, 20)
 
 
 def test_firing_after_the_loop_was_closed_does_not_fail() -> None:
-    """A handler's own loop may end while its questions are open."""
+    """A handler's own loop may end while its requests are open."""
     rig = ServerFixture()
 
     @rig.server.tool
@@ -358,9 +358,9 @@ def test_firing_after_the_loop_was_closed_does_not_fail() -> None:
     async def scene() -> None:
         client = AnsweringClient(rig.server)
         client.start("ask")
-        question = await client.asked("roots/list")
+        server_request = await client.asked("roots/list")
         assert (await client.next())["method"] == "notifications/cancelled"
-        client.answer(question, {"roots": []})
+        client.answer(server_request, {"roots": []})
         assert value_of(await client.next()) == "done"
 
     asyncio.run(scene())
@@ -407,9 +407,9 @@ def test_deadline_is_paused_during_a_server_request() -> None:
         client.answer(second, {"roots": []})
         assert value_of(await client.next()) == "patient"
         client.start("ask_and_dally")
-        question = await client.asked("roots/list")
+        server_request = await client.asked("roots/list")
         await let_a_deadline_pass(client)
-        client.answer(question, {"roots": []})
+        client.answer(server_request, {"roots": []})
         assert value_of(await client.next())["code"] == "TIMEOUT"
 
     async def let_a_deadline_pass(client: AnsweringClient) -> None:
@@ -438,9 +438,9 @@ def test_request_without_a_response_times_out() -> None:
         client = AnsweringClient(rig.server)
         for name in ("ask", "ask_again"):
             client.start(name)
-            question = await client.asked("roots/list")
+            server_request = await client.asked("roots/list")
             withdrawn = await client.next()
-            assert withdrawn["params"]["requestId"] == question["id"]
+            assert withdrawn["params"]["requestId"] == server_request["id"]
             value = value_of(await client.next())
             if name == "ask":
                 assert value["code"] == "TIMEOUT"
@@ -492,7 +492,9 @@ class Silent:
 @pytest.mark.rule("ASK-34")
 def test_request_of_an_ended_call_waits_for_the_abort_signal() -> None:
     signal = AbortSignal()
-    quota = Quota(ServerConfig(), Limit(1, "questions", "maxQuestions", "too_many_questions"))
+    quota = Quota(
+        ServerConfig(), Limit(1, "requests", "maxServerRequests", "too_many_server_requests")
+    )
     strategy = SessionRequests(Silent(signal), "call", None, signal, 60_000, quota)
     requests = {"a": PreparedRequest("roots/list", {}, lambda answer: answer)}
     with pytest.raises(AbortError, match="cancelled"):

@@ -89,18 +89,18 @@ class AnsweringClient:
 
     async def asked(self, method: str) -> dict[str, Any]:
         """Return the next message, which is a request of the server."""
-        question = await self.next()
-        assert question["method"] == method, question
-        assert type(question["id"]) is str
-        return question
+        server_request = await self.next()
+        assert server_request["method"] == method, server_request
+        assert type(server_request["id"]) is str
+        return server_request
 
-    def answer(self, question: Mapping[str, Any], result: Any) -> None:
+    def answer(self, server_request: Mapping[str, Any], result: Any) -> None:
         """Respond to a request of the server's."""
-        self.write(id=question["id"], result=result)
+        self.write(id=server_request["id"], result=result)
 
-    def refuse(self, question: Mapping[str, Any], code: Any, message: Any) -> None:
+    def refuse(self, server_request: Mapping[str, Any], code: Any, message: Any) -> None:
         """Respond to it with an error."""
-        self.write(id=question["id"], error={"code": code, "message": message})
+        self.write(id=server_request["id"], error={"code": code, "message": message})
 
     async def settle(self) -> None:
         """Let everything that is due happen."""

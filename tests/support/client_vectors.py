@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from foundation_rt.client.transports.transport import Transport
 
 FOLDER = Path(__file__).parents[2] / "spec" / "vectors" / "client"
-FILES = ("handshakes", "calls", "lists", "questions", "subscriptions")
+FILES = ("handshakes", "calls", "lists", "server-requests", "subscriptions")
 
 ACTIONS = ("ask", "cancel", "in", "advance_ms", "lost", "close")
 """What happens; the other lines say what it leads to."""

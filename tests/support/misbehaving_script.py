@@ -226,8 +226,8 @@ class ScriptRunner:
 
     def _ask(self, exchange: Exchange, method: str, params: Any) -> None:
         self._asked += 1
-        question = {"jsonrpc": "2.0", "id": f"asked-{self._asked}", "method": method}
-        self._send(exchange, {**question, "params": params}, is_answer=False)
+        server_request = {"jsonrpc": "2.0", "id": f"asked-{self._asked}", "method": method}
+        self._send(exchange, {**server_request, "params": params}, is_answer=False)
 
     def _progress(self, exchange: Exchange, value: Any) -> None:
         token = exchange.message.get("params", {}).get("_meta", {}).get("progressToken")

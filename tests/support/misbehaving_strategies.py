@@ -15,7 +15,7 @@ _UPDATED = {
 }
 
 FORM = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
-QUESTIONS = {"one": {"method": "elicitation/create", "params": FORM}}
+INPUT_REQUESTS = {"one": {"method": "elicitation/create", "params": FORM}}
 
 nonces = st.integers(0, 7).map("call {}".format)
 codes = st.sampled_from([-32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32020])
@@ -32,7 +32,9 @@ spoken: st.SearchStrategy[Act] = st.one_of(
     st.sampled_from([["ask", "ping", {}], ["ask", "sampling/createMessage", [1]]]),
     st.sampled_from([["progress", 1], ["page"], ["ask", "elicitation/create", FORM]]),
     st.just(["reply", {"result": {"resultType": "input_required", "requestState": "x"}}]),
-    st.just(["reply", {"result": {"resultType": "input_required", "inputRequests": QUESTIONS}}]),
+    st.just(
+        ["reply", {"result": {"resultType": "input_required", "inputRequests": INPUT_REQUESTS}}]
+    ),
 )
 """Acts that send something at once, over any transport."""
 

@@ -115,9 +115,9 @@ class ScriptedTransport(MisbehavingTransport):
         """Send a notification of the server now."""
         self.say({"jsonrpc": "2.0", "method": method, "params": params}, stream)
 
-    def ask(self, question_id: Any, method: str, **params: Any) -> None:
+    def ask(self, request_id: Any, method: str, **params: Any) -> None:
         """Send a request of the server now."""
-        self.say({"jsonrpc": "2.0", "id": question_id, "method": method, "params": params})
+        self.say({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
 
 
 Scene = Callable[[Client, ScriptedHarness], Awaitable[None]]
@@ -137,7 +137,7 @@ def play(
     Args:
         points: what the server does, and where.
         draw: what is drawn for the waits between tries.
-        options: of the client, and the handlers of questions.
+        options: of the client, and its handlers.
     """
 
     async def main(clock: ManualClock) -> None:

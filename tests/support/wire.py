@@ -49,7 +49,7 @@ def problems(name: str, value: Any) -> list[str]:
 def _schema_of(message: dict[str, Any]) -> str:
     """Return the name of the schema of a message that is no response."""
     if "id" in message:
-        return "client-request"
+        return "server-request"
     return "notification" if "params" in message else "list-changed"
 
 

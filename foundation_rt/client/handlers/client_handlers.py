@@ -2,7 +2,7 @@
 
 The handlers that a client has decide which capabilities it declares (QUEST-01). A server sends its
 requests while it handles one of the client: in the handshake mode as messages of their own, in the
-stateless mode in an `input_required` result (spec/client-questions.md).
+stateless mode in an `input_required` result (spec/client-handlers.md).
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class ClientHandlers:
     async def _ask(self, prepared: HandlerCall) -> dict[str, Any]:
 
         if not self._open.acquire(blocking=False):
-            raise _failed("Too many questions are open", "too_many_questions")
+            raise _failed("Too many requests of the server are open", "too_many_server_requests")
         try:
             answer = await run_handler(prepared.handler, prepared.arguments, self._open.release)
         except asyncio.CancelledError as error:

@@ -226,5 +226,5 @@ class TaskManager:
         return [call for _, call in list(self._running.values())]
 
 
-_CANNOT_ASK = "The tool ended with a question, which a task cannot do."
+_CANNOT_ASK = "The tool ended with a request to the client, which a task cannot do."
 _NO_ROOM = "There was no room to keep the outcome."

@@ -74,10 +74,10 @@ class TaskPolicy:
         from .store import MemoryTaskStore
 
         limits = self.config.tasks
-        room = Limit(limits.max_tasks, "places for tasks", "maxTasks", "task_limit")
+        records = Limit(limits.max_tasks, "places for tasks", "maxTasks", "task_limit")
         size = Limit(limits.max_result_bytes, "bytes of results", "maxResultBytes", "task_limit")
         store = MemoryTaskStore(
-            self.clock, Quota(self.config, room), Quota(self.config, size), self.new_lock()
+            self.clock, Quota(self.config, records), Quota(self.config, size), self.new_lock()
         )
         open_requests = self.client_input.open_requests
         return TaskManager(

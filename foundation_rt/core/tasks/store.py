@@ -59,13 +59,13 @@ class MemoryTaskStore:
     refused instead.
 
     Args:
-        room: counts the records, by their owners.
+        record_quota: counts the records, by their owners.
         outcome_bytes: counts the bytes of their outcomes.
         lock: held for each operation.
     """
 
     clock: Clock
-    room: Quota
+    record_quota: Quota
     outcome_bytes: Quota
     _lock: AbstractContextManager[Any]
     _kept: OrderedDict[str, _Kept] = field(factory=OrderedDict, init=False)
@@ -78,7 +78,7 @@ class MemoryTaskStore:
         now = self.clock.monotonic()
         with self._lock:
             self._drop_expired(now)
-            self.room.take(record.owner)
+            self.record_quota.take(record.owner)
             self._kept[record.task_id] = _Kept(record, now + record.ttl_ms / 1000)
 
     def replace(self, record: TaskRecord) -> bool:
@@ -115,7 +115,7 @@ class MemoryTaskStore:
             if oldest.expires > now or not oldest.record.is_terminal:
                 return
             self.outcome_bytes.give_back(oldest.record.owner, _size(oldest.record))
-            self.room.give_back(oldest.record.owner)
+            self.record_quota.give_back(oldest.record.owner)
             del self._kept[task_id]
 
 

@@ -240,7 +240,7 @@ class Endpoint:
         if refusal is not None:
             return refusal
         settings, runtime = self.settings, self.runtime
-        grace_ms = settings.question_grace_ms
+        grace_ms = settings.server_request_grace_ms
         session = HttpSession(settings.retry_ms, grace_ms, self.events, runtime.clock)
         session.attach(
             runtime.connect(session.deliver, "http", self.scheduler, principal=request.principal)

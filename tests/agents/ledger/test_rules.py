@@ -1,4 +1,4 @@
-"""What may become of a request: every state against every question, spelled out."""
+"""What may become of a request: every state against every event, spelled out."""
 
 from __future__ import annotations
 

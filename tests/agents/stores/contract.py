@@ -675,7 +675,7 @@ class StoreContract:
         assert received.responses == [answer]
         assert ledger.message(again.reply_id) == answer
         assert ledger.claim_ids() == []
-        assert ledger.receive(again).responses == []  # the same number is the same question
+        assert ledger.receive(again).responses == []  # the same number is the same envelope
 
     @pytest.mark.rule("AACP-22")
     def test_unfinished_request_that_is_asked_again_is_in_progress(self, ledger: Ledger) -> None:

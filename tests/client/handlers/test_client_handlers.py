@@ -442,7 +442,7 @@ def test_cancelled_caller_does_not_wait_for_the_thread(caplog: pytest.LogCapture
     run(cancel_all(MAX_HANDLERS))
     refused = refusal(handlers, ELICIT, FORM)
     assert refused.original_code == -32603
-    assert refused.data == {"reason": "too_many_questions"}
+    assert refused.data == {"reason": "too_many_server_requests"}
     go.set()
     for _ in range(MAX_HANDLERS):
         assert ended.acquire(timeout=PATIENCE)

@@ -92,7 +92,7 @@ async def test_the_time_is_one_for_all_entries(clock: ManualClock) -> None:
 
 @pytest.mark.rule("CLIENT-20")
 async def test_pause_may_outlive_the_body(clock: ManualClock) -> None:
-    """A handler still answers a question, and the server has answered the call already."""
+    """A handler still answers a request, and the server has answered the call already."""
     deadline = Deadline(now() + 10, 50.0)
     async with deadline:
         deadline.hold()

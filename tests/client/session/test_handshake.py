@@ -271,7 +271,7 @@ LEGACY_REFUSALS: dict[str, MCPError] = {
 def test_any_other_refusal_of_discover_leads_to_initialize(name: str) -> None:
     refusal = LEGACY_REFUSALS[name]
     check(Server([NEW], discover=refusal), [discover(), initialize()], NEW)
-    # Who understood all but the question is of the other kind; a failure is one.
+    # A server that understood all but the method is of the other kind; a failure is one.
     is_failure = refusal.original_code in (None, -32603)
     code = refusal.code if is_failure else "E206"
     check(Server([NEW], discover=refusal), [discover()], code, forced=MODERN)

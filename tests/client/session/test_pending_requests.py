@@ -96,9 +96,13 @@ def test_params_that_are_not_json_raise_and_leave_nothing_pending(bad: Any) -> N
 
 
 def test_server_request_is_answered_with_its_id() -> None:
-    question = Request(7, "roots/list", None)
-    assert orjson.loads(answer(question, result={})) == {"jsonrpc": "2.0", "id": 7, "result": {}}
-    refused = orjson.loads(answer(question, error={"code": 1, "message": "no"}))
+    sent = Request(7, "roots/list", None)
+    assert orjson.loads(answer(sent, result={})) == {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "result": {},
+    }
+    refused = orjson.loads(answer(sent, error={"code": 1, "message": "no"}))
     assert refused == {"jsonrpc": "2.0", "id": 7, "error": {"code": 1, "message": "no"}}
 
 

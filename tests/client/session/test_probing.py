@@ -1,4 +1,4 @@
-"""What a client makes of the answer to its first question, and of a server that has none."""
+"""The response to the first request of a client, and a server that sends none."""
 
 from __future__ import annotations
 

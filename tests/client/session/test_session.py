@@ -439,7 +439,7 @@ def test_listening_request_does_not_delay_the_next_session() -> None:
 # -- what the server asks --------------------------------------------------------------------------
 
 
-def question(number: int) -> dict[str, Any]:
+def server_request(number: int) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": "roots/list"}
 
 
@@ -482,9 +482,9 @@ def test_server_requests_are_bounded_and_end_with_the_session() -> None:
     async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
         for number in range(MAX_OPEN_REQUESTS):
-            harness.transport.say(question(number))
-        harness.transport.say(question(7))  # this one is open
-        harness.transport.say(question(1_000))
+            harness.transport.say(server_request(number))
+        harness.transport.say(server_request(7))  # this one is open
+        harness.transport.say(server_request(1_000))
         await settle()
         refused = {each["id"]: each["error"]["code"] for each in harness.answers()}
         assert refused == {7: -32600, 1_000: -32600}
@@ -494,7 +494,7 @@ def test_server_requests_are_bounded_and_end_with_the_session() -> None:
             harness.transport.tell("notifications/cancelled", requestId=nothing)
         await settle()
         assert len(ended) == 1
-        harness.transport.say(question(1_001))
+        harness.transport.say(server_request(1_001))
         await settle()
         assert len(started) == MAX_OPEN_REQUESTS + 1
         harness.transport.lose()
@@ -536,7 +536,7 @@ def test_handler_that_ignores_cancellation_delays_no_close() -> None:
 
     async def main(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()
-        harness.transport.say(question(1))
+        harness.transport.say(server_request(1))
         await settle()
         loop = asyncio.get_running_loop()
         before = loop.time()
@@ -554,7 +554,7 @@ def test_a_handler_may_close_the_client() -> None:
     async def scenario(client: Client, harness: ScriptedHarness) -> None:
         clients.append(client)
         await client.initialize()
-        harness.transport.say(question(1))
+        harness.transport.say(server_request(1))
         await settle()
         assert harness.transport.is_closed
 
@@ -569,7 +569,7 @@ def test_a_handler_may_close_the_client() -> None:
 @pytest.mark.rule("CLIENT-20")
 @pytest.mark.parametrize(("thinking", "is_late"), [(3.0, False), (9.0, False), (10.5, True)])
 def test_a_deadline_stands_still_while_a_person_answers(thinking: float, is_late: bool) -> None:
-    """But no longer than a question may take."""
+    """But no longer than a request may take."""
 
     async def handler() -> list[Any]:
         await asyncio.sleep(thinking)

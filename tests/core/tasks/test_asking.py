@@ -269,7 +269,7 @@ def test_task_that_ends_with_request_fails() -> None:
         task = await client.ended(client.call("greet")["taskId"])
         assert task["status"] == "failed"
         assert task["error"]["code"] == -32603
-        assert "question" in task["error"]["message"]
+        assert "request to the client" in task["error"]["message"]
 
     run(scenario)
 
@@ -286,7 +286,7 @@ def test_answer_after_loop_of_handler_closed_is_ignored() -> None:
         ids.append(harness.client().call("greet")["taskId"])
         await asyncio.sleep(1)
 
-    run(scenario)  # its loop cancels the handler, which takes its question back
+    run(scenario)  # its loop cancels the handler, which cancels its request
     manager = harnesses[0].server.runtime.dispatcher.tasks.manager()
     assert manager.running(ids[0]) is None
     assert harnesses[0].records[0]["outcome"] == "tool_error"

@@ -113,7 +113,7 @@ def test_tasks_of_principal_are_bounded_by_its_share() -> None:
         store.replace(ended(record(task_id, "alice"), b"1"))
     clock.advance(TTL_MS / 1000)
     assert adds(store, record("e", "alice"))
-    assert store.room.used() == {"alice": 1, "bob": 1}
+    assert store.record_quota.used() == {"alice": 1, "bob": 1}
     assert store.outcome_bytes.used() == {}
 
 

@@ -379,9 +379,13 @@ async def test_server_request_is_sent_in_response_of_its_call(harness: HttpHarne
     listening = session.get()
     open_call = session.call("ask_roots", 2)
     await open_call.until(lambda: open_call.messages)
-    question = open_call.messages[0]
-    assert question["method"] == "roots/list"
-    answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///a"}]}}
+    server_request = open_call.messages[0]
+    assert server_request["method"] == "roots/list"
+    answer = {
+        "jsonrpc": "2.0",
+        "id": server_request["id"],
+        "result": {"roots": [{"uri": "file:///a"}]},
+    }
     assert (await session.post(answer).finish()).status == 202
     await open_call.finish()
     assert open_call.messages[-1]["result"]["content"][0]["text"] == "1"

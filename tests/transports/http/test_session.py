@@ -198,7 +198,7 @@ def test_server_request_of_gone_client_releases_its_slot() -> None:
         assert "client_gone" in error["result"]["content"][0]["text"]
         assert one.server.runtime.dispatcher.client_input.open_requests.used() == {}
 
-    run(scenario, question_grace_ms=1, retry_ms=0)
+    run(scenario, server_request_grace_ms=1, retry_ms=0)
 
 
 @pytest.mark.rule("ASK-19")
@@ -209,8 +209,8 @@ def test_client_that_resumes_in_time_can_answer() -> None:
         await call.finish()
         back = session.get(call.events[0]["id"])
         await back.until(lambda: back.messages)
-        [question] = back.messages
-        answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}}
+        [server_request] = back.messages
+        answer = {"jsonrpc": "2.0", "id": server_request["id"], "result": {"roots": []}}
         assert (await session.post(answer).finish()).status == 202
         await back.finish()
         assert back.messages[-1]["result"]["content"][0]["text"] == "0"
@@ -250,4 +250,4 @@ def test_client_with_another_open_stream_is_present() -> None:
         await one.idle()
         assert one.server.runtime.resources.concurrent_executions == 0
 
-    run(scenario, question_grace_ms=1, retry_ms=0)
+    run(scenario, server_request_grace_ms=1, retry_ms=0)
