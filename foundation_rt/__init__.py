@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from .errors import RegistrationError as RegistrationError
     from .errors import ToolError as ToolError
     from .errors import UsageError as UsageError
+    from .middleware.instruments import Counter as Counter
+    from .middleware.instruments import Gauge as Gauge
+    from .middleware.instruments import Histogram as Histogram
+    from .middleware.observers import CompletedCall as CompletedCall
     from .protocol.content import Annotations as Annotations
     from .protocol.content import Audio as Audio
     from .protocol.content import BlobContents as BlobContents
@@ -97,17 +101,21 @@ _HOMES = {
     "ClientCapabilityError": "server_requests.errors",
     "ClientGoneError": "server_requests.errors",
     "ClientErrorResponse": "server_requests.errors",
+    "CompletedCall": "middleware.observers",
     "Completion": "registry.completions",
     "ConfigError": "errors",
     "Connection": "engine.connection",
     "Constraints": "signatures.constraints",
+    "Counter": "middleware.instruments",
     "Dispatcher": "core.dispatcher",
     "Elicit": "server_requests.elicitation",
     "ElicitResult": "server_requests.elicitation",
     "ElicitUrl": "server_requests.elicitation",
     "EmbeddedResource": "protocol.content",
     "ErrorCode": "errors",
+    "Gauge": "middleware.instruments",
     "Header": "signatures.constraints",
+    "Histogram": "middleware.instruments",
     "Icon": "protocol.content",
     "Image": "protocol.content",
     "InvalidClientResult": "server_requests.errors",

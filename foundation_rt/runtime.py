@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from .engine.loop_monitor import Closable, HostLoopMonitor
     from .engine.scheduling import Scheduler
     from .middleware.audit import AuditLog
+    from .middleware.instruments import Instruments
     from .middleware.metrics import Metrics
+    from .middleware.observers import CallObserver
     from .middleware.rate_limit import RateLimit
     from .middleware.stack import Middleware, MiddlewareStack
     from .protocol.content import Icon
@@ -66,6 +68,8 @@ class ServerOptions:
         experimental: capabilities that no revision defines, by name (REV-13).
         lifespan: the hooks that are entered before the first message.
         middleware: put around every handler, the first outermost.
+        call_observers: are given every call that has ended.
+        instruments: the metrics of the application.
         publisher: notifies subscribers; that of another server, to share its subscriptions.
     """
 
@@ -85,6 +89,8 @@ class ServerOptions:
     features: Features | None = None
     lifespan: Lifespan[Any] | None = None
     middleware: tuple[Middleware, ...] = ()
+    call_observers: tuple[CallObserver, ...] = ()
+    instruments: Instruments | None = None
 
 
 @define(eq=False, repr=False)
@@ -94,6 +100,8 @@ class Runtime:
     Attributes:
         lifespan: the hooks of the server, if it has any.
         middleware: the middleware of the server's author.
+        call_observers: the observers of the server's author.
+        instruments: the metrics of the application, if it has any.
         agents: the coordinator, if the server has agents.
         agents_task: the background task of the agents, once it was started.
         observers: are given the records of calls and handshakes.
@@ -113,7 +121,9 @@ class Runtime:
     engine: Engine
     lifespan: Lifespan[Any] | None
     middleware: tuple[Middleware, ...]
+    call_observers: tuple[CallObserver, ...]
     _sink: StderrSink | None
+    instruments: Instruments | None = field(default=None, init=False)
     agents: AgentCoordinator | None = field(default=None, init=False)
     _agents_started: bool = field(default=False, init=False)
     agents_task: asyncio.Task[None] | None = field(default=None, init=False)
@@ -138,6 +148,13 @@ class Runtime:
         """Offer `features` from now on."""
         self.dispatcher.features = features
         features.observe(self.publisher)
+
+    def attach_instruments(self, instruments: Instruments) -> None:
+        """Show `instruments` in the metrics from now on; without metrics they stay off."""
+        self.instruments = instruments
+        if self.metrics is not None:
+            self.metrics.instruments = instruments
+            instruments.start(self.clock, self.logger)
 
     def use_stack(self, stack: MiddlewareStack) -> None:
         """Put `stack` around the calls of this server from now on."""
@@ -416,18 +433,30 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         engine,
         lifespan,
         middleware,
+        options.call_observers,
         sink,
     )
     if options.features is not None:
         runtime.attach_features(options.features)
     if options.agent_coordinator is not None:
         runtime.attach_agents(options.agent_coordinator)
-    if middleware or config.is_operated():
+    if middleware or options.call_observers or config.is_operated():
         from .middleware.stack import build_stack
 
         runtime.use_stack(
-            build_stack(config, registry, resources, dispatcher, clock, logger, middleware)
+            build_stack(
+                config,
+                registry,
+                resources,
+                dispatcher,
+                clock,
+                logger,
+                middleware,
+                options.call_observers,
+            )
         )
+    if options.instruments is not None:
+        runtime.attach_instruments(options.instruments)
     if config.is_dynamic_registration_effective():
         from .builtin.admin import add_admin_tools
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from .config.settings import ServerConfig, Settings
     from .engine.lifespan import Lifetime
     from .jsonschema.validation import ValidationResult
+    from .middleware.instruments import Instruments
+    from .middleware.observers import CallObserver
     from .middleware.stack import Middleware
     from .protocol.content import Icon
     from .registry.features import Features
@@ -499,6 +501,46 @@ class Server:
                 metadata,
                 sensitive,
             )
+
+    @property
+    def metrics(self) -> Instruments:
+        """The metrics of the application, beside those of the runtime (OPS-31).
+
+        ::
+
+            inserted = server.metrics.counter("mcp_tasks_inserted_total", "Tasks inserted.")
+            inserted.add(5000)
+
+        Instruments may be made and used at any time, and do nothing while `telemetry.metrics` is
+        off.
+        """
+        instruments = self._options.instruments
+        if instruments is None:
+            from .middleware.instruments import Instruments
+
+            instruments = Instruments()
+            self._options = evolve(self._options, instruments=instruments)
+            if self._runtime is not None:
+                self._runtime.attach_instruments(instruments)
+        return instruments
+
+    def call_observer(self, function: F, /) -> F:
+        """Give every call that has ended to `function(call)`, refused ones included (OPS-34).
+
+        It is a plain function, which does not block: it runs in the thread that ends the call,
+        after the answer was sent. What it raises is logged. See `CompletedCall`.
+
+        Raises:
+            RegistrationError: `function` is no such function.
+            UsageError: the server has been started already.
+        """
+        from .middleware.observers import check_observer
+
+        self._refuse_when_started("register an observer")
+        check_observer(function)
+        observers = (*self._options.call_observers, cast("CallObserver", function))
+        self._options = evolve(self._options, call_observers=observers)
+        return function
 
     # -- serving ---------------------------------------------------------------------------------
 

@@ -386,5 +386,7 @@ def _composed(
         publisher=runtime.publisher,
         lifespan=runtime.lifespan,
         middleware=runtime.middleware,
+        call_observers=runtime.call_observers,
+        instruments=runtime.instruments,
     )
     return compose(runtime.registry, options, config)

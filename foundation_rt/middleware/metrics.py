@@ -2,7 +2,7 @@
 
 Counting takes a few additions under a lock, in an observer that runs after a call was answered. The
 client library runs only when the metrics are read: its own counters would cost a call more, and add
-a series for the time of creation to each.
+a series for the time of creation to each. The instruments of the application are shown beside them.
 
 The number of series is bounded (OPS-15): the label `name` is the name of a registered tool or
 prompt, at most `_MAX_NAMES` of them in the life of a process, and "other" for all else.
@@ -11,15 +11,15 @@ prompt, at most `_MAX_NAMES` of them in the life of a process, and "other" for a
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
 from ..core.effects import CallCompleted, ClientConnected, ClientDisconnected, Event
 from ..errors import ErrorCode, MissingExtraError
 from ..version import __version__
+from .instruments import OTHER, Durations, Instrument, Instruments, LabelValues
 
 try:
     import prometheus_client as prometheus
@@ -34,42 +34,15 @@ except ImportError:
 
 if TYPE_CHECKING:
     from ..core.session import Session
+    from ..engine.probes import Probe, ProbeAnswer
     from ..errors import StructuredError
     from ..execution_limits import ResourceManager
-
-OTHER = "other"
-"""The label of every name without series of its own."""
 
 _MAX_NAMES = 1000
 
 _NAMED = ("tools/call", "prompts/get")
 
-_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-"""Upper bounds in seconds; the largest is above any deadline that a person would wait for."""
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-
-@define(eq=False, repr=False)
-class _Durations:
-    """A histogram: one count for each bucket, and one for the calls above the last bound."""
-
-    counts: list[int] = field(factory=lambda: [0] * (len(_BUCKETS) + 1), init=False)
-    total_seconds: float = field(default=0.0, init=False)
-
-    def add(self, seconds: float) -> None:
-        """Count one call."""
-        self.counts[bisect_left(_BUCKETS, seconds)] += 1
-        self.total_seconds += seconds
-
-    def cumulative(self) -> list[tuple[str, float]]:
-        """Return the buckets in the form of Prometheus: each counts all calls below its bound."""
-        bounds = [*map(prometheus.utils.floatToGoString, _BUCKETS), "+Inf"]
-        running, buckets = 0, []
-        for bound, count in zip(bounds, self.counts, strict=True):
-            running += count
-            buckets.append((bound, float(running)))
-        return buckets
 
 
 @define(eq=False, repr=False)
@@ -79,20 +52,20 @@ class Metrics:
     Args:
         resources: read when the metrics are rendered.
         is_registered: returns whether a tool or prompt exists, by method and name.
+
+    Attributes:
+        instruments: those of the application; None while it has none.
     """
 
     _resources: ResourceManager
     _is_registered: Callable[[str, str], bool]
+    instruments: Instruments | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _names: set[str] = field(factory=set, init=False)
     _calls: dict[tuple[str, str, str], int] = field(factory=dict, init=False)
-    _durations: dict[tuple[str, str], _Durations] = field(factory=dict, init=False)
+    _durations: dict[tuple[str, str], Durations] = field(factory=dict, init=False)
     _rejections: dict[str, int] = field(factory=dict, init=False)
     _sessions: dict[str, int] = field(factory=dict, init=False)
-    _series: prometheus.CollectorRegistry = field(factory=prometheus.CollectorRegistry, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._series.register(self)
 
     def observe(self, session: Session, record: Event) -> None:
         """Count the end of a call, or the begin or end of a session."""
@@ -121,21 +94,52 @@ class Metrics:
             calls[method, name, outcome] = calls.get((method, name, outcome), 0) + 1
             durations = self._durations.get((method, name))
             if durations is None:
-                durations = self._durations[method, name] = _Durations()
+                durations = self._durations[method, name] = Durations()
             durations.add(seconds)
         if record.refusal is not None and fields.get("errorCode") == ErrorCode.RESOURCE_EXHAUSTED:
             self._count(self._rejections, record.refusal, 1)
 
     def render(self) -> tuple[str, bytes]:
-        """Return the content type and the metrics in the text format of Prometheus (0.0.4)."""
-        return CONTENT_TYPE, prometheus.generate_latest(self._series)
+        """Return the content type and the metrics in the text format of Prometheus (0.0.4).
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the series; the client library calls this for `render`."""
+        It waits for the callbacks of gauges, so an event loop uses `read` instead. Of a callback
+        that is a coroutine function the latest value is shown.
+        """
+        gauges = self._gauges_with_callbacks()
+        for probe in gauges.values():
+            probe.start()
+        return self._render({gauge: probe.ask_blocking() for gauge, probe in gauges.items()})
+
+    async def read(self) -> tuple[str, bytes]:
+        """Return what `render` does, without blocking the event loop."""
+        gauges = self._gauges_with_callbacks()
+        if not gauges:
+            return self._render({})
+        import asyncio
+
+        answers = await asyncio.gather(*(probe.ask() for probe in gauges.values()))
+        return self._render(dict(zip(gauges, answers, strict=True)))
+
+    def _render(self, answers: Mapping[Instrument, ProbeAnswer]) -> tuple[str, bytes]:
+        registry = prometheus.CollectorRegistry()
+        registry.register(_Reading([*self._collect(answers)]))
+        return CONTENT_TYPE, prometheus.generate_latest(registry)
+
+    def _gauges_with_callbacks(self) -> dict[Instrument, Probe]:
+        made = () if self.instruments is None else self.instruments.all()
+        return {each: each.probe for each in made if each.probe is not None}
+
+    def _collect(self, answers: Mapping[Instrument, ProbeAnswer]) -> Iterator[Metric]:
         with self._lock:
             families = [*self._collect_calls()]
         yield from families
         yield from self._collect_process()
+        for each in () if self.instruments is None else self.instruments.all():
+            answer = answers.get(each)
+            if answer is None:
+                yield _family(each, each.snapshot())
+            elif answer.problem is None:
+                yield _family(each, answer.value)
 
     def _label(self, method: str, name: str) -> str:
         """Return the label `name` of a call; only tools and prompts have one, and it is bounded."""
@@ -161,7 +165,7 @@ class Metrics:
             labels=("method", "name"),
         )
         for (method, name), each in self._durations.items():
-            durations.add_metric((method, name), each.cumulative(), each.total_seconds)
+            durations.add_metric((method, name), _cumulative(each), each.total_seconds)
         yield durations
         rejections = CounterMetricFamily(
             "foundation_rt_rejections", "Calls refused for load, by reason.", labels=("reason",)
@@ -194,3 +198,39 @@ class Metrics:
         )
         about.add_metric((__version__,), 1)
         yield about
+
+
+@define(eq=False, repr=False)
+class _Reading:
+    """The families of one reading, for the client library."""
+
+    _families: Iterable[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the families."""
+        return self._families
+
+
+def _family(instrument: Instrument, series: Iterable[tuple[LabelValues, Any]]) -> Metric:
+    """Return the series of an instrument of the application, as the client library has them."""
+    name, description, labels = instrument.name, instrument.description, instrument.labels
+    if instrument.kind == "histogram":
+        histogram = HistogramMetricFamily(name, description, labels=labels)
+        for values, durations in series:
+            histogram.add_metric(values, _cumulative(durations), durations.total_seconds)
+        return histogram
+    make = CounterMetricFamily if instrument.kind == "counter" else GaugeMetricFamily
+    family = make(name, description, labels=labels)
+    for values, value in series:
+        family.add_metric(values, value)
+    return family
+
+
+def _cumulative(durations: Durations) -> list[tuple[str, float]]:
+    """Return the buckets in the form of Prometheus: each counts all durations below its bound."""
+    bounds = [*map(prometheus.utils.floatToGoString, durations.bounds), "+Inf"]
+    running, buckets = 0, []
+    for bound, count in zip(bounds, durations.counts, strict=True):
+        running += count
+        buckets.append((bound, float(running)))
+    return buckets

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ..registry.tools import ToolRegistry
     from .audit import AuditLog
     from .metrics import Metrics
+    from .observers import CallObserver
     from .rate_limit import RateLimit
 
     Middleware = Callable[[Invocation, Proceed], Awaitable[Any]]
@@ -93,8 +94,11 @@ def build_stack(
     clock: Clock,
     logger: StructuredLogger,
     own: Sequence[Middleware],
+    call_observers: Sequence[CallObserver] = (),
 ) -> MiddlewareStack:
     """Return the middleware that `config` asks for, and the author's `own` within it.
+
+    `call_observers` are the author's too.
 
     Raises:
         MissingExtraError: the extra of a part is not installed.
@@ -126,6 +130,11 @@ def build_stack(
             limit.call_observers.append(stack.audit.note_rate_limit)
         if stack.metrics is not None:
             limit.session_observers.append(stack.metrics.note_rate_limit)
+    if call_observers:
+        from .observers import as_observer
+
+        is_registered = partial(_is_registered, registry, dispatcher)
+        stack.observers += [as_observer(each, is_registered) for each in call_observers]
     around += own
     if around:
         stack.around = partial(wrap, tuple(around))

@@ -340,7 +340,7 @@ async def _send_metrics(
     """Send the metrics for Prometheus to an authenticated client (OPS-14)."""
     if request.scope["method"] != "GET":
         return method_not_allowed("GET")
-    content_type, body = metrics.render()
+    content_type, body = await metrics.read()
     await send_body(request.send, 200, content_type.encode(), body)
     return None
 

@@ -1,0 +1,114 @@
+"""Observers of an application: plain functions that are given every call that has ended."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from attrs import define
+
+from ..core.effects import CallCompleted, Event
+from ..errors import RegistrationError, ToolCompletionOutcome
+from ..registry.tools import is_async_callable
+
+if TYPE_CHECKING:
+    from ..core.session import Session
+    from ..engine.connection import Observe
+
+OTHER = "other"
+"""The label of every name that no tool or prompt has."""
+
+_NAMED = ("tools/call", "prompts/get")
+
+
+@define(eq=False, repr=False)
+class CompletedCall:
+    """A call that has ended, as an observer is given it (OPS-34).
+
+    Attributes:
+        method: `tools/call`, `resources/read`, `prompts/get` or `completion/complete`.
+        name: the name of the tool or the prompt, or the URI, as the client wrote it.
+        label: for metrics: the name of a tool or prompt that is registered, "other" for another
+            name, and "" for the methods whose names are the client's choice.
+        outcome: such as "success", "tool_error" or "timeout".
+        error_code: such as "NOT_FOUND"; None without an error of a code.
+        refusal: why the handler was not run, in a word; None if it was run.
+        seconds: how long the handler ran; 0 if it was not run.
+        run_id: of the call; None of one that was refused before it had one.
+        correlation_id: of the client, or a generated one.
+        transport: such as "stdio" or "http".
+    """
+
+    method: str
+    name: str
+    label: str
+    outcome: str
+    error_code: str | None
+    refusal: str | None
+    seconds: float
+    run_id: str | None
+    correlation_id: str
+    transport: str
+
+    @property
+    def succeeded(self) -> bool:
+        """Return whether the client got what it asked for."""
+        return self.outcome == ToolCompletionOutcome.SUCCESS
+
+
+CallObserver = Callable[[CompletedCall], object]
+
+
+def check_observer(function: Any) -> None:
+    """Check that `function` can be called with a completed call.
+
+    Raises:
+        RegistrationError: it is a coroutine function, or does not take one argument.
+    """
+    try:
+        inspect.signature(function).bind(None)
+        usable = not is_async_callable(function)
+    except TypeError:
+        usable = False
+    if not usable:
+        name = getattr(function, "__qualname__", repr(function))
+        raise RegistrationError(f"observer {name!r}: write `def {name}(call)`")
+
+
+def as_observer(function: CallObserver, is_registered: Callable[[str, str], bool]) -> Observe:
+    """Return the observer of connections that gives completed calls to `function`.
+
+    Args:
+        function: the application's.
+        is_registered: returns whether a tool or prompt exists, by method and name.
+    """
+
+    def observe(session: Session, record: Event) -> None:
+        if not isinstance(record, CallCompleted):
+            return
+        fields, refusal = record.fields, record.refusal
+        method = fields.get("method", "tools/call")
+        name = fields.get("toolName") or fields.get("name", "")
+        label = ""
+        if method in _NAMED:
+            label = name if is_registered(method, name) else OTHER
+        outcome = fields["outcome"]
+        if outcome == ToolCompletionOutcome.PROTOCOL_ERROR and refusal is None:
+            refusal = outcome
+        function(
+            CompletedCall(
+                method,
+                name,
+                label,
+                outcome,
+                fields.get("errorCode"),
+                refusal,
+                fields["durationMs"] / 1000,
+                fields.get("runId"),
+                fields["correlationId"],
+                session.transport_type,
+            )
+        )
+
+    return observe
