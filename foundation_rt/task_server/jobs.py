@@ -63,6 +63,11 @@ class Job:
     completed_at: str | None
     correlation_id: str
 
+    @property
+    def is_ended(self) -> bool:
+        """Return whether its status is final."""
+        return self.status in ("COMPLETED", "FAILED")
+
 
 @frozen
 class Submission:

@@ -1,0 +1,200 @@
+"""What is seen of the task server from outside: metrics, audit records and its log.
+
+The names of the metrics are those that operators of task servers know, as Prometheus spells them.
+Everything here may be called on the event loop, returns at once and raises nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..database.errors import DatabaseError
+from ..errors import describe_exception
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..core.context import ToolContext
+    from ..middleware.observers import CompletedCall
+    from ..server import Server
+    from .jobs import Job
+    from .store import TaskServerStore
+
+_SHOWN_IDS = 50
+"""The most ids of one record."""
+
+_ERROR_PAUSE_S = 1.0
+"""The shortest time between two records of failing databases: each waiting operation fails."""
+
+
+class Observation:
+    """Counts and records what the task server does.
+
+    Args:
+        server: has the metrics, the audit log and the log.
+        store: its jobs are counted when the metrics are read.
+    """
+
+    def __init__(self, server: Server, store: TaskServerStore) -> None:
+        self._server = server
+        self._next_error_s = 0.0
+        self._errors_left_out = 0
+        metrics = server.metrics
+        self._tool_seconds = metrics.histogram(
+            "mcp_tool_execution_seconds", "How long tools ran.", labels=["tool"]
+        )
+        self._tool_calls = metrics.counter(
+            "mcp_tool_invocations_total", "Calls of tools.", labels=["tool", "result"]
+        )
+        self._resource_seconds = metrics.histogram(
+            "mcp_resource_read_seconds", "How long resources were read."
+        )
+        self._resource_results = {
+            result: metrics.counter(f"mcp_resource_{result}_total", f"Resources read: {result}.")
+            for result in ("success", "error", "notfound")
+        }
+        self._prompt_seconds = metrics.histogram(
+            "mcp_prompt_get_seconds", "How long prompts were filled in."
+        )
+        self._prompt_results = {
+            result: metrics.counter(f"mcp_prompt_{result}_total", f"Prompts filled in: {result}.")
+            for result in ("success", "error")
+        }
+        self._inserted = metrics.counter(
+            "mcp_tasks_inserted_total", "Tasks stored, counted when they are committed."
+        )
+        self._job_seconds = metrics.histogram(
+            "mcp_job_seconds", "From the submission of a job to its end."
+        )
+        metrics.gauge("mcp_jobs", "Stored jobs.", labels=["status"], read=store.count_jobs)
+        server.call_observer(self._call_ended)
+
+    def _call_ended(self, call: CompletedCall) -> None:
+        """Count a call of a tool, a resource or a prompt, refused ones included."""
+        result = "success" if call.succeeded else "error"
+        was_run = call.refusal is None
+        match call.method:
+            case "tools/call":
+                self._tool_calls.add(tool=call.label, result=result)
+                if was_run:
+                    self._tool_seconds.observe(call.seconds, tool=call.label)
+            case "resources/read":
+                missing = call.error_code == "NOT_FOUND"
+                self._resource_results["notfound" if missing else result].add()
+                if was_run:
+                    self._resource_seconds.observe(call.seconds)
+            case "prompts/get":
+                self._prompt_results[result].add()
+                if was_run:
+                    self._prompt_seconds.observe(call.seconds)
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    def job_created(self, job: Job, context: ToolContext) -> None:
+        """Note a job that a call has submitted."""
+        self._server.audit("BATCH_JOB_CREATED", "DATA", context=context, metadata=_facts(job))
+
+    def job_started(self, job: Job) -> None:
+        """Note that an attempt begins."""
+        self._record_job("BATCH_JOB_STARTED", job)
+
+    def job_ended(self, job: Job) -> None:
+        """Note that a job is COMPLETED or FAILED."""
+        if job.duration_ms is not None:
+            self._job_seconds.observe(job.duration_ms / 1000)
+        if job.status == "FAILED":
+            self._record_job("BATCH_JOB_FAILED", job)
+            return
+        self._inserted.add(job.total_tasks)
+        self._record_job("TASKS_CREATED", job)
+        self._record_job("BATCH_JOB_COMPLETED", job)
+
+    def _record_job(self, event_type: str, job: Job) -> None:
+        failed = job.error_message is not None
+        fields = {"event": event_type, "correlationId": job.correlation_id, **_facts(job)}
+        if failed:
+            fields["error"] = job.error_message
+        log = self._server.runtime.logger
+        (log.warn if failed else log.info)("job", fields)
+        self._server.audit(
+            event_type,
+            "DATA",
+            success=not failed,
+            correlation_id=job.correlation_id,
+            error_message=job.error_message,
+            metadata=_facts(job),
+        )
+
+    # -- tasks -----------------------------------------------------------------------------------
+
+    def tasks_claimed(self, ids: Sequence[int], worker: str, context: ToolContext) -> None:
+        """Note the tasks that a worker has got."""
+        metadata = {**_ids(ids), "worker": worker}
+        self._server.audit("TASKS_CLAIMED", "DATA", context=context, metadata=metadata)
+
+    def tasks_updated(self, ids: Sequence[int], context: ToolContext) -> None:
+        """Note the tasks that a call has changed."""
+        self._server.audit("TASKS_UPDATED", "DATA", context=context, metadata=_ids(ids))
+
+    def tasks_deleted(
+        self, count: int, ids: Sequence[int] | None, job_id: str | None, context: ToolContext
+    ) -> None:
+        """Note how many tasks a call has deleted, of the ids or the job that it named."""
+        named = {"jobId": job_id} if ids is None else _ids(ids)
+        metadata = {**named, "count": count}
+        self._server.audit("TASKS_DELETED", "DATA", context=context, metadata=metadata)
+
+    # -- the server ------------------------------------------------------------------------------
+
+    def started(self) -> None:
+        """Note that the server serves from now on."""
+        self._server.audit("SERVER_STARTUP", "ADMIN")
+
+    def stopping(self) -> None:
+        """Note that the server ends."""
+        self._server.audit("SERVER_SHUTDOWN", "ADMIN")
+
+    def database_failed(self, error: BaseException, correlation_id: str | None = None) -> None:
+        """Record that an operation on the database has failed, once a second at most."""
+        now = time.monotonic()
+        if now < self._next_error_s:
+            self._errors_left_out += 1
+            return
+        left_out, self._errors_left_out = self._errors_left_out, 0
+        self._next_error_s = now + _ERROR_PAUSE_S
+        kind = type(error).__name__
+        # Only the errors of the database package promise to name no address and no value.
+        known = isinstance(error, DatabaseError)
+        message = f"{kind}: {error}" if known else kind
+        fields: dict[str, Any] = {"error": message if known else describe_exception(error)}
+        if correlation_id is not None:
+            fields["correlationId"] = correlation_id
+        if left_out:
+            fields["leftOut"] = left_out
+        log = self._server.runtime.logger
+        (log.warn if known else log.error)("an operation on the database has failed", fields)
+        self._server.audit(
+            "DATABASE_ERROR",
+            "ERROR",
+            success=False,
+            correlation_id=correlation_id,
+            error_message=message,
+            metadata={"leftOut": left_out} if left_out else None,
+        )
+
+
+def _facts(job: Job) -> dict[str, Any]:
+    facts = {
+        "jobId": job.job_id,
+        "status": job.status,
+        "totalTasks": job.total_tasks,
+        "attempts": job.attempts,
+        "principal": job.principal,
+        "durationMs": job.duration_ms,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _ids(ids: Sequence[int]) -> dict[str, Any]:
+    return {"count": len(ids), "ids": [*ids[:_SHOWN_IDS]]}
