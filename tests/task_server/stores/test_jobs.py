@@ -1,0 +1,350 @@
+"""What every store does with jobs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from attrs import evolve
+
+from foundation_rt.task_server.jobs import PAYLOAD_LOST_MESSAGE, out_of_attempts_message
+from foundation_rt.task_server.store import KeyConflictError, QueueFullError
+from tests.task_server.stores.places import Make
+from tests.task_server.stores.support import (
+    LEASE,
+    MAX_ATTEMPTS,
+    MAX_PENDING,
+    add,
+    claim,
+    claimed_job,
+    find,
+    job_of,
+    new_job,
+    opened,
+    submit,
+    task,
+    tasks,
+    tasks_of,
+)
+
+UNKNOWN_JOB = "00000000-0000-4000-8000-00000000ffff"
+
+
+# -- submitting -----------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("TASKS-70", "TASKS-80")
+async def test_submitted_job_is_pending_and_survives_the_process(make: Make) -> None:
+    job = new_job(tasks(3))
+    async with opened(make) as store:
+        submission = await store.submit_job(job, MAX_PENDING)
+        assert not submission.duplicate
+        assert await store.get_job(UNKNOWN_JOB) is None
+    async with opened(make) as store:
+        found = await job_of(store, job.job_id)
+        assert found == submission.job
+        assert (found.status, found.attempts, found.processed_tasks) == ("PENDING", 0, 0)
+        assert (found.total_tasks, found.principal) == (3, "ann")
+        assert found.correlation_id == job.correlation_id
+        assert found.created_at == found.updated_at
+        assert (found.started_at, found.completed_at, found.duration_ms) == (None, None, None)
+        assert found.error_message is None
+        claimed = await claim(store)
+        assert (claimed.payload, tasks_of(claimed)) == (job.payload, tasks(3))
+
+
+@pytest.mark.rule("TASKS-80")
+async def test_times_are_utc_with_milliseconds(make: Make) -> None:
+    async with opened(make) as store:
+        job = (await submit(store)).job
+        assert len(job.created_at) == len("2026-11-22T10:00:00.000Z")
+        assert job.created_at[10] == "T"
+        assert job.created_at.endswith("Z")
+
+
+@pytest.mark.rule("TASKS-82")
+async def test_queue_is_bounded_over_all_stores(make: Make) -> None:
+    async with opened(make) as one, opened(make) as other:
+        for store in (one, other, one):
+            await submit(store, pending=3)
+        claimed = await claim(other)  # a running job counts too
+        refused = new_job()
+        for store in (one, other):
+            with pytest.raises(QueueFullError):
+                await store.submit_job(refused, 3)
+        assert await one.get_job(refused.job_id) is None
+        await one.fail_job(claimed, "It failed.")
+        await submit(other, pending=3)
+        with pytest.raises(QueueFullError):
+            await submit(one, pending=3)
+
+
+@pytest.mark.rule("TASKS-82")
+async def test_queue_is_bounded_for_submissions_at_once(make: Make) -> None:
+    async with opened(make) as one, opened(make) as other:
+        answers = await asyncio.gather(
+            *(submit(store, pending=4) for store in (one, other) * 5), return_exceptions=True
+        )
+        refused = [answer for answer in answers if isinstance(answer, BaseException)]
+        assert all(isinstance(answer, QueueFullError) for answer in refused)
+        assert len(refused) == 6
+        assert (await one.count_jobs())["PENDING"] == 4
+
+
+@pytest.mark.rule("TASKS-82")
+async def test_request_key_and_equal_tasks_are_the_same_job(make: Make) -> None:
+    async with opened(make) as store:
+        first = await submit(store, tasks=tasks(2), key="k")
+        again = await submit(store, tasks=tasks(2), key="k", pending=1)  # needs no place
+        assert (again.job, again.duplicate) == (first.job, True)
+        other = await submit(store, tasks=tasks(2), key="k", principal="bob")
+        assert not other.duplicate
+        assert not (await submit(store, tasks=tasks(2))).duplicate
+        with pytest.raises(KeyConflictError):
+            await submit(store, tasks=tasks(3), key="k", pending=1)
+        assert (await store.count_jobs())["PENDING"] == 3
+        done = await store.complete_job(await claim(store), tasks(2))
+        assert (await submit(store, tasks=tasks(2), key="k")).job == done
+
+
+@pytest.mark.rule("TASKS-82")
+async def test_request_key_of_submissions_at_once_makes_one_job(make: Make) -> None:
+    async with opened(make) as one, opened(make) as other:
+        answers = await asyncio.gather(*(submit(store, key="k") for store in (one, other) * 4))
+        assert len({answer.job.job_id for answer in answers}) == 1
+        assert sum(not answer.duplicate for answer in answers) == 1
+        assert (await one.count_jobs())["PENDING"] == 1
+
+
+@pytest.mark.rule("TASKS-82", "TASKS-83")
+async def test_request_key_is_free_when_its_job_is_gone(make: Make) -> None:
+    async with opened(make) as store:
+        first = await submit(store, key="k")
+        await store.complete_job(await claim(store), tasks(1))
+        assert (await store.maintain_jobs(MAX_ATTEMPTS, keep_hours=1)).removed == 0
+        assert (await store.maintain_jobs(MAX_ATTEMPTS, keep_hours=0)).removed == 1
+        assert await store.get_job(first.job.job_id) is None
+        assert not (await submit(store, tasks=tasks(2), key="k")).duplicate
+        assert await find(store, job_id=first.job.job_id) == [1]  # its tasks remain
+
+
+# -- claiming -------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("TASKS-80")
+async def test_oldest_job_is_claimed_first_and_by_one(make: Make) -> None:
+    async with opened(make) as one, opened(make) as other:
+        jobs = [(await submit(store)).job for store in (one, other, one)]
+        claims = [await claim(one, "a"), await claim(other, "b"), await claim(one, "a")]
+        assert [each.job.job_id for each in claims] == [job.job_id for job in jobs]
+        assert await other.claim_job("b", LEASE, MAX_ATTEMPTS) is None
+        running = await job_of(other, jobs[0].job_id)
+        assert running == claims[0].job
+        assert (running.status, running.attempts) == ("RUNNING", 1)
+        assert running.started_at is not None
+        assert claims[1].owner == "b"
+
+
+@pytest.mark.rule("TASKS-80")
+async def test_jobs_claimed_at_once_go_to_one_owner_each(make: Make) -> None:
+    async with opened(make) as one, opened(make) as other:
+        for _ in range(6):
+            await submit(one)
+        claims = await asyncio.gather(
+            *(store.claim_job(f"o{n}", LEASE, 3) for n in range(5) for store in (one, other))
+        )
+        ids = [each.job.job_id for each in claims if each is not None]
+        assert len(ids) == len(set(ids)) == 6
+
+
+@pytest.mark.rule("TASKS-80")
+async def test_job_with_an_ended_lease_is_claimed_again_up_to_its_attempts(make: Make) -> None:
+    async with opened(make) as store:
+        first = await claimed_job(store, owner="a", lease=0)
+        second = await claim(store, "b", lease=0)
+        assert second.job.job_id == first.job.job_id
+        assert second.job.attempts == 2
+        assert second.job.started_at == first.job.started_at
+        assert await store.claim_job("c", LEASE, 2) is None
+        third = await claim(store, "c", lease=0)
+        assert third.job.attempts == 3
+        assert await store.claim_job("d", LEASE, MAX_ATTEMPTS) is None
+
+
+@pytest.mark.rule("TASKS-80")
+async def test_running_job_with_an_ended_lease_is_older_than_a_pending_one(make: Make) -> None:
+    async with opened(make) as store:
+        first = await claimed_job(store, lease=0)
+        await submit(store)
+        assert (await claim(store)).job.job_id == first.job.job_id
+
+
+@pytest.mark.rule("TASKS-80")
+async def test_renewed_lease_keeps_a_job(make: Make) -> None:
+    async with opened(make) as store:
+        claimed = await claimed_job(store, lease=0)
+        assert await store.renew_job(claimed, LEASE)  # nobody else has claimed it yet
+        assert await store.claim_job("other", LEASE, MAX_ATTEMPTS) is None
+        assert await store.renew_job(claimed, 0)
+        assert (await claim(store, "other")).job.job_id == claimed.job.job_id
+        assert not await store.renew_job(claimed, LEASE)
+
+
+@pytest.mark.rule("TASKS-80")
+async def test_released_job_is_pending_and_its_attempt_does_not_count(make: Make) -> None:
+    async with opened(make) as store:
+        claimed = await claimed_job(store)
+        assert await store.release_job(claimed)
+        job = await job_of(store, claimed.job.job_id)
+        assert (job.status, job.attempts, job.started_at) == ("PENDING", 0, None)
+        assert not await store.release_job(claimed)
+        again = await claim(store, lease=0)
+        assert again.job.attempts == 1
+        second = await claim(store)
+        assert await store.release_job(second)
+        job = await job_of(store, claimed.job.job_id)
+        assert (job.status, job.attempts) == ("PENDING", 1)
+        assert job.started_at == again.job.started_at
+
+
+# -- the end of a job -----------------------------------------------------------------------------
+
+
+@pytest.mark.rule("TASKS-81", "TASKS-70")
+async def test_completed_job_has_stored_its_tasks(make: Make) -> None:
+    given = [
+        task("a", description="text", status="DONE", due_date=None, project="p", priority=3),
+        task("b", due_date="2026-11-22", priority=0),
+    ]
+    async with opened(make) as store:
+        await store.submit_job(new_job(given, principal="eve"), MAX_PENDING)
+        claimed = await claim(store)
+        job = await store.complete_job(claimed, tasks_of(claimed))
+        assert job is not None
+        assert (job.status, job.processed_tasks, job.attempts) == ("COMPLETED", 2, 1)
+        assert job.completed_at is not None
+        assert job.duration_ms is not None
+        assert job.duration_ms >= 0
+        assert job == await job_of(store, job.job_id)
+    async with opened(make) as store:
+        assert job == await job_of(store, job.job_id)
+        found = [await store.get_task(task_id) for task_id in await find(store)]
+        assert [each[1:7] for each in found if each] == [tuple(each) for each in given]
+        for each in found:
+            assert each is not None
+            assert (each.version, each.claimed_by, each.claim_expires_at) == (1, None, None)
+            assert (each.job_id, each.created_by) == (job.job_id, "eve")
+            assert each.created_at == each.updated_at
+            assert len(each.created_at) == 24
+        assert (await store.maintain_jobs(MAX_ATTEMPTS, 720)).failed == []
+
+
+@pytest.mark.rule("TASKS-81")
+async def test_job_is_done_once_however_many_believe_it_theirs(make: Make) -> None:
+    async with opened(make) as one, opened(make) as other:
+        lost = await claimed_job(one, owner="a", lease=0)
+        taken = await claim(other, "a")  # the same owner, another attempt
+        assert await one.complete_job(lost, tasks(1)) is None
+        assert await one.fail_job(lost, "It failed.") is None
+        assert not await one.renew_job(lost, LEASE)
+        assert not await one.release_job(lost)
+        assert await find(one) == []
+        stranger = evolve(taken, owner="b")
+        assert await one.complete_job(stranger, tasks(1)) is None
+        assert await other.complete_job(taken, tasks(1)) is not None
+        for store in (one, other):
+            assert await store.complete_job(taken, tasks(1)) is None
+            assert await store.fail_job(taken, "It failed.") is None
+            assert not await store.release_job(taken)
+            assert not await store.renew_job(taken, LEASE)
+            assert await find(store) == [1]
+
+
+@pytest.mark.rule("TASKS-81", "TASKS-70")
+async def test_tasks_of_a_job_appear_together_or_never(make: Make) -> None:
+    async with opened(make) as store:
+        claimed = await claimed_job(store)
+        with pytest.raises(Exception):  # noqa: B017 - whatever the database says
+            await store.complete_job(claimed, [*tasks(3), task("x" * 256)])
+        assert await find(store) == []
+        assert (await job_of(store, claimed.job.job_id)).status == "RUNNING"
+        assert (await store.summarize()).count_by_status["TODO"] == 0
+        assert await store.complete_job(claimed, tasks(1)) is not None
+
+
+@pytest.mark.rule("TASKS-81")
+async def test_failed_job_says_why(make: Make) -> None:
+    async with opened(make) as store:
+        claimed = await claimed_job(store, lease=0)
+        job = await store.fail_job(claimed, "x" * 500)  # the lease has ended, but it is not lost
+        assert job is not None
+        assert job == await job_of(store, job.job_id)
+        assert (job.status, job.error_message, job.processed_tasks) == ("FAILED", "x" * 500, 0)
+        assert job.completed_at is not None
+        assert job.duration_ms is not None
+        assert await store.claim_job("me", LEASE, MAX_ATTEMPTS) is None
+
+
+@pytest.mark.rule("TASKS-80")
+async def test_jobs_are_counted_by_status(make: Make) -> None:
+    async with opened(make) as store:
+        assert dict(await store.count_jobs()) == {
+            "PENDING": 0,
+            "RUNNING": 0,
+            "COMPLETED": 0,
+            "FAILED": 0,
+        }
+        for _ in range(7):
+            await submit(store)
+        await store.complete_job(await claim(store), tasks(1))
+        await store.complete_job(await claim(store), tasks(1))
+        await store.fail_job(await claim(store), "It failed.")
+        await claim(store)
+        assert dict(await store.count_jobs()) == {
+            "PENDING": 3,
+            "RUNNING": 1,
+            "COMPLETED": 2,
+            "FAILED": 1,
+        }
+        summary = await store.summarize("another project")
+        assert (summary.jobs_pending, summary.jobs_running) == (3, 1)
+
+
+# -- maintenance ----------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("TASKS-83")
+async def test_job_out_of_attempts_fails(make: Make) -> None:
+    async with opened(make) as store:
+        lost = await claimed_job(store, lease=0)
+        assert (await store.maintain_jobs(2, 720)).failed == []
+        lost = await claim(store, lease=LEASE)
+        assert (await store.maintain_jobs(2, 720)).failed == []  # it may still be done
+        assert await store.renew_job(lost, 0)
+        [failed] = (await store.maintain_jobs(2, 720)).failed
+        assert failed == await job_of(store, lost.job.job_id)
+        assert (failed.status, failed.attempts) == ("FAILED", 2)
+        assert failed.error_message == out_of_attempts_message(2)
+        assert failed.completed_at is not None
+        assert await store.complete_job(lost, tasks(1)) is None
+        assert (await store.maintain_jobs(2, 720)).failed == []
+
+
+@pytest.mark.rule("TASKS-83")
+async def test_ended_jobs_are_removed_and_unfinished_ones_kept(make: Make) -> None:
+    async with opened(make) as store:
+        [kept] = await add(store, task())
+        await store.fail_job(await claimed_job(store), "It failed.")
+        running = await claimed_job(store)
+        pending = await submit(store)
+        assert (await store.maintain_jobs(MAX_ATTEMPTS, 1)).removed == 0
+        maintained = await store.maintain_jobs(MAX_ATTEMPTS, 0)
+        assert (maintained.failed, maintained.removed) == ([], 2)
+        assert await store.get_job(kept.job_id) is None
+        assert await find(store) == [kept.id]
+        assert (await job_of(store, running.job.job_id)).status == "RUNNING"
+        assert (await job_of(store, pending.job.job_id)).status == "PENDING"
+
+
+def test_message_of_a_lost_payload_is_that_of_the_specification() -> None:
+    assert PAYLOAD_LOST_MESSAGE == "Server restarted during processing"
