@@ -23,7 +23,7 @@ from foundation_rt.config.settings import ResourcesSection, ServerConfig, ToolsS
 from foundation_rt.core.effects import Abort, Log, Reply
 from foundation_rt.core.invocation import Invocation, Raised, Returned
 from foundation_rt.protocol.jsonrpc import parse
-from tests.support.server_fixture import COMPLETED, Peer, ServerFixture
+from tests.support.server_fixture import COMPLETED, ServerFixture, ServerPeer
 from tests.support.virtual_loop import VirtualLoop, run_virtual
 
 PATIENCE = 20.0
@@ -41,7 +41,7 @@ def our_threads() -> set[threading.Thread]:
     return {each for each in threading.enumerate() if each.name.startswith("foundation-rt-")}
 
 
-class QueuePeer(Peer):
+class QueuePeer(ServerPeer):
     """A peer whose messages can be waited for, and who knows the threads that send."""
 
     def __init__(self) -> None:
@@ -245,7 +245,7 @@ def test_connections_that_are_fed_at_once_each_get_their_own_answers() -> None:
 # -- a host with an event loop of its own ----------------------------------------------------------
 
 
-async def reply(peer: Peer, request_id: int | str) -> Any:
+async def reply(peer: ServerPeer, request_id: int | str) -> Any:
     """Return the result of the tool, after as many turns of the loop as it takes."""
     async with asyncio.timeout(PATIENCE):
         while not peer.answers(request_id):
@@ -289,7 +289,7 @@ async def test_with_a_loop_of_its_own_everything_happens_there_but_what_works_in
     before = our_threads()
     rig = ServerFixture()
     where = tools_for_a_loop(rig)
-    peer = Peer()
+    peer = ServerPeer()
     sent_in: list[tuple[int, asyncio.AbstractEventLoop]] = []
 
     def send(line: bytes) -> None:
@@ -415,7 +415,7 @@ def test_nothing_is_done_to_a_loop_from_another_thread() -> None:
         started, gate = held_worker(rig)
         here = threading.get_ident()
         senders: set[int] = set()
-        peer = Peer()
+        peer = ServerPeer()
 
         def send(line: bytes) -> None:
             senders.add(threading.get_ident())
@@ -525,7 +525,7 @@ def test_a_worker_that_outlives_the_hosts_loop_still_gives_its_slot_back() -> No
     senders: list[int] = []
 
     async def main() -> None:
-        peer = Peer()
+        peer = ServerPeer()
         peer.connection = rig.server.connect(lambda line: senders.append(threading.get_ident()))
         peer.shake_hands_quietly()
         peer.start("hold")
@@ -549,7 +549,7 @@ def test_a_worker_that_returns_to_a_loop_which_never_runs_again_gives_its_slot_b
     loop = asyncio.new_event_loop()
 
     async def main() -> None:
-        peer = Peer()
+        peer = ServerPeer()
         peer.connection = rig.server.connect(peer.receive)
         peer.shake_hands_quietly()
         peer.start("hold")

@@ -37,7 +37,7 @@ from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.registry.tools import ToolRegistry
 from foundation_rt.testing import TestClient
 from foundation_rt.version import __version__
-from tests.support.server_fixture import HANDSHAKE, Peer, ServerFixture
+from tests.support.server_fixture import HANDSHAKE, ServerFixture, ServerPeer
 
 ANYTHING = {"type": "object"}
 
@@ -55,8 +55,8 @@ def quiet(server: Server) -> Server:
     return server
 
 
-def connect(server: Server) -> Peer:
-    peer = Peer()
+def connect(server: Server) -> ServerPeer:
+    peer = ServerPeer()
     peer.connection = server.connect(peer.receive)
     peer.shake_hands()
     return peer
@@ -64,7 +64,7 @@ def connect(server: Server) -> Peer:
 
 def server_info(server: Server) -> dict[str, Any]:
     """Return the result of `initialize`."""
-    peer = Peer()
+    peer = ServerPeer()
     peer.connection = server.connect(peer.receive)
     peer.ask("initialize", HANDSHAKE, id="hello")
     result: dict[str, Any] = peer.answer("hello")["result"]

@@ -17,7 +17,7 @@ from tests.support.virtual_loop import run_virtual
 T = TypeVar("T")
 
 
-class Harness:
+class AgentHarness:
     """A coordinator that logs to memory and counts its ids.
 
     Attributes:
@@ -87,6 +87,6 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def run(scenario: Callable[[Harness], Coroutine[Any, Any, T]], **options: Any) -> T:
+def run(scenario: Callable[[AgentHarness], Coroutine[Any, Any, T]], **options: Any) -> T:
     """Run a scenario with a harness of its own, in virtual time; a scenario that hangs fails."""
-    return run_virtual(lambda clock: scenario(Harness(**options)))
+    return run_virtual(lambda clock: scenario(AgentHarness(**options)))

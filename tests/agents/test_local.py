@@ -21,7 +21,7 @@ from foundation_rt.agents.errors import (
 from foundation_rt.agents.local import AgentCoordinator
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.errors import AbortError, RegistrationError, UsageError
-from tests.agents.support import Harness, run, settle
+from tests.agents.support import AgentHarness, run, settle
 from tests.support.core import correlation_id
 from tests.support.virtual_loop import PATIENCE
 
@@ -113,7 +113,7 @@ def test_other_handler_is_refused_with_advice(handler: Any) -> None:
 
 @pytest.mark.rule("AGENT-01")
 def test_duplicate_agent_id_is_refused_and_first_agent_stays() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         with pytest.raises(RegistrationError, match="agent 'a' is already registered: choose"):
             harness.coordinator.register_agent("a", nothing)
@@ -128,7 +128,7 @@ def test_duplicate_agent_id_is_refused_and_first_agent_stays() -> None:
 
 @pytest.mark.rule("AGENT-02")
 def test_agent_handles_messages_one_at_a_time_in_order() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         sent = [harness.send("a", number) for number in range(4)]
         harness.open(1, 2)  # out of order, ahead of time
@@ -149,7 +149,7 @@ def test_agent_handles_messages_one_at_a_time_in_order() -> None:
 def test_new_message_never_overtakes_waiting_one() -> None:
     """The end of one and the begin of the next are a turn of the loop apart."""
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         second = harness.send("a", 2)
         harness.open(2, 3)
@@ -167,7 +167,7 @@ def test_new_message_never_overtakes_waiting_one() -> None:
 
 @pytest.mark.rule("AGENT-02")
 def test_different_agents_handle_messages_concurrently() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a", "b")
         sent = [harness.send("a", 1), harness.send("b", 2), harness.send("a", 3)]
         await settle()
@@ -192,7 +192,7 @@ def test_message_is_handled_unchanged_in_task_of_sender() -> None:
         seen.extend([message, asyncio.current_task(), variable.get()])
         return message.payload
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.coordinator.register_agent("a", handler)
         variable.set("of the sender")
         message = AgentMessage("x", object(), "me")
@@ -212,13 +212,13 @@ def test_failed_handler_fails_only_its_message(error: BaseException) -> None:
             raise error
         return "fine"
 
-    async def send(harness: Harness, kind: str) -> Any:
+    async def send(harness: AgentHarness, kind: str) -> Any:
         try:
             return await harness.coordinator.send_message("a", AgentMessage(kind))
         except BaseException as caught:
             return caught
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.coordinator.register_agent("a", handler)
         kinds = ("good", "bad", "good")
         assert await asyncio.gather(*(send(harness, kind) for kind in kinds)) == [
@@ -232,7 +232,7 @@ def test_failed_handler_fails_only_its_message(error: BaseException) -> None:
 
 @pytest.mark.rule("AGENT-02", "AGENT-03")
 def test_next_message_begins_after_cancelled_handler_has_ended() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         first, second = harness.send("a", 1), harness.send("a", 2)
         await settle()
@@ -249,7 +249,7 @@ def test_next_message_begins_after_cancelled_handler_has_ended() -> None:
 
 @pytest.mark.rule("AGENT-03")
 def test_waiting_message_of_cancelled_sender_is_withdrawn() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         sent = [harness.send("a", number) for number in range(4)]
         await settle()
@@ -266,7 +266,7 @@ def test_waiting_message_of_cancelled_sender_is_withdrawn() -> None:
 @pytest.mark.rule("AGENT-02", "AGENT-03")
 @pytest.mark.parametrize("doomed", [[1], [1, 2], [2, 1], [1, 2, 3]])
 def test_sender_cancelled_as_it_gets_mailbox_hands_it_on(doomed: list[int]) -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         sent = {number: harness.send("a", number) for number in range(1, 5)}
         harness.open(*sent)
@@ -285,7 +285,7 @@ def test_sender_cancelled_as_it_gets_mailbox_hands_it_on(doomed: list[int]) -> N
 
 @pytest.mark.rule("AGENT-04")
 def test_handler_gets_options_of_sender() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         harness.open(1)
         signal = AbortSignal()
@@ -304,7 +304,7 @@ def test_handler_gets_options_of_sender() -> None:
 
 @pytest.mark.rule("AGENT-24")
 def test_defaults_are_new_id_and_signal_that_never_fires() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         harness.open(1)
         await harness.send("a", 1)
@@ -328,9 +328,9 @@ def test_message_of_handler_inherits_its_chain() -> None:
     async def relay(message: AgentMessage, context: AgentContext) -> None:
         await office_of[0].coordinator.send_message("a", AgentMessage("1"), **message.payload)
 
-    office_of: list[Harness] = []
+    office_of: list[AgentHarness] = []
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         office_of.append(harness)
         harness.add("a")
         harness.coordinator.register_agent("relay", relay)
@@ -372,7 +372,7 @@ def test_a_coordinator_of_no_server_logs_to_standard_error(
 
 @pytest.mark.rule("AGENT-05")
 def test_message_to_unknown_agent_is_refused_at_once() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         sending = harness.coordinator.send_message("a", HELLO)
         with pytest.raises(AgentNotFoundError, match="There is no agent 'a'"):
             sending.send(None)
@@ -382,7 +382,7 @@ def test_message_to_unknown_agent_is_refused_at_once() -> None:
 
 @pytest.mark.rule("AGENT-06")
 def test_message_beyond_queue_limit_is_refused_and_others_stay() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a", "b")
         sent = [harness.send("a", number) for number in range(3)]
         await settle()
@@ -403,7 +403,7 @@ def test_message_beyond_queue_limit_is_refused_and_others_stay() -> None:
 
 @pytest.mark.rule("AGENT-06")
 def test_withdrawn_message_frees_its_place() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         sent = [harness.send("a", number) for number in range(2)]
         await settle()
@@ -421,7 +421,7 @@ def test_withdrawn_message_frees_its_place() -> None:
 
 @pytest.mark.rule("AGENT-07")
 def test_unregistering_fails_waiting_messages_and_not_running_one() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         sent = [harness.send("a", number) for number in range(3)]
         await settle()
@@ -441,7 +441,7 @@ def test_unregistering_fails_waiting_messages_and_not_running_one() -> None:
 
 @pytest.mark.rule("AGENT-07")
 def test_unregistering_fails_message_that_has_not_begun() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         sent = [harness.send("a", number) for number in (1, 2)]
         await harness.send_first("a", 0)
@@ -456,7 +456,7 @@ def test_unregistering_fails_message_that_has_not_begun() -> None:
 
 @pytest.mark.rule("AGENT-07")
 def test_agent_can_unregister_itself() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         async def leave(message: AgentMessage, context: AgentContext) -> bool:
             return harness.coordinator.unregister_agent(context.agent_id)
 
@@ -469,7 +469,7 @@ def test_agent_can_unregister_itself() -> None:
 
 @pytest.mark.rule("AGENT-08")
 def test_agent_registered_again_begins_after_old_handler_ended() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         old = harness.send("a", "old")
         await settle()
@@ -491,7 +491,7 @@ def test_agent_registered_again_begins_after_old_handler_ended() -> None:
 
 @pytest.mark.rule("AGENT-08")
 def test_message_for_old_agent_is_not_handed_to_new_one() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         second = harness.send("a", 2)
         await harness.send_first("a", 1)
@@ -508,7 +508,7 @@ def test_message_for_old_agent_is_not_handed_to_new_one() -> None:
 
 @pytest.mark.rule("AGENT-08")
 def test_unregistered_agent_leaves_nothing_behind() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.open(1)
         for number in range(100):
             harness.add(f"a{number}")
@@ -527,7 +527,7 @@ def test_unregistered_agent_leaves_nothing_behind() -> None:
 @pytest.mark.rule("AGENT-11")
 @pytest.mark.parametrize("from_thread", [False, True])
 def test_waiting_message_is_withdrawn_when_signal_fires(from_thread: bool) -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         signal = AbortSignal()
         running = harness.send("a", 1, abort_signal=signal)
@@ -551,7 +551,7 @@ def test_waiting_message_is_withdrawn_when_signal_fires(from_thread: bool) -> No
 @pytest.mark.rule("AGENT-11")
 @pytest.mark.parametrize("busy", [False, True])
 def test_message_with_fired_signal_is_not_handled(busy: bool) -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         if busy:
             harness.send("a", 1)
@@ -568,7 +568,7 @@ def test_message_with_fired_signal_is_not_handled(busy: bool) -> None:
 
 @pytest.mark.rule("AGENT-11")
 def test_signal_that_fires_as_mailbox_is_handed_over_hands_it_on() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         signal = AbortSignal()
         second = harness.send("a", 2, abort_signal=signal)
@@ -606,7 +606,7 @@ def relaying(coordinator: AgentCoordinator) -> Any:
     [("aa", "aa"), ("aba", "aba"), ("abca", "abca"), ("abcb", "bcb"), ("abb", "bb")],
 )
 def test_cyclic_chain_is_refused_with_its_cycle(route: str, cycle: str) -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         for agent_id in "abc":
             harness.coordinator.register_agent(agent_id, relaying(harness.coordinator))
         first, *rest = route
@@ -623,7 +623,7 @@ def test_cyclic_chain_is_refused_with_its_cycle(route: str, cycle: str) -> None:
 
 @pytest.mark.rule("AGENT-26")
 def test_crossing_chains_never_deadlock() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         relay = relaying(harness.coordinator)
         for agent_id in "ab":
             harness.coordinator.register_agent(agent_id, relay)
@@ -642,8 +642,8 @@ def test_crossing_chains_never_deadlock() -> None:
 
 @pytest.mark.rule("AGENT-09", "AGENT-25")
 def test_cycle_through_two_coordinators_is_refused() -> None:
-    async def scenario(harness: Harness) -> None:
-        other = Harness()
+    async def scenario(harness: AgentHarness) -> None:
+        other = AgentHarness()
         harness.coordinator.register_agent("a", relaying(other.coordinator))
         other.coordinator.register_agent("b", relaying(harness.coordinator))
         with pytest.raises(AgentCycleError):
@@ -654,7 +654,7 @@ def test_cycle_through_two_coordinators_is_refused() -> None:
 
 @pytest.mark.rule("AGENT-26")
 def test_cycle_is_found_through_each_concurrent_message() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         coordinator = harness.coordinator
 
         async def fan_out(message: AgentMessage, context: AgentContext) -> Any:
@@ -678,7 +678,7 @@ def test_cycle_is_found_through_each_concurrent_message() -> None:
 
 @pytest.mark.rule("AGENT-27")
 def test_task_of_running_handler_sends_as_that_handler() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         coordinator = harness.coordinator
         tasks: dict[str, asyncio.Task[Any]] = {}
         go_on = asyncio.Event()
@@ -709,7 +709,7 @@ def test_task_of_running_handler_sends_as_that_handler() -> None:
 
 @pytest.mark.rule("AGENT-27")
 def test_task_left_by_ended_handler_blocks_no_sender() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         coordinator = harness.coordinator
         left: list[asyncio.Task[Any]] = []
 
@@ -732,7 +732,7 @@ def test_task_left_by_ended_handler_blocks_no_sender() -> None:
 
 @pytest.mark.rule("AGENT-10")
 def test_a_coordinator_outlives_its_loop_when_nothing_is_under_way() -> None:
-    harness = Harness()
+    harness = AgentHarness()
     harness.add("a")
 
     async def once() -> None:
@@ -763,7 +763,7 @@ def run_elsewhere(function: Any) -> Any:
 
 @pytest.mark.rule("AGENT-10")
 def test_call_from_other_loop_is_refused_while_loop_is_open() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
         harness.open(1)
         await harness.send("a", 1)
@@ -784,7 +784,7 @@ def test_call_from_other_loop_is_refused_while_loop_is_open() -> None:
 
 @pytest.mark.rule("AGENT-10")
 def test_message_left_on_closed_loop_is_reported_and_harmless() -> None:
-    harness = Harness()
+    harness = AgentHarness()
     harness.add("a")
     loop = asyncio.new_event_loop()
     coroutines = [harness.coordinator.send_message("a", AgentMessage(kind)) for kind in "xyz"]
@@ -805,7 +805,7 @@ def test_message_left_on_closed_loop_is_reported_and_harmless() -> None:
 
 @pytest.mark.rule("AGENT-12")
 def test_run_in_turn_works_before_and_after_handler() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
 
         async def work(handle: Any) -> tuple[Any, Any]:
@@ -839,7 +839,7 @@ def test_run_in_turn_works_before_and_after_handler() -> None:
 
 @pytest.mark.rule("AGENT-12")
 def test_failed_work_ends_turn_without_calling_handler() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.add("a")
 
         async def work(handle: Any) -> None:
@@ -870,7 +870,7 @@ async def keep(message: AgentMessage, context: AgentContext) -> None:
 
 @pytest.mark.rule("AGENT-13", "AGENT-29")
 def test_hook_gets_snapshot_after_each_message_that_changed_state() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         told: list[tuple[str, dict[str, Any]]] = []
         coordinator = harness.coordinator
         coordinator.on_state_change = lambda agent_id, state: told.append((agent_id, dict(state)))
@@ -900,7 +900,7 @@ def test_hook_gets_snapshot_after_each_message_that_changed_state() -> None:
 
 @pytest.mark.rule("AGENT-13")
 def test_the_hook_is_called_before_the_next_message_begins() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         async def handler(message: AgentMessage, context: AgentContext) -> None:
             harness.log.append(f"begin {message.type}")
             await asyncio.sleep(0)
@@ -919,7 +919,7 @@ def test_a_hook_that_raises_is_logged_and_fails_nothing() -> None:
     def hook(agent_id: str, state: Any) -> None:
         raise LookupError("in the hook")
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         harness.coordinator.on_state_change = hook
         harness.coordinator.register_agent("a", keep)
         message = AgentMessage("set", {"x": 1})
@@ -935,7 +935,7 @@ def test_a_hook_that_raises_is_logged_and_fails_nothing() -> None:
 
 @pytest.mark.rule("AGENT-13")
 def test_hook_is_not_called_for_unregistered_agent() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: AgentHarness) -> None:
         told: list[str] = []
         coordinator = harness.coordinator
         coordinator.on_state_change = lambda agent_id, state: told.append(agent_id)

@@ -20,7 +20,7 @@ from foundation_rt.core.session import TransportType
 from foundation_rt.ids import SequentialIds
 from foundation_rt.testing import TestClient
 from tests.support.core import make_config
-from tests.support.server_fixture import LIST_CHANGED, Peer, ServerFixture
+from tests.support.server_fixture import LIST_CHANGED, ServerFixture, ServerPeer
 from tests.support.sizes import examples
 
 PATIENCE = 20.0
@@ -77,7 +77,7 @@ class Admin:
         self, rig: ServerFixture | None = None, transport_type: TransportType = "stdio"
     ) -> None:
         self.rig = rig or make_rig()
-        self.peer: Peer = self.rig.connect(transport_type)
+        self.peer: ServerPeer = self.rig.connect(transport_type)
 
     def call(self, tool: str, /, **arguments: Any) -> Any:
         return self.peer.outcome(self.peer.start(tool, arguments))

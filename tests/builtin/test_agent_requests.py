@@ -17,7 +17,7 @@ from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.ids import UuidGenerator
 from foundation_rt.registry.tools import ToolDefinition
 from tests.support.faulty_store import FaultyStore
-from tests.support.server_fixture import Peer, ServerFixture, call
+from tests.support.server_fixture import ServerFixture, ServerPeer, call
 from tests.support.virtual_loop import run_virtual
 
 
@@ -47,7 +47,7 @@ def run(scenario: Callable[[ServerFixture], Coroutine[Any, Any, None]], **aacp: 
     run_virtual(main)
 
 
-async def request(peer: Peer, kind: str, payload: Any = None, **more: Any) -> Any:
+async def request(peer: ServerPeer, kind: str, payload: Any = None, **more: Any) -> Any:
     message = {"type": kind, "payload": payload}
     more = {"targetAgentId": "a", "message": message, **more}
     return await call(peer, "agent/request", **more)

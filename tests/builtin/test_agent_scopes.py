@@ -17,7 +17,7 @@ from foundation_rt.protocol.principal import ALL_SCOPES, Principal
 from foundation_rt.registry.tools import ToolDefinition
 from tests.support.counting import CallCounter
 from tests.support.faulty_store import FaultyStore
-from tests.support.server_fixture import Peer, ServerFixture, call
+from tests.support.server_fixture import ServerFixture, ServerPeer, call
 from tests.support.virtual_loop import run_virtual
 
 WEAK = Principal("alice", frozenset(("mail",)))
@@ -27,7 +27,7 @@ LACKING = {"reason": "insufficient_scope", "scopes": ["harness", "vault"]}
 MESSAGE = {"type": "note", "payload": 1}
 
 
-class Harness:
+class ScopeHarness:
     """A server with an agent that all may use and one that needs scopes."""
 
     def __init__(self, clock: ManualClock, agents: AgentCoordinator) -> None:
@@ -53,18 +53,21 @@ class Harness:
             return await self.agents.send_request("closed", AgentMessage("note"))
         return context.agent_id
 
-    def connect(self, principal: Principal | None) -> Peer:
+    def connect(self, principal: Principal | None) -> ServerPeer:
         peer = self.rig.connect()
         peer.connection.session.principal = principal
         return peer
 
 
 def run(
-    scenario: Callable[[Harness], Coroutine[Any, Any, None]], *, version: int = 2, **options: Any
+    scenario: Callable[[ScopeHarness], Coroutine[Any, Any, None]],
+    *,
+    version: int = 2,
+    **options: Any,
 ) -> None:
     async def main(clock: ManualClock) -> None:
         ledger = {"store": FaultyStore(), "clock": clock, **options}
-        harness = Harness(
+        harness = ScopeHarness(
             clock, AgentCoordinator() if version == 1 else AgentCoordinatorV2(**ledger)
         )
         await scenario(harness)
@@ -86,7 +89,7 @@ def test_agent_tools_refuse_an_agent_whose_scopes_the_token_lacks(version: int) 
     if version == 2:
         tools.append(("agent/request", {"targetAgentId": "closed", "message": MESSAGE}))
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: ScopeHarness) -> None:
         weak = harness.connect(WEAK)
         for tool, arguments in tools:
             assert_lacking(await call(weak, tool, **arguments))
@@ -105,7 +108,7 @@ def test_agent_tools_refuse_an_agent_whose_scopes_the_token_lacks(version: int) 
 @pytest.mark.rule("AUTH-35", "AGENT-16")
 @pytest.mark.parametrize("version", [1, 2])
 def test_agent_list_shows_only_agents_that_the_token_may_use(version: int) -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: ScopeHarness) -> None:
         shown = [
             (await call(harness.connect(principal), "agent/list"))["agentIds"]
             for principal in (WEAK, STRONG, HOLDER_OF_A_KEY, None)
@@ -118,7 +121,7 @@ def test_agent_list_shows_only_agents_that_the_token_may_use(version: int) -> No
 @pytest.mark.rule("AUTH-27")
 @pytest.mark.parametrize("agent_id", [5, None, ["closed"], {"closed": 1}])
 def test_an_agent_id_of_another_type_is_an_invalid_argument_and_no_fault(agent_id: Any) -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: ScopeHarness) -> None:
         weak = harness.connect(WEAK)
         outcome = await call(weak, "agent/sendMessage", targetAgentId=agent_id, message=MESSAGE)
         assert outcome["code"] == "INVALID_ARGUMENT"
@@ -128,7 +131,7 @@ def test_an_agent_id_of_another_type_is_an_invalid_argument_and_no_fault(agent_i
 
 @pytest.mark.rule("AUTH-27", "ADMIN-05")
 def test_a_registered_agent_proxy_refuses_an_agent_whose_scopes_the_token_lacks() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: ScopeHarness) -> None:
         admin = harness.rig.connect("stdio")
         wanted = {"name": "ask", "description": "", "toolType": "agentProxy"}
         assert (await call(admin, "admin/registerTool", **wanted))["registered"] == "ask"
@@ -145,7 +148,7 @@ def test_a_registered_agent_proxy_refuses_an_agent_whose_scopes_the_token_lacks(
 def test_status_of_a_request_needs_the_scopes_of_its_agent() -> None:
     """The same principal may come with a token that allows less than that of its request."""
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: ScopeHarness) -> None:
         weak, strong = harness.connect(WEAK), harness.connect(STRONG)
         for agent_id in ("closed", "open"):
             asked = {"targetAgentId": agent_id, "message": MESSAGE, "requestId": agent_id}
@@ -165,7 +168,7 @@ def test_status_of_a_request_needs_the_scopes_of_its_agent() -> None:
 
 @pytest.mark.rule("AGENT-22")
 def test_what_host_code_sends_needs_no_scopes() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: ScopeHarness) -> None:
         async def errand(arguments: dict[str, Any], context: ToolContext) -> Any:
             return await harness.agents.send_request(
                 "closed", AgentMessage("note"), principal=context.principal
@@ -185,7 +188,7 @@ def test_what_host_code_sends_needs_no_scopes() -> None:
 def test_required_scopes_hold_for_an_id_without_an_agent_and_besides_those_of_one() -> None:
     store = FaultyStore(shared=True)  # another process may have the agent
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: ScopeHarness) -> None:
         weak, strong = harness.connect(WEAK), harness.connect(STRONG)
         sent = {"targetAgentId": "elsewhere", "message": MESSAGE}
         harness.agents.require_scopes("elsewhere", ["vault", "harness"])
@@ -224,7 +227,7 @@ def test_scopes_that_oauth_does_not_know_are_refused(
 
 @pytest.mark.rule("AUTH-13", "AUTH-27")
 def test_scopes_are_looked_up_only_for_a_client_that_is_known() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: ScopeHarness) -> None:
         sent = {"targetAgentId": "open", "message": MESSAGE}
         for principal, is_asked in ((None, False), (WEAK, True)):
             peer = harness.connect(principal)

@@ -39,7 +39,7 @@ from foundation_rt.logs.redaction import Redactor
 from foundation_rt.registry.tools import ToolDefinition
 from foundation_rt.testing import TestClient
 from tests.support.core import run_id
-from tests.support.server_fixture import Peer, ServerFixture, call
+from tests.support.server_fixture import ServerFixture, ServerPeer, call
 from tests.support.virtual_loop import run_virtual
 
 TOOLS = {"agent/sendMessage", "agent/list", "agent/getState"}
@@ -62,7 +62,7 @@ def run(scenario: Callable[[ServerFixture], Coroutine[Any, Any, None]], **tools:
     run_virtual(main)
 
 
-async def send(peer: Peer, agent_id: str, kind: str = "x", **rest: Any) -> Any:
+async def send(peer: ServerPeer, agent_id: str, kind: str = "x", **rest: Any) -> Any:
     message = {"type": kind, **rest}
     return await call(peer, "agent/sendMessage", targetAgentId=agent_id, message=message)
 

@@ -37,7 +37,7 @@ NAME = "foundation-rt-client"
 ROOT = Path(__file__).parents[2]
 
 
-class Harness:
+class BlockingHarness:
     """A server of this process, and what has happened in it."""
 
     def __init__(self) -> None:
@@ -67,12 +67,12 @@ class Harness:
 
 
 @pytest.fixture
-def harness() -> Harness:
-    return Harness()
+def harness() -> BlockingHarness:
+    return BlockingHarness()
 
 
 @pytest.fixture
-def client(harness: Harness) -> Iterator[BlockingClient]:
+def client(harness: BlockingHarness) -> Iterator[BlockingClient]:
     with connect(harness.server) as client:
         yield client
     assert NAME not in [each.name for each in threading.enumerate()]
@@ -117,7 +117,7 @@ def test_blocking_client_has_all_methods_of_the_client() -> None:
 
 
 @pytest.mark.rule("BLOCK-01")
-def test_blocking_calls_and_properties(harness: Harness, client: BlockingClient) -> None:
+def test_blocking_calls_and_properties(harness: BlockingHarness, client: BlockingClient) -> None:
     assert client.server is None
     assert client.initialize().name == "stage"
     assert client.call("echo", {"text": "hi"}, correlation_id="c").value() == "hi"
@@ -188,7 +188,7 @@ def test_a_callback_cannot_wait_for_itself(client: BlockingClient) -> None:
 
 
 @pytest.mark.rule("BLOCK-02")
-def test_a_handler_may_call(harness: Harness) -> None:
+def test_a_handler_may_call(harness: BlockingHarness) -> None:
     seen = []
 
     def answer(request: Any) -> Any:
@@ -218,7 +218,9 @@ def interrupt_when(condition: threading.Event) -> threading.Thread:
 
 
 @pytest.mark.rule("BLOCK-03")
-def test_interrupted_thread_cancels_its_call(harness: Harness, client: BlockingClient) -> None:
+def test_interrupted_thread_cancels_its_call(
+    harness: BlockingHarness, client: BlockingClient
+) -> None:
     thread = interrupt_when(harness.began)
     with pytest.raises(KeyboardInterrupt):
         client.call("wait")
@@ -230,7 +232,10 @@ def test_interrupted_thread_cancels_its_call(harness: Harness, client: BlockingC
 @pytest.mark.rule("BLOCK-03")
 @pytest.mark.parametrize("has_begun", [True, False])
 def test_thread_interrupted_before_waiting_cancels_its_call(
-    harness: Harness, client: BlockingClient, monkeypatch: pytest.MonkeyPatch, has_begun: bool
+    harness: BlockingHarness,
+    client: BlockingClient,
+    monkeypatch: pytest.MonkeyPatch,
+    has_begun: bool,
 ) -> None:
     """The loop has the call already; his thread does not know yet."""
     submit = asyncio.run_coroutine_threadsafe
@@ -295,7 +300,7 @@ def test_interrupted_close_kills_the_server(
 
 
 @pytest.mark.rule("BLOCK-04")
-def test_a_closed_client_sends_nothing(harness: Harness) -> None:
+def test_a_closed_client_sends_nothing(harness: BlockingHarness) -> None:
     before = ResourceSnapshot.now()
     client = connect(harness.server)
     client.call("echo", {"text": "hi"})
@@ -315,7 +320,7 @@ def test_a_closed_client_sends_nothing(harness: Harness) -> None:
 
 
 @pytest.mark.rule("BLOCK-04")
-def test_one_that_was_never_used(harness: Harness) -> None:
+def test_one_that_was_never_used(harness: BlockingHarness) -> None:
     before = ResourceSnapshot.now()
     with connect(harness.server):
         pass
@@ -323,7 +328,7 @@ def test_one_that_was_never_used(harness: Harness) -> None:
 
 
 @pytest.mark.rule("BLOCK-04")
-def test_calls_of_other_threads_end_with_the_client(harness: Harness) -> None:
+def test_calls_of_other_threads_end_with_the_client(harness: BlockingHarness) -> None:
     client = connect(harness.server)
     outcome = in_thread(lambda: client.call("wait"))
     assert harness.began.wait(PATIENCE)
@@ -332,7 +337,7 @@ def test_calls_of_other_threads_end_with_the_client(harness: Harness) -> None:
 
 
 @pytest.mark.rule("BLOCK-04")
-def test_call_to_an_ended_loop_fails(harness: Harness) -> None:
+def test_call_to_an_ended_loop_fails(harness: BlockingHarness) -> None:
     """Calls are made while it ends: each is answered, or refused."""
     for _ in range(20):
         client = connect(harness.server)
@@ -375,7 +380,7 @@ def test_hanging_task_does_not_block_the_end_of_the_loop(
 
 @pytest.mark.rule("BLOCK-04")
 def test_without_a_thread_there_is_no_client(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
+    harness: BlockingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -389,7 +394,7 @@ def test_without_a_thread_there_is_no_client(
 
 
 @pytest.mark.rule("BLOCK-05")
-def test_collected_client_ends(harness: Harness) -> None:
+def test_collected_client_ends(harness: BlockingHarness) -> None:
     client = connect(harness.server)
     client.call("echo", {"text": "hi"})
     [thread] = [each for each in threading.enumerate() if each.name == NAME]
@@ -475,7 +480,7 @@ def test_a_forked_process_waits_for_nothing() -> None:
 
 
 @pytest.mark.rule("BLOCK-06")
-def test_changes_are_waited_for(harness: Harness, client: BlockingClient) -> None:
+def test_changes_are_waited_for(harness: BlockingHarness, client: BlockingClient) -> None:
     with client.subscribe("note://a") as changes:
         waiting = in_thread(lambda: next(changes))
         harness.server.resource_updated("note://a")
@@ -487,7 +492,7 @@ def test_changes_are_waited_for(harness: Harness, client: BlockingClient) -> Non
 
 
 @pytest.mark.rule("BLOCK-06")
-def test_a_subscription_ends_with_the_client(harness: Harness) -> None:
+def test_a_subscription_ends_with_the_client(harness: BlockingHarness) -> None:
     client = connect(harness.server)
     with client.subscribe("note://a") as changes:
         rest = in_thread(lambda: [*changes])

@@ -29,7 +29,13 @@ from foundation_rt.client import CallResult, Client, MCPError, StdioServer, conn
 from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.client.session.session import ClientSession
 from tests.support.leaks import ResourceSnapshot, tasks
-from tests.support.misbehaving_harness import HANDSHAKE, ROOT, Acts, Harness, HttpHarness
+from tests.support.misbehaving_harness import (
+    HANDSHAKE,
+    ROOT,
+    Acts,
+    MisbehavingHarness,
+    MisbehavingHttpHarness,
+)
 from tests.support.misbehaving_script import STATELESS, Act
 from tests.support.misbehaving_strategies import (
     acts_at_a_point,
@@ -137,7 +143,7 @@ async def until_left(client: Client, played: Round) -> list[MCPError | None] | N
     return None if playing.cancelled() else playing.result()
 
 
-def run(client: Client, harness: Harness, played: Round) -> None:
+def run(client: Client, harness: MisbehavingHarness, played: Round) -> None:
     before = ResourceSnapshot.now()
     ends = asyncio.run(until_left(client, played))
     ResourceSnapshot.now().must_equal(before)
@@ -152,13 +158,13 @@ def run(client: Client, harness: Harness, played: Round) -> None:
 
 def over_a_pipe(revision: str, played: Round) -> None:
     """Play a round with a process of its own."""
-    with Harness(played.points, revision=revision) as harness:
+    with MisbehavingHarness(played.points, revision=revision) as harness:
         command = harness.command
         server = StdioServer(command[0], command[1:], cwd=ROOT, shutdown_grace=0.1)
         run(connect(server, **OPTIONS), harness, played)
 
 
-def over_a_socket(harness: HttpHarness, played: Round) -> None:
+def over_a_socket(harness: MisbehavingHttpHarness, played: Round) -> None:
     """Play a round with a server that plays others too."""
     harness.play(played.points)
     harness.forget()
@@ -204,7 +210,7 @@ def play_over_http(revision: str, count: int) -> None:
     def any_round(played: Round) -> None:
         over_a_socket(harness, played)
 
-    with quiet(), nothing_kept(), HttpHarness(revision=revision) as harness:
+    with quiet(), nothing_kept(), MisbehavingHttpHarness(revision=revision) as harness:
         any_round()
 
 

@@ -26,7 +26,7 @@ from foundation_rt.client import (
 )
 from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.leaks import ResourceSnapshot, tasks
-from tests.support.misbehaving_harness import ROOT, Acts, Harness
+from tests.support.misbehaving_harness import ROOT, Acts, MisbehavingHarness
 from tests.support.misbehaving_script import Act
 
 LIVENESS = 60.0
@@ -40,7 +40,7 @@ NOTHING: list[Act] = []
 
 
 @asynccontextmanager
-async def client_of(harness: Harness, **options: Any) -> AsyncIterator[Client]:
+async def client_of(harness: MisbehavingHarness, **options: Any) -> AsyncIterator[Client]:
     command = harness.command
     server = StdioServer(command[0], command[1:], cwd=ROOT, shutdown_grace=0.2)
     async with connect(server, **options) as client:
@@ -48,7 +48,7 @@ async def client_of(harness: Harness, **options: Any) -> AsyncIterator[Client]:
 
 
 def run(
-    scenario: Callable[[Client, Harness], Awaitable[None]],
+    scenario: Callable[[Client, MisbehavingHarness], Awaitable[None]],
     *starts: Acts,
     connected: bool = True,
     **options: Any,
@@ -60,7 +60,7 @@ def run(
             call is for the server.
     """
 
-    async def play(harness: Harness) -> None:
+    async def play(harness: MisbehavingHarness) -> None:
         async with asyncio.timeout(LIVENESS):
             async with client_of(harness, **options) as client:
                 if connected:
@@ -69,7 +69,7 @@ def run(
         assert tasks() == []
 
     before = ResourceSnapshot.now()
-    with Harness(*starts) as harness:
+    with MisbehavingHarness(*starts) as harness:
         asyncio.run(play(harness))
         ResourceSnapshot.now().must_equal(before)
 
@@ -163,7 +163,7 @@ HARMLESS: dict[str, list[Act]] = {
 
 @pytest.mark.parametrize("acts", HARMLESS.values(), ids=HARMLESS)
 def test_harmless_misbehaviour_leaves_the_response(acts: list[Act]) -> None:
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         await call(client, "first", acts)
         await call(client, "second")
         assert harness.nonces() == ["first", "second"]
@@ -193,7 +193,7 @@ UNUSABLE: dict[str, list[Act]] = {
 
 @pytest.mark.parametrize("acts", UNUSABLE.values(), ids=UNUSABLE)
 def test_a_result_that_cannot_be_used(acts: list[Act]) -> None:
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         error = await error_of(call(client, "first", acts))
         assert isinstance(error, InvalidResponseError)
         assert (error.code, error.may_have_run) == ("E209", True)
@@ -221,7 +221,7 @@ ERRORS: dict[str, Any] = {
 
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 def test_an_error_that_is_none(error: Any) -> None:
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         found = await error_of(call(client, "first", timeout=SOON))
         assert found.code in ("E201", "E202", "E209")
         assert found.may_have_run
@@ -233,7 +233,7 @@ def test_an_error_that_is_none(error: Any) -> None:
 
 
 def test_a_result_and_an_error_at_once() -> None:
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         both: Act = ["answer", {"error": {"code": -32000, "message": "both"}}]
         await error_of(call(client, "first", [both], timeout=SOON))
         await call(client, "second")
@@ -254,7 +254,7 @@ UNANSWERED: dict[str, list[Act]] = {
 
 @pytest.mark.parametrize("acts", UNANSWERED.values(), ids=UNANSWERED)
 def test_a_call_that_is_not_answered_ends_in_time(acts: list[Act]) -> None:
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         error = await error_of(call(client, "first", acts, timeout=SOON))
         assert isinstance(error, CallTimeoutError)
         assert (error.code, error.may_have_run) == ("E202", True)
@@ -268,7 +268,7 @@ def test_a_call_that_is_not_answered_ends_in_time(acts: list[Act]) -> None:
 def test_half_a_line_spoils_the_next_one_and_no_more() -> None:
     """What follows half a line is part of it: two calls are lost, the third is not."""
 
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         await error_of(call(client, "first", [["part", 0.5]], timeout=SOON))
         error = await error_of(call(client, "second", timeout=SOON))
         assert error.may_have_run
@@ -278,7 +278,7 @@ def test_half_a_line_spoils_the_next_one_and_no_more() -> None:
 
 
 def test_responses_in_any_order_reach_their_calls() -> None:
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         count = 50
         calls = [
             call(client, f"call {each}", [["wait", f"call {each + 1}"], ANSWER])
@@ -292,7 +292,7 @@ def test_responses_in_any_order_reach_their_calls() -> None:
 def test_late_response_is_dropped() -> None:
     """It comes while another call waits, after its own was given up."""
 
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         acts: list[Act] = [["wait", "notifications/cancelled"], ANSWER]
         await error_of(call(client, "first", acts, timeout=SOON))
         await call(client, "second")
@@ -301,7 +301,7 @@ def test_late_response_is_dropped() -> None:
 
 
 def test_cancelled_call_returns_at_once_and_notifies_the_server() -> None:
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         waiting = asyncio.create_task(call(client, "first", [["wait", "never"]]))
         await call(client, "second")
         waiting.cancel()
@@ -314,7 +314,7 @@ def test_cancelled_call_returns_at_once_and_notifies_the_server() -> None:
 
 
 def test_a_hundred_megabytes_are_refused() -> None:
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         error = await error_of(call(client, "first", [["huge", 100_000_000]]))
         assert isinstance(error, InvalidResponseError)
         assert error.may_have_run
@@ -324,7 +324,7 @@ def test_a_hundred_megabytes_are_refused() -> None:
 
 
 def test_a_hundred_megabytes_of_log_cost_nothing() -> None:
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         await call(client, "first", [["stderr", 100_000_000], ANSWER])
 
     run(scenario)
@@ -345,7 +345,7 @@ DEATHS: dict[str, list[Act]] = {
 
 @pytest.mark.parametrize("acts", DEATHS.values(), ids=DEATHS)
 def test_a_server_that_ends_during_a_call(acts: list[Act]) -> None:
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         error = await error_of(call(client, "first", acts))
         assert isinstance(error, ConnectionLostError)
         assert (error.code, error.may_have_run) == ("E201", True)
@@ -358,7 +358,7 @@ def test_a_server_that_ends_during_a_call(acts: list[Act]) -> None:
 
 @pytest.mark.parametrize("acts", DEATHS.values(), ids=DEATHS)
 def test_retryable_call_is_repeated(acts: list[Act]) -> None:
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         result = await client.call("play_again", {"nonce": "first"})
         assert result.structured == {"nonce": "first"}
         assert harness.nonces() == ["first", "first"]
@@ -367,7 +367,7 @@ def test_retryable_call_is_repeated(acts: list[Act]) -> None:
 
 
 def test_a_server_that_ends_under_many_calls_is_started_once() -> None:
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         count = 20
         waiting = [
             asyncio.create_task(error_of(call(client, f"call {each}", [["wait", "never"]])))
@@ -386,7 +386,7 @@ def test_a_server_that_ends_under_many_calls_is_started_once() -> None:
 def test_server_that_stops_reading_blocks_no_call() -> None:
     """The pipe to it is full: neither the next call nor the end waits longer than it may."""
 
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         await error_of(call(client, "first", [["deaf"]], timeout=SOON))
         big = {"nonce": "second", "acts": ["x" * 1_000_000]}
         for _ in range(3):
@@ -400,7 +400,7 @@ def test_server_that_stops_reading_blocks_no_call() -> None:
 def test_a_server_that_is_gone_before_it_is_called() -> None:
     """It died between two calls; the next one goes to a new server, or says why not."""
 
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         await call(client, "first", [ANSWER, ["kill"]])
         again = await asyncio.gather(call(client, "second"), return_exceptions=True)
         for error in again:
@@ -412,7 +412,7 @@ def test_a_server_that_is_gone_before_it_is_called() -> None:
 
 
 def test_a_stubborn_server_is_killed_at_the_end() -> None:
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         await call(client, "first", [["stubborn"], ["grandchild"], ANSWER])
 
     run(scenario)
@@ -433,7 +433,7 @@ PAGES: dict[str, list[Act]] = {
 @pytest.mark.rule("CLIENT-22")
 @pytest.mark.parametrize("acts", PAGES.values(), ids=PAGES)
 def test_a_list_without_an_end_or_without_sense(acts: list[Act]) -> None:
-    async def scenario(client: Client, harness: Harness) -> None:
+    async def scenario(client: Client, harness: MisbehavingHarness) -> None:
         error = await error_of(client.call("play", {"nonce": "first"}))
         assert error.code in ("E209", "E204")
         assert not error.may_have_run

@@ -16,7 +16,7 @@ from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import ResourceSnapshot, tasks
-from tests.support.misbehaving_harness import HANDSHAKE, ROOT, Harness
+from tests.support.misbehaving_harness import HANDSHAKE, ROOT, MisbehavingHarness
 from tests.support.misbehaving_script import STATELESS, Act
 from tests.support.misbehaving_transport import MemoryHarness
 from tests.support.virtual_loop import run_virtual
@@ -85,11 +85,11 @@ NONSENSE: dict[str, list[Act]] = {
 Outcome = CallResult | MCPError
 
 
-def server(harness: Harness) -> StdioServer:
+def server(harness: MisbehavingHarness) -> StdioServer:
     return StdioServer(harness.command[0], harness.command[1:], cwd=ROOT, shutdown_grace=0.2)
 
 
-async def outcome(harness: Harness, **options: Any) -> Outcome:
+async def outcome(harness: MisbehavingHarness, **options: Any) -> Outcome:
     """Return the error of connecting and calling, without retries."""
     try:
         once = RetryPolicy(max_attempts=1)
@@ -99,7 +99,7 @@ async def outcome(harness: Harness, **options: Any) -> Outcome:
         return error
 
 
-async def together(stages: list[Harness], **options: Any) -> list[Outcome]:
+async def together(stages: list[MisbehavingHarness], **options: Any) -> list[Outcome]:
     async with asyncio.timeout(LIVENESS):
         ends = await asyncio.gather(*(outcome(harness, **options) for harness in stages))
     assert tasks() == []
@@ -110,7 +110,7 @@ def everywhere(acts: list[Act], **options: Any) -> dict[tuple[str, str], Outcome
     """Do this at every point; return what came of it, and see that it is consistent."""
     before = ResourceSnapshot.now()
     stages = {
-        (revision, point): Harness({point: acts}, revision=revision)
+        (revision, point): MisbehavingHarness({point: acts}, revision=revision)
         for revision, points in POINTS.items()
         for point in points
     }

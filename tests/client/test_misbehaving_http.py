@@ -24,7 +24,7 @@ from foundation_rt.client import (
 )
 from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.leaks import ResourceSnapshot, tasks
-from tests.support.misbehaving_harness import HANDSHAKE, Acts, HttpHarness
+from tests.support.misbehaving_harness import HANDSHAKE, Acts, MisbehavingHttpHarness
 from tests.support.misbehaving_script import STATELESS, Act
 
 LIVENESS = 60.0
@@ -40,13 +40,13 @@ HTML = {"Content-Type": "text/html"}
 
 
 @pytest.fixture(scope="module", params=[HANDSHAKE, STATELESS])
-def server(request: pytest.FixtureRequest) -> Iterator[HttpHarness]:
-    with HttpHarness(revision=request.param) as harness:
+def server(request: pytest.FixtureRequest) -> Iterator[MisbehavingHttpHarness]:
+    with MisbehavingHttpHarness(revision=request.param) as harness:
         yield harness
 
 
 def run(
-    harness: HttpHarness,
+    harness: MisbehavingHttpHarness,
     scenario: Callable[[Client], Awaitable[None]],
     points: Acts | None = None,
     connected: bool = True,
@@ -115,7 +115,9 @@ HARMLESS: dict[str, list[Act]] = {
 
 
 @pytest.mark.parametrize("acts", HARMLESS.values(), ids=HARMLESS)
-def test_harmless_misbehaviour_leaves_the_response(server: HttpHarness, acts: list[Act]) -> None:
+def test_harmless_misbehaviour_leaves_the_response(
+    server: MisbehavingHttpHarness, acts: list[Act]
+) -> None:
     async def scenario(client: Client) -> None:
         await call(client, "first", acts)
         await call(client, "second")
@@ -135,7 +137,9 @@ UNASKED: dict[str, list[Act]] = {
 
 @pytest.mark.rule("CHTTP-40")
 @pytest.mark.parametrize("more", UNASKED.values(), ids=UNASKED)
-def test_unrequested_response_is_no_response(server: HttpHarness, more: list[Act]) -> None:
+def test_unrequested_response_is_no_response(
+    server: MisbehavingHttpHarness, more: list[Act]
+) -> None:
     """The next call may suffer from it, but it does not take it for its own answer."""
 
     async def scenario(client: Client) -> None:
@@ -208,7 +212,9 @@ FAILURES: dict[str, list[Act]] = {
 
 
 @pytest.mark.parametrize("acts", FAILURES.values(), ids=FAILURES)
-def test_harmful_misbehaviour_fails_the_call(server: HttpHarness, acts: list[Act]) -> None:
+def test_harmful_misbehaviour_fails_the_call(
+    server: MisbehavingHttpHarness, acts: list[Act]
+) -> None:
     async def scenario(client: Client) -> None:
         error = await error_of(call(client, "first", acts))
         assert error.code in ("E201", "E202", "E209")
@@ -220,7 +226,7 @@ def test_harmful_misbehaviour_fails_the_call(server: HttpHarness, acts: list[Act
     run(server, scenario)
 
 
-def test_a_hundred_megabytes_are_refused(server: HttpHarness) -> None:
+def test_a_hundred_megabytes_are_refused(server: MisbehavingHttpHarness) -> None:
     """As JSON, and as an event."""
     begin: list[Act] = [] if server.revision == HANDSHAKE else [["stream"]]
 
@@ -243,7 +249,9 @@ REFUSALS: dict[str, tuple[str, list[Act]]] = {
 
 
 @pytest.mark.parametrize(("code", "acts"), REFUSALS.values(), ids=REFUSALS)
-def test_refusals_over_http_fail_the_call(server: HttpHarness, code: str, acts: list[Act]) -> None:
+def test_refusals_over_http_fail_the_call(
+    server: MisbehavingHttpHarness, code: str, acts: list[Act]
+) -> None:
     async def scenario(client: Client) -> None:
         error = await error_of(call(client, "first", acts))
         assert not error.may_have_run
@@ -255,7 +263,7 @@ def test_refusals_over_http_fail_the_call(server: HttpHarness, code: str, acts: 
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_not_followed(server: HttpHarness, status: int) -> None:
+def test_a_redirect_is_not_followed(server: MisbehavingHttpHarness, status: int) -> None:
     """Whatever the headers say of who calls goes to nobody else."""
 
     async def scenario(client: Client) -> None:
@@ -283,7 +291,9 @@ UNANSWERED: dict[str, list[Act]] = {
 
 
 @pytest.mark.parametrize("acts", UNANSWERED.values(), ids=UNANSWERED)
-def test_a_call_that_is_not_answered_ends_in_time(server: HttpHarness, acts: list[Act]) -> None:
+def test_a_call_that_is_not_answered_ends_in_time(
+    server: MisbehavingHttpHarness, acts: list[Act]
+) -> None:
     async def scenario(client: Client) -> None:
         error = await error_of(call(client, "first", acts, timeout=SOON))
         assert isinstance(error, CallTimeoutError | InvalidResponseError)
@@ -294,7 +304,7 @@ def test_a_call_that_is_not_answered_ends_in_time(server: HttpHarness, acts: lis
     run(server, scenario)
 
 
-def test_responses_in_any_order_reach_their_calls(server: HttpHarness) -> None:
+def test_responses_in_any_order_reach_their_calls(server: MisbehavingHttpHarness) -> None:
     async def scenario(client: Client) -> None:
         count = 30
         calls = [
@@ -306,7 +316,7 @@ def test_responses_in_any_order_reach_their_calls(server: HttpHarness) -> None:
     run(server, scenario)
 
 
-def test_response_on_another_stream_is_dropped(server: HttpHarness) -> None:
+def test_response_on_another_stream_is_dropped(server: MisbehavingHttpHarness) -> None:
     """Each stream is for the request that opened it: the second's answer does not come there."""
 
     async def scenario(client: Client) -> None:
@@ -321,7 +331,7 @@ def test_response_on_another_stream_is_dropped(server: HttpHarness) -> None:
 
 
 @pytest.mark.rule("CHTTP-12", "CLIENT-15")
-def test_the_server_hears_of_a_call_that_is_cancelled(server: HttpHarness) -> None:
+def test_the_server_hears_of_a_call_that_is_cancelled(server: MisbehavingHttpHarness) -> None:
     """By the end of its exchange; in the handshake mode, where that says nothing, by a message."""
     told: Act = ["wait", "notifications/cancelled" if server.revision == HANDSHAKE else "left"]
 
@@ -353,7 +363,7 @@ def test_forgotten_session_is_replaced_once() -> None:
             ["first", *(f"call {each}" for each in range(10))]
         )
 
-    with HttpHarness() as harness:
+    with MisbehavingHttpHarness() as harness:
         run(harness, scenario)
 
 
@@ -365,7 +375,7 @@ def test_a_session_that_is_never_known_is_no_loop() -> None:
         assert not error.may_have_run
         assert 1 <= len(harness.messages("initialize")) <= 4
 
-    with HttpHarness() as harness:
+    with MisbehavingHttpHarness() as harness:
         run(harness, scenario, {"initialize": [["session", "unknown"], ANSWER]}, connected=False)
 
 
@@ -382,7 +392,7 @@ def test_a_server_that_is_killed_during_a_call(revision: str) -> None:
         assert harness.nonces() == ["first", "third"]
         harness.stop()
 
-    with HttpHarness(revision=revision) as harness:
+    with MisbehavingHttpHarness(revision=revision) as harness:
         run(harness, scenario)
 
 
@@ -423,7 +433,7 @@ ENDS: dict[str, list[Act]] = {
 
 @pytest.mark.parametrize("acts", ENDS.values(), ids=ENDS)
 def test_a_server_that_fails_at_any_point_of_the_handshake(
-    server: HttpHarness, acts: list[Act]
+    server: MisbehavingHttpHarness, acts: list[Act]
 ) -> None:
     async def outcome() -> CallResult | MCPError:
         options = {"connect_timeout": 0.5, "probe_timeout": 0.1, "retries": ONCE}

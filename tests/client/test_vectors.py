@@ -18,7 +18,7 @@ from foundation_rt.client.options import REVISION_VARIABLE, TTL_VARIABLE
 from foundation_rt.client.targets import StdioServer
 from foundation_rt.client.transports.stdio import ChildProcessTransport
 from foundation_rt.clock import ManualClock
-from tests.support.client_vectors import FILES, FOLDER, Program, Step, Vector, load
+from tests.support.client_vectors import FILES, FOLDER, ClientStep, ClientVector, Program, load
 from tests.support.leaks import tasks
 from tests.support.virtual_loop import VirtualLoop
 
@@ -70,7 +70,7 @@ def test_every_vector_has_a_unique_name_and_existing_rules() -> None:
 
 
 @define(eq=False)
-class ScriptedTransport:
+class VectorTransport:
     """A `Transport` that keeps what is sent; the test says what comes."""
 
     sent: list[dict[str, Any]]
@@ -102,19 +102,19 @@ class ScriptedTransport:
 
 
 @define(eq=False)
-class Harness:
+class VectorHarness:
     """A client, and a server whose part the vector plays, in time that only the vector moves."""
 
-    vector: Vector
+    vector: ClientVector
     loop: VirtualLoop
     sent: list[dict[str, Any]] = field(factory=list)
-    transports: list[ScriptedTransport] = field(factory=list)
+    transports: list[VectorTransport] = field(factory=list)
     program: Program = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.program = Program(self.vector, self._make_transport)
 
-    def act(self, step: Step) -> None:
+    def act(self, step: ClientStep) -> None:
         """Let the step happen, and everything that it leads to at that moment."""
         if "advance_ms" in step.action:
             self.loop.run_until_complete(asyncio.sleep(step.action["advance_ms"] / 1000))
@@ -124,7 +124,7 @@ class Harness:
             self.loop.call_soon(self._begin, step)
         self.loop.turn(ENOUGH)
 
-    def _begin(self, step: Step) -> None:
+    def _begin(self, step: ClientStep) -> None:
         if "in" in step.action:
             self.transports[-1].receiver.received(step.text, None)
         elif "lost" in step.action:
@@ -137,18 +137,18 @@ class Harness:
         await self.program.close()
         assert tasks() == []
 
-    def _make_transport(self) -> ScriptedTransport:
-        self.transports.append(ScriptedTransport(self.sent))
+    def _make_transport(self) -> VectorTransport:
+        self.transports.append(VectorTransport(self.sent))
         return self.transports[-1]
 
 
 @pytest.mark.rule("CLIENT-01", "CLIENT-03", "CLIENT-04", "CLIENT-10")
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.id)
-def test_client_follows_the_vector(vector: Vector) -> None:
+def test_client_follows_the_vector(vector: ClientVector) -> None:
     loop = VirtualLoop(ManualClock())
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.get_loop()
-        harness = Harness(vector, loop)
+        harness = VectorHarness(vector, loop)
         for step in vector.steps:
             sent, told = len(harness.sent), len(harness.program.told)
             harness.act(step)
@@ -162,7 +162,7 @@ def test_client_follows_the_vector(vector: Vector) -> None:
 
 @pytest.mark.rule("CLIENT-01", "CLIENT-04", "CLIENT-10", "CLIENT-29")
 @pytest.mark.parametrize("vector", FOR_PROCESSES, ids=lambda vector: vector.id)
-def test_the_client_does_it_with_a_real_process(vector: Vector, tmp_path: Path) -> None:
+def test_the_client_does_it_with_a_real_process(vector: ClientVector, tmp_path: Path) -> None:
     got, pipe = tmp_path / "got.jsonl", tmp_path / "turns"
     os.mkfifo(pipe)
     script = [

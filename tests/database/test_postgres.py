@@ -29,7 +29,7 @@ from foundation_rt.database.postgres import (
     read_url,
 )
 from foundation_rt.errors import UsageError
-from tests.support.postgres_proxy import Fault, postgres_proxy
+from tests.support.postgres_proxy import ProxyFault, postgres_proxy
 from tests.support.services import postgres_schema, unique_name
 
 PATIENCE = 40.0
@@ -88,14 +88,14 @@ async def insert(connections: PostgresConnections, *numbers: int) -> None:
 @pytest.mark.parametrize(
     ("text", "fault", "there"),
     [
-        ("INSERT", Fault.CUT_BEFORE, True),
-        ("INSERT", Fault.CUT_AFTER, True),
-        ("COMMIT", Fault.CUT_BEFORE, False),
-        ("COMMIT", Fault.CUT_AFTER, True),
+        ("INSERT", ProxyFault.CUT_BEFORE, True),
+        ("INSERT", ProxyFault.CUT_AFTER, True),
+        ("COMMIT", ProxyFault.CUT_BEFORE, False),
+        ("COMMIT", ProxyFault.CUT_AFTER, True),
     ],
 )
 def test_loss_of_the_connection_says_whether_the_transaction_happened(
-    place: Place, text: str, fault: Fault, there: bool
+    place: Place, text: str, fault: ProxyFault, there: bool
 ) -> None:
     async def main() -> None:
         async with (
@@ -116,9 +116,9 @@ def test_loss_of_the_connection_says_whether_the_transaction_happened(
 
 
 @pytest.mark.rule("DB-03")
-@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER])
+@pytest.mark.parametrize("fault", [ProxyFault.CUT_BEFORE, ProxyFault.CUT_AFTER])
 @pytest.mark.parametrize("text", ["SELECT n", "READ ONLY", "COMMIT"])
-def test_reads_are_repeated_after_every_loss(place: Place, text: str, fault: Fault) -> None:
+def test_reads_are_repeated_after_every_loss(place: Place, text: str, fault: ProxyFault) -> None:
     rows(place, "INSERT INTO {schema}.t VALUES (1)")
 
     async def main() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from foundation_rt import ToolContext, ToolDefinition
 from foundation_rt.core.dispatcher import Dispatcher
-from tests.support.server_fixture import HANDSHAKE, LIST_CHANGED, Peer, ServerFixture
+from tests.support.server_fixture import HANDSHAKE, LIST_CHANGED, ServerFixture, ServerPeer
 
 PATIENCE = 20.0
 ANYTHING = {"type": "object"}
@@ -79,7 +79,7 @@ def test_after_close_nothing_is_sent_whatever_is_fed() -> None:
 @pytest.mark.rule("EMBED-01", "LIFE-06")
 def test_connection_that_closes_in_the_middle_of_a_piece_answers_no_further_line() -> None:
     rig = rig_with_echo()
-    peer = Peer()
+    peer = ServerPeer()
 
     def receive(line: bytes) -> None:
         peer.receive(line)
@@ -96,7 +96,7 @@ def test_connection_that_closes_in_the_middle_of_a_piece_answers_no_further_line
 def test_send_may_feed_what_comes_back() -> None:
     """A host that answers in place: a bridge between two connections, for one."""
     rig = rig_with_echo()
-    peer = Peer()
+    peer = ServerPeer()
 
     def receive(line: bytes) -> None:
         peer.receive(line)
@@ -111,7 +111,7 @@ def test_send_may_feed_what_comes_back() -> None:
 # -- a send that raises ----------------------------------------------------------------------------
 
 
-class BrokenPeer(Peer):
+class BrokenPeer(ServerPeer):
     """Its end of the pipe has gone: it takes `good` lines and no more."""
 
     def __init__(self, good: int) -> None:
@@ -277,7 +277,7 @@ def test_lines_are_handed_out_one_at_a_time_and_none_after_close_has_returned() 
         return {"payload": "x" * 100}
 
     rig.server.register(ToolDefinition("work", "", ANYTHING), work)
-    peer = Peer()
+    peer = ServerPeer()
     peer.connection = rig.server.connect(send)
     peer.shake_hands_quietly()
     stop = threading.Event()
@@ -329,7 +329,7 @@ def test_every_running_connection_is_notified_of_every_list_change() -> None:
 @pytest.mark.rule("LIFE-10")
 def test_notified_client_finds_the_change_in_the_list() -> None:
     rig = ServerFixture()
-    peer = Peer()
+    peer = ServerPeer()
     seen: list[list[str]] = []
 
     def send(line: bytes) -> None:
@@ -349,7 +349,7 @@ def test_notified_client_finds_the_change_in_the_list() -> None:
 @pytest.mark.rule("LIFE-15", "EMBED-04")
 def test_peer_lost_during_a_notification_does_not_stop_a_registration() -> None:
     rig = ServerFixture()
-    peer, other = Peer(), rig.connect()
+    peer, other = ServerPeer(), rig.connect()
 
     def send(line: bytes) -> None:
         if orjson.loads(line) == LIST_CHANGED:
@@ -378,7 +378,7 @@ def test_list_change_in_any_thread_is_sent_on_the_loop_of_the_host() -> None:
     async def main() -> None:
         rig = ServerFixture()
         told: asyncio.Queue[tuple[Any, int]] = asyncio.Queue()
-        peer = Peer()
+        peer = ServerPeer()
         peer.connection = rig.server.connect(
             lambda line: told.put_nowait((orjson.loads(line), threading.get_ident()))
         )

@@ -14,7 +14,7 @@ from foundation_rt import ErrorCode, ToolContext, ToolDefinition, ToolError
 from foundation_rt.clock import ManualClock
 from foundation_rt.engine.scheduling import HostLoop
 from tests.support.engine_harness import ANYTHING, EngineHarness, HeldHandler
-from tests.support.server_fixture import Peer, ServerFixture
+from tests.support.server_fixture import ServerFixture, ServerPeer
 
 PATIENCE = 20.0
 
@@ -76,7 +76,7 @@ def test_deadline_is_armed_with_what_the_first_step_left_of_it() -> None:
         connection = bench.rig.server.runtime.connect(
             lambda message: parts.append(len(message.line)), "memory", host
         )
-        peer = Peer()
+        peer = ServerPeer()
         peer.connection = connection
         peer.shake_hands_quietly()
         peer.start("slow")

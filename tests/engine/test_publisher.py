@@ -8,14 +8,14 @@ import pytest
 
 from foundation_rt.core.effects import Publish
 from foundation_rt.engine.publisher import Publisher
-from tests.support.server_fixture import Peer, ServerFixture
+from tests.support.server_fixture import ServerFixture, ServerPeer
 
 
 def publisher_of(rig: ServerFixture) -> Publisher:
     return rig.server.runtime.publisher
 
 
-def subscribed(rig: ServerFixture, *uris: str) -> Peer:
+def subscribed(rig: ServerFixture, *uris: str) -> ServerPeer:
     """Return a peer that is subscribed to resources."""
     peer = rig.connect()
     for uri in uris:

@@ -9,7 +9,7 @@ import httpx2
 import orjson
 import pytest
 
-from tests.support.http_server import HttpServer, serve_http
+from tests.support.http_server import HttpServerProcess, serve_http
 
 KEYS = {"alice": "4f2a9c" * 6, "bob": "b81d07" * 6}
 PATIENCE = 30.0
@@ -39,7 +39,7 @@ server.agents.register_agent("clerk", clerk)
 """
 
 
-def call(server: HttpServer, who: str, tool: str, **arguments: Any) -> dict[str, Any]:
+def call(server: HttpServerProcess, who: str, tool: str, **arguments: Any) -> dict[str, Any]:
     """Return the result of a tool for a principal, or its error."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -59,13 +59,13 @@ def call(server: HttpServer, who: str, tool: str, **arguments: Any) -> dict[str,
     return outcome
 
 
-def ask(server: HttpServer, who: str, payload: str, request_id: str) -> dict[str, Any]:
+def ask(server: HttpServerProcess, who: str, payload: str, request_id: str) -> dict[str, Any]:
     message = {"type": "note", "payload": payload}
     arguments = {"targetAgentId": "clerk", "message": message, "requestId": request_id}
     return call(server, who, "agent/request", **arguments)
 
 
-def refusal(server: HttpServer, who: str, request_id: str) -> dict[str, Any]:
+def refusal(server: HttpServerProcess, who: str, request_id: str) -> dict[str, Any]:
     """Return the error of `agent/status`, without the ids that are new in every answer."""
     error = call(server, who, "agent/status", requestId=request_id)
     assert error["code"] == "NOT_FOUND"

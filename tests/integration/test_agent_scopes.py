@@ -9,7 +9,7 @@ import httpx2
 import orjson
 import pytest
 
-from tests.support.http_server import HttpServer, serve_http
+from tests.support.http_server import HttpServerProcess, serve_http
 from tests.support.issuer import AUDIENCE, running_issuer, token
 
 PATIENCE = 30.0
@@ -32,7 +32,7 @@ server.agents.register_agent("vault", answer, scopes=["vault:open"])
 """
 
 
-def post(server: HttpServer, bearer: str, tool: str, **arguments: Any) -> httpx2.Response:
+def post(server: HttpServerProcess, bearer: str, tool: str, **arguments: Any) -> httpx2.Response:
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},

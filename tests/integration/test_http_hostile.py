@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.http_server import HttpServer, serve_http
+from tests.support.http_server import HttpServerProcess, serve_http
 from tests.support.raw_http import RawClient
 
 APP = '''
@@ -75,7 +75,7 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProcess]:
     app = Path(tmp_path_factory.mktemp("app")) / "app.py"
     app.write_text(APP)
     with serve_http(app, settings=SETTINGS) as running:
@@ -83,7 +83,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
 
 
 @pytest.fixture
-def bystander(server: HttpServer) -> Iterator[RawClient]:
+def bystander(server: HttpServerProcess) -> Iterator[RawClient]:
     """Run a client that is served meanwhile; check that nothing stays behind."""
     with RawClient(server.url) as client:
         before = settled(client)
@@ -146,7 +146,7 @@ SMUGGLED = {
     ],
 )
 def test_what_http_has_and_is_not_served_gets_a_status_of_its_own(
-    server: HttpServer, bystander: RawClient, line: str, headers: str, status: int
+    server: HttpServerProcess, bystander: RawClient, line: str, headers: str, status: int
 ) -> None:
     with RawClient(server.url) as client:
         head = f"{line}\r\n{headers}\r\n".format(path=client.path, host=client.host)
@@ -162,7 +162,7 @@ def test_what_http_has_and_is_not_served_gets_a_status_of_its_own(
 @pytest.mark.rule("HTTP-20")
 @pytest.mark.parametrize("headers", SMUGGLED.values(), ids=SMUGGLED)
 def test_ambiguous_bodies_are_refused(
-    server: HttpServer, bystander: RawClient, headers: str
+    server: HttpServerProcess, bystander: RawClient, headers: str
 ) -> None:
     second = bystander.call("echo", text="smuggled")
     with RawClient(server.url) as client:
@@ -177,7 +177,7 @@ def test_ambiguous_bodies_are_refused(
 
 @pytest.mark.rule("HTTP-20")
 def test_a_head_that_does_not_come_ends_the_connection(
-    server: HttpServer, bystander: RawClient
+    server: HttpServerProcess, bystander: RawClient
 ) -> None:
     beginnings = (b"", b"P", b"POST /mcp HTTP/1.1\r\n", b"POST /mcp HTTP/1.1\r\nHost: a\r\nX-Y: ")
     clients = [RawClient(server.url) for _ in beginnings]
@@ -194,7 +194,7 @@ def test_a_head_that_does_not_come_ends_the_connection(
 
 
 @pytest.mark.rule("HTTP-20")
-def test_a_head_without_end_is_cut_off(server: HttpServer, bystander: RawClient) -> None:
+def test_a_head_without_end_is_cut_off(server: HttpServerProcess, bystander: RawClient) -> None:
     with RawClient(server.url) as client, pytest.raises(ConnectionError):
         client.send(b"POST /mcp HTTP/1.1\r\n")
         for number in range(1_000_000):
@@ -211,7 +211,7 @@ def test_a_head_without_end_is_cut_off(server: HttpServer, bystander: RawClient)
 @pytest.mark.parametrize(
     "garbage", [b"\0" * 100, b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\r\n" * 9]
 )
-def test_what_is_no_http(server: HttpServer, bystander: RawClient, garbage: bytes) -> None:
+def test_what_is_no_http(server: HttpServerProcess, bystander: RawClient, garbage: bytes) -> None:
     with RawClient(server.url) as client:
         client.send(garbage)
         assert client.is_ended()
@@ -222,7 +222,7 @@ def test_what_is_no_http(server: HttpServer, bystander: RawClient, garbage: byte
 # -- bodies --------------------------------------------------------------------------------------
 
 
-def test_a_body_that_never_ends(server: HttpServer, bystander: RawClient) -> None:
+def test_a_body_that_never_ends(server: HttpServerProcess, bystander: RawClient) -> None:
     json = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
     with RawClient(server.url) as client:
         client.send(client.head("POST", f"{json}Content-Length: 100\r\n") + b"{")
@@ -245,7 +245,7 @@ def test_a_body_that_never_ends(server: HttpServer, bystander: RawClient) -> Non
 
 
 @pytest.mark.rule("HTTP-04")
-def test_guessed_session_ids_find_nothing(server: HttpServer, bystander: RawClient) -> None:
+def test_guessed_session_ids_find_nothing(server: HttpServerProcess, bystander: RawClient) -> None:
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     for guess in ("0", "a" * 43, "../../etc/passwd", "x" * 8000, "%00"):
         with RawClient(server.url) as client:
@@ -258,7 +258,7 @@ def test_guessed_session_ids_find_nothing(server: HttpServer, bystander: RawClie
 
 
 @pytest.mark.rule("HTTP-17")
-def test_a_subscriber_that_stops_reading(server: HttpServer, bystander: RawClient) -> None:
+def test_a_subscriber_that_stops_reading(server: HttpServerProcess, bystander: RawClient) -> None:
     uri = "note://" + "x" * 1000
     listen = {"notifications": {"resourceSubscriptions": [uri]}}
     with RawClient(server.url, receive_buffer=4096) as deaf, RawClient(server.url) as keen:
@@ -279,7 +279,7 @@ def test_a_subscriber_that_stops_reading(server: HttpServer, bystander: RawClien
 
 @pytest.mark.rule("HTTP-10")
 def test_clients_that_drop_the_connection_at_every_byte(
-    server: HttpServer, bystander: RawClient
+    server: HttpServerProcess, bystander: RawClient
 ) -> None:
     probe = RawClient(server.url)
     with probe:
@@ -310,7 +310,7 @@ def reset(client: RawClient) -> None:
 
 
 @pytest.mark.rule("HTTP-10", "HTTP-17")
-def test_callers_that_leave_hold_no_slots(server: HttpServer, bystander: RawClient) -> None:
+def test_callers_that_leave_hold_no_slots(server: HttpServerProcess, bystander: RawClient) -> None:
     for _ in range(3):
         clients = [RawClient(server.url) for _ in range(5)]
         for client in clients:
@@ -321,7 +321,7 @@ def test_callers_that_leave_hold_no_slots(server: HttpServer, bystander: RawClie
     wait_until_settled(bystander, {"slots": 1, "handlers": 1})
 
 
-def test_a_thousand_idle_connections(server: HttpServer, bystander: RawClient) -> None:
+def test_a_thousand_idle_connections(server: HttpServerProcess, bystander: RawClient) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = min(1000, (hard if hard > 0 else 4096) - 200)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 200), hard))

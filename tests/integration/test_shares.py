@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.support.http_server import HttpServer, serve_http
-from tests.support.raw_http import META, PATIENCE, Answer, RawClient
+from tests.support.http_server import HttpServerProcess, serve_http
+from tests.support.raw_http import META, PATIENCE, RawClient, RawResponse
 
 ALICE, BOB = "alice" * 4, "bob" * 8
 
@@ -63,7 +63,7 @@ SETTINGS = {
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[HttpServer]:
+def server(tmp_path: Path) -> Iterator[HttpServerProcess]:
     app = tmp_path / "app.py"
     app.write_text(APP)
     with serve_http(app, "--transport", "http", settings=SETTINGS) as found:
@@ -84,14 +84,14 @@ class Client(RawClient):
         return super().head(method, f"{headers}X-API-Key: {self.key}\r\n", path)
 
 
-def details(answer: Answer) -> Any:
+def details(answer: RawResponse) -> Any:
     """Return the details of the error that a call ended with."""
     result = answer.json["result"]
     assert result["isError"], result
     return orjson.loads(result["content"][0]["text"])["details"]
 
 
-def open_session(client: Client) -> Answer:
+def open_session(client: Client) -> RawResponse:
     params = {
         "protocolVersion": "2025-11-25",
         "capabilities": {"roots": {}},
@@ -104,7 +104,7 @@ def open_session(client: Client) -> Answer:
     return opened
 
 
-def session_of(opened: Answer) -> dict[str, str]:
+def session_of(opened: RawResponse) -> dict[str, str]:
     return {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
 
 
@@ -119,7 +119,7 @@ def request(method: str, params: Any = None) -> dict[str, Any]:
     return message if params is None else {**message, "params": params}
 
 
-def echoes(server: HttpServer, key: str) -> bool:
+def echoes(server: HttpServerProcess, key: str) -> bool:
     """Whether a call with `key` is answered with its result."""
     with Client(server.url, key) as client:
         answer = client.fetch(client.call("echo", text="hi"))
@@ -128,7 +128,9 @@ def echoes(server: HttpServer, key: str) -> bool:
 
 
 @pytest.mark.rule("RES-13", "RES-14")
-def test_a_client_that_holds_its_slots_does_not_hold_those_of_others(server: HttpServer) -> None:
+def test_a_client_that_holds_its_slots_does_not_hold_those_of_others(
+    server: HttpServerProcess,
+) -> None:
     with ExitStack() as stack:
         holders = [stack.enter_context(Client(server.url, ALICE)) for _ in range(8)]
         for number, each in enumerate(holders):
@@ -148,13 +150,15 @@ def until(condition: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline
 
 
-def _ready(server: HttpServer) -> bool:
+def _ready(server: HttpServerProcess) -> bool:
     with RawClient(server.url) as client:
         return client.fetch(client.head("GET", path="/readyz")).status == 200
 
 
 @pytest.mark.rule("RES-16")
-def test_a_client_that_fills_its_share_of_tasks_leaves_room_for_others(server: HttpServer) -> None:
+def test_a_client_that_fills_its_share_of_tasks_leaves_room_for_others(
+    server: HttpServerProcess,
+) -> None:
     capabilities = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
     meta = {**META, "io.modelcontextprotocol/clientCapabilities": capabilities}
 
@@ -175,7 +179,7 @@ def test_a_client_that_fills_its_share_of_tasks_leaves_room_for_others(server: H
 
 
 @pytest.mark.rule("RES-13", "RES-22")
-def test_a_client_that_listens_in_all_its_sessions_gets_no_more(server: HttpServer) -> None:
+def test_a_client_that_listens_in_all_its_sessions_gets_no_more(server: HttpServerProcess) -> None:
     with ExitStack() as stack:
         for _ in range(2):
             listener = stack.enter_context(Client(server.url, ALICE))
@@ -194,7 +198,7 @@ def test_a_client_that_listens_in_all_its_sessions_gets_no_more(server: HttpServ
 
 
 @pytest.mark.rule("RES-17")
-def test_a_client_is_asked_no_more_than_its_share_of_requests(server: HttpServer) -> None:
+def test_a_client_is_asked_no_more_than_its_share_of_requests(server: HttpServerProcess) -> None:
     with Client(server.url, ALICE) as alice, Client(server.url, BOB) as bob:
         alice.send(ask(alice, 2))
         alice.read_until(b"roots/list")
@@ -210,7 +214,9 @@ def test_a_client_is_asked_no_more_than_its_share_of_requests(server: HttpServer
 
 
 @pytest.mark.rule("RES-13", "RES-18", "RES-23")
-def test_a_client_that_listens_to_its_share_leaves_room_for_others(server: HttpServer) -> None:
+def test_a_client_that_listens_to_its_share_leaves_room_for_others(
+    server: HttpServerProcess,
+) -> None:
     def listen(client: Client, *uris: str) -> bytes:
         wanted = {"toolsListChanged": True, "resourceSubscriptions": uris}
         return client.request("subscriptions/listen", {"notifications": wanted})

@@ -31,7 +31,7 @@ from foundation_rt.config.settings import (
 from foundation_rt.jsonschema import validation
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS
 from foundation_rt.registry import tools as registered_tools
-from tests.support.server_fixture import COMPLETED, HANDSHAKE, Peer, ServerFixture
+from tests.support.server_fixture import COMPLETED, HANDSHAKE, ServerFixture, ServerPeer
 from tests.support.virtual_loop import run_virtual
 
 CONNECTION_ID = "00000000-0000-4000-a000-000000000001"
@@ -284,7 +284,7 @@ def compilations() -> Iterator[list[str]]:
 
 def register_and_call(
     which: list[int], calls: list[dict[str, Any]]
-) -> tuple[ServerFixture, Peer, list[str], list[str]]:
+) -> tuple[ServerFixture, ServerPeer, list[str], list[str]]:
     """Call a server with some of the schemas; return what compiled for tools and for calls."""
     rig = ServerFixture()
     with compilations() as at_registration:

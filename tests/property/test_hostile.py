@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from foundation_rt import ToolContext
 from foundation_rt.config.settings import ServerConfig, ToolsSection, TransportSection
 from foundation_rt.errors import JsonRpcErrorCode
-from tests.support.server_fixture import HANDSHAKE, Peer, ServerFixture
+from tests.support.server_fixture import HANDSHAKE, ServerFixture, ServerPeer
 from tests.support.sizes import examples
 
 MAX_LINE_BYTES = 4096
@@ -70,7 +70,7 @@ def assert_json_rpc(message: Any) -> None:
             assert value["code"] in TOOL_CODES
 
 
-def feed_in_pieces(peer: Peer, data: bytes, sizes: Sequence[int]) -> None:
+def feed_in_pieces(peer: ServerPeer, data: bytes, sizes: Sequence[int]) -> None:
     """Feed `data` in pieces of these sizes, over and over; what is held stays bounded."""
     position = turn = 0
     while position < len(data):
@@ -82,7 +82,7 @@ def feed_in_pieces(peer: Peer, data: bytes, sizes: Sequence[int]) -> None:
         assert peer.connection.reader.pending_bytes <= MAX_LINE_BYTES + len(piece)
 
 
-def assert_survived(rig: ServerFixture, peer: Peer, data: bytes) -> None:
+def assert_survived(rig: ServerFixture, peer: ServerPeer, data: bytes) -> None:
     """Every answer is one, there are no more than lines, and the next calls work."""
     for message in peer.received:
         assert_json_rpc(message)

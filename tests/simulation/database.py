@@ -53,7 +53,7 @@ class Write:
     row: Row
     fails: bool
 
-    async def __call__(self, connection: Connection) -> None:
+    async def __call__(self, connection: SimulatedConnection) -> None:
         """Write.
 
         Raises:
@@ -78,12 +78,12 @@ class Stalls:
     left: int
     among: int
 
-    def connect(self) -> Connection:
+    def connect(self) -> SimulatedConnection:
         """Return a connection for the next transaction."""
         if self.fault is None or not self.left:
-            return Connection(self.dice, None, 0)
+            return SimulatedConnection(self.dice, None, 0)
         self.left -= 1
-        return Connection(self.dice, self.fault, self.dice.below(self.among))
+        return SimulatedConnection(self.dice, self.fault, self.dice.below(self.among))
 
 
 @define(eq=False, repr=False)
@@ -113,7 +113,7 @@ class Database:
 
 
 @define(eq=False)
-class Connection:
+class SimulatedConnection:
     """A connection in a transaction, of which one statement may be stalled.
 
     Attributes:
@@ -130,7 +130,7 @@ class Connection:
     transaction_status: TransactionStatus = field(default=TransactionStatus.INTRANS, init=False)
 
     @property
-    def pgconn(self) -> Connection:
+    def pgconn(self) -> SimulatedConnection:
         """The part of psycopg's connection that knows its state."""
         return self
 
@@ -187,7 +187,7 @@ class Connection:
 class Savepoint:
     """A savepoint, as `psycopg.AsyncConnection.transaction` makes it in a transaction."""
 
-    connection: Connection
+    connection: SimulatedConnection
     _rows: list[Row] = field(factory=list, init=False)
 
     async def __aenter__(self) -> Savepoint:

@@ -22,7 +22,7 @@ from foundation_rt.agents.stores.postgres.connections import ATTEMPTS, OPERATION
 from foundation_rt.agents.stores.postgres.outcome_writes import OutcomeWrites
 from foundation_rt.database.postgres import Raced
 
-from .database import Connection, Database, Row
+from .database import Database, Row, SimulatedConnection
 
 
 @define(eq=False, repr=False)
@@ -94,7 +94,9 @@ class Disk(InMemoryAACPPersistenceAdapter):
                     break
         raise StoreError("the database does not answer")
 
-    async def _write(self, connection: Connection, completion: ClaimCompletion) -> Exception | None:
+    async def _write(
+        self, connection: SimulatedConnection, completion: ClaimCompletion
+    ) -> Exception | None:
         if self.ledger.refuse(completion) is not None:
             return None
         return await self._writes.perform(cast(Any, connection), completion)

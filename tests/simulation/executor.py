@@ -55,7 +55,7 @@ Execution: TypeAlias = tuple[int, AgentSlot, Run]
 
 
 @define(eq=False, repr=False)
-class Executor:
+class SimulatedExecutor:
     """Executes in one life of a process.
 
     Attributes:

@@ -23,7 +23,7 @@ _REDELIVERY_MS = 40
 
 
 @define(eq=False, repr=False)
-class Network:
+class SimulatedNetwork:
     """Brings envelopes to the processes with which their targets are registered.
 
     Attributes:

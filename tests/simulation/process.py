@@ -27,7 +27,7 @@ from foundation_rt.agents.ledger.retransmitter import Retransmitter
 from foundation_rt.agents.persistence import StoreError
 
 from .disk import Disk
-from .executor import Executor, clear_queue
+from .executor import SimulatedExecutor, clear_queue
 from .faults import Fault
 from .network import Packet
 from .scenario import START_MS
@@ -63,7 +63,7 @@ class Process:
     is_up: bool = field(default=False, init=False)
     disk_is_new: bool = field(default=True, init=False)
     node: Node = field(init=False)
-    executor: Executor = field(init=False)
+    executor: SimulatedExecutor = field(init=False)
     _paused_until: int = field(default=0, init=False)
     _wake_at: int | None = field(default=None, init=False)
     # Whether the node has learned something while its effects were performed.
@@ -99,7 +99,7 @@ class Process:
             Retransmitter(scenario.policy, simulator.rng.random),
             notices=scenario.notices,
         )
-        self.executor = Executor(self)
+        self.executor = SimulatedExecutor(self)
         self.node.exchange.incarnation = self.disk.incarnation
         simulator.note("start", self.number)
         self.node.start(self.now_ms)

@@ -16,10 +16,10 @@ from foundation_rt.agents.ledger.types import Claim
 from .accounts import Violation
 from .database import Database
 from .disk import Disk
-from .executor import Execution, Executor
+from .executor import Execution, SimulatedExecutor
 from .faults import SPELLS, Dice, Fault
 from .invariants import Witness
-from .network import Network
+from .network import SimulatedNetwork
 from .process import Process
 from .scenario import START_MS, Scenario, Topology, draw
 from .trace import Event
@@ -59,7 +59,7 @@ class Simulator:
         max_starts = max(policy.max_starts, policy.max_executions)
         self.witness = Witness(self.dice.count, self._is_alive, max_starts)
         self.database = Database(self.dice)
-        self.network = Network(self)
+        self.network = SimulatedNetwork(self)
         self.workload = Workload(self)
         self.disks = [
             Disk(number, self.database, incarnation=START_MS + number)
@@ -71,7 +71,7 @@ class Simulator:
         ]
         self.registered = {agent: list(where) for agent, where in self.scenario.agents.items()}
         self.directory = {agent: where[0] for agent, where in self.scenario.agents.items()}
-        self.stuck: list[tuple[Executor, Execution]] = []
+        self.stuck: list[tuple[SimulatedExecutor, Execution]] = []
         self.lost: set[int] = set()
         self._heap: list[Scheduled] = []
         self._serial = 0

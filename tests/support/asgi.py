@@ -181,7 +181,7 @@ def call(app: Any, tool: str, request_id: object = 1, /, **arguments: object) ->
 
 
 @define(eq=False)
-class Session:
+class AsgiSession:
     """A client of the handshake mode, of `open_session`."""
 
     app: Any
@@ -211,7 +211,7 @@ class Session:
 
 async def open_session(
     app: Any, revision: str = "2025-11-25", capabilities: Mapping[str, Any] | None = None
-) -> Session:
+) -> AsgiSession:
     """Shake hands."""
     params = {
         "protocolVersion": revision,
@@ -220,7 +220,7 @@ async def open_session(
     }
     answer = await post(app, request("initialize", params)).finish()
     assert answer.status == 200, answer.body
-    session = Session(app, answer.headers["mcp-session-id"])
+    session = AsgiSession(app, answer.headers["mcp-session-id"])
     told = await session.post({"jsonrpc": "2.0", "method": "notifications/initialized"}).finish()
     assert told.status == 202
     return session

@@ -33,7 +33,7 @@ ACTIONS = ("ask", "cancel", "in", "advance_ms", "lost", "close")
 
 
 @define
-class Step:
+class ClientStep:
     """One event, and what the client must do then.
 
     Attributes:
@@ -54,7 +54,7 @@ class Step:
 
 
 @define
-class Vector:
+class ClientVector:
     """One conversation."""
 
     file: str
@@ -62,7 +62,7 @@ class Vector:
     rules: list[str]
     options: dict[str, Any] = field(factory=dict)
     answers: dict[str, Any] = field(factory=dict)
-    steps: list[Step] = field(factory=list)
+    steps: list[ClientStep] = field(factory=list)
 
     @property
     def id(self) -> str:
@@ -86,28 +86,28 @@ class Vector:
         )
 
 
-def load() -> list[Vector]:
+def load() -> list[ClientVector]:
     """All conversations, in the order of files and lines."""
     return [vector for name in FILES for vector in read(FOLDER / f"{name}.jsonl")]
 
 
-def read(path: Path) -> list[Vector]:
+def read(path: Path) -> list[ClientVector]:
     """Return the conversations of one file."""
-    vectors: list[Vector] = []
+    vectors: list[ClientVector] = []
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         entry: dict[str, Any] = orjson.loads(line)
         steps = vectors[-1].steps if vectors else []
         if "name" in entry:
-            vectors.append(Vector(path.stem, **entry))
+            vectors.append(ClientVector(path.stem, **entry))
         elif entry.keys() & {*ACTIONS}:
-            steps.append(Step(number, entry))
+            steps.append(ClientStep(number, entry))
         elif "out" in entry:
             steps[-1].out.append(entry["out"])
         else:
             steps[-1].told.append(entry)
     for vector in vectors:
         if "close" not in vector.steps[-1].action:
-            vector.steps.append(Step(vector.steps[-1].line, {"close": True}))
+            vector.steps.append(ClientStep(vector.steps[-1].line, {"close": True}))
     return vectors
 
 
@@ -119,7 +119,7 @@ class Program:
         told: what it got to know so far.
     """
 
-    vector: Vector
+    vector: ClientVector
     make_transport: Callable[[], Transport]
     told: list[dict[str, Any]] = field(factory=list)
     _news: asyncio.Event = field(factory=asyncio.Event, init=False)

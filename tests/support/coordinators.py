@@ -16,7 +16,7 @@ from tests.support.faulty_store import FaultyStore
 from tests.support.virtual_loop import run_virtual
 
 
-class Harness:
+class CoordinatorHarness:
     """Makes coordinators with one clock and one log.
 
     Attributes:
@@ -46,11 +46,11 @@ class Harness:
         return [line for line in self.sink.lines if line["message"] == message]
 
 
-def run(scenario: Callable[[Harness], Coroutine[Any, Any, None]]) -> None:
+def run(scenario: Callable[[CoordinatorHarness], Coroutine[Any, Any, None]]) -> None:
     """Run a scenario in virtual time; afterwards no task and no timer may be left."""
 
     async def main(clock: ManualClock) -> None:
-        harness = Harness(clock)
+        harness = CoordinatorHarness(clock)
         await scenario(harness)
         for coordinator in harness.coordinators:
             await coordinator.stop()

@@ -15,7 +15,7 @@ from foundation_rt.config.settings import ResourcesSection, ServerConfig, ToolsS
 from foundation_rt.engine.executor import Engine
 from foundation_rt.middleware.stack import wrap
 from tests.support.fake_scheduler import FakeScheduler, HeldWorkers
-from tests.support.server_fixture import LIST_CHANGED, Peer, ServerFixture
+from tests.support.server_fixture import LIST_CHANGED, ServerFixture, ServerPeer
 
 if TYPE_CHECKING:
     from foundation_rt.middleware.stack import Middleware
@@ -62,8 +62,8 @@ class EngineHarness:
     def __exit__(self, *error: object) -> None:
         self.scheduler.close()
 
-    def connect(self) -> Peer:
-        peer = Peer()
+    def connect(self) -> ServerPeer:
+        peer = ServerPeer()
 
         def send(line: bytes) -> None:
             if orjson.loads(line) == LIST_CHANGED:

@@ -18,7 +18,7 @@ from .process import ServerProcess, command, environment
 
 
 @frozen(eq=False)
-class HttpServer:
+class HttpServerProcess:
     """A server that listens.
 
     Attributes:
@@ -33,7 +33,7 @@ class HttpServer:
 @contextmanager
 def serve_http(
     app: Path, *words: str, settings: Mapping[str, object] | None = None
-) -> Iterator[HttpServer]:
+) -> Iterator[HttpServerProcess]:
     """Serve an application's file over HTTP.
 
     Args:
@@ -43,7 +43,7 @@ def serve_http(
     """
     serve = command("serve", str(app), "--http", "127.0.0.1:0", *(words or ("--no-auth",)))
     with ServerProcess(serve, environment(settings)) as process:
-        yield HttpServer(str(process.record(message="serving over HTTP")["url"]), process)
+        yield HttpServerProcess(str(process.record(message="serving over HTTP")["url"]), process)
         if process.exit_code is None:
             process.signal(signal.SIGTERM)
             assert process.wait() == 128 + signal.SIGTERM

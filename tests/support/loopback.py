@@ -20,7 +20,7 @@ from foundation_rt.agents.transports import Deliver, TransportError
 
 
 @define(eq=False)
-class Network:
+class LoopbackNetwork:
     """Brings an envelope to every end that listens for its target.
 
     Attributes:
@@ -77,11 +77,11 @@ async def _deliver(deliver: Deliver, envelope: Envelope) -> None:
 
 @define(eq=False)
 class LoopbackTransport:
-    """One end of a `Network`."""
+    """One end of a `LoopbackNetwork`."""
 
     keeps = False
 
-    network: Network
+    network: LoopbackNetwork
     max_envelope_bytes: int = 1 << 20
     deliver: Deliver | None = None
     agents: set[str] = field(factory=set)

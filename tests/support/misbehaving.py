@@ -23,7 +23,7 @@ import signal
 import sys
 from typing import Any
 
-from tests.support.misbehaving_script import Exchange, Log, ScriptRunner, read_script
+from tests.support.misbehaving_script import ScriptExchange, ScriptLog, ScriptRunner, read_script
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _CHUNK = 65_536
@@ -38,7 +38,7 @@ class Misbehaving:
     """
 
     def __init__(self, script: str, log: str) -> None:
-        self._log = Log(log)
+        self._log = ScriptLog(log)
         start = self._log.starts(log)
         self._log.note("start", started=started())
         self._runner = ScriptRunner(
@@ -62,7 +62,7 @@ class Misbehaving:
     def _read(self) -> bytes:
         return os.read(_STDIN, _CHUNK)
 
-    def _write(self, exchange: Exchange, data: bytes, is_answer: bool) -> None:
+    def _write(self, exchange: ScriptExchange, data: bytes, is_answer: bool) -> None:
         self._emit(_STDOUT, data + b"\n")
 
     def _emit(self, descriptor: int, data: bytes) -> None:
@@ -74,7 +74,7 @@ class Misbehaving:
             # The reader has gone, or an act has closed the pipe: this server ignores both.
             pass
 
-    def _perform(self, exchange: Exchange, name: str, *arguments: Any) -> None:
+    def _perform(self, exchange: ScriptExchange, name: str, *arguments: Any) -> None:
         if name == "part":
             data = exchange.answer_bytes()
             self._emit(_STDOUT, data[: int(len(data) * arguments[0])])

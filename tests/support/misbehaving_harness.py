@@ -1,6 +1,6 @@
 """Harnesses for the processes of servers that misbehave: their scripts, logs and leftovers.
 
-    with Harness({"initialize": [["kill"]]}, {}) as harness:
+    with MisbehavingHarness({"initialize": [["kill"]]}, {}) as harness:
         connect(harness.command, cwd=ROOT) ...
         assert len(harness.messages("initialize")) == 2
 
@@ -32,7 +32,7 @@ PATIENCE = 2.0
 Acts = dict[str, list[Act]]
 
 
-class Harness:
+class MisbehavingHarness:
     """A script in a file, and the log of the servers that run it.
 
     Args:
@@ -48,7 +48,7 @@ class Harness:
         self.revision = revision
         self.play(*starts)
 
-    def __enter__(self) -> Harness:
+    def __enter__(self) -> MisbehavingHarness:
         return self
 
     def __exit__(
@@ -130,7 +130,7 @@ def is_alive(process: dict[str, Any]) -> bool:
     return started == process["started"] and (state != "Z" or parent == os.getpid())
 
 
-class HttpHarness(Harness):
+class MisbehavingHttpHarness(MisbehavingHarness):
     """A harness for a server over HTTP, which the test starts and kills.
 
     Attributes:
@@ -146,7 +146,7 @@ class HttpHarness(Harness):
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}/mcp"
 
-    def __enter__(self) -> HttpHarness:
+    def __enter__(self) -> MisbehavingHttpHarness:
         self.start()
         return self
 

@@ -38,7 +38,13 @@ from http import HTTPStatus
 from typing import Any
 
 from tests.support.misbehaving import started
-from tests.support.misbehaving_script import STATELESS, Exchange, Log, ScriptRunner, read_script
+from tests.support.misbehaving_script import (
+    STATELESS,
+    ScriptExchange,
+    ScriptLog,
+    ScriptRunner,
+    read_script,
+)
 
 _SESSION = "mcp-session-id"
 _DRIP_SECONDS = 0.002
@@ -46,7 +52,7 @@ _LIMIT = 1 << 20
 """Longest head that is read, in bytes."""
 
 
-class Reader(asyncio.StreamReader):
+class RequestReader(asyncio.StreamReader):
     """The input of a connection.
 
     Attributes:
@@ -66,7 +72,7 @@ class Reader(asyncio.StreamReader):
         self.left.set()
 
 
-class Response:
+class MisbehavingResponse:
     """One response.
 
     Args:
@@ -164,7 +170,7 @@ class MisbehavingHttp:
     """
 
     def __init__(self, script: str, log: str) -> None:
-        self._log = Log(log)
+        self._log = ScriptLog(log)
         start = self._log.starts(log)
         self._log.note("start", started=started())
         self._script = read_script(script)
@@ -175,7 +181,9 @@ class MisbehavingHttp:
         """Serve until killed."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: asyncio.StreamReaderProtocol(Reader(), self._connected), "127.0.0.1", port
+            lambda: asyncio.StreamReaderProtocol(RequestReader(), self._connected),
+            "127.0.0.1",
+            port,
         )
         print(server.sockets[0].getsockname()[1], flush=True)
         await server.serve_forever()
@@ -189,19 +197,19 @@ class MisbehavingHttp:
         finally:
             writer.close()
 
-    async def _one(self, reader: Reader, writer: asyncio.StreamWriter) -> bool:
+    async def _one(self, reader: RequestReader, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; return whether another may come."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         pairs = (line.partition(":") for line in head[1:] if line)
         headers = {name.lower(): value.strip() for name, _, value in pairs}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
-        response = Response(writer, head[0].split()[0])
+        response = MisbehavingResponse(writer, head[0].split()[0])
         self._log.note("http", method=response.method, session=headers.get(_SESSION))
         self._answer(response, headers.get(_SESSION), body)
         await self._until_done(reader, response)
         return not response.is_cut
 
-    def _answer(self, response: Response, session: str | None, body: bytes) -> None:
+    def _answer(self, response: MisbehavingResponse, session: str | None, body: bytes) -> None:
         reached = self._runner.reach(response.method, response)
         if response.is_decided or reached.acts:
             return
@@ -213,7 +221,7 @@ class MisbehavingHttp:
         else:
             response.whole(404, {}, b"")
 
-    def _knows(self, session: str | None, response: Response, body: bytes) -> bool:
+    def _knows(self, session: str | None, response: MisbehavingResponse, body: bytes) -> bool:
         if self._script()["revision"] == STATELESS:
             return True
         if b'"initialize"' in body:
@@ -223,12 +231,12 @@ class MisbehavingHttp:
             return True
         return session in self._sessions
 
-    def _accept(self, exchange: Exchange, response: Response) -> None:
+    def _accept(self, exchange: ScriptExchange, response: MisbehavingResponse) -> None:
         """Accept a message that needs no answer, unless the script did something else with it."""
         if exchange.answer is None and not exchange.acts and not response.is_decided:
             response.whole(202, {}, b"")
 
-    async def _until_done(self, reader: Reader, response: Response) -> None:
+    async def _until_done(self, reader: RequestReader, response: MisbehavingResponse) -> None:
         """Wait until the response has ended or the client has gone."""
         ends = [asyncio.ensure_future(each.wait()) for each in (response.finished, reader.left)]
         try:
@@ -244,8 +252,8 @@ class MisbehavingHttp:
 
     # -- acts --------------------------------------------------------------------------------------
 
-    def _write(self, exchange: Exchange, data: bytes, is_answer: bool) -> None:
-        response: Response = exchange.way
+    def _write(self, exchange: ScriptExchange, data: bytes, is_answer: bool) -> None:
+        response: MisbehavingResponse = exchange.way
         if response.streams or not is_answer:
             response.stream()
             response.chunk(b"event: message\ndata: " + data + b"\n\n")
@@ -255,30 +263,30 @@ class MisbehavingHttp:
             response.write(response.json(data))
             response.finished.set()
 
-    def _perform(self, exchange: Exchange, name: str, *arguments: Any) -> None:
+    def _perform(self, exchange: ScriptExchange, name: str, *arguments: Any) -> None:
         ACTS[name](self, exchange, *arguments)
 
-    def _part(self, exchange: Exchange, fraction: float) -> None:
+    def _part(self, exchange: ScriptExchange, fraction: float) -> None:
         data = exchange.way.json(exchange.answer_bytes())
         exchange.way.write(data[: int(len(data) * fraction)])
 
-    def _drip(self, exchange: Exchange, size: int) -> None:
+    def _drip(self, exchange: ScriptExchange, size: int) -> None:
         data = exchange.way.json(exchange.answer_bytes())
         exchange.way.go_on(exchange.way.drip(data[:size]))
 
     def _status(
         self,
-        exchange: Exchange,
+        exchange: ScriptExchange,
         code: int,
         headers: Mapping[str, str] | None = None,
         body: str = "",
     ) -> None:
         exchange.way.whole(code, headers or {}, body.encode("latin-1"))
 
-    def _endless(self, exchange: Exchange, line: str) -> None:
+    def _endless(self, exchange: ScriptExchange, line: str) -> None:
         exchange.way.go_on(exchange.way.endless(line.encode()))
 
-    def _name(self, exchange: Exchange, name: str) -> None:
+    def _name(self, exchange: ScriptExchange, name: str) -> None:
         exchange.way.headers[_SESSION] = name
 
 

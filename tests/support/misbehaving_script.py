@@ -67,7 +67,7 @@ CAPABILITIES = {
 }
 
 
-class Log:
+class ScriptLog:
     """A file of JSON lines, each appended by one write, so that none is lost or cut."""
 
     def __init__(self, path: str) -> None:
@@ -83,7 +83,7 @@ class Log:
             return sum(json.loads(line)["event"] == "start" for line in file)
 
 
-class Exchange:
+class ScriptExchange:
     """A message that was received, and the acts that are left for it.
 
     Attributes:
@@ -124,7 +124,7 @@ class ScriptRunner:
         script: Callable[[], dict[str, Any]],
         start: int,
         note: Callable[..., None],
-        write: Callable[[Exchange, bytes, bool], None],
+        write: Callable[[ScriptExchange, bytes, bool], None],
         perform: Callable[..., None],
     ) -> None:
         self._script = script
@@ -133,17 +133,19 @@ class ScriptRunner:
         self._write = write
         self._perform = perform
         self._nonces: set[str | None] = set()
-        self._held: list[tuple[str, Exchange]] = []
+        self._held: list[tuple[str, ScriptExchange]] = []
         self._asked = 0
         self._pages = 0
 
-    def reach(self, point: str, way: Any = None, default: list[Act] | None = None) -> Exchange:
+    def reach(
+        self, point: str, way: Any = None, default: list[Act] | None = None
+    ) -> ScriptExchange:
         """Run the acts of a point that the transport defines."""
-        exchange = Exchange({}, None, self._acts(point, default or []), way)
+        exchange = ScriptExchange({}, None, self._acts(point, default or []), way)
         self._run_acts(exchange)
         return exchange
 
-    def receive(self, line: bytes, way: Any = None) -> list[Exchange]:
+    def receive(self, line: bytes, way: Any = None) -> list[ScriptExchange]:
         """Handle a message, or a batch of them."""
         try:
             read = json.loads(line)
@@ -153,13 +155,13 @@ class ScriptRunner:
             self._note("malformed", text=line[:200].decode("latin-1"))
             return []
 
-    def _receive(self, message: dict[str, Any], way: Any) -> Exchange:
+    def _receive(self, message: dict[str, Any], way: Any) -> ScriptExchange:
         method = message.get("method")
         arguments = _arguments(message)
         nonce = arguments.get("nonce")
         if method is None:
             self._note("answered", message=message)
-            exchange = Exchange(message, None, self._acts("answer", []), way)
+            exchange = ScriptExchange(message, None, self._acts("answer", []), way)
         else:
             self._note("message", method=method, id=message.get("id"), nonce=nonce)
             self._nonces.add(nonce)
@@ -167,7 +169,7 @@ class ScriptRunner:
             if acts is None:
                 usual = "acknowledge" if method == "subscriptions/listen" else "answer"
                 acts = self._acts(method, [[usual]])
-            exchange = Exchange(message, right_answer(message, self._script()), acts, way)
+            exchange = ScriptExchange(message, right_answer(message, self._script()), acts, way)
         self._run_acts(exchange)
         self.wake({method or "answer", nonce})
         return exchange
@@ -183,7 +185,7 @@ class ScriptRunner:
         starts: list[dict[str, list[Act]]] = self._script().get("starts") or [{}]
         return starts[min(self._start, len(starts) - 1)].get(point, default)
 
-    def _run_acts(self, exchange: Exchange) -> None:
+    def _run_acts(self, exchange: ScriptExchange) -> None:
         while exchange.acts:
             name, *arguments = exchange.acts.popleft()
             if name == "wait":
@@ -197,45 +199,45 @@ class ScriptRunner:
 
     # -- the acts ----------------------------------------------------------------------------------
 
-    def _answer(self, exchange: Exchange, members: dict[str, Any] | None = None) -> None:
+    def _answer(self, exchange: ScriptExchange, members: dict[str, Any] | None = None) -> None:
         if exchange.answer is not None:
             self._send(exchange, {**exchange.answer, **(members or {})})
 
-    def _reply(self, exchange: Exchange, members: dict[str, Any]) -> None:
+    def _reply(self, exchange: ScriptExchange, members: dict[str, Any]) -> None:
         head = {"jsonrpc": "2.0", "id": exchange.message.get("id")}
         self._send(exchange, {**head, **members})
 
-    def _huge(self, exchange: Exchange, size: int) -> None:
+    def _huge(self, exchange: ScriptExchange, size: int) -> None:
         block = {"type": "text", "text": "x" * size}
         result = {**(exchange.answer or {}).get("result", {}), "content": [block]}
         self._answer(exchange, {"result": result})
 
-    def _page(self, exchange: Exchange) -> None:
+    def _page(self, exchange: ScriptExchange) -> None:
         self._pages += 1
         cursor = f"page {self._pages}"
         result = {**(exchange.answer or {}).get("result", {}), "nextCursor": cursor}
         self._answer(exchange, {"result": result})
 
-    def _raw(self, exchange: Exchange, text: str) -> None:
+    def _raw(self, exchange: ScriptExchange, text: str) -> None:
         self._write(exchange, text.encode("latin-1"), True)
 
-    def _flood(self, exchange: Exchange, times: int, message: dict[str, Any]) -> None:
+    def _flood(self, exchange: ScriptExchange, times: int, message: dict[str, Any]) -> None:
         data = json.dumps(message).encode()
         for _ in range(times):
             self._write(exchange, data, False)
 
-    def _ask(self, exchange: Exchange, method: str, params: Any) -> None:
+    def _ask(self, exchange: ScriptExchange, method: str, params: Any) -> None:
         self._asked += 1
         server_request = {"jsonrpc": "2.0", "id": f"asked-{self._asked}", "method": method}
         self._send(exchange, {**server_request, "params": params}, is_answer=False)
 
-    def _progress(self, exchange: Exchange, value: Any) -> None:
+    def _progress(self, exchange: ScriptExchange, value: Any) -> None:
         token = exchange.message.get("params", {}).get("_meta", {}).get("progressToken")
         params = {"progressToken": token, "progress": value}
         message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
         self._send(exchange, message, is_answer=False)
 
-    def _acknowledge(self, exchange: Exchange) -> None:
+    def _acknowledge(self, exchange: ScriptExchange) -> None:
         params = exchange.message["params"]
         meta = {"io.modelcontextprotocol/subscriptionId": exchange.message["id"]}
         method = "notifications/subscriptions/acknowledged"
@@ -243,7 +245,7 @@ class ScriptRunner:
         message = {"jsonrpc": "2.0", "method": method, "params": told}
         self._send(exchange, message, is_answer=False)
 
-    def _send(self, exchange: Exchange, message: Any, is_answer: bool = True) -> None:
+    def _send(self, exchange: ScriptExchange, message: Any, is_answer: bool = True) -> None:
         self._write(exchange, json.dumps(message).encode(), is_answer)
 
 

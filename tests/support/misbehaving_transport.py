@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from foundation_rt.client.errors import ConnectionLostError, SessionExpiredError
 from foundation_rt.client.transports.transport import ClientMessage, Receiver
-from tests.support.misbehaving_script import Act, Exchange, ScriptRunner
+from tests.support.misbehaving_script import Act, ScriptExchange, ScriptRunner
 
 if TYPE_CHECKING:
     from foundation_rt.protocol.revisions import Revision
@@ -158,12 +158,12 @@ class MisbehavingTransport:
 
         asyncio.get_running_loop().call_soon(call)
 
-    def _write(self, exchange: Exchange, data: bytes, is_answer: bool) -> None:
+    def _write(self, exchange: ScriptExchange, data: bytes, is_answer: bool) -> None:
         request_id = exchange.way if self.has_exchanges else None
         if request_id not in self._forgotten:
             self._soon(self._receiver.received, data, request_id)
 
-    def _perform(self, exchange: Exchange, name: str, *arguments: Any) -> None:
+    def _perform(self, exchange: ScriptExchange, name: str, *arguments: Any) -> None:
         if name == "refuse":
             self._refuses = True
         elif name == "hang":

@@ -19,7 +19,7 @@ _CANCEL_REQUEST: Final = 80877102
 _READY_FOR_QUERY: Final = b"Z\x00\x00\x00\x05"
 
 
-class Fault(StrEnum):
+class ProxyFault(StrEnum):
     """A fault of a connection, at a message of its client."""
 
     CUT_BEFORE = "cut before the server has it"
@@ -41,12 +41,12 @@ class PostgresProxy:
     url: str
     _host: str
     _port: int
-    _plans: list[tuple[bytes, Fault]] = field(factory=list, init=False)
+    _plans: list[tuple[bytes, ProxyFault]] = field(factory=list, init=False)
     struck: int = field(default=0, init=False)
     _cancelled: asyncio.Event = field(factory=asyncio.Event, init=False)
     _connections: set[asyncio.Task[None]] = field(factory=set, init=False)
 
-    def plan(self, text: str, fault: Fault, times: int = 1) -> None:
+    def plan(self, text: str, fault: ProxyFault, times: int = 1) -> None:
         """Have a fault strike at the next so many messages of clients that contain a text."""
         self._plans += [(text.encode(), fault)] * times
 
@@ -78,14 +78,14 @@ class PostgresProxy:
         to_server.write(startup)
         answers = _Answers(from_server, writer)
         answering = asyncio.create_task(answers.forward())
-        fault: Fault | None = None
+        fault: ProxyFault | None = None
         try:
             while True:
                 head = await reader.readexactly(5)
                 message = head + await reader.readexactly(int.from_bytes(head[1:]) - 4)
                 found = self._fault_at(message)
                 fault = found or fault
-                if fault is Fault.CUT_BEFORE:
+                if fault is ProxyFault.CUT_BEFORE:
                     return
                 if found is not None:
                     self._cancelled.clear()
@@ -100,15 +100,17 @@ class PostgresProxy:
             await asyncio.gather(answering, return_exceptions=True)
             await _close(to_server)
 
-    def _fault_at(self, message: bytes) -> Fault | None:
+    def _fault_at(self, message: bytes) -> ProxyFault | None:
         if self._plans and message[:1] in b"QP" and self._plans[0][0] in message:
             self.struck += 1
             return self._plans.pop(0)[1]
         return None
 
-    async def _go_on(self, fault: Fault, reader: asyncio.StreamReader, answers: _Answers) -> bool:
+    async def _go_on(
+        self, fault: ProxyFault, reader: asyncio.StreamReader, answers: _Answers
+    ) -> bool:
         """Wait for the end of a fault; return whether the connection goes on."""
-        if fault is Fault.CUT_AFTER:
+        if fault is ProxyFault.CUT_AFTER:
             await answers.complete.wait()
             return False
         cancelled = asyncio.create_task(self._cancelled.wait())
@@ -119,7 +121,7 @@ class PostgresProxy:
         closed.cancel()
         with suppress(asyncio.CancelledError):
             await closed
-        if fault is Fault.SILENT or not was_cancelled:
+        if fault is ProxyFault.SILENT or not was_cancelled:
             return False
         await answers.complete.wait()
         answers.let_go()

@@ -25,7 +25,7 @@ _JSON = "Content-Type: application/json\r\nAccept: application/json, text/event-
 
 
 @define
-class Answer:
+class RawResponse:
     """A response."""
 
     status: int
@@ -105,12 +105,12 @@ class RawClient:
         headers = {"MCP-Protocol-Version": REVISION, "Mcp-Method": method}
         return self.post(message, headers | ({"Mcp-Name": name} if name else {}))
 
-    def fetch(self, data: bytes) -> Answer:
+    def fetch(self, data: bytes) -> RawResponse:
         """Send a request and read its response."""
         self.send(data)
         return self.answer()
 
-    def answer(self) -> Answer:
+    def answer(self) -> RawResponse:
         """Read a response to its end."""
         head = self.read_until(b"\r\n\r\n")
         lines = head.decode().split("\r\n")
@@ -122,7 +122,7 @@ class RawClient:
                 body += chunk
         else:
             body = self._read_exactly(int(headers.get("content-length", "0")))
-        return Answer(int(lines[0].split(" ")[1]), headers, body)
+        return RawResponse(int(lines[0].split(" ")[1]), headers, body)
 
     def read_until(self, marker: bytes) -> bytes:
         """Read up to and with `marker`."""

@@ -1,6 +1,6 @@
 """An HTTP server that a test scripts byte for byte, and a client transport to it.
 
-    async def answer(asked: Asked, out: Reply) -> None: ...
+    async def answer(asked: Asked, out: ScriptedReply) -> None: ...
 
     async with talking(answer) as talk:
         got = await talk.call("tools/list")
@@ -68,7 +68,7 @@ class ReceivedRequest:
 
 
 @define(eq=False)
-class Reply:
+class ScriptedReply:
     """The response to one request."""
 
     asked: ReceivedRequest
@@ -121,7 +121,7 @@ class Reply:
         return f"HTTP/1.1 {status} Said\r\n{lines}\r\n".encode("latin-1")
 
 
-Script = Callable[[ReceivedRequest, Reply], Awaitable[None]]
+Script = Callable[[ReceivedRequest, ScriptedReply], Awaitable[None]]
 
 
 def answer_to(asked: ReceivedRequest, value: Any = None) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class ScriptedHttp:
                 asked = await _read(reader)
                 self.asked.append(asked)
                 left = asyncio.Event()
-                work = asyncio.ensure_future(self.script(asked, Reply(asked, writer, left)))
+                work = asyncio.ensure_future(self.script(asked, ScriptedReply(asked, writer, left)))
                 # One byte is enough to tell whether the client goes or asks again; it is put back.
                 coming = asyncio.ensure_future(reader.read(1))
                 await asyncio.wait({work, coming}, return_when=asyncio.FIRST_COMPLETED)

@@ -62,9 +62,11 @@ class ServerFixture:
             )
         )
 
-    def connect(self, transport_type: TransportType = "http", *, handshake: bool = True) -> Peer:
+    def connect(
+        self, transport_type: TransportType = "http", *, handshake: bool = True
+    ) -> ServerPeer:
         """Connect through `server.connect`."""
-        peer = Peer()
+        peer = ServerPeer()
         peer.connection = self.server.connect(peer.receive, transport_type)
         if handshake:
             peer.shake_hands()
@@ -91,7 +93,7 @@ class ServerFixture:
         assert list(self.server.runtime.engine.running) == []
 
 
-class Peer:
+class ServerPeer:
     """The far end of a connection.
 
     Attributes:
@@ -169,7 +171,7 @@ class Peer:
         return decode(self.answer(request_id))
 
 
-async def call(peer: Peer, tool: str, /, **arguments: Any) -> Any:
+async def call(peer: ServerPeer, tool: str, /, **arguments: Any) -> Any:
     """Call a tool; return its result, or its error."""
     request_id = peer.start(tool, arguments)
     while not peer.answers(request_id):

@@ -21,7 +21,7 @@ PATIENCE = 20.0
 """Seconds after which something that should have happened counts as hanging."""
 
 
-class Hanging(BaseException):
+class LoopHanging(BaseException):
     """The loop waits for something that does not come; no handler of `Exception` hides it."""
 
 
@@ -33,7 +33,7 @@ class _Selector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0 if timeout is not None else PATIENCE)
         if timeout is None and not ready:
-            raise Hanging
+            raise LoopHanging
         if timeout and not ready:
             # Up to the next microsecond: the clock knows nothing finer.
             self._clock.advance(math.ceil(timeout * 1_000_000) / 1_000_000)

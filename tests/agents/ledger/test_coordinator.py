@@ -27,9 +27,9 @@ from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.transports import TransportError
 from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolError, UsageError
-from tests.support.coordinators import Harness, record_of, run
+from tests.support.coordinators import CoordinatorHarness, record_of, run
 from tests.support.faulty_store import FaultyStore
-from tests.support.loopback import LoopbackTransport, Network
+from tests.support.loopback import LoopbackNetwork, LoopbackTransport
 from tests.support.sizes import examples
 
 
@@ -90,7 +90,7 @@ async def until_finished(coordinator: AgentCoordinatorV2, *keys: str) -> None:
 
 @pytest.mark.rule("AACP-06", "AACP-20", "AACP-26", "AACP-44")
 def test_request_returns_result_and_status_agrees() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         async with harness.coordinator() as agents:
             agents.register_agent("a", echo)
             message = AgentMessage("greet", {"to": ["world", None]})
@@ -139,7 +139,7 @@ def test_every_exception_of_handler_is_an_outcome(name: str) -> None:
     async def fail(message: AgentMessage, context: AgentContext) -> None:
         raise raised
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         async with harness.coordinator() as agents:
             agents.register_agent("a", fail)
             agents.register_agent("b", echo)
@@ -180,7 +180,7 @@ def test_error_that_ledger_cannot_keep_keeps_its_code(error: ToolError, reason: 
     async def fail(message: AgentMessage, context: AgentContext) -> None:
         raise error
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         async with harness.coordinator() as agents:
             agents.register_agent("a", fail)
             with pytest.raises(RequestFailedError) as caught:
@@ -198,7 +198,7 @@ def test_result_too_large_fails_and_message_too_large_is_refused() -> None:
     async def answer(message: AgentMessage, context: AgentContext) -> Any:
         return object() if message.payload == "odd" else "x" * 150
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         async with harness.coordinator(aacp={"max_payload_bytes": 150}) as agents:
             agents.register_agent("a", answer)
             for payload, reason in (("odd", "result_not_serializable"), (1, "result_too_large")):
@@ -226,8 +226,8 @@ def test_message_too_large_for_transport_is_refused() -> None:
     async def repeat(message: AgentMessage, context: AgentContext) -> str:
         return "x" * int(message.payload)
 
-    async def scenario(harness: Harness) -> None:
-        network = Network()
+    async def scenario(harness: CoordinatorHarness) -> None:
+        network = LoopbackNetwork()
         narrow = LoopbackTransport(network, max_envelope_bytes=9_000)
         network.ends.append(narrow)
         async with (
@@ -276,7 +276,7 @@ def store_of(coordinator: AgentCoordinatorV2) -> FaultyStore:
 def test_invalid_message_is_refused_before_it_is_entered(
     target: Any, options: dict[str, Any], code: ErrorCode
 ) -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         async with harness.coordinator() as agents:
             agents.register_agent("a", echo)
             with pytest.raises(ToolError) as refused:
@@ -292,7 +292,7 @@ def test_invalid_message_is_refused_before_it_is_entered(
 
 @pytest.mark.rule("AACP-01", "AACP-12", "AACP-21")
 def test_repeated_request_is_executed_once_and_answered_alike() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         gate = Gate()
         async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
@@ -314,7 +314,7 @@ def test_repeated_request_is_executed_once_and_answered_alike() -> None:
 
 @pytest.mark.rule("AACP-60")
 def test_other_request_of_same_id_is_refused() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         gate = Gate()
         async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
@@ -338,7 +338,7 @@ def test_other_request_of_same_id_is_refused() -> None:
 
 @pytest.mark.rule("AACP-60")
 def test_refused_request_never_gets_result_of_other() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         gate = Gate()
         async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
@@ -362,7 +362,7 @@ def test_refused_request_never_gets_result_of_other() -> None:
 
 @pytest.mark.rule("AACP-06", "AACP-26")
 def test_timed_out_request_is_unknown_and_known_later() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         gate = Gate()
         async with harness.coordinator(aacp={"request_timeout_ms": 500}) as agents:
             agents.register_agent("a", gate)
@@ -393,7 +393,7 @@ def test_timed_out_request_is_unknown_and_known_later() -> None:
 
 @pytest.mark.rule("AACP-26")
 def test_abort_signal_ends_waiting_and_not_request() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         gate, signal = Gate(), AbortSignal()
         async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
@@ -417,7 +417,7 @@ def test_abort_signal_ends_waiting_and_not_request() -> None:
 
 @pytest.mark.rule("AACP-26")
 def test_cancelled_callers_leave_nothing_behind() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         gate = Gate()
         async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
@@ -450,7 +450,7 @@ def test_cancelled_callers_leave_nothing_behind() -> None:
 
 @pytest.mark.rule("AACP-15")
 def test_expired_records_are_purged_by_timer_and_on_demand() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         async with harness.coordinator() as agents:
             agents.register_agent("a", echo)
             await agents.send_request("a", 1, request_id="r1", ttl_ms=1000)
@@ -516,7 +516,7 @@ async def ten(message: AgentMessage, context: AgentContext) -> float:
 def test_hooks_are_called_for_every_message_and_may_fail(
     error: BaseException | None,
 ) -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         hooks = Hooks(error)
         async with harness.coordinator(**hooks.options()) as agents:
             agents.register_agent("a", ten)
@@ -541,7 +541,7 @@ def test_hooks_are_called_for_every_message_and_may_fail(
 
 @pytest.mark.rule("AACP-29")
 def test_a_coordinator_may_have_only_some_of_the_hooks() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         for name in ("on_message_received", "on_message_completed", "on_message_failed"):
             hooks = Hooks()
             async with harness.coordinator(**{name: hooks.options()[name]}) as agents:
@@ -558,7 +558,7 @@ def test_a_coordinator_may_have_only_some_of_the_hooks() -> None:
 
 @pytest.mark.rule("AACP-61", "AACP-26")
 def test_event_is_known_by_message_id_and_executed_once() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         gate = Gate()
         async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
@@ -580,7 +580,7 @@ def test_event_is_known_by_message_id_and_executed_once() -> None:
 
 @pytest.mark.rule("AACP-04")
 def test_agent_executes_requests_in_order_of_sending() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         running: list[int] = []
 
         async def slow(message: AgentMessage, context: AgentContext) -> int:
@@ -607,7 +607,7 @@ def test_agent_executes_requests_in_order_of_sending() -> None:
 
 @pytest.mark.rule("AACP-04", "AACP-26")
 def test_messages_and_requests_share_mailbox_of_agent() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         gate = Gate()
         async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
@@ -634,7 +634,7 @@ def test_handler_gets_ids_of_request_and_no_context_of_caller() -> None:
         VARIABLE.set("of a handler")
         return [context.correlation_id, context.agent_id, seen]
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         VARIABLE.set("of the caller")
         async with harness.coordinator() as agents:
             agents.register_agent("a", note)
@@ -650,7 +650,7 @@ def test_handler_gets_ids_of_request_and_no_context_of_caller() -> None:
 
 @pytest.mark.rule("AACP-26")
 def test_request_that_would_wait_for_itself_is_refused_with_cycle() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         async with harness.coordinator() as agents:
 
             async def forward(message: AgentMessage, context: AgentContext) -> Any:
@@ -680,7 +680,7 @@ def test_request_that_would_wait_for_itself_is_refused_with_cycle() -> None:
 
 @pytest.mark.rule("AACP-26")
 def test_request_of_handler_has_its_agent_as_source_and_its_signal() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         gate, signal = Gate(), AbortSignal()
         async with harness.coordinator() as agents:
 
@@ -716,7 +716,7 @@ def busy_is_temporary(**more: Any) -> RetransmissionPolicy:
 
 @pytest.mark.rule("AACP-04", "AACP-63")
 def test_temporary_error_is_retried_before_requests_behind_it() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         seen: list[tuple[Any, float]] = []
 
         async def moody(message: AgentMessage, context: AgentContext) -> Any:
@@ -741,7 +741,7 @@ def test_temporary_error_is_retried_before_requests_behind_it() -> None:
 
 @pytest.mark.rule("AACP-63")
 def test_temporary_error_is_final_after_max_executions() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         async def busy(message: AgentMessage, context: AgentContext) -> Any:
             raise ToolError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
 
@@ -757,7 +757,7 @@ def test_temporary_error_is_final_after_max_executions() -> None:
 
 @pytest.mark.rule("AACP-25")
 def test_handler_that_cancels_its_task_is_retried_with_delay() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         seen = []
 
         async def suicidal(message: AgentMessage, context: AgentContext) -> Any:
@@ -781,7 +781,7 @@ def test_handler_that_cancels_its_task_is_retried_with_delay() -> None:
 
 @pytest.mark.rule("AACP-46")
 def test_request_begun_too_often_fails() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store = FaultyStore(shared=True)
         policy = RetransmissionPolicy(max_executions=1, max_starts=2)
         options: dict[str, Any] = {"store": store, "policy": policy, "aacp": {"lease_ms": 3000}}
@@ -813,7 +813,7 @@ def test_request_begun_too_often_fails() -> None:
 
 @pytest.mark.rule("AACP-71")
 def test_busy_agents_with_long_queues_delay_no_other_agent() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         async def slow(message: AgentMessage, context: AgentContext) -> None:
             await asyncio.sleep(0.2)
 
@@ -836,7 +836,7 @@ def test_busy_agents_with_long_queues_delay_no_other_agent() -> None:
 
 @pytest.mark.rule("AACP-25", "AACP-27")
 def test_requests_for_unregistered_agent_wait_for_its_return() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         gate, second = Gate(), Gate()
         second.opened.set()
         async with harness.coordinator() as agents:
@@ -863,7 +863,7 @@ def test_requests_for_unregistered_agent_wait_for_its_return() -> None:
 
 @pytest.mark.rule("AACP-04", "AACP-25")
 def test_agents_registered_again_and_again_lose_nothing_and_keep_order() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         seen: list[int] = []
 
         async def note(message: AgentMessage, context: AgentContext) -> Any:
@@ -892,7 +892,7 @@ def test_agents_registered_again_and_again_lose_nothing_and_keep_order() -> None
 
 @pytest.mark.rule("AACP-25", "AACP-27")
 def test_unfinished_requests_are_resumed_after_restart() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store, gate = FaultyStore(), Gate()
         async with harness.coordinator(store=store) as agents:
             agents.register_agent("a", gate)
@@ -918,7 +918,7 @@ def test_unfinished_requests_are_resumed_after_restart() -> None:
 
 @pytest.mark.rule("AACP-25")
 def test_handlers_may_end_and_send_during_grace() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store = FaultyStore()
         agents = harness.coordinator(store=store)
 
@@ -943,7 +943,7 @@ def test_handlers_may_end_and_send_during_grace() -> None:
 
 @pytest.mark.rule("AACP-25")
 def test_handler_that_ignores_cancellation_does_not_block_stop() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store = FaultyStore()
         agents = harness.coordinator(store=store)
 
@@ -968,7 +968,7 @@ def test_handler_that_ignores_cancellation_does_not_block_stop() -> None:
 
 @pytest.mark.rule("AACP-06", "AACP-26")
 def test_callers_are_failed_at_once_by_stop() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store = FaultyStore()
         agents = harness.coordinator(store=store)
         agents.register_agent("a", Gate())
@@ -990,7 +990,7 @@ def test_callers_are_failed_at_once_by_stop() -> None:
 
 @pytest.mark.rule("AACP-27")
 def test_coordinator_starts_with_first_use_and_again_after_stop() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store = FaultyStore()
         agents = harness.coordinator(store=store)
         agents.register_agent("a", echo)
@@ -1009,8 +1009,8 @@ def test_coordinator_starts_with_first_use_and_again_after_stop() -> None:
 
 @pytest.mark.rule("AACP-27")
 def test_failed_open_of_ledger_fails_first_use_only() -> None:
-    async def scenario(harness: Harness) -> None:
-        store, network = FaultyStore(), Network(is_down=True)
+    async def scenario(harness: CoordinatorHarness) -> None:
+        store, network = FaultyStore(), LoopbackNetwork(is_down=True)
         agents = harness.coordinator(store=store, transport=network.end())
         agents.register_agent("a", echo)
         store.is_down = True
@@ -1034,7 +1034,7 @@ def test_stop_during_start_leaves_nothing_open() -> None:
             await super().open()
             await asyncio.sleep(1)
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store = Slow()
         agents = harness.coordinator(store=store)
         agents.register_agent("a", echo)
@@ -1061,7 +1061,7 @@ def test_stop_during_start_leaves_nothing_open() -> None:
 
 @pytest.mark.rule("AACP-27")
 def test_background_retries_start_until_ledger_is_there() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store = FaultyStore()
         store.is_down = True
         agents = harness.coordinator(store=store)
@@ -1119,7 +1119,7 @@ OPERATIONS = ("append", "claim", "complete", "renew", "release", "purge_expired"
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_failed_operation_is_repeated_and_happens_once(operation: str, after: bool) -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         seen: list[int] = []
 
         async def moody(message: AgentMessage, context: AgentContext) -> Any:
@@ -1148,7 +1148,7 @@ def test_failed_operation_is_repeated_and_happens_once(operation: str, after: bo
 
 @pytest.mark.rule("AACP-17", "AACP-26")
 def test_outcome_is_unknown_while_ledger_is_down() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store = FaultyStore()
         async with harness.coordinator(store=store) as agents:
             agents.register_agent("a", echo)
@@ -1167,7 +1167,7 @@ def test_outcome_is_unknown_while_ledger_is_down() -> None:
 
 @pytest.mark.rule("AACP-17")
 def test_full_backlog_refuses_messages() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store = FaultyStore()
         async with harness.coordinator(store=store) as agents:
             agents.register_agent("a", echo)
@@ -1194,7 +1194,7 @@ def test_full_backlog_refuses_messages() -> None:
 
 @pytest.mark.rule("AACP-22", "AACP-42")
 def test_agent_of_other_process_on_shared_ledger_answers() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store = FaultyStore(shared=True)
         async with (
             harness.coordinator("one", store=store) as one,
@@ -1216,7 +1216,7 @@ def test_agent_of_other_process_on_shared_ledger_answers() -> None:
 
 @pytest.mark.rule("AACP-22")
 def test_change_hint_of_ledger_is_followed_at_once() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store = FaultyStore(shared=True)
         async with (
             harness.coordinator("one", store=store) as one,
@@ -1238,7 +1238,7 @@ def test_change_hint_of_ledger_is_followed_at_once() -> None:
 
 @pytest.mark.rule("AACP-01", "AACP-05", "AACP-22", "AACP-23", "AACP-24")
 def test_lapsed_lease_is_taken_over_and_late_outcome_refused() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store, gate, heir = FaultyStore(shared=True), Gate(), Gate()
         heir.opened.set()
         aacp = {"lease_ms": 3000}
@@ -1267,7 +1267,7 @@ def test_lapsed_lease_is_taken_over_and_late_outcome_refused() -> None:
 
 @pytest.mark.rule("AACP-24")
 def test_lost_claims_free_their_capacity() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store, gate, other = FaultyStore(shared=True), Gate(), Gate()
         aacp = {"lease_ms": 3000}
         async with harness.coordinator("one", store=store, aacp=aacp) as one:
@@ -1296,8 +1296,8 @@ def test_lost_claims_free_their_capacity() -> None:
 
 @pytest.mark.rule("AACP-16", "AACP-17", "AACP-42")
 def test_request_to_other_ledger_is_executed_and_answered() -> None:
-    async def scenario(harness: Harness) -> None:
-        network, hooks, far_hooks = Network(), Hooks(), Hooks()
+    async def scenario(harness: CoordinatorHarness) -> None:
+        network, hooks, far_hooks = LoopbackNetwork(), Hooks(), Hooks()
         async with (
             harness.coordinator("one", transport=network.end(), **hooks.options()) as one,
             harness.coordinator("two", transport=network.end(), **far_hooks.options()) as two,
@@ -1334,8 +1334,8 @@ def test_request_to_other_ledger_is_executed_and_answered() -> None:
 
 @pytest.mark.rule("AACP-60", "AACP-16")
 def test_conflict_is_refused_by_receiving_ledger() -> None:
-    async def scenario(harness: Harness) -> None:
-        network = Network()
+    async def scenario(harness: CoordinatorHarness) -> None:
+        network = LoopbackNetwork()
         async with (
             harness.coordinator("one", transport=network.end()) as one,
             harness.coordinator("two", transport=network.end()) as two,
@@ -1353,8 +1353,8 @@ def test_conflict_is_refused_by_receiving_ledger() -> None:
 
 @pytest.mark.rule("AACP-13", "AACP-14", "AACP-29")
 def test_message_without_receiver_is_given_up_and_reported() -> None:
-    async def scenario(harness: Harness) -> None:
-        hooks, network = Hooks(), Network()
+    async def scenario(harness: CoordinatorHarness) -> None:
+        hooks, network = Hooks(), LoopbackNetwork()
         policy = RetransmissionPolicy(max_attempts=3, jitter=0)
         async with harness.coordinator(
             "one", transport=network.end(), policy=policy, **hooks.options()
@@ -1374,8 +1374,8 @@ def test_message_without_receiver_is_given_up_and_reported() -> None:
 
 @pytest.mark.rule("AACP-17", "AACP-27")
 def test_a_network_that_is_down_delays_and_loses_nothing() -> None:
-    async def scenario(harness: Harness) -> None:
-        network = Network()
+    async def scenario(harness: CoordinatorHarness) -> None:
+        network = LoopbackNetwork()
         near, far = FaultyStore(), FaultyStore()
         async with harness.coordinator("one", store=near, transport=network.end()) as one:
             network.is_down = True
@@ -1410,8 +1410,8 @@ def test_a_network_that_is_down_delays_and_loses_nothing() -> None:
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("where", ["one", "two"])
 def test_failing_ledgers_delay_and_repeat_nothing(operation: str, after: bool, where: str) -> None:
-    async def scenario(harness: Harness) -> None:
-        network, seen = Network(), []
+    async def scenario(harness: CoordinatorHarness) -> None:
+        network, seen = LoopbackNetwork(), []
         stores = {"one": FaultyStore(), "two": FaultyStore()}
         stores[where].fail(operation, after=after, times=2)
 
@@ -1439,8 +1439,8 @@ def test_failing_ledgers_delay_and_repeat_nothing(operation: str, after: bool, w
 @pytest.mark.rule("AACP-01", "AACP-65", "AACP-69")
 @pytest.mark.parametrize("lost", ["one", "two"])
 def test_recreated_ledger_is_not_taken_for_its_predecessor(lost: str) -> None:
-    async def scenario(harness: Harness) -> None:
-        network, seen = Network(), []
+    async def scenario(harness: CoordinatorHarness) -> None:
+        network, seen = LoopbackNetwork(), []
         ledgers = {
             "one": [FaultyStore(incarnation=1), FaultyStore(incarnation=3)],
             "two": [FaultyStore(incarnation=2), FaultyStore(incarnation=4)],
@@ -1469,8 +1469,8 @@ def test_recreated_ledger_is_not_taken_for_its_predecessor(lost: str) -> None:
 
 @pytest.mark.rule("AACP-67")
 def test_acknowledgement_to_lost_ledger_settles_nothing_in_new_one() -> None:
-    async def scenario(harness: Harness) -> None:
-        network, seen = Network(), []
+    async def scenario(harness: CoordinatorHarness) -> None:
+        network, seen = LoopbackNetwork(), []
 
         async def note(message: AgentMessage, context: AgentContext) -> None:
             seen.append(message.payload)
@@ -1504,8 +1504,8 @@ def test_acknowledgement_to_lost_ledger_settles_nothing_in_new_one() -> None:
 
 @pytest.mark.rule("AACP-41")
 def test_stopping_coordinator_takes_no_envelopes() -> None:
-    async def scenario(harness: Harness) -> None:
-        network, gate = Network(), Gate()
+    async def scenario(harness: CoordinatorHarness) -> None:
+        network, gate = LoopbackNetwork(), Gate()
         async with harness.coordinator("one", transport=network.end()) as one:
             two = harness.coordinator("two", transport=network.end())
             two.register_agent("b", gate)
@@ -1540,8 +1540,8 @@ def test_stopping_coordinator_takes_no_envelopes() -> None:
 def test_every_request_is_answered_once_over_any_network(
     seed: int, lost: float, doubled: float, max_delay_ms: int, shared: bool, payloads: list[int]
 ) -> None:
-    async def scenario(harness: Harness) -> None:
-        network = Network(Random(seed), lost, doubled, max_delay_ms)
+    async def scenario(harness: CoordinatorHarness) -> None:
+        network = LoopbackNetwork(Random(seed), lost, doubled, max_delay_ms)
         seen: dict[str, list[int]] = {"b": [], "c": []}
 
         async def divide(message: AgentMessage, context: AgentContext) -> Any:
@@ -1584,7 +1584,7 @@ def test_every_request_is_answered_once_over_any_network(
 def test_every_request_is_answered_once_on_failing_shared_ledger(
     seed: int, count: int, troubles: int
 ) -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         rng, store = Random(seed), FaultyStore(shared=True)
         finished: list[int] = []
         running: set[int] = set()
@@ -1641,8 +1641,8 @@ def test_every_request_is_answered_once_on_failing_shared_ledger(
 
 @pytest.mark.rule("AACP-14", "AACP-50")
 def test_host_can_reschedule_and_give_up_one_message() -> None:
-    async def scenario(harness: Harness) -> None:
-        network, hooks, gate = Network(cut_off={"b"}), Hooks(), Gate()
+    async def scenario(harness: CoordinatorHarness) -> None:
+        network, hooks, gate = LoopbackNetwork(cut_off={"b"}), Hooks(), Gate()
         policy = RetransmissionPolicy(base_delay_ms=60_000, max_delay_ms=60_000)
         async with (
             harness.coordinator(

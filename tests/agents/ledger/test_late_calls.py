@@ -21,7 +21,7 @@ from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolErr
 from foundation_rt.registry.tools import ToolDefinition
 from tests.support.coordinators import record_of
 from tests.support.faulty_store import FaultyStore
-from tests.support.server_fixture import Peer, ServerFixture
+from tests.support.server_fixture import ServerFixture, ServerPeer
 from tests.support.virtual_loop import run_virtual
 
 Tool = Callable[[dict[str, Any], ToolContext], Any]
@@ -52,7 +52,7 @@ def add(rig: ServerFixture, handler: Tool, **options: Any) -> None:
     rig.server.register(ToolDefinition("work", "", {"type": "object"}), handler, **options)
 
 
-async def run_id_of(peer: Peer, request_id: int | str) -> str:
+async def run_id_of(peer: ServerPeer, request_id: int | str) -> str:
     """Return the run id in the answer to a call: TIMEOUT."""
     while not peer.answers(request_id):
         await asyncio.sleep(0.01)

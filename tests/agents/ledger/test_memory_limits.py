@@ -47,7 +47,7 @@ from tests.agents.stores.contract import (
     incoming,
     outgoing,
 )
-from tests.support.coordinators import Harness, run
+from tests.support.coordinators import CoordinatorHarness, run
 from tests.support.faulty_store import FaultyStore
 
 pytestmark = pytest.mark.rule("AACP-49")
@@ -208,7 +208,7 @@ async def repeat(message: AgentMessage, context: AgentContext) -> Any:
 
 @pytest.mark.rule("AACP-88")
 def test_a_caller_without_room_is_refused_and_others_go_on() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store = FaultyStore(limits=MemoryLimits(principal_bytes=3 * RECORD_BYTES))
         async with harness.coordinator(store=store) as agents:
             agents.register_agent("a", repeat)
@@ -238,7 +238,7 @@ def test_a_refused_request_keeps_nothing_of_its_message() -> None:
             return weakref.ref(message)
         raise AssertionError("it was not refused")
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store = FaultyStore(limits=MemoryLimits(principal_bytes=RECORD_BYTES))
         async with harness.coordinator(store=store) as agents:
             agents.register_agent("a", repeat)
@@ -273,7 +273,7 @@ def test_the_limits_are_those_of_the_settings_and_of_the_share() -> None:
 @pytest.mark.rule("AACP-51")
 @pytest.mark.parametrize("who", [None, ALICE], ids=["the host", "a principal"])
 def test_backlog_of_slow_ledger_is_bounded_in_bytes(who: Principal | None) -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         store, gate = FaultyStore(), asyncio.Event()
         agents = harness.coordinator(store=store)
         keys = HttpSection(api_keys=("a" * 32, "b" * 32))

@@ -19,7 +19,7 @@ from foundation_rt.agents.stores.postgres import (
     outcome_writes,
 )
 from tests.agents.stores.contract import LEASE, NOW, TTL, completion, incoming
-from tests.support.postgres_proxy import Fault, PostgresProxy, postgres_proxy
+from tests.support.postgres_proxy import PostgresProxy, ProxyFault, postgres_proxy
 from tests.support.services import postgres_schema
 
 pytestmark = pytest.mark.rule("AACP-07")
@@ -112,10 +112,10 @@ async def open_ledger(place: tuple[str, str], claims: int = 1) -> AsyncIterator[
             await store.close()
 
 
-@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("fault", ProxyFault)
 @pytest.mark.parametrize("message", ["SAVEPOINT", "INSERT INTO", "RELEASE"])
 async def test_a_write_and_its_outcome_are_recorded_together_after_a_fault(
-    place: tuple[str, str], message: str, fault: Fault
+    place: tuple[str, str], message: str, fault: ProxyFault
 ) -> None:
     async with open_ledger(place) as ledger:
         ledger.proxy.plan(message, fault)
@@ -128,9 +128,9 @@ async def test_a_write_and_its_outcome_are_recorded_together_after_a_fault(
 
 
 @pytest.mark.rule("AACP-56")
-@pytest.mark.parametrize("fault", [Fault.LATE, Fault.SILENT])
+@pytest.mark.parametrize("fault", [ProxyFault.LATE, ProxyFault.SILENT])
 async def test_a_write_that_the_database_stalls_is_repeated_until_it_succeeds(
-    place: tuple[str, str], fault: Fault
+    place: tuple[str, str], fault: ProxyFault
 ) -> None:
     stalls = 2 * outcome_writes.MAX_STRIKES + 1
 
@@ -143,10 +143,10 @@ async def test_a_write_that_the_database_stalls_is_repeated_until_it_succeeds(
 
 
 @pytest.mark.rule("AACP-55")
-@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.LATE])
+@pytest.mark.parametrize("fault", [ProxyFault.CUT_BEFORE, ProxyFault.CUT_AFTER, ProxyFault.LATE])
 @pytest.mark.parametrize("message", ["ROLLBACK TO", "RELEASE"])
 async def test_a_write_that_fails_leaves_no_row_when_its_undoing_breaks(
-    place: tuple[str, str], message: str, fault: Fault
+    place: tuple[str, str], message: str, fault: ProxyFault
 ) -> None:
     async with open_ledger(place, claims=2) as ledger:
         ledger.proxy.plan(message, fault)

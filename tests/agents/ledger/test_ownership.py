@@ -26,8 +26,8 @@ from foundation_rt.agents.ledger.types import Outcome
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.protocol.principal import Principal, identity_of
-from tests.support.coordinators import Harness, record_of, run
-from tests.support.loopback import Network
+from tests.support.coordinators import CoordinatorHarness, record_of, run
+from tests.support.loopback import LoopbackNetwork
 
 ALICE, BOB = Principal("key:alice"), Principal("key:bob")
 ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", fullmatch=True)
@@ -82,7 +82,7 @@ def test_an_owner_is_known_by_subject_and_program_whatever_its_scopes() -> None:
 
 @pytest.mark.rule("AACP-85")
 def test_an_id_of_one_principal_is_not_there_for_another_nor_for_the_host() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         async with harness.coordinator() as agents:
             agents.register_agent("a", answer)
             await agents.send_request("a", 1, request_id="r1", principal=ALICE)
@@ -98,7 +98,7 @@ def test_an_id_of_one_principal_is_not_there_for_another_nor_for_the_host() -> N
 
 @pytest.mark.rule("AACP-85")
 def test_the_same_id_of_another_principal_is_a_request_of_its_own() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         async with harness.coordinator() as agents:
             agents.register_agent("a", answer)
             seen = [
@@ -121,7 +121,7 @@ def test_errors_and_statuses_show_given_id() -> None:
     async def forever(message: AgentMessage, context: AgentContext) -> None:
         await asyncio.get_running_loop().create_future()
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: CoordinatorHarness) -> None:
         async with harness.coordinator() as agents:
             agents.register_agent("a", answer)
             agents.register_agent("slow", forever)
@@ -147,8 +147,8 @@ def test_errors_and_statuses_show_given_id() -> None:
 
 @pytest.mark.rule("AACP-16", "AACP-85", "AACP-86")
 def test_between_ledgers_an_id_keeps_its_owner() -> None:
-    async def scenario(harness: Harness) -> None:
-        network = Network()
+    async def scenario(harness: CoordinatorHarness) -> None:
+        network = LoopbackNetwork()
         far = harness.coordinator("far", transport=network.end())
         far.register_agent("b", answer)
         await far.start()
@@ -168,8 +168,8 @@ def test_between_ledgers_an_id_keeps_its_owner() -> None:
 
 @pytest.mark.rule("AACP-60", "AACP-85")
 def test_conflict_in_other_ledger_shows_given_id() -> None:
-    async def scenario(harness: Harness) -> None:
-        network = Network()
+    async def scenario(harness: CoordinatorHarness) -> None:
+        network = LoopbackNetwork()
         far = harness.coordinator("far", transport=network.end())
         far.register_agent("b", answer)
         await far.start()
@@ -185,8 +185,8 @@ def test_conflict_in_other_ledger_shows_given_id() -> None:
 @pytest.mark.rule("AACP-48")
 @pytest.mark.parametrize("away", [False, True], ids=["here", "in another ledger"])
 def test_an_event_that_is_sent_for_a_principal_is_known_to_it_alone(away: bool) -> None:
-    async def scenario(harness: Harness) -> None:
-        network, settled = Network(), list[str]()
+    async def scenario(harness: CoordinatorHarness) -> None:
+        network, settled = LoopbackNetwork(), list[str]()
 
         async def note(message_id: str) -> None:
             settled.append(message_id)

@@ -24,7 +24,7 @@ from foundation_rt.ids import UuidGenerator
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from tests.agents.stores.contract import outgoing
 from tests.support.faulty_store import FaultyStore
-from tests.support.loopback import LoopbackTransport, Network
+from tests.support.loopback import LoopbackNetwork, LoopbackTransport
 from tests.support.virtual_loop import run_virtual
 
 
@@ -32,7 +32,7 @@ async def nothing() -> None:
     """Do nothing at the end."""
 
 
-class Harness:
+class RunnerHarness:
     """A runner for one agent, "b".
 
     Attributes:
@@ -88,11 +88,11 @@ class Harness:
         return [line for line in self.sink.lines if line["message"] == message]
 
 
-def run(scenario: Callable[[Harness], Coroutine[Any, Any, None]], **options: Any) -> None:
+def run(scenario: Callable[[RunnerHarness], Coroutine[Any, Any, None]], **options: Any) -> None:
     """Run a scenario with a runner that is started before and stopped afterwards."""
 
     async def main(clock: ManualClock) -> None:
-        harness = Harness(clock, **options)
+        harness = RunnerHarness(clock, **options)
         await harness.runner.start()
         harness.runner.add_agent("b")
         await scenario(harness)
@@ -105,7 +105,7 @@ def run(scenario: Callable[[Harness], Coroutine[Any, Any, None]], **options: Any
 @pytest.mark.rule("AACP-17")
 @pytest.mark.parametrize("store", [FaultyStore, InMemoryAACPPersistenceAdapter])
 def test_simultaneous_messages_share_one_operation(store: Any) -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: RunnerHarness) -> None:
         ids = [f"r{number}" for number in range(50)]
         await harness.send(*ids)
         await asyncio.sleep(1)
@@ -124,7 +124,7 @@ def test_immediate_store_that_waits_is_logged_as_bug() -> None:
             super().__init__()
             self.immediate = True
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: RunnerHarness) -> None:
         harness.store.gates["append"] = asyncio.Event()
         sending = asyncio.ensure_future(harness.send("r1"))
         await asyncio.sleep(0.1)
@@ -138,7 +138,7 @@ def test_immediate_store_that_waits_is_logged_as_bug() -> None:
 
 @pytest.mark.rule("AACP-04", "AACP-25")
 def test_execution_that_breaks_off_is_retried_with_growing_delay() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: RunnerHarness) -> None:
         async def fail_at_first(claim: Claim, signal: AbortSignal) -> Ended | None:
             times.append(round(harness.clock.monotonic() - begin, 1))
             if len(times) < 4:
@@ -160,7 +160,7 @@ def test_execution_that_breaks_off_is_retried_with_growing_delay() -> None:
 
 @pytest.mark.rule("AACP-25")
 def test_claim_not_executed_is_given_back_at_once() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: RunnerHarness) -> None:
         async def decline(claim: Claim, signal: AbortSignal) -> Ended | None:
             return None if len(harness.runs) == 1 else (b"1", None, None)
 
@@ -181,7 +181,7 @@ def test_the_callbacks_of_signals_may_fail() -> None:
     def fail() -> None:
         raise RuntimeError("callback")
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: RunnerHarness) -> None:
         async def wait(claim: Claim, signal: AbortSignal) -> Ended | None:
             signal.add_callback(fail)
             await signal.wait()
@@ -206,7 +206,7 @@ def test_the_callbacks_of_signals_may_fail() -> None:
 def test_a_loop_that_cancels_all_its_tasks_loses_no_claim_for_longer_than_needed(
     steps: int,
 ) -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: RunnerHarness) -> None:
         async def forever(claim: Claim, signal: AbortSignal) -> Ended | None:
             await asyncio.sleep(1000)
             raise AssertionError
@@ -234,7 +234,7 @@ def test_deliver_returns_after_ledger_and_raises_on_failure() -> None:
         "m", "r1", "far", "b", 1, None, MessageType.REQUEST, 1, b"1", 253_402_300_799_999
     )
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: RunnerHarness) -> None:
         harness.store.fail("receive")
         harness.store.before["receive"].append(RuntimeError("a bug"))
         for expected in ("was to fail", "a bug"):
@@ -263,9 +263,9 @@ def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again() -> N
                 raise ZeroDivisionError
             self.network.sent.extend(envelopes)
 
-    network = Network()
+    network = LoopbackNetwork()
 
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: RunnerHarness) -> None:
         waiter = harness.runner.open_waiter()
         now = harness.now_ms()
         entry = outgoing("r1", local=False, created_at_ms=now, expires_at_ms=now + 10_000,
@@ -282,7 +282,7 @@ def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again() -> N
 
 
 def test_events_after_stop_change_nothing() -> None:
-    async def scenario(harness: Harness) -> None:
+    async def scenario(harness: RunnerHarness) -> None:
         await harness.runner.stop(0, nothing)
         calls = dict(harness.store.calls)
         harness.runner.add_agent("c")

@@ -12,7 +12,7 @@ from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.client.session.handshake import NEWEST_REVISION, Handshake, HandshakeRequest
 from foundation_rt.client.transports.http import HttpTransport
 from foundation_rt.protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
-from tests.support.scripted_http import ReceivedRequest, Reply, ScriptedHttp
+from tests.support.scripted_http import ReceivedRequest, ScriptedHttp, ScriptedReply
 
 
 def handshake(forced: str | None = None) -> Handshake:
@@ -86,7 +86,7 @@ def test_older_server_is_distinguished_from_a_failing_one(
 
 @pytest.mark.rule("CLIENT-37", "CLIENT-09")
 async def test_server_that_closes_on_discover_gets_initialize() -> None:
-    async def old(asked: ReceivedRequest, out: Reply) -> None:
+    async def old(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.rpc == "initialize":
             spoken = {"protocolVersion": NEWEST_HANDSHAKE_REVISION, "capabilities": {}}
             out.result({**spoken, "serverInfo": {"name": "old", "version": "1"}})
@@ -109,7 +109,7 @@ async def test_server_that_closes_on_discover_gets_initialize() -> None:
 
 @pytest.mark.rule("CLIENT-37")
 async def test_server_that_closes_on_every_request_is_connected_to_twice() -> None:
-    async def gone(asked: ReceivedRequest, out: Reply) -> None:
+    async def gone(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.cut()
 
     async with ScriptedHttp(gone).serving() as server:
@@ -122,7 +122,7 @@ async def test_server_that_closes_on_every_request_is_connected_to_twice() -> No
 
 @pytest.mark.rule("CLIENT-37")
 def test_address_without_a_listener_is_not_connected_to_again() -> None:
-    async def nobody(asked: ReceivedRequest, out: Reply) -> None:
+    async def nobody(asked: ReceivedRequest, out: ScriptedReply) -> None:
         raise AssertionError("unreachable")
 
     transports: list[HttpTransport] = []

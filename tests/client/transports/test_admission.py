@@ -12,7 +12,7 @@ from foundation_rt.client import CallTimeoutError, CircuitState, HttpServer, MCP
 from foundation_rt.client.transports.http import RequestLimiter
 from foundation_rt.clock import ManualClock
 from foundation_rt.errors import UsageError
-from tests.support.scripted_http import ReceivedRequest, Reply, ScriptedHttp
+from tests.support.scripted_http import ReceivedRequest, ScriptedHttp, ScriptedReply
 from tests.support.virtual_loop import run_virtual
 
 TOOLS = {"tools": [{"name": "wait", "inputSchema": {"type": "object"}}]}
@@ -87,7 +87,7 @@ class Holding:
         self.open = self.most = 0
         self.order: list[int] = []
 
-    async def answer(self, asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(self, asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.rpc == "server/discover":
             out.result(ABOUT)
         elif asked.rpc == "tools/list":

@@ -36,7 +36,7 @@ from tests.support.scripted_http import (
     STATELESS,
     Heard,
     ReceivedRequest,
-    Reply,
+    ScriptedReply,
     Talk,
     answer_to,
     run,
@@ -57,7 +57,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_streams, "_MOST_RETRY", 0.02)
 
 
-async def session(asked: ReceivedRequest, out: Reply, session_id: str = "s-1") -> bool:
+async def session(asked: ReceivedRequest, out: ScriptedReply, session_id: str = "s-1") -> bool:
     """Answer as a server of the handshake mode to a beginning or an end; return whether it did."""
     if asked.method == "DELETE":
         out.whole(200)
@@ -83,7 +83,7 @@ async def refused(talk: Talk, method: str = "tools/call") -> MCPError:
 
 @pytest.mark.rule("CHTTP-05", "CHTTP-08", "CHTTP-13")
 def test_stateless_request_is_a_post_with_its_mcp_headers() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.result({"a": 1}, mcp_session_id="nobody asked", set_cookie="a=b")
 
     async def main() -> None:
@@ -107,7 +107,7 @@ def test_stateless_request_is_a_post_with_its_mcp_headers() -> None:
 
 @pytest.mark.rule("CHTTP-06", "CHTTP-19")
 def test_a_session_is_named_in_everything_that_follows_and_ended() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if not await session(asked, out):
             out.result()
 
@@ -126,7 +126,7 @@ def test_a_session_is_named_in_everything_that_follows_and_ended() -> None:
 
 @pytest.mark.rule("CHTTP-06")
 def test_an_id_of_a_session_that_no_header_holds_is_refused() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         await session(asked, out, "a\xe9")
 
     async def main() -> None:
@@ -140,7 +140,7 @@ def test_an_id_of_a_session_that_no_header_holds_is_refused() -> None:
 def test_nothing_overtakes_the_end_of_the_handshake() -> None:
     taken = asyncio.Event()
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.rpc == "notifications/initialized":
             await taken.wait()
         if not await session(asked, out):
@@ -168,7 +168,7 @@ def test_a_user_s_token_goes_to_the_server_and_nowhere_else(
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         assert asked.headers["authorization"] == f"Bearer {SECRET}"
         out.whole(403, f"bad token {SECRET}".encode(), content_type="text/plain")
 
@@ -203,7 +203,7 @@ class Failing(httpx2.Auth):
 
 
 def test_authentication_of_httpx2_is_carried_out() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.headers["authorization"] == "new":
             out.result()
         else:
@@ -218,7 +218,7 @@ def test_authentication_of_httpx2_is_carried_out() -> None:
 
 
 def test_authentication_that_fails_costs_the_request_and_nothing_else() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         raise AssertionError("nothing is sent")
 
     async def main() -> None:
@@ -250,7 +250,7 @@ class Stopping(httpx2.Auth):
 def test_nothing_that_authentication_holds_stands_in_an_error_or_the_log(
     auth: httpx2.Auth, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.result()
 
     async def main() -> None:
@@ -274,7 +274,7 @@ def test_listening_survives_authentication_that_fails() -> None:
                 raise RuntimeError("no token to be had")
             yield request
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method == "GET":
             out.stream()
             out.event(TOLD)
@@ -294,7 +294,7 @@ def test_where_no_connection_is_free_nothing_ran(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(http_wire, "MAX_CONNECTIONS", 1)
     monkeypatch.setattr(http_wire, "CONNECT_TIMEOUT", 0.02)
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         await out.gone()
 
     async def main() -> None:
@@ -313,7 +313,7 @@ def test_where_no_connection_is_free_nothing_ran(monkeypatch: pytest.MonkeyPatch
 def test_refusal_of_a_proxy_is_reported_without_its_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         assert (asked.method, asked.target) == ("CONNECT", "server.example:443")
         out.raw(f"HTTP/1.1 407 {SECRET}\r\nContent-Length: 0\r\n\r\n".encode())
 
@@ -336,7 +336,7 @@ def test_refusal_of_a_proxy_is_reported_without_its_text(
 def test_transport_is_congested_while_all_slots_are_taken() -> None:
     go = asyncio.Event()
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         await go.wait()
         out.result()
 
@@ -362,7 +362,7 @@ def test_transport_is_congested_while_all_slots_are_taken() -> None:
 def test_a_request_that_is_forgotten_closes_its_exchange() -> None:
     left = asyncio.Event()
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.rpc == "tools/list":
             out.result()
             return
@@ -391,7 +391,7 @@ def test_a_request_that_is_forgotten_closes_its_exchange() -> None:
 
 @pytest.mark.rule("CHTTP-13")
 def test_messages_before_the_response_belong_to_its_request() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.stream(content_type="Text/Event-Stream; charset=utf-8")
         out.say(b": hello\n\n")
         out.event(TOLD)
@@ -416,7 +416,7 @@ def test_a_stream_that_does_not_end_after_its_answer_is_closed(
     monkeypatch.setattr(http_streams, "_LINGER_SECONDS", 0.01)
     left = asyncio.Event()
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.stream()
         out.event(answer_to(asked))
         await out.gone()
@@ -459,7 +459,7 @@ Answering = dict[str, Any]
     ],
 )
 def test_a_response_that_is_no_answer_is_e209(answering: Answering) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.whole(**{"status": 200} | answering)
 
     async def main() -> None:
@@ -478,7 +478,7 @@ def test_a_response_that_is_no_answer_is_e209(answering: Answering) -> None:
 
 @pytest.mark.rule("CHTTP-14", "CHTTP-23")
 def test_event_that_is_too_long_is_reported_and_the_stream_goes_on() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.stream()
         for _ in range(100):
             out.say(b"data: " + b"x" * 1_000 + b"\n")
@@ -531,7 +531,7 @@ BROKEN = {
 @pytest.mark.rule("CHTTP-15", "CHTTP-24")
 @pytest.mark.parametrize("what", BROKEN.values(), ids=BROKEN)
 def test_request_whose_connection_breaks_may_have_run(what: bytes) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.raw(what)
         if what:
             await out.writer.drain()
@@ -549,7 +549,7 @@ def test_request_whose_connection_breaks_may_have_run(what: bytes) -> None:
 
 @pytest.mark.rule("CHTTP-37")
 def test_a_server_that_sends_our_head_back_puts_no_secret_into_an_error() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.raw(f"POST {asked.target} {asked.headers['authorization']}\r\n\r\n".encode())
 
     async def main() -> None:
@@ -565,7 +565,7 @@ def test_a_server_that_sends_our_head_back_puts_no_secret_into_an_error() -> Non
 @pytest.mark.rule("CHTTP-37")
 @pytest.mark.parametrize("way", ["json", "events", "status"])
 def test_a_server_that_sends_our_head_back_in_an_error_is_not_quoted(way: str) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         head = {"target": asked.target, **asked.headers}
         error = {"code": -32603, "message": f"bad request: {head}", "data": {"head": head}}
         message = {"jsonrpc": "2.0", "id": asked.message["id"], "error": error}
@@ -591,7 +591,7 @@ def test_a_server_that_sends_our_head_back_in_an_error_is_not_quoted(way: str) -
 def test_bug_of_the_client_leaves_no_request_pending(
     kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         body = orjson.dumps(answer_to(asked))
         out.whole(200, body if "json" in kind else b"data: " + body + b"\n\n", content_type=kind)
 
@@ -629,7 +629,7 @@ def test_cut_after_any_byte_a_response_is_an_answer_or_may_have_run(
     sizes: list[int] = []
     cut = 0
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         data = whole(asked)
         sizes.append(len(data))
         out.raw(data[:cut])
@@ -675,7 +675,7 @@ def test_http_status_maps_to_an_error(
 ) -> None:
     said = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "because"}}
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if names_none:
             out.json(said, status, retry_after="7")
         else:
@@ -698,7 +698,7 @@ def test_http_status_maps_to_an_error(
 @pytest.mark.rule("CHTTP-16")
 @pytest.mark.parametrize("status", [400, 404, 403, 500, 503])
 def test_an_answer_to_the_request_counts_whatever_the_status(status: int) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         error = {"code": -32601, "message": "no such method"}
         out.json({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}, status)
 
@@ -724,7 +724,7 @@ def test_an_answer_to_the_request_counts_whatever_the_status(status: int) -> Non
 )
 @pytest.mark.parametrize("kind", ["application/json", "text/html", "\xe9"])
 def test_whatever_a_refusal_says_it_is_one(body: bytes, kind: str) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.whole(500, body, content_type=kind)
 
     async def main() -> None:
@@ -737,7 +737,7 @@ def test_whatever_a_refusal_says_it_is_one(body: bytes, kind: str) -> None:
 
 @pytest.mark.rule("CHTTP-14", "CHTTP-16")
 def test_a_refusal_that_is_packed_is_one_by_its_status() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.whole(401, PACKED, content_type="application/json", content_encoding="gzip")
 
     async def main() -> None:
@@ -751,7 +751,7 @@ def test_a_refusal_that_is_packed_is_one_by_its_status() -> None:
 def test_a_notification_that_is_refused_is_a_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.rpc == "tools/list":
             out.result()
         elif asked.rpc == "notifications/cut":
@@ -788,7 +788,7 @@ def test_a_notification_that_is_never_taken_holds_nothing_up_for_ever(
 ) -> None:
     monkeypatch.setattr(http_streams, "ACKNOWLEDGE_TIMEOUT", 0.02)
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.rpc == "notifications/initialized":
             await out.gone()
         elif not await session(asked, out):
@@ -807,7 +807,7 @@ def test_a_notification_that_is_never_taken_holds_nothing_up_for_ever(
 def test_a_server_that_asks_on_and_takes_no_answer_costs_no_more_than_a_hundred() -> None:
     takes = asyncio.Event()
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.rpc == "tools/list":
             out.result()
         else:
@@ -842,7 +842,7 @@ def test_a_server_that_asks_on_and_takes_no_answer_costs_no_more_than_a_hundred(
 def test_every_request_that_an_expired_session_refused_is_known_not_to_have_run() -> None:
     is_known, slow = True, asyncio.Event()
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if not await session(asked, out):
             if asked.rpc == "tools/call":
                 await slow.wait()
@@ -882,7 +882,7 @@ def test_unanswered_requests_fail_with_the_expired_session(
 ) -> None:
     monkeypatch.setattr(http_channel, "_EXPIRY_SECONDS", 0.01)
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if not await session(asked, out):
             if asked.rpc == "tools/call":
                 await out.gone()
@@ -908,7 +908,7 @@ def test_unanswered_requests_fail_with_the_expired_session(
 def test_a_stream_goes_on_from_its_last_event(how: str) -> None:
     call: list[ReceivedRequest] = []
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if await session(asked, out):
             return
         out.stream()
@@ -938,7 +938,7 @@ def test_a_stream_goes_on_from_its_last_event(how: str) -> None:
 @pytest.mark.rule("CHTTP-24")
 @pytest.mark.parametrize("stream", [b"", b"data: {}\n\n", b"id: \x01\ndata: {}\n\n", b"id: 1\n"])
 def test_a_stream_without_an_id_is_not_resumed(stream: bytes) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if not await session(asked, out):
             assert asked.method == "POST"
             out.stream()
@@ -958,7 +958,7 @@ def test_a_stream_without_an_id_is_not_resumed(stream: bytes) -> None:
 @pytest.mark.rule("CHTTP-24")
 @pytest.mark.parametrize("status", [200, 400, 404, 405])
 def test_stream_whose_resumption_is_refused_is_not_resumed_again(status: int) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if await session(asked, out):
             return
         if asked.method == "POST":
@@ -983,7 +983,7 @@ def test_stream_whose_resumption_is_refused_is_not_resumed_again(status: int) ->
 @pytest.mark.rule("CHTTP-25")
 @pytest.mark.parametrize("how", ["503", "cut", "empty"])
 def test_five_attempts_in_vain_are_the_last(how: str) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if await session(asked, out):
             return
         if asked.method == "POST" or how == "empty":
@@ -1010,7 +1010,7 @@ def test_five_attempts_in_vain_are_the_last(how: str) -> None:
 def test_an_attempt_that_brings_something_is_not_in_vain() -> None:
     call: list[ReceivedRequest] = []
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if await session(asked, out):
             return
         out.stream()
@@ -1057,7 +1057,7 @@ def test_the_longest_wait_doubles_up_to_half_a_minute(monkeypatch: pytest.Monkey
 
 @pytest.mark.rule("CHTTP-27")
 def test_listening_stream_is_read_and_opened_again() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method != "GET":
             if not await session(asked, out):
                 out.result()
@@ -1074,7 +1074,7 @@ def test_listening_stream_is_read_and_opened_again() -> None:
 
     seen = 0
 
-    async def flaky(asked: ReceivedRequest, out: Reply) -> None:
+    async def flaky(asked: ReceivedRequest, out: ScriptedReply) -> None:
         nonlocal seen
         if asked.method == "GET" and asked.headers.get("last-event-id") == "1":
             seen += 1
@@ -1097,7 +1097,7 @@ def test_listening_stream_is_read_and_opened_again() -> None:
 @pytest.mark.rule("CHTTP-27")
 @pytest.mark.parametrize("status", [200, 204, 400, 401, 404, 405])
 def test_server_without_a_listening_stream_gets_one_get(status: int) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method == "GET":
             out.whole(status)
         elif not await session(asked, out):
@@ -1117,7 +1117,7 @@ def test_server_without_a_listening_stream_gets_one_get(status: int) -> None:
 
 @pytest.mark.rule("CHTTP-18", "CHTTP-27")
 def test_404_for_a_stream_that_was_there_means_that_the_session_has_expired() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method == "GET" and "last-event-id" not in asked.headers:
             out.stream()
             out.say(b"id: 1\n\n")
@@ -1138,7 +1138,7 @@ def test_404_for_a_stream_that_was_there_means_that_the_session_has_expired() ->
 
 @pytest.mark.rule("CHTTP-27", "CHTTP-24")
 def test_in_the_stateless_mode_nothing_is_listened_to_or_resumed() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         assert asked.method == "POST"
         out.stream()
         out.say(b"id: 1\n\n")
@@ -1158,7 +1158,7 @@ def test_in_the_stateless_mode_nothing_is_listened_to_or_resumed() -> None:
 
 @pytest.mark.rule("CHTTP-19")
 def test_close_ends_all_that_runs_and_is_there_to_be_called_twice() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method == "GET":
             out.stream()
         elif not await session(asked, out):
@@ -1193,7 +1193,7 @@ def test_a_server_that_does_not_take_the_end_of_its_session_is_left(
     monkeypatch.setattr(http_channel, "DELETE_TIMEOUT", 0.01 if how == "in time" else PATIENCE)
     asked_to_end = asyncio.Event()
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method == "DELETE":
             asked_to_end.set()
             await out.gone()
@@ -1246,7 +1246,7 @@ def test_invalid_proxy_is_reported_without_its_password(
 
 @pytest.mark.rule("CHTTP-11", "CHTTP-03")
 def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         assert asked.target == "http://server.example/mcp"
         out.result()
 
@@ -1267,7 +1267,7 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_certificate_that_is_not_trusted_is_not_worth_another_try(
     is_trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         assert is_trusted
         out.stream()
         out.event(answer_to(asked, {"n": 1}))

@@ -20,8 +20,8 @@ from foundation_rt.client.transports import http_legacy as legacy
 from tests.support.scripted_http import (
     SESSIONS,
     ReceivedRequest,
-    Reply,
     Script,
+    ScriptedReply,
     answer_to,
     talking,
 )
@@ -40,9 +40,9 @@ class OldServer:
     def __init__(self, endpoint: str = "/messages?session=1", status: int = 405) -> None:
         self.endpoint = endpoint
         self.status = status
-        self.stream: Reply | None = None
+        self.stream: ScriptedReply | None = None
 
-    async def __call__(self, asked: ReceivedRequest, out: Reply) -> None:
+    async def __call__(self, asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method == "GET":
             self.stream = out
             out.stream()
@@ -52,7 +52,7 @@ class OldServer:
         else:
             await self.take(asked, out)
 
-    async def take(self, asked: ReceivedRequest, out: Reply) -> None:
+    async def take(self, asked: ReceivedRequest, out: ScriptedReply) -> None:
         assert self.stream is not None
         if asked.rpc == "tools/refused":
             out.whole(400)
@@ -113,11 +113,11 @@ async def test_an_endpoint_elsewhere_is_refused_and_hears_nothing(endpoint: str)
         assert not talk.heard.ended
 
 
-async def _no_stream(asked: ReceivedRequest, out: Reply) -> None:
+async def _no_stream(asked: ReceivedRequest, out: ScriptedReply) -> None:
     out.whole(404)
 
 
-async def _another_first_event(asked: ReceivedRequest, out: Reply) -> None:
+async def _another_first_event(asked: ReceivedRequest, out: ScriptedReply) -> None:
     if asked.method == "GET":
         out.stream()
         out.event(TOLD)
@@ -126,11 +126,11 @@ async def _another_first_event(asked: ReceivedRequest, out: Reply) -> None:
         out.whole(404)
 
 
-async def _cut(asked: ReceivedRequest, out: Reply) -> None:
+async def _cut(asked: ReceivedRequest, out: ScriptedReply) -> None:
     out.cut() if asked.method == "GET" else out.whole(404)
 
 
-async def _silent(asked: ReceivedRequest, out: Reply) -> None:
+async def _silent(asked: ReceivedRequest, out: ScriptedReply) -> None:
     if asked.method == "GET":
         out.stream()
         await out.gone()
@@ -167,7 +167,7 @@ async def test_only_initialize_looks_for_it() -> None:
 async def test_a_request_that_is_forgotten_while_it_is_looked_for_leaves_nothing() -> None:
     looked = asyncio.Event()
 
-    async def script(asked: ReceivedRequest, out: Reply) -> None:
+    async def script(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method == "GET":
             out.stream()
             looked.set()
@@ -196,7 +196,7 @@ async def test_end_of_the_stream_loses_the_transport(how: str) -> None:
 
 @pytest.mark.rule("CHTTP-32")
 async def test_a_stream_that_names_its_endpoint_and_ends_is_lost_at_once() -> None:
-    async def script(asked: ReceivedRequest, out: Reply) -> None:
+    async def script(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method == "GET":
             out.stream()
             out.say(b"event: endpoint\ndata: /x\n\n")
@@ -241,7 +241,7 @@ async def test_an_answer_may_come_where_its_request_was_never_taken_note_of(
     monkeypatch.setattr(legacy, "ACKNOWLEDGE_TIMEOUT", 0.5)
 
     class Silent(OldServer):
-        async def take(self, asked: ReceivedRequest, out: Reply) -> None:
+        async def take(self, asked: ReceivedRequest, out: ScriptedReply) -> None:
             assert self.stream is not None
             if "id" in asked.message:
                 self.stream.event(answer_to(asked, {"n": 2}))
@@ -259,7 +259,7 @@ async def test_an_answer_may_come_where_its_request_was_never_taken_note_of(
 @pytest.mark.rule("CHTTP-16", "CHTTP-32")
 async def test_a_status_that_says_timeout_is_no_silence() -> None:
     class Late(OldServer):
-        async def take(self, asked: ReceivedRequest, out: Reply) -> None:
+        async def take(self, asked: ReceivedRequest, out: ScriptedReply) -> None:
             out.whole(504)
 
     async with talking(Late()) as talk:
@@ -271,7 +271,7 @@ async def test_a_status_that_says_timeout_is_no_silence() -> None:
 @pytest.mark.rule("CHTTP-14", "CHTTP-32")
 async def test_message_that_is_too_long_is_reported() -> None:
     class Long(OldServer):
-        async def take(self, asked: ReceivedRequest, out: Reply) -> None:
+        async def take(self, asked: ReceivedRequest, out: ScriptedReply) -> None:
             if asked.rpc == "tools/long" and self.stream is not None:
                 self.stream.say(b"data: " + b"x" * 2_000 + b"\n\n")
             await super().take(asked, out)

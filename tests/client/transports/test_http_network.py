@@ -14,7 +14,7 @@ import uvloop
 from foundation_rt.client.transports import http_connections
 from foundation_rt.client.transports.http_connections import Network, NetworkStream
 from tests.support.leaks import ResourceSnapshot
-from tests.support.scripted_http import ReceivedRequest, Reply, run, self_signed, talking
+from tests.support.scripted_http import ReceivedRequest, ScriptedReply, run, self_signed, talking
 
 LIVENESS = 60.0
 
@@ -226,7 +226,7 @@ def test_answer_over_tls_is_read_whole(tmp_path: Path, monkeypatch: pytest.Monke
     tls = self_signed(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.result({"text": "x" * 1_000_000})
 
     async def main() -> None:

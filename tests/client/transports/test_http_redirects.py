@@ -12,7 +12,7 @@ import pytest
 from foundation_rt.client import MCPError, connect
 from foundation_rt.client.errors import ConnectionLostError, InvalidResponseError
 from foundation_rt.client.resilience.retries import RetryPolicy
-from tests.support.scripted_http import ReceivedRequest, Reply, Talk, talking
+from tests.support.scripted_http import ReceivedRequest, ScriptedReply, Talk, talking
 
 SECRET = "hunter2hunter2"
 ONCE = RetryPolicy(max_attempts=1)
@@ -35,7 +35,7 @@ async def test_redirect_to_same_origin_is_followed_with_method_body_and_headers(
 ) -> None:
     """The second request goes there at once, and so does what follows in the session."""
 
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         assert asked.headers["authorization"] == f"Bearer {SECRET}"
         if asked.target == "/mcp":
             out.whole(status, b"moved", location=location.format(host=asked.headers["host"]))
@@ -72,7 +72,7 @@ async def test_redirect_to_same_origin_is_followed_with_method_body_and_headers(
 async def test_other_redirects_are_refused_and_nothing_is_sent_there(
     status: int, location: str
 ) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         port = asked.headers["host"].rpartition(":")[2]
         out.whole(status, location=location.format(port=port))
 
@@ -85,7 +85,7 @@ async def test_other_redirects_are_refused_and_nothing_is_sent_there(
 
 @pytest.mark.rule("CHTTP-34")
 async def test_one_redirect_is_followed_and_not_a_second() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.whole(307, location=f"{asked.target}/more")
 
     async with talking(answer) as talk:
@@ -108,7 +108,7 @@ class Renewing(httpx2.Auth):
 
 @pytest.mark.rule("CHTTP-34")
 async def test_authentication_is_carried_out_where_a_redirect_leads() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.target == "/mcp":
             out.whole(307, location="/mcp/")
         elif asked.headers["authorization"] == "old":
@@ -136,7 +136,7 @@ async def test_authentication_is_carried_out_where_a_redirect_leads() -> None:
 async def test_text_of_refusal_without_content_type_is_shown(
     body: bytes, shown: str | None
 ) -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.whole(403, body)
 
     async with talking(answer) as talk:
@@ -148,7 +148,7 @@ async def test_text_of_refusal_without_content_type_is_shown(
 
 @pytest.mark.rule("CHTTP-35")
 async def test_too_many_requests_say_how_long_to_wait() -> None:
-    async def answer(asked: ReceivedRequest, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.whole(429, retry_after="7")
 
     async with talking(answer) as talk:

@@ -13,7 +13,7 @@ from foundation_rt.core.tasks.support import EXTENSION
 from foundation_rt.engine.scheduling import HostLoop
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.registry.tools import ToolDefinition
-from tests.support.server_fixture import Peer, ServerFixture
+from tests.support.server_fixture import ServerFixture, ServerPeer
 from tests.support.virtual_loop import run_virtual
 
 RUN_MS, KEEP_MS = 60_000, 30_000
@@ -23,7 +23,7 @@ WITH_TASKS: dict[str, Any] = {"extensions": {EXTENSION: {}}, "elicitation": {"fo
 Handler = Callable[[dict[str, Any], ToolContext], Any]
 
 
-class Client(Peer):
+class TaskClient(ServerPeer):
     """A client of revision 2026-07-28.
 
     Attributes:
@@ -71,7 +71,7 @@ class Client(Peer):
         return task
 
 
-class Harness(ServerFixture):
+class TaskHarness(ServerFixture):
     """A server whose tasks live for `RUN_MS` and `KEEP_MS`."""
 
     def __init__(self, clock: ManualClock, *, slots: int = 10, **tasks: Any) -> None:
@@ -86,9 +86,9 @@ class Harness(ServerFixture):
 
     def client(
         self, capabilities: dict[str, Any] = WITH_TASKS, principal: Principal | None = None
-    ) -> Client:
+    ) -> TaskClient:
         """Connect one more client."""
-        client = Client(capabilities)
+        client = TaskClient(capabilities)
         scheduler = HostLoop(asyncio.get_running_loop())
         client.connection = self.server.runtime.connect(
             lambda message: client.receive(message.line), "http", scheduler, principal=principal

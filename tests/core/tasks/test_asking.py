@@ -11,7 +11,7 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.core.context import ToolContext
 from foundation_rt.server_requests.elicitation import Elicit, ElicitUrl
 from foundation_rt.server_requests.errors import ClientCapabilityError, UrlElicitationRequired
-from tests.core.tasks.harness import WITH_TASKS, Client, Harness, run
+from tests.core.tasks.harness import WITH_TASKS, TaskClient, TaskHarness, run
 from tests.core.tasks.test_tasks import text_of
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -30,7 +30,7 @@ async def ask_two(arguments: dict[str, Any], context: ToolContext) -> list[str]:
     return [one.content["name"], two.content["name"]]
 
 
-def update(client: Client, task_id: str, responses: dict[str, Any]) -> None:
+def update(client: TaskClient, task_id: str, responses: dict[str, Any]) -> None:
     acknowledged = client.result("tasks/update", taskId=task_id, inputResponses=responses)
     assert acknowledged == {"resultType": "complete"}
 
@@ -38,7 +38,7 @@ def update(client: Client, task_id: str, responses: dict[str, Any]) -> None:
 @pytest.mark.rule("TASK-18", "TASK-19")
 def test_task_waits_for_answer_in_its_handler() -> None:
     async def scenario(clock: ManualClock) -> None:
-        harness = Harness(clock)
+        harness = TaskHarness(clock)
         harness.add("greet", ask_a_name)
         client = harness.client()
         task_id = client.call("greet")["taskId"]
@@ -62,7 +62,7 @@ def test_task_waits_for_answer_in_its_handler() -> None:
 @pytest.mark.rule("TASK-19")
 def test_answers_may_come_one_by_one() -> None:
     async def scenario(clock: ManualClock) -> None:
-        harness = Harness(clock)
+        harness = TaskHarness(clock)
         harness.add("greet", ask_two)
         client = harness.client()
         task_id = client.call("greet")["taskId"]
@@ -84,7 +84,7 @@ def test_answers_may_come_one_by_one() -> None:
 @pytest.mark.parametrize("answer", [5, {"action": "maybe"}, {"action": "accept", "content": {}}])
 def test_invalid_answer_is_asked_for_again(answer: Any) -> None:
     async def scenario(clock: ManualClock) -> None:
-        harness = Harness(clock)
+        harness = TaskHarness(clock)
         harness.add("greet", ask_a_name)
         client = harness.client()
         task_id = client.call("greet")["taskId"]
@@ -109,7 +109,7 @@ def test_several_requests_at_once() -> None:
             answers = await context.ask({"a": Elicit("A?", NAME), "b": Elicit("B?", NAME)})
             return [answers["a"].content["name"], answers["b"].action]
 
-        harness = Harness(clock)
+        harness = TaskHarness(clock)
         harness.add("greet", ask)
         client = harness.client()
         task_id = client.call("greet")["taskId"]
@@ -133,7 +133,7 @@ def test_request_that_handler_gives_up_is_removed() -> None:
                 await asyncio.sleep(1)
             return "anonymous"
 
-        harness = Harness(clock)
+        harness = TaskHarness(clock)
         harness.add("greet", impatient)
         client = harness.client()
         task_id = client.call("greet")["taskId"]
@@ -150,7 +150,7 @@ def test_request_that_handler_gives_up_is_removed() -> None:
 @pytest.mark.rule("TASK-18", "TASK-09")
 def test_cancellation_ends_wait_of_task_for_answer() -> None:
     async def scenario(clock: ManualClock) -> None:
-        harness = Harness(clock)
+        harness = TaskHarness(clock)
         harness.add("greet", ask_a_name)
         client = harness.client()
         task_id = client.call("greet")["taskId"]
@@ -173,7 +173,7 @@ def test_request_after_end_of_task_is_aborted() -> None:
             await context.abort_signal.wait()
             return await ask_a_name(arguments, context)
 
-        harness = Harness(clock)
+        harness = TaskHarness(clock)
         harness.add("greet", stubborn)
         client = harness.client()
         task_id = client.call("greet")["taskId"]
@@ -194,7 +194,7 @@ def test_task_of_client_without_capability_fails() -> None:
                 await context.elicit("Your name?", NAME)
             return await ask_a_name(arguments, context)
 
-        harness = Harness(clock)
+        harness = TaskHarness(clock)
         harness.add("greet", ask)
         client = harness.client({"extensions": WITH_TASKS["extensions"]})
         task = await client.ended(client.call("greet")["taskId"])
@@ -213,7 +213,7 @@ def test_call_asks_in_rounds_before_it_is_a_task() -> None:
             again = await context.elicit("Your other name?", NAME)
             return f"{greeting} {again.content['name']}"
 
-        harness = Harness(clock)
+        harness = TaskHarness(clock)
         harness.add("greet", greet_slowly, task="required", task_after_ms=200)
         client = harness.client()
         first = client.request("tools/call", name="greet", arguments={})
@@ -246,7 +246,7 @@ def test_call_that_ends_with_request_does_not_become_task() -> None:
             finally:
                 await asyncio.sleep(1)
 
-        harness = Harness(clock)
+        harness = TaskHarness(clock)
         harness.add("greet", tidy, task_after_ms=200)
         client = harness.client()
         call = client.request("tools/call", name="greet", arguments={})
@@ -263,7 +263,7 @@ def test_task_that_ends_with_request_fails() -> None:
         async def send_away(arguments: dict[str, Any], context: ToolContext) -> str:
             raise UrlElicitationRequired(ElicitUrl("Sign in.", "https://example.com/"))
 
-        harness = Harness(clock)
+        harness = TaskHarness(clock)
         harness.add("greet", send_away)
         client = harness.client({**WITH_TASKS, "elicitation": {"url": {}}})
         task = await client.ended(client.call("greet")["taskId"])
@@ -276,11 +276,11 @@ def test_task_that_ends_with_request_fails() -> None:
 
 @pytest.mark.rule("TASK-19")
 def test_answer_after_loop_of_handler_closed_is_ignored() -> None:
-    harnesses: list[Harness] = []
+    harnesses: list[TaskHarness] = []
     ids: list[str] = []
 
     async def scenario(clock: ManualClock) -> None:
-        harness = Harness(clock)
+        harness = TaskHarness(clock)
         harness.add("greet", ask_a_name)
         harnesses.append(harness)
         ids.append(harness.client().call("greet")["taskId"])
@@ -295,7 +295,7 @@ def test_answer_after_loop_of_handler_closed_is_ignored() -> None:
 @pytest.mark.rule("TASK-18")
 def test_ended_task_shows_no_requests() -> None:
     async def scenario(clock: ManualClock) -> None:
-        harness = Harness(clock)
+        harness = TaskHarness(clock)
         harness.add("greet", ask_a_name)
         client = harness.client()
         task_id = client.call("greet")["taskId"]

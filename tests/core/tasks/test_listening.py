@@ -9,14 +9,14 @@ import pytest
 
 from foundation_rt.clock import ManualClock
 from foundation_rt.protocol.principal import Principal
-from tests.core.tasks.harness import Client, Harness
+from tests.core.tasks.harness import TaskClient, TaskHarness
 from tests.core.tasks.test_asking import ANN, ask_a_name
 from tests.core.tasks.test_tasks import sleep_a_second
 
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
-def heard(client: Client) -> list[dict[str, Any]]:
+def heard(client: TaskClient) -> list[dict[str, Any]]:
     """Return the notifications about tasks, without the subscription."""
     told = []
     for message in client.received:
@@ -26,7 +26,7 @@ def heard(client: Client) -> list[dict[str, Any]]:
     return told
 
 
-def listen(client: Client, *ids: str) -> list[str]:
+def listen(client: TaskClient, *ids: str) -> list[str]:
     """Listen for tasks; return those that are acknowledged."""
     request_id = client.request("subscriptions/listen", notifications={"taskIds": list(ids)})
     acknowledged = client.received[-1]
@@ -38,7 +38,7 @@ def listen(client: Client, *ids: str) -> list[str]:
 
 @pytest.mark.rule("TASK-11")
 async def test_every_change_is_notified_as_tasks_get_shows_it(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("greet", ask_a_name)
     client, listener = harness.client(), harness.client()
     task_id = client.call("greet")["taskId"]
@@ -58,7 +58,7 @@ async def test_every_change_is_notified_as_tasks_get_shows_it(clock: ManualClock
 
 @pytest.mark.rule("TASK-11")
 async def test_cancellation_is_notified(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     client = harness.client()
     task_id = client.call("long")["taskId"]
@@ -70,7 +70,7 @@ async def test_cancellation_is_notified(clock: ManualClock) -> None:
 
 @pytest.mark.rule("TASK-02", "TASK-10", "TASK-11")
 async def test_other_principals_are_not_notified(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     owner = harness.client(principal=Principal("ann"))
     task_id = owner.call("long")["taskId"]

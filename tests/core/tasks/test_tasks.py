@@ -19,7 +19,7 @@ from foundation_rt.core.tasks.support import EXTENSION, REQUIRED_CAPABILITIES
 from foundation_rt.errors import RegistrationError, ToolError
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.server import Server
-from tests.core.tasks.harness import KEEP_MS, RUN_MS, WITH_TASKS, Harness
+from tests.core.tasks.harness import KEEP_MS, RUN_MS, WITH_TASKS, TaskHarness
 from tests.support.server_fixture import HANDSHAKE
 
 NAMES = {"taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs"}
@@ -50,7 +50,7 @@ def text_of(task: dict[str, Any]) -> Any:
 
 @pytest.mark.rule("TASK-16")
 async def test_tool_with_tasks_adds_extension(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     client = harness.client()
     harness.add("plain", sleep_a_second, task=None)
     assert "extensions" not in client.result("server/discover")["capabilities"]
@@ -63,7 +63,7 @@ async def test_tool_with_tasks_adds_extension(clock: ManualClock) -> None:
 
 @pytest.mark.rule("TASK-16")
 async def test_task_outlives_its_tool(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     client = harness.client()
     task_id = client.call("long")["taskId"]
@@ -76,7 +76,7 @@ async def test_task_outlives_its_tool(clock: ManualClock) -> None:
 async def test_client_without_extension_gets_plain_calls(
     capabilities: dict[str, Any], clock: ManualClock
 ) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     client = harness.client(capabilities)
     call = client.request("tools/call", name="long", arguments={}, task={"ttl": 1})
@@ -87,7 +87,7 @@ async def test_client_without_extension_gets_plain_calls(
 
 @pytest.mark.rule("TASK-01")
 async def test_client_with_handshake_has_no_tasks(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     peer = harness.connect(handshake=False)
     peer.ask("initialize", {**HANDSHAKE, "capabilities": WITH_TASKS}, id="hello")
@@ -102,7 +102,7 @@ async def test_client_with_handshake_has_no_tasks(clock: ManualClock) -> None:
 @pytest.mark.rule("TASK-02")
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 async def test_task_methods_need_extension(method: str, clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     error = harness.client({}).error(method, taskId="x", inputResponses={})
     assert error["code"] == -32021
@@ -111,7 +111,7 @@ async def test_task_methods_need_extension(method: str, clock: ManualClock) -> N
 
 @pytest.mark.rule("TASK-02")
 async def test_tool_that_requires_tasks_needs_extension(clock: ManualClock) -> None:
-    harness = Harness(clock, slots=1)
+    harness = TaskHarness(clock, slots=1)
     harness.add("long", sleep_a_second, task="required")
     client = harness.client({})
     for _ in range(2):
@@ -128,7 +128,7 @@ async def test_tool_that_requires_tasks_needs_extension(clock: ManualClock) -> N
 
 @pytest.mark.rule("TASK-03", "TASK-17", "TASK-04")
 async def test_call_is_task_at_once_by_default(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     client = harness.client()
     created = client.call("long", task={"ttl": 60_000})
@@ -159,7 +159,7 @@ async def test_call_is_task_at_once_by_default(clock: ManualClock) -> None:
 async def test_ended_task_does_not_keep_its_arguments(clock: ManualClock) -> None:
     held: list[weakref.ref[Invocation]] = []
 
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     harness.add("fails", fail)
     client = harness.client()
@@ -183,7 +183,7 @@ async def test_ended_task_does_not_keep_its_arguments(clock: ManualClock) -> Non
 @pytest.mark.rule("TASK-03")
 @pytest.mark.parametrize(("after_ms", "is_task"), [(999, True), (1_001, False), (30_000, False)])
 async def test_long_call_becomes_task(after_ms: int, is_task: bool, clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second, task_after_ms=after_ms)
     client = harness.client()
     call = client.request("tools/call", name="long", arguments={})
@@ -206,7 +206,7 @@ async def test_handler_in_thread_can_become_task(clock: ManualClock) -> None:
         assert released.wait(20)
         return "done"
 
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", handler)
     client = harness.client()
     task_id = client.call("long")["taskId"]
@@ -218,7 +218,7 @@ async def test_handler_in_thread_can_become_task(clock: ManualClock) -> None:
 
 @pytest.mark.rule("TASK-03")
 async def test_deadline_before_after_ms_stays_deadline(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_forever, task_after_ms=2_000, timeout_ms=1_000)
     client = harness.client()
     call = client.request("tools/call", name="long", arguments={})
@@ -232,7 +232,7 @@ async def test_call_of_disconnected_client_does_not_become_task(clock: ManualClo
         await asyncio.sleep(4)
         return "late"
 
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", stubborn, task_after_ms=1_000, timeout_ms=3_000)
     client = harness.client()
     client.request("tools/call", name="long", arguments={})
@@ -245,7 +245,7 @@ async def test_call_of_disconnected_client_does_not_become_task(clock: ManualClo
 
 @pytest.mark.rule("TASK-03")
 async def test_cancelled_call_does_not_become_task(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_forever, task_after_ms=1_000)
     client = harness.client()
     call = client.request("tools/call", name="long", arguments={})
@@ -263,7 +263,7 @@ async def test_tool_error_completes_task(clock: ManualClock) -> None:
     async def fail(arguments: dict[str, Any], context: ToolContext) -> None:
         raise ToolError("NOT_FOUND", "no such thing")
 
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", fail)
     client = harness.client()
     task = await client.ended(client.call("long")["taskId"])
@@ -280,7 +280,7 @@ async def test_json_rpc_error_fails_task(
     def break_down(*arguments: Any) -> None:
         raise RuntimeError("a bug")
 
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     client = harness.client()
     task_id = client.call("long")["taskId"]
@@ -297,7 +297,7 @@ async def test_json_rpc_error_fails_task(
 @pytest.mark.rule("TASK-04", "TASK-06")
 @pytest.mark.parametrize("after_ms", [0, 5_000])
 async def test_task_has_its_own_deadline(after_ms: int, clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_forever, task_after_ms=after_ms, timeout_ms=10_000)
     client = harness.client()
     call = client.request("tools/call", name="long", arguments={})
@@ -315,7 +315,7 @@ async def test_task_has_its_own_deadline(after_ms: int, clock: ManualClock) -> N
 
 @pytest.mark.rule("TASK-12")
 async def test_outcome_without_room_fails_task(clock: ManualClock) -> None:
-    harness = Harness(clock, max_result_bytes=300)
+    harness = TaskHarness(clock, max_result_bytes=300)
     harness.add("long", sleep_a_second)
     client = harness.client()
     first, second = client.call("long")["taskId"], client.call("long")["taskId"]
@@ -328,7 +328,7 @@ async def test_outcome_without_room_fails_task(clock: ManualClock) -> None:
 
 @pytest.mark.rule("TASK-12")
 async def test_optional_task_without_room_is_plain_call(clock: ManualClock) -> None:
-    harness = Harness(clock, max_tasks=1)
+    harness = TaskHarness(clock, max_tasks=1)
     harness.add("long", sleep_a_second)
     harness.add("later", sleep_a_second, task_after_ms=500)
     harness.add("strict", sleep_a_second, task="required")
@@ -349,7 +349,7 @@ async def test_optional_task_without_room_is_plain_call(clock: ManualClock) -> N
 
 @pytest.mark.rule("TASK-12")
 async def test_result_is_kept_until_task_expires(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     client = harness.client()
     task_id = client.call("long")["taskId"]
@@ -365,7 +365,7 @@ async def test_result_is_kept_until_task_expires(clock: ManualClock) -> None:
 
 @pytest.mark.rule("TASK-09")
 async def test_cancelled_task_ends_at_once_and_aborts_handler(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_forever)
     client, other = harness.client(), harness.client()
     task_id = client.call("long")["taskId"]
@@ -381,7 +381,7 @@ async def test_cancelled_task_ends_at_once_and_aborts_handler(clock: ManualClock
 
 @pytest.mark.rule("TASK-09")
 async def test_result_after_cancellation_is_ignored(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     client = harness.client()
     task_id = client.call("long")["taskId"]
@@ -395,7 +395,7 @@ async def test_result_after_cancellation_is_ignored(clock: ManualClock) -> None:
 
 @pytest.mark.rule("TASK-09")
 async def test_cancelling_ended_task_has_no_effect(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     client = harness.client()
     task_id = client.call("long")["taskId"]
@@ -409,7 +409,7 @@ async def test_cancelling_ended_task_has_no_effect(clock: ManualClock) -> None:
 
 @pytest.mark.rule("TASK-09")
 async def test_task_outlives_its_request_and_connection(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     client = harness.client()
     call = client.request("tools/call", name="long", arguments={})
@@ -426,7 +426,7 @@ async def test_task_outlives_its_request_and_connection(clock: ManualClock) -> N
 
 @pytest.mark.rule("TASK-13")
 async def test_stopping_server_aborts_tasks(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_forever)
     client = harness.client()
     task_id = client.call("long")["taskId"]
@@ -444,7 +444,7 @@ async def test_stopping_server_aborts_tasks(clock: ManualClock) -> None:
 
 @pytest.mark.rule("TASK-10")
 async def test_task_belongs_to_principal_of_call(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     owner = harness.client(principal=Principal("ann", frozenset({"all"}), "app"))
     task_id = owner.call("long")["taskId"]
@@ -460,7 +460,7 @@ async def test_task_belongs_to_principal_of_call(clock: ManualClock) -> None:
 
 @pytest.mark.rule("TASK-10")
 async def test_task_ids_cannot_be_guessed(clock: ManualClock) -> None:
-    harness = Harness(clock, slots=100)
+    harness = TaskHarness(clock, slots=100)
     harness.add("long", sleep_a_second)
     client = harness.client()
     ids = {client.call("long")["taskId"] for _ in range(100)}
@@ -471,7 +471,7 @@ async def test_task_ids_cannot_be_guessed(clock: ManualClock) -> None:
 @pytest.mark.rule("TASK-10")
 @pytest.mark.parametrize("params", [{}, {"taskId": 5}, {"taskId": None}, {"taskId": ["x"]}])
 async def test_invalid_task_id_is_refused(params: dict[str, Any], clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     for method in ("tasks/get", "tasks/update", "tasks/cancel"):
         error = harness.client().error(method, **params)
@@ -492,7 +492,7 @@ async def test_progress_of_task_is_in_its_status_only(clock: ManualClock) -> Non
         await asyncio.sleep(1)
         return "done"
 
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", talk, task_after_ms=500)
     client = harness.client()
     client.meta = {"progressToken": 7, "io.modelcontextprotocol/logLevel": "debug"}
@@ -553,7 +553,7 @@ def test_decorator_accepts_task_options() -> None:
 @pytest.mark.rule("TASK-05", "TASK-09")
 async def test_changes_after_end_of_task_have_no_effect(clock: ManualClock) -> None:
     """A handler ends on one connection while its client cancels on another."""
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     client = harness.client()
     task_id = client.call("long")["taskId"]
@@ -578,7 +578,7 @@ async def test_bug_before_promotion_ends_call_as_plain_call(
     def break_down(*arguments: Any) -> None:
         raise RuntimeError("a bug")
 
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second, task_after_ms=5_000)
     client = harness.client()
     call = client.request("tools/call", name="long", arguments={})
@@ -591,7 +591,7 @@ async def test_bug_before_promotion_ends_call_as_plain_call(
 
 @pytest.mark.rule("TASK-10")
 async def test_responses_that_are_not_an_object_are_refused(clock: ManualClock) -> None:
-    harness = Harness(clock)
+    harness = TaskHarness(clock)
     harness.add("long", sleep_a_second)
     client = harness.client()
     task_id = client.call("long")["taskId"]

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from foundation_rt.clock import ManualClock
 from foundation_rt.transports.http.session import ClientAbsence
-from tests.support.asgi import Session, Visit, open_session, request
+from tests.support.asgi import AsgiSession, Visit, open_session, request
 from tests.support.fake_scheduler import FakeTimer
 from tests.support.http_harness import HttpHarness, harness
 from tests.support.sizes import examples
@@ -173,7 +173,7 @@ def run(scenario: Callable[[HttpHarness], Awaitable[None]], **settings: int) -> 
     asyncio.run(start())
 
 
-async def open_request(one: HttpHarness) -> tuple[Session, Visit]:
+async def open_request(one: HttpHarness) -> tuple[AsgiSession, Visit]:
     """Open a session with a server request; return it and the response with the request."""
     session = await open_session(one.app, capabilities=ROOTS)
     call = session.call("ask_roots", 1)

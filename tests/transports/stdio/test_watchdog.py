@@ -24,7 +24,7 @@ AN_HOUR = 3600.0
 
 
 @define(eq=False)
-class Harness:
+class WatchdogHarness:
     """A watchdog, the descriptor it watches, and its calls."""
 
     watchdog: Watchdog
@@ -54,10 +54,10 @@ class Harness:
         return self.ended.get(timeout=PATIENCE)
 
 
-def make(hang_up_budget: float = 0.0, signal_budget: float = AN_HOUR) -> Harness:
+def make(hang_up_budget: float = 0.0, signal_budget: float = AN_HOUR) -> WatchdogHarness:
     peer, client = os.pipe()
     monitor = LoopMonitor()
-    harness: Harness
+    harness: WatchdogHarness
     watchdog = Watchdog(
         peer,
         monitor,
@@ -67,15 +67,15 @@ def make(hang_up_budget: float = 0.0, signal_budget: float = AN_HOUR) -> Harness
         on_signal=lambda: harness.woken.set(),
         end_process=lambda code: harness.ended.put(code),
     )
-    harness = Harness(watchdog, monitor, peer, client)
+    harness = WatchdogHarness(watchdog, monitor, peer, client)
     watchdog.start()
     return harness
 
 
 @pytest.fixture
-def harnesses() -> Iterator[list[Harness]]:
+def harnesses() -> Iterator[list[WatchdogHarness]]:
     """Stop and close the harnesses that a test adds."""
-    made: list[Harness] = []
+    made: list[WatchdogHarness] = []
     yield made
     for harness in made:
         harness.watchdog.stop()
@@ -84,7 +84,7 @@ def harnesses() -> Iterator[list[Harness]]:
 
 
 @pytest.mark.rule("TIME-09")
-def test_blocked_turn_is_reported_once(harnesses: list[Harness]) -> None:
+def test_blocked_turn_is_reported_once(harnesses: list[WatchdogHarness]) -> None:
     harness = make()
     harnesses.append(harness)
     harness.block()
@@ -98,7 +98,7 @@ def test_blocked_turn_is_reported_once(harnesses: list[Harness]) -> None:
 
 
 @pytest.mark.rule("PROC-06")
-def test_hang_up_during_turn_ends_process(harnesses: list[Harness]) -> None:
+def test_hang_up_during_turn_ends_process(harnesses: list[WatchdogHarness]) -> None:
     harness = make(hang_up_budget=0.05)
     harnesses.append(harness)
     harness.block()
@@ -107,7 +107,7 @@ def test_hang_up_during_turn_ends_process(harnesses: list[Harness]) -> None:
 
 
 @pytest.mark.rule("PROC-06")
-def test_hang_up_before_turn_ends_process(harnesses: list[Harness]) -> None:
+def test_hang_up_before_turn_ends_process(harnesses: list[WatchdogHarness]) -> None:
     harness = make(hang_up_budget=0.05)
     harnesses.append(harness)
     harness.hang_up()
@@ -118,7 +118,7 @@ def test_hang_up_before_turn_ends_process(harnesses: list[Harness]) -> None:
 @pytest.mark.rule("PROC-14", "PROC-06")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_signal_ends_process_after_budget(
-    harnesses: list[Harness], number: signal.Signals, code: int
+    harnesses: list[WatchdogHarness], number: signal.Signals, code: int
 ) -> None:
     harness = make(signal_budget=0.05)
     harnesses.append(harness)
@@ -129,7 +129,9 @@ def test_signal_ends_process_after_budget(
 
 @pytest.mark.rule("PROC-14")
 @pytest.mark.parametrize("at_once", [True, False])
-def test_second_signal_ends_process_at_once(harnesses: list[Harness], at_once: bool) -> None:
+def test_second_signal_ends_process_at_once(
+    harnesses: list[WatchdogHarness], at_once: bool
+) -> None:
     harness = make()
     harnesses.append(harness)
     if at_once:
@@ -142,7 +144,7 @@ def test_second_signal_ends_process_at_once(harnesses: list[Harness], at_once: b
 
 
 @pytest.mark.rule("PROC-04")
-def test_other_signals_are_ignored(harnesses: list[Harness]) -> None:
+def test_other_signals_are_ignored(harnesses: list[WatchdogHarness]) -> None:
     harness = make(signal_budget=0.0)
     harnesses.append(harness)
     harness.signal(signal.SIGUSR1, signal.SIGCHLD, signal.SIGALRM)
@@ -154,7 +156,7 @@ def test_other_signals_are_ignored(harnesses: list[Harness]) -> None:
 
 @pytest.mark.rule("PROC-06")
 @pytest.mark.parametrize("code", [0, 130])
-def test_limit_ends_process(harnesses: list[Harness], code: int) -> None:
+def test_limit_ends_process(harnesses: list[WatchdogHarness], code: int) -> None:
     harness = make()
     harnesses.append(harness)
     harness.watchdog.limit(0.05, code)
@@ -164,7 +166,7 @@ def test_limit_ends_process(harnesses: list[Harness], code: int) -> None:
 @pytest.mark.rule("PROC-04", "PROC-06")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_changes_exit_code_of_limit(
-    harnesses: list[Harness], number: signal.Signals
+    harnesses: list[WatchdogHarness], number: signal.Signals
 ) -> None:
     harness = make()
     harnesses.append(harness)
@@ -186,7 +188,7 @@ def test_stopped_watchdog_does_not_end_process() -> None:
 
 
 @pytest.mark.rule("PROC-06")
-def test_idle_watchdog_sleeps_and_can_be_woken(harnesses: list[Harness]) -> None:
+def test_idle_watchdog_sleeps_and_can_be_woken(harnesses: list[WatchdogHarness]) -> None:
     harness = make()
     harnesses.append(harness)
     wait_until_asleep(harness)
@@ -197,7 +199,7 @@ def test_idle_watchdog_sleeps_and_can_be_woken(harnesses: list[Harness]) -> None
 
 @pytest.mark.rule("PROC-04", "PROC-06", "HTTP-22")
 @pytest.mark.parametrize("by", ["signal", "limit"])
-def test_sleeping_watchdog_still_ends_process(harnesses: list[Harness], by: str) -> None:
+def test_sleeping_watchdog_still_ends_process(harnesses: list[WatchdogHarness], by: str) -> None:
     harness = make(signal_budget=0.05)
     harnesses.append(harness)
     wait_until_asleep(harness)
@@ -208,7 +210,7 @@ def test_sleeping_watchdog_still_ends_process(harnesses: list[Harness], by: str)
     assert harness.exit_code() == 143
 
 
-def wait_until_asleep(harness: Harness) -> None:
+def wait_until_asleep(harness: WatchdogHarness) -> None:
     """Wait until the watchdog has seen two looks without a turn."""
     deadline = time.monotonic() + PATIENCE
     while not harness.watchdog.asleep:
@@ -268,7 +270,7 @@ def test_after_hang_up_checks_precede_end_of_budget() -> None:
 
 @pytest.mark.rule("PROC-06")
 def test_limit_counts_from_hang_up_hidden_by_turn(
-    harnesses: list[Harness],
+    harnesses: list[WatchdogHarness],
 ) -> None:
     harness = make(hang_up_budget=AN_HOUR)
     harnesses.append(harness)
@@ -281,7 +283,7 @@ def test_limit_counts_from_hang_up_hidden_by_turn(
 
 @pytest.mark.rule("PROC-06", "PROC-05")
 def test_limit_counts_from_now_after_many_turns_since_hang_up(
-    harnesses: list[Harness],
+    harnesses: list[WatchdogHarness],
 ) -> None:
     harness = make(hang_up_budget=1.0)
     harnesses.append(harness)
