@@ -15,7 +15,7 @@ from attrs import frozen
 
 from ..protocol.exact_json import dumps
 
-MAX_ISSUES: Final = 10
+MAX_ISSUES: Final = 20
 """The most issues reported for one value (SCHEMA-21)."""
 
 MAX_NAME_CHARACTERS: Final = 100
@@ -47,6 +47,53 @@ TOO_COMPLEX: Final = (ValidationIssue("", "is too complex to be checked against 
 
 Whether the value is valid is unknown. Compare with `is` to recognise it.
 """
+
+
+class Selection:
+    """Selects which issues of a value are reported: one of each item of an array, then others.
+
+    So the issues of one item do not hide those of the next ones (SCHEMA-39).
+
+    Attributes:
+        is_brief: as many issues as are reported have been found; only the first issue of a further
+            item can still be selected.
+        is_complete: no further issue can be selected.
+    """
+
+    __slots__ = ("_found", "_items", "_others", "is_brief", "is_complete")
+
+    def __init__(self) -> None:
+        self._found: list[tuple[ValidationIssue, bool]] = []
+        self._items: set[object] = set()
+        self._others = 0
+        self.is_brief = False
+        self.is_complete = False
+
+    def add(self, issue: ValidationIssue, item: object) -> None:
+        """Note the next issue of the value.
+
+        Args:
+            issue: to be reported, perhaps.
+            item: identifies the item of the outermost array that has it; None if none has it.
+        """
+        is_other = item is not None and item in self._items
+        if is_other and self.is_brief:
+            return
+        self._items.add(item)
+        self._others += is_other
+        self._found.append((issue, is_other))
+        self.is_brief = len(self._found) >= MAX_ISSUES
+        self.is_complete = len(self._found) - self._others >= MAX_ISSUES
+
+    def issues(self) -> tuple[ValidationIssue, ...]:
+        """Return the selected issues, in the order in which they were found."""
+        others = max(0, MAX_ISSUES - (len(self._found) - self._others))
+        selected = []
+        for issue, is_other in self._found:
+            others -= is_other
+            if not is_other or others >= 0:
+                selected.append(issue)
+        return tuple(selected)
 
 
 def step(path: str, key: str | int) -> str:

@@ -109,7 +109,7 @@ def test_message_never_repeats_value(schema: Any, dialect: str) -> None:
 
 
 @pytest.mark.rule("SCHEMA-21")
-def test_up_to_ten_issues_are_reported_in_order_of_schema() -> None:
+def test_up_to_twenty_issues_are_reported_in_order_of_schema() -> None:
     schema = {"properties": {name: {"type": "null"} for name in "zyx"}, "minProperties": 4}
     assert [path for path, _ in issues(schema, dict.fromkeys("xyz", 1))] == [
         "/v",
@@ -118,8 +118,81 @@ def test_up_to_ten_issues_are_reported_in_order_of_schema() -> None:
         "/v/x",
     ]
     assert [path for path, _ in issues({"items": False}, [0] * 50)] == [
-        f"/v/{number}" for number in range(10)
+        f"/v/{number}" for number in range(20)
     ]
+
+
+TASK = {
+    "type": "object",
+    "properties": {
+        "title": {"type": "string", "minLength": 1},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["title"],
+    "additionalProperties": False,
+}
+
+
+def paths(schema: Any, value: Any, dialect: str) -> list[str]:
+    return [path.removeprefix("/v") for path, _ in issues(schema, value, dialect)]
+
+
+@pytest.mark.rule("SCHEMA-21", "SCHEMA-39")
+@pytest.mark.parametrize("dialect", ["draft-07", "2020-12"])
+class TestIssuesOfItems:
+    def test_each_item_comes_first_with_one_issue(self, dialect: str) -> None:
+        good, bad = {"title": "t"}, {"title": "", "tags": [1, 2, 3]}
+        value = [good, bad, good, bad, *[bad] * 30]
+        found = paths({"items": TASK}, value, dialect)
+        assert found == [f"/{number}/title" for number in (1, 3, *range(4, 22))]
+
+    def test_others_fill_up(self, dialect: str) -> None:
+        bad = {"title": "", "tags": [1, 2]}
+        found = paths({"items": TASK}, [bad] * 18, dialect)
+        assert found == [
+            *("/0/title", "/0/tags/0", "/0/tags/1"),
+            *(f"/{number}/title" for number in range(1, 18)),
+        ]
+
+    def test_up_to_twenty_are_reported_whole(self, dialect: str) -> None:
+        bad = {"title": "", "tags": [1, 2, 3]}
+        found = paths({"items": TASK}, [bad] * 5, dialect)
+        assert found == [
+            f"/{number}/{name}"
+            for number in range(5)
+            for name in ("title", "tags/0", "tags/1", "tags/2")
+        ]
+
+    def test_items_of_one_item_are_all_reported(self, dialect: str) -> None:
+        value = [{"title": "t", "tags": [*range(30)]}, {}]
+        found = paths({"items": TASK}, value, dialect)
+        assert found == [*(f"/0/tags/{number}" for number in range(19)), "/1"]
+
+    def test_issues_outside_of_items_come_first_too(self, dialect: str) -> None:
+        nulls = {"type": "null"}
+        schema = {
+            "properties": dict.fromkeys("abc", nulls),
+            "additionalProperties": {"items": {"items": nulls}},
+        }
+        found = paths(schema, {"d": [[1] * 10] * 5, "a": 1, "b": 1, "c": 1}, dialect)
+        assert len(found) == 20
+        assert {"/a", "/b", "/c", *(f"/d/{number}/0" for number in range(5))} <= {*found}
+
+    def test_names_that_are_numbers_are_no_items(self, dialect: str) -> None:
+        members = {str(number): 1 for number in range(10, 40)}
+        schema = {"additionalProperties": {"additionalProperties": {"type": "null"}}}
+        found = paths(schema, {"0": members, "1": members}, dialect)
+        assert found == [f"/0/{number}" for number in range(10, 30)]
+
+
+@pytest.mark.rule("SCHEMA-28", "SCHEMA-39")
+def test_faults_at_the_end_of_a_long_array_are_found() -> None:
+    value = [{"title": "t", "tags": ["a", "b"]}] * 2 + [
+        {"title": f"t{number}", "tags": ["a", "b", "c"]} for number in range(5_000)
+    ]
+    value += [{"title": ""}] * 25
+    found = [path for path, _ in issues({"items": TASK}, value)]
+    assert found == [f"/v/{number}/title" for number in range(5_002, 5_022)]
 
 
 @pytest.mark.rule("SCHEMA-36")
@@ -152,7 +225,7 @@ def test_explaining_nested_alternatives_is_not_exponential() -> None:
     for _ in range(40):
         value = {"b": 1, "kind": "b", "next": value}
     assert [issue.path for issue in validate({"v": value})] == [
-        "/v" + "/next" * number for number in range(10)
+        "/v" + "/next" * number for number in range(20)
     ]
     fitting: Any = None
     for _ in range(40):

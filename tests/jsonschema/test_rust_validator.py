@@ -166,12 +166,21 @@ def test_paths_are_pointers() -> None:
     assert issue.path == "/v/a~1b~0c/1"
 
 
-@pytest.mark.rule("SCHEMA-21")
-def test_small_value_has_up_to_ten_issues_large_value_one() -> None:
+@pytest.mark.rule("SCHEMA-19")
+@pytest.mark.parametrize("name", ["10", "007", "+1", "-1", "\u0663", "1" * 30, "00"])
+def test_names_that_look_like_numbers_stay_as_they_are(name: str) -> None:
+    validate = validator({"additionalProperties": {"items": {"type": "null"}}})
+    found = validate({"v": {"x": [], name: [1]}, "other": 1})
+    assert [issue.path for issue in found] == [f"/v/{name}/0"]
+
+
+@pytest.mark.rule("SCHEMA-21", "SCHEMA-40")
+def test_small_value_has_up_to_twenty_issues_large_value_one() -> None:
     validate = validator({"items": {"type": "null"}})
     small = validate({"v": [1] * 50})
-    assert [issue.path for issue in small] == [f"/v/{number}" for number in range(10)]
+    assert [issue.path for issue in small] == [f"/v/{number}" for number in range(20)]
     assert [issue.path for issue in validate({"v": [1] * 10_000})] == ["/v/0"]
+    assert [issue.path for issue in validate({"v": ["x" * 65_536, 1]})] == ["/v/0"]
 
 
 @pytest.mark.rule("SCHEMA-17", "SCHEMA-18", "SCHEMA-21")
