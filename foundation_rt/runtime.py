@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .core.effects import Notify, Reply
     from .engine.lifespan import Lifespan
     from .engine.loop_monitor import Closable, HostLoopMonitor
+    from .engine.readiness import ReadinessChecks
     from .engine.scheduling import Scheduler
     from .middleware.audit import AuditLog
     from .middleware.instruments import Instruments
@@ -70,6 +71,7 @@ class ServerOptions:
         middleware: put around every handler, the first outermost.
         call_observers: are given every call that has ended.
         instruments: the metrics of the application.
+        checks: whether the application can work.
         publisher: notifies subscribers; that of another server, to share its subscriptions.
     """
 
@@ -91,6 +93,7 @@ class ServerOptions:
     middleware: tuple[Middleware, ...] = ()
     call_observers: tuple[CallObserver, ...] = ()
     instruments: Instruments | None = None
+    checks: ReadinessChecks | None = None
 
 
 @define(eq=False, repr=False)
@@ -102,6 +105,7 @@ class Runtime:
         middleware: the middleware of the server's author.
         call_observers: the observers of the server's author.
         instruments: the metrics of the application, if it has any.
+        checks: the readiness checks of the application, if it has any.
         agents: the coordinator, if the server has agents.
         agents_task: the background task of the agents, once it was started.
         observers: are given the records of calls and handshakes.
@@ -124,6 +128,7 @@ class Runtime:
     call_observers: tuple[CallObserver, ...]
     _sink: StderrSink | None
     instruments: Instruments | None = field(default=None, init=False)
+    checks: ReadinessChecks | None = field(default=None, init=False)
     agents: AgentCoordinator | None = field(default=None, init=False)
     _agents_started: bool = field(default=False, init=False)
     agents_task: asyncio.Task[None] | None = field(default=None, init=False)
@@ -455,6 +460,9 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
                 options.call_observers,
             )
         )
+    if options.checks is not None:
+        runtime.checks = options.checks
+        options.checks.attach(clock, logger)
     if options.instruments is not None:
         runtime.attach_instruments(options.instruments)
     if config.is_dynamic_registration_effective():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, overload
 
 from attrs import evolve
 
-from .builtin.health import HEALTH, health_report
+from .builtin.health import HEALTH, checked_report, health_report
 from .config.settings import AuditCategory
 from .config.sources import ConfigSources
 from .core.context import ToolContext
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .agents.local import AgentCoordinator
     from .config.settings import ServerConfig, Settings
     from .engine.lifespan import Lifetime
+    from .engine.readiness import ReadinessChecks
     from .jsonschema.validation import ValidationResult
     from .middleware.instruments import Instruments
     from .middleware.observers import CallObserver
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 _Section = TypeVar("_Section", bound="Settings")
+
+READINESS_TIMEOUT_MS = 750
+"""Below the second that Kubernetes waits for an answer."""
 
 AUDIT_CATEGORIES: tuple[str, ...] = get_args(AuditCategory)
 
@@ -541,6 +545,49 @@ class Server:
         observers = (*self._options.call_observers, cast("CallObserver", function))
         self._options = evolve(self._options, call_observers=observers)
         return function
+
+    def readiness_check(
+        self, name: str, /, *, timeout_ms: int = READINESS_TIMEOUT_MS
+    ) -> Callable[[F], F]:
+        """Make a function a readiness check: `@server.readiness_check("database")` (HEALTH-02).
+
+        The function takes no arguments. It may block, or be a coroutine function. It fails if it
+        raises, or returns something else than None and True. While a check fails, `/readyz`
+        answers 503 with its name, and `health` reports `unhealthy`.
+
+        Args:
+            name: what clients and probes see of it; lower-case letters, digits, `_` and `-`.
+            timeout_ms: how long it may take.
+
+        Raises:
+            RegistrationError: the name is taken, or is none.
+            UsageError: the function or the time cannot be used, or the server has been started.
+        """
+        from .engine.readiness import ReadinessChecks
+
+        self._refuse_when_started("register a readiness check")
+
+        def register(function: F) -> F:
+            checks = self._options.checks or ReadinessChecks()
+            checks.add(name, function, timeout_ms)
+            if self._options.checks is None:
+                self._options = evolve(self._options, checks=checks)
+                self._check_in_health(checks)
+            return function
+
+        return register
+
+    def _check_in_health(self, checks: ReadinessChecks) -> None:
+        """Have the `health` tool, unless it is the author's, wait for `checks`."""
+        present = self._registry.get(HEALTH.name)
+        if present is None or not present.reserved:
+            return
+
+        async def report(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+            return await checked_report(self.runtime.config, self.runtime.resources, checks)
+
+        self._registry.unregister(HEALTH.name)
+        self._registry.register(HEALTH, report, execution=ExecutionMode.ASYNC, reserved=True)
 
     # -- serving ---------------------------------------------------------------------------------
 

@@ -388,5 +388,6 @@ def _composed(
         middleware=runtime.middleware,
         call_observers=runtime.call_observers,
         instruments=runtime.instruments,
+        checks=runtime.checks,
     )
     return compose(runtime.registry, options, config)

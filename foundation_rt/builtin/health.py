@@ -1,4 +1,4 @@
-"""The `health` tool: the identity, the limits and the load of the server (HEALTH-01)."""
+"""The `health` tool: identity, limits, load and readiness of the server (HEALTH-01)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ..registry.tool_definition import ToolDefinition
 
 if TYPE_CHECKING:
     from ..config.settings import ServerConfig
+    from ..engine.readiness import ReadinessChecks
     from ..execution_limits import ResourceManager
 
 HEALTH = ToolDefinition(
@@ -30,3 +31,16 @@ def health_report(config: ServerConfig, resources: ResourceManager) -> dict[str,
         "resources": resources.get_telemetry().to_wire(),
         "status": resources.get_health_status(),
     }
+
+
+async def checked_report(
+    config: ServerConfig, resources: ResourceManager, checks: ReadinessChecks
+) -> dict[str, Any]:
+    """Return the report with the results of the readiness checks (HEALTH-03)."""
+    from ..engine.readiness import OK
+
+    results = await checks.results()
+    report = health_report(config, resources) | {"checks": results}
+    if any(result != OK for result in results.values()):
+        report["status"] = "unhealthy"
+    return report

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import define, field
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from ..logs.logger import StructuredLogger
-
-DEFAULT_TIMEOUT_MS = 750
-"""Below the second that Kubernetes waits for an answer."""
 
 KEEP_SECONDS = 1.0
 """How long the answer of a run is the answer of the probe."""
@@ -214,7 +212,11 @@ class Probe:
 
     def _run_function(self, run: _Run) -> None:
         try:
-            answer = ProbeAnswer(self.accept(self.function()))
+            value = self.function()
+            if isinstance(value, CoroutineType):
+                value.close()  # Python would warn that it was never awaited
+                raise TypeError("it returned a coroutine: declare it with async def")
+            answer = ProbeAnswer(self.accept(value))
         except BaseException as error:
             answer = ProbeAnswer(problem="failed", error=error)
         self._end(run, answer)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from attrs import define, field
 
 from ..clock import Clock, SystemClock
-from ..engine.probes import DEFAULT_TIMEOUT_MS, Probe
+from ..engine.probes import Probe
 from ..errors import RegistrationError, UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """Upper bounds in seconds; the largest is above any deadline that a person would wait for."""
+
+CALLBACK_TIMEOUT_MS = 750
+"""How long the callback of a gauge is waited for by default."""
 
 MAX_SERIES = 1000
 """Most series of one instrument: combinations of the values of its labels."""
@@ -262,7 +265,7 @@ class Instruments:
         *,
         labels: Sequence[str] = (),
         read: Callable[[], Any] | None = None,
-        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        timeout_ms: int = CALLBACK_TIMEOUT_MS,
     ) -> Gauge:
         """Return a new gauge, whose value is set, or returned by a callback when it is read.
 

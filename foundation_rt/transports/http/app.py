@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
@@ -30,6 +30,7 @@ from .request import ClientGone, HttpRequest
 from .session_table import SessionTable, session_quota
 
 if TYPE_CHECKING:
+    from ...engine.readiness import ReadinessChecks
     from ...middleware.metrics import Metrics
     from ...runtime import Runtime
     from .asgi import App, Receive, Scope, Send
@@ -306,10 +307,12 @@ class HttpApplication:
 
     async def _send_health(self, send: Send, path: str) -> None:
         """Send whether the process is up, or whether it accepts work (HTTP-19)."""
-        status = "ok"
+        body: dict[str, Any] = {"status": "ok"}
         if path == READY_PATH:
-            status = self._readiness()
-        await send_json(send, 200 if status == "ok" else 503, encode({"status": status}))
+            body = {"status": self._readiness()}
+            if body["status"] == "ok" and self.runtime.checks is not None:
+                body = await _ask_checks(self.runtime.checks)
+        await send_json(send, 200 if body["status"] == "ok" else 503, encode(body))
 
     def _readiness(self) -> str:
         if self._stopping:
@@ -332,6 +335,13 @@ class HttpApplication:
             headers = (*(each for each in headers if each != CLOSE), CLOSE)
         body = refusal.body(self.runtime.ids.connection_correlation_id())
         await send_json(send, refusal.status, body, headers)
+
+
+async def _ask_checks(checks: ReadinessChecks) -> dict[str, Any]:
+    """Return the body for `/readyz` of a server that would accept work (HEALTH-02)."""
+    results = await checks.results()
+    failing = [name for name, result in results.items() if result != "ok"]
+    return {"status": "not_ready", "failing": failing} if failing else {"status": "ok"}
 
 
 async def _send_metrics(
