@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,6 +34,13 @@ def pytest_report_header() -> str:
 def clock() -> ManualClock:
     """Return the clock of a test in virtual time."""
     return ManualClock()
+
+
+@pytest.fixture
+def options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Return what `pytest.mark.options` gives to the fixtures of a test."""
+    mark = request.node.get_closest_marker("options")
+    return {} if mark is None else dict(mark.kwargs)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 from foundation_rt.agents.local import AgentCoordinator
 from foundation_rt.agents.messages import AgentContext, AgentMessage
@@ -12,9 +11,6 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import AgentsSection, ServerConfig
 from foundation_rt.ids import SequentialIds
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from tests.support.virtual_loop import run_virtual
-
-T = TypeVar("T")
 
 
 class AgentHarness:
@@ -85,8 +81,3 @@ async def settle() -> None:
     """Run every task until only those that the test holds back are left."""
     for _ in range(20):
         await asyncio.sleep(0)
-
-
-def run(scenario: Callable[[AgentHarness], Coroutine[Any, Any, T]], **options: Any) -> T:
-    """Run a scenario with a harness of its own, in virtual time; a scenario that hangs fails."""
-    return run_virtual(lambda clock: scenario(AgentHarness(**options)))

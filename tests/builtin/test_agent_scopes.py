@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -18,7 +19,6 @@ from foundation_rt.registry.tools import ToolDefinition
 from tests.support.counting import CallCounter
 from tests.support.faulty_store import FaultyStore
 from tests.support.server_fixture import ServerFixture, ServerPeer, call
-from tests.support.virtual_loop import run_virtual
 
 WEAK = Principal("alice", frozenset(("mail",)))
 STRONG = Principal("alice", frozenset(("mail", "harness", "vault")))
@@ -59,22 +59,21 @@ class ScopeHarness:
         return peer
 
 
-def run(
-    scenario: Callable[[ScopeHarness], Coroutine[Any, Any, None]],
-    *,
-    version: int = 2,
-    **options: Any,
-) -> None:
-    async def main(clock: ManualClock) -> None:
-        ledger = {"store": FaultyStore(), "clock": clock, **options}
-        harness = ScopeHarness(
-            clock, AgentCoordinator() if version == 1 else AgentCoordinatorV2(**ledger)
-        )
-        await scenario(harness)
-        await harness.rig.server.runtime.stop_agents()
-        harness.rig.assert_all_ended()
+@asynccontextmanager
+async def serving(
+    clock: ManualClock, *, version: int = 2, **options: Any
+) -> AsyncIterator[ScopeHarness]:
+    ledger = {"store": FaultyStore(), "clock": clock, **options}
+    harness = ScopeHarness(
+        clock, AgentCoordinator() if version == 1 else AgentCoordinatorV2(**ledger)
+    )
+    yield harness
+    await harness.rig.stop()
 
-    run_virtual(main)
+
+@pytest.fixture
+def harness(clock: ManualClock) -> AbstractAsyncContextManager[ScopeHarness]:
+    return serving(clock)
 
 
 def assert_lacking(outcome: Any) -> None:
@@ -83,13 +82,15 @@ def assert_lacking(outcome: Any) -> None:
 
 @pytest.mark.rule("AUTH-27", "AUTH-13", "AGENT-21")
 @pytest.mark.parametrize("version", [1, 2])
-def test_agent_tools_refuse_an_agent_whose_scopes_the_token_lacks(version: int) -> None:
+async def test_agent_tools_refuse_an_agent_whose_scopes_the_token_lacks(
+    version: int, clock: ManualClock
+) -> None:
     tools = [("agent/sendMessage", {"targetAgentId": "closed", "message": MESSAGE})]
     tools.append(("agent/getState", {"agentId": "closed"}))
     if version == 2:
         tools.append(("agent/request", {"targetAgentId": "closed", "message": MESSAGE}))
 
-    async def scenario(harness: ScopeHarness) -> None:
+    async with serving(clock, version=version) as harness:
         weak = harness.connect(WEAK)
         for tool, arguments in tools:
             assert_lacking(await call(weak, tool, **arguments))
@@ -102,93 +103,83 @@ def test_agent_tools_refuse_an_agent_whose_scopes_the_token_lacks(version: int) 
         assert await call(weak, "agent/sendMessage", **to_open) == "open"
         assert (await call(weak, "agent/getState", agentId="open"))["agentId"] == "open"
 
-    run(scenario, version=version)
-
 
 @pytest.mark.rule("AUTH-35", "AGENT-16")
 @pytest.mark.parametrize("version", [1, 2])
-def test_agent_list_shows_only_agents_that_the_token_may_use(version: int) -> None:
-    async def scenario(harness: ScopeHarness) -> None:
+async def test_agent_list_shows_only_agents_that_the_token_may_use(
+    version: int, clock: ManualClock
+) -> None:
+    async with serving(clock, version=version) as harness:
         shown = [
             (await call(harness.connect(principal), "agent/list"))["agentIds"]
             for principal in (WEAK, STRONG, HOLDER_OF_A_KEY, None)
         ]
         assert shown == [["open"], ["closed", "open"], ["closed", "open"], ["closed", "open"]]
 
-    run(scenario, version=version)
-
 
 @pytest.mark.rule("AUTH-27")
 @pytest.mark.parametrize("agent_id", [5, None, ["closed"], {"closed": 1}])
-def test_an_agent_id_of_another_type_is_an_invalid_argument_and_no_fault(agent_id: Any) -> None:
-    async def scenario(harness: ScopeHarness) -> None:
-        weak = harness.connect(WEAK)
-        outcome = await call(weak, "agent/sendMessage", targetAgentId=agent_id, message=MESSAGE)
-        assert outcome["code"] == "INVALID_ARGUMENT"
-
-    run(scenario)
+async def test_an_agent_id_of_another_type_is_an_invalid_argument_and_no_fault(
+    agent_id: Any, harness: ScopeHarness
+) -> None:
+    weak = harness.connect(WEAK)
+    outcome = await call(weak, "agent/sendMessage", targetAgentId=agent_id, message=MESSAGE)
+    assert outcome["code"] == "INVALID_ARGUMENT"
 
 
 @pytest.mark.rule("AUTH-27", "ADMIN-05")
-def test_a_registered_agent_proxy_refuses_an_agent_whose_scopes_the_token_lacks() -> None:
-    async def scenario(harness: ScopeHarness) -> None:
-        admin = harness.rig.connect("stdio")
-        wanted = {"name": "ask", "description": "", "toolType": "agentProxy"}
-        assert (await call(admin, "admin/registerTool", **wanted))["registered"] == "ask"
-        weak, strong = harness.connect(WEAK), harness.connect(STRONG)
-        assert_lacking(await call(weak, "ask", targetAgentId="closed", message=MESSAGE))
-        assert harness.handled == []
-        assert await call(weak, "ask", targetAgentId="open", message=MESSAGE) == "open"
-        assert await call(strong, "ask", targetAgentId="closed", message=MESSAGE) == "closed"
-
-    run(scenario)
+async def test_a_registered_agent_proxy_refuses_an_agent_whose_scopes_the_token_lacks(
+    harness: ScopeHarness,
+) -> None:
+    admin = harness.rig.connect("stdio")
+    wanted = {"name": "ask", "description": "", "toolType": "agentProxy"}
+    assert (await call(admin, "admin/registerTool", **wanted))["registered"] == "ask"
+    weak, strong = harness.connect(WEAK), harness.connect(STRONG)
+    assert_lacking(await call(weak, "ask", targetAgentId="closed", message=MESSAGE))
+    assert harness.handled == []
+    assert await call(weak, "ask", targetAgentId="open", message=MESSAGE) == "open"
+    assert await call(strong, "ask", targetAgentId="closed", message=MESSAGE) == "closed"
 
 
 @pytest.mark.rule("AUTH-36", "AACP-83")
-def test_status_of_a_request_needs_the_scopes_of_its_agent() -> None:
+async def test_status_of_a_request_needs_the_scopes_of_its_agent(harness: ScopeHarness) -> None:
     """The same principal may come with a token that allows less than that of its request."""
-
-    async def scenario(harness: ScopeHarness) -> None:
-        weak, strong = harness.connect(WEAK), harness.connect(STRONG)
-        for agent_id in ("closed", "open"):
-            asked = {"targetAgentId": agent_id, "message": MESSAGE, "requestId": agent_id}
-            assert (await call(strong, "agent/request", **asked))["result"] == agent_id
-        event = await harness.agents.send_reliable_message("closed", "x", principal=STRONG)
-        for request_id in ("closed", event):
-            assert_lacking(await call(weak, "agent/status", requestId=request_id))
-            assert (await call(strong, "agent/status", requestId=request_id))["outcome"]
-        assert (await call(weak, "agent/status", requestId="open"))["result"] == "open"
-        # To another principal it is an id that was never used, with or without the scopes.
-        for principal in (Principal("bob"), Principal("bob", STRONG.scopes)):
-            other = await call(harness.connect(principal), "agent/status", requestId="closed")
-            assert other["code"] == "NOT_FOUND"
-
-    run(scenario)
+    weak, strong = harness.connect(WEAK), harness.connect(STRONG)
+    for agent_id in ("closed", "open"):
+        asked = {"targetAgentId": agent_id, "message": MESSAGE, "requestId": agent_id}
+        assert (await call(strong, "agent/request", **asked))["result"] == agent_id
+    event = await harness.agents.send_reliable_message("closed", "x", principal=STRONG)
+    for request_id in ("closed", event):
+        assert_lacking(await call(weak, "agent/status", requestId=request_id))
+        assert (await call(strong, "agent/status", requestId=request_id))["outcome"]
+    assert (await call(weak, "agent/status", requestId="open"))["result"] == "open"
+    # To another principal it is an id that was never used, with or without the scopes.
+    for principal in (Principal("bob"), Principal("bob", STRONG.scopes)):
+        other = await call(harness.connect(principal), "agent/status", requestId="closed")
+        assert other["code"] == "NOT_FOUND"
 
 
 @pytest.mark.rule("AGENT-22")
-def test_what_host_code_sends_needs_no_scopes() -> None:
-    async def scenario(harness: ScopeHarness) -> None:
-        async def errand(arguments: dict[str, Any], context: ToolContext) -> Any:
-            return await harness.agents.send_request(
-                "closed", AgentMessage("note"), principal=context.principal
-            )
+async def test_what_host_code_sends_needs_no_scopes(harness: ScopeHarness) -> None:
+    async def errand(arguments: dict[str, Any], context: ToolContext) -> Any:
+        return await harness.agents.send_request(
+            "closed", AgentMessage("note"), principal=context.principal
+        )
 
-        harness.rig.server.register(ToolDefinition("errand", "", {"type": "object"}), errand)
-        weak = harness.connect(WEAK)
-        assert await call(weak, "errand") == "closed"
-        for kind in ("forward", "forward reliably"):
-            sent = {"targetAgentId": "open", "message": {"type": kind}}
-            assert await call(weak, "agent/sendMessage", **sent) == "closed"
-
-    run(scenario)
+    harness.rig.server.register(ToolDefinition("errand", "", {"type": "object"}), errand)
+    weak = harness.connect(WEAK)
+    assert await call(weak, "errand") == "closed"
+    for kind in ("forward", "forward reliably"):
+        sent = {"targetAgentId": "open", "message": {"type": kind}}
+        assert await call(weak, "agent/sendMessage", **sent) == "closed"
 
 
 @pytest.mark.rule("AGENT-23", "AUTH-27")
-def test_required_scopes_hold_for_an_id_without_an_agent_and_besides_those_of_one() -> None:
+async def test_required_scopes_hold_for_an_id_without_an_agent_and_besides_those_of_one(
+    clock: ManualClock,
+) -> None:
     store = FaultyStore(shared=True)  # another process may have the agent
-
-    async def scenario(harness: ScopeHarness) -> None:
+    async with serving(clock, store=store) as harness:
         weak, strong = harness.connect(WEAK), harness.connect(STRONG)
         sent = {"targetAgentId": "elsewhere", "message": MESSAGE}
         harness.agents.require_scopes("elsewhere", ["vault", "harness"])
@@ -202,8 +193,6 @@ def test_required_scopes_hold_for_an_id_without_an_agent_and_besides_those_of_on
         assert harness.agents.agent_scopes("elsewhere") == frozenset()
         harness.agents.unregister_agent("closed")
         assert harness.agents.agent_scopes("closed") == frozenset()
-
-    run(scenario, store=store)
 
 
 @pytest.mark.rule("AGENT-23")
@@ -226,13 +215,10 @@ def test_scopes_that_oauth_does_not_know_are_refused(
 
 
 @pytest.mark.rule("AUTH-13", "AUTH-27")
-def test_scopes_are_looked_up_only_for_a_client_that_is_known() -> None:
-    async def scenario(harness: ScopeHarness) -> None:
-        sent = {"targetAgentId": "open", "message": MESSAGE}
-        for principal, is_asked in ((None, False), (WEAK, True)):
-            peer = harness.connect(principal)
-            with CallCounter() as counter:
-                assert await call(peer, "agent/sendMessage", **sent) == "open"
-            assert ("agent_scopes" in {name for _, name in counter.called}) is is_asked
-
-    run(scenario)
+async def test_scopes_are_looked_up_only_for_a_client_that_is_known(harness: ScopeHarness) -> None:
+    sent = {"targetAgentId": "open", "message": MESSAGE}
+    for principal, is_asked in ((None, False), (WEAK, True)):
+        peer = harness.connect(principal)
+        with CallCounter() as counter:
+            assert await call(peer, "agent/sendMessage", **sent) == "open"
+        assert ("agent_scopes" in {name for _, name in counter.called}) is is_asked

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -12,38 +11,27 @@ from foundation_rt.cli.demo import demo_server
 from foundation_rt.testing import SequentialIds, TestClient
 
 
-def converse(conversation: Callable[[TestClient], Awaitable[None]]) -> None:
-    """Run a conversation with a fresh server."""
-
-    async def run() -> None:
-        ids = SequentialIds()  # and so the log is kept in memory
-        async with asyncio.timeout(20), TestClient(demo_server(), ids=ids) as client:
-            await conversation(client)
-
-    asyncio.run(run())
+@pytest.fixture
+def client() -> TestClient:
+    """Return a client of a fresh server."""
+    return TestClient(demo_server(), ids=SequentialIds())  # and so the log is kept in memory
 
 
 @pytest.mark.rule("CLI-01", "REG-02")
-def test_the_tools_are_echo_health_and_sleep() -> None:
-    async def conversation(client: TestClient) -> None:
-        tools = {tool["name"]: tool for tool in await client.list_tools()}
-        assert list(tools) == ["echo", "health", "sleep"]
-        assert all(tool["description"] for tool in tools.values())
-        message = tools["echo"]["inputSchema"]["properties"]["message"]
-        assert message == {"type": "string", "description": "What to send back."}
-        assert set(tools["sleep"]["inputSchema"]["properties"]) == {"ms"}
-
-    converse(conversation)
+async def test_the_tools_are_echo_health_and_sleep(client: TestClient) -> None:
+    tools = {tool["name"]: tool for tool in await client.list_tools()}
+    assert list(tools) == ["echo", "health", "sleep"]
+    assert all(tool["description"] for tool in tools.values())
+    message = tools["echo"]["inputSchema"]["properties"]["message"]
+    assert message == {"type": "string", "description": "What to send back."}
+    assert set(tools["sleep"]["inputSchema"]["properties"]) == {"ms"}
 
 
 @pytest.mark.rule("CLI-01")
-def test_echo_sends_back_and_sleep_sleeps() -> None:
-    async def conversation(client: TestClient) -> None:
-        assert await client.call("echo", message="hello") == {"message": "hello"}
-        assert await client.call("sleep", ms=0) == {"sleptMs": 0}
-        assert await client.call("sleep", ms=1) == {"sleptMs": 1}
-
-    converse(conversation)
+async def test_echo_sends_back_and_sleep_sleeps(client: TestClient) -> None:
+    assert await client.call("echo", message="hello") == {"message": "hello"}
+    assert await client.call("sleep", ms=0) == {"sleptMs": 0}
+    assert await client.call("sleep", ms=1) == {"sleptMs": 1}
 
 
 @pytest.mark.rule("CALL-08")
@@ -51,26 +39,22 @@ def test_echo_sends_back_and_sleep_sleeps() -> None:
     ("tool", "arguments"),
     [("echo", {}), ("echo", {"message": 5}), ("echo", {"message": "x", "y": 1}), ("sleep", {})],
 )
-def test_wrong_arguments_are_refused(tool: str, arguments: dict[str, object]) -> None:
-    async def conversation(client: TestClient) -> None:
-        with pytest.raises(ToolError) as raised:
-            await client.call_tool(tool, arguments)
-        assert raised.value.code is ErrorCode.INVALID_ARGUMENT
-
-    converse(conversation)
+async def test_wrong_arguments_are_refused(
+    tool: str, arguments: dict[str, object], client: TestClient
+) -> None:
+    with pytest.raises(ToolError) as raised:
+        await client.call_tool(tool, arguments)
+    assert raised.value.code is ErrorCode.INVALID_ARGUMENT
 
 
 @pytest.mark.rule("TIME-05")
-def test_sleep_ends_when_the_call_is_aborted() -> None:
-    async def conversation(client: TestClient) -> None:
-        sleeping = asyncio.create_task(client.call("sleep", ms=3_600_000))
-        while not client.connection.engine.running:
-            await asyncio.sleep(0)
-        sleeping.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await sleeping
-        while client.connection.engine.running:
-            await asyncio.sleep(0)
-        assert client.notifications == []
-
-    converse(conversation)
+async def test_sleep_ends_when_the_call_is_aborted(client: TestClient) -> None:
+    sleeping = asyncio.create_task(client.call("sleep", ms=3_600_000))
+    while not client.connection.engine.running:
+        await asyncio.sleep(0)
+    sleeping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sleeping
+    while client.connection.engine.running:
+        await asyncio.sleep(0)
+    assert client.notifications == []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -11,12 +12,9 @@ import pytest
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError, MCPError
 from foundation_rt.client.options import ClientOptions
-from foundation_rt.clock import ManualClock
-from tests.support.leaks import tasks
 from tests.support.misbehaving_harness import HANDSHAKE
 from tests.support.misbehaving_script import STATELESS, Act
 from tests.support.misbehaving_transport import MemoryHarness
-from tests.support.virtual_loop import run_virtual
 
 Scene = Callable[[Client, MemoryHarness], Awaitable[None]]
 
@@ -26,15 +24,17 @@ both_modes = pytest.mark.parametrize(
 )
 
 
-def run(scenario: Scene, points: dict[str, list[Act]], revision: str) -> None:
-    async def main(clock: ManualClock) -> None:
-        harness = MemoryHarness(revision)
-        harness.play(points)
-        async with Client(harness.make_transport, ClientOptions()) as client:
-            await scenario(client, harness)
-        assert tasks() == []
+pytestmark = pytest.mark.usefixtures("clock")
 
-    run_virtual(main)
+
+@asynccontextmanager
+async def play(
+    points: dict[str, list[Act]], revision: str
+) -> AsyncIterator[tuple[Client, MemoryHarness]]:
+    harness = MemoryHarness(revision)
+    harness.play(points)
+    async with Client(harness.make_transport, ClientOptions()) as client:
+        yield client, harness
 
 
 def updated(uri: Any, times: int = 1) -> Act:
@@ -54,38 +54,35 @@ async def turns() -> None:
 
 @both_modes
 @pytest.mark.rule("CLIENT-31")
-def test_a_subscription_that_is_never_confirmed_is_given_up_in_time(
+async def test_a_subscription_that_is_never_confirmed_is_given_up_in_time(
     revision: str, point: str
 ) -> None:
-    async def scenario(client: Client, harness: MemoryHarness) -> None:
+    async with play({point: []}, revision) as (client, _):
         began = asyncio.get_running_loop().time()
         with pytest.raises(CallTimeoutError):
             async with client.subscribe("play://one", timeout=3.0):
                 pass
         assert asyncio.get_running_loop().time() - began == pytest.approx(3.0)
 
-    run(scenario, {point: []}, revision)
-
 
 @both_modes
 @pytest.mark.rule("CLIENT-31")
-def test_a_subscription_that_is_refused(revision: str, point: str) -> None:
-    async def scenario(client: Client, harness: MemoryHarness) -> None:
+async def test_a_subscription_that_is_refused(revision: str, point: str) -> None:
+    refusal = ["reply", {"error": {"code": -32602, "message": "no"}}]
+    async with play({point: [refusal]}, revision) as (client, _):
         with pytest.raises(MCPError) as caught:
             async with client.subscribe("play://one"):
                 pass
         assert caught.value.original_code == -32602
 
-    refusal = ["reply", {"error": {"code": -32602, "message": "no"}}]
-    run(scenario, {point: [refusal]}, revision)
-
 
 @both_modes
 @pytest.mark.rule("CLIENT-51", "CLIENT-31")
-def test_subscribing_ends_with_an_error_when_the_client_is_closed(
+async def test_subscribing_ends_with_an_error_when_the_client_is_closed(
     revision: str, point: str
 ) -> None:
-    async def scenario(client: Client, harness: MemoryHarness) -> None:
+    async with play({point: []}, revision) as (client, _):
+
         async def subscribe() -> None:
             async with client.subscribe("play://one"):
                 pass
@@ -98,53 +95,44 @@ def test_subscribing_ends_with_an_error_when_the_client_is_closed(
         for each in await asyncio.gather(early, hasty, late, return_exceptions=True):
             assert isinstance(each, ConnectionLostError)
 
-    run(scenario, {point: []}, revision)
-
 
 @both_modes
 @pytest.mark.rule("CLIENT-54")
-def test_iteration_ends_after_all_changes_when_the_client_is_closed(
+async def test_iteration_ends_after_all_changes_when_the_client_is_closed(
     revision: str, point: str
 ) -> None:
-    async def scenario(client: Client, harness: MemoryHarness) -> None:
-        async with client.subscribe("play://one") as changes:
-            await client.call("play", {"nonce": "x", "acts": [updated("play://one"), ["answer"]]})
-            await client.close()
-            assert [uri async for uri in changes] == ["play://one"]
-
-    run(scenario, {}, revision)
+    async with play({}, revision) as (client, _), client.subscribe("play://one") as changes:
+        await client.call("play", {"nonce": "x", "acts": [updated("play://one"), ["answer"]]})
+        await client.close()
+        assert [uri async for uri in changes] == ["play://one"]
 
 
 @pytest.mark.rule("CLIENT-55")
-def test_a_lost_connection_is_made_again_and_everything_counts_as_changed() -> None:
-    async def scenario(client: Client, harness: MemoryHarness) -> None:
-        async with client.subscribe("play://one", "play://two") as changes:
-            harness.transports[-1].lose()
-            assert [await anext(changes), await anext(changes)] == ["play://one", "play://two"]
-            assert len(harness.transports) == 2
-
-    run(scenario, {}, HANDSHAKE)
+async def test_a_lost_connection_is_made_again_and_everything_counts_as_changed() -> None:
+    async with (
+        play({}, HANDSHAKE) as (client, harness),
+        client.subscribe("play://one", "play://two") as changes,
+    ):
+        harness.transports[-1].lose()
+        assert [await anext(changes), await anext(changes)] == ["play://one", "play://two"]
+        assert len(harness.transports) == 2
 
 
 @pytest.mark.rule("CLIENT-32")
-def test_invented_changes_of_a_server_are_bounded() -> None:
+async def test_invented_changes_of_a_server_are_bounded() -> None:
     """10,000 parts of a resource have changed: whoever listens is told of some, and of it."""
-
-    async def scenario(client: Client, harness: MemoryHarness) -> None:
-        async with client.subscribe("play://one") as changes:
-            parts = [updated(f"play://one/{each}") for each in range(10_000)]
-            nonsense = [
-                updated(5),
-                updated(None),
-                updated("play://three"),
-                updated("play://onetwo"),
-            ]
-            acts = [*nonsense, *parts, ["answer"]]
-            await client.call("play", {"nonce": "x", "acts": acts})
-            await client.close()
-            told = [uri async for uri in changes]
-            assert len(told) == 1_001
-            assert told[0] == "play://one/0"
-            assert told[-1] == "play://one"
-
-    run(scenario, {}, HANDSHAKE)
+    async with play({}, HANDSHAKE) as (client, _), client.subscribe("play://one") as changes:
+        parts = [updated(f"play://one/{each}") for each in range(10_000)]
+        nonsense = [
+            updated(5),
+            updated(None),
+            updated("play://three"),
+            updated("play://onetwo"),
+        ]
+        acts = [*nonsense, *parts, ["answer"]]
+        await client.call("play", {"nonce": "x", "acts": acts})
+        await client.close()
+        told = [uri async for uri in changes]
+        assert len(told) == 1_001
+        assert told[0] == "play://one/0"
+        assert told[-1] == "play://one"

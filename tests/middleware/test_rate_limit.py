@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -384,20 +385,22 @@ def test_memory_buckets_are_logged_as_a_warning() -> None:
 # In Redis
 
 
-def with_redis(scenario: Callable[[str, str], Awaitable[None]]) -> None:
-    url, prefix = need_redis(), unique_name()
+@pytest.fixture
+def url() -> str:
+    return need_redis()
 
-    async def main() -> None:
-        from redis.asyncio import Redis
 
-        async with asyncio.timeout(PATIENCE), Redis.from_url(url) as client:
-            try:
-                await scenario(url, prefix)
-            finally:
-                async for key in client.scan_iter(f"{prefix}*"):
-                    await client.delete(key)
+@pytest.fixture
+@asynccontextmanager
+async def prefix(url: str) -> AsyncIterator[str]:
+    """Yield a prefix of keys in Redis, which are deleted afterwards."""
+    from redis.asyncio import Redis
 
-    asyncio.run(main())
+    prefix = unique_name()
+    async with Redis.from_url(url) as client:
+        yield prefix
+        async for key in client.scan_iter(f"{prefix}*"):
+            await client.delete(key)
 
 
 def buckets_of(url: str, prefix: str, logger: Any = None, clock: Any = None) -> RedisBuckets:
@@ -405,79 +408,67 @@ def buckets_of(url: str, prefix: str, logger: Any = None, clock: Any = None) -> 
 
 
 @pytest.mark.rule("RATE-01", "RATE-03")
-def test_all_processes_count_together() -> None:
-    async def scenario(url: str, prefix: str) -> None:
-        one, other = buckets_of(url, prefix), buckets_of(url, prefix)
-        rate = Rate(3, 3_600_000)
-        assert await one.take("a", rate) is None
-        assert await other.take("a", rate) is None
-        assert await one.take("a", rate) is None
-        for buckets in (one, other):
-            retry_after_ms = await buckets.take("a", rate)
-            assert retry_after_ms is not None
-            assert 1_100_000 < retry_after_ms <= 1_200_000
-        assert await other.take("b", rate) is None
-        assert await other.take("a", Rate(4, 3_600_000)) is None
-        await one.close()
-        await one.close()
-        await other.close()
-
-    with_redis(scenario)
+async def test_all_processes_count_together(url: str, prefix: str) -> None:
+    one, other = buckets_of(url, prefix), buckets_of(url, prefix)
+    rate = Rate(3, 3_600_000)
+    assert await one.take("a", rate) is None
+    assert await other.take("a", rate) is None
+    assert await one.take("a", rate) is None
+    for buckets in (one, other):
+        retry_after_ms = await buckets.take("a", rate)
+        assert retry_after_ms is not None
+        assert 1_100_000 < retry_after_ms <= 1_200_000
+    assert await other.take("b", rate) is None
+    assert await other.take("a", Rate(4, 3_600_000)) is None
+    await one.close()
+    await one.close()
+    await other.close()
 
 
 @pytest.mark.rule("RATE-03")
-def test_the_clock_is_that_of_the_redis_server() -> None:
-    async def scenario(url: str, prefix: str) -> None:
-        clock = ManualClock()
-        buckets, rate = buckets_of(url, prefix, clock=clock), Rate(1, 3_600_000)
-        assert await buckets.take("a", rate) is None
-        clock.advance(10**6)
-        assert await buckets.take("a", rate) is not None
-        soon = Rate(1, 20)
-        assert await buckets.take("b", soon) is None
-        while await buckets.take("b", soon) is not None:
-            pass
-        await buckets.close()
-
-    with_redis(scenario)
+async def test_the_clock_is_that_of_the_redis_server(url: str, prefix: str) -> None:
+    clock = ManualClock()
+    buckets, rate = buckets_of(url, prefix, clock=clock), Rate(1, 3_600_000)
+    assert await buckets.take("a", rate) is None
+    clock.advance(10**6)
+    assert await buckets.take("a", rate) is not None
+    soon = Rate(1, 20)
+    assert await buckets.take("b", soon) is None
+    while await buckets.take("b", soon) is not None:
+        pass
+    await buckets.close()
 
 
 @pytest.mark.rule("RATE-04")
-def test_redis_keys_are_hashed_and_expire() -> None:
-    async def scenario(url: str, prefix: str) -> None:
-        from redis.asyncio import Redis
+async def test_redis_keys_are_hashed_and_expire(url: str, prefix: str) -> None:
+    from redis.asyncio import Redis
 
-        buckets = buckets_of(url, prefix)
-        assert await buckets.take("client:alice", Rate(10, 5_000)) is None
-        await buckets.close()
-        async with Redis.from_url(url) as client:
-            (key,) = [key async for key in client.scan_iter(f"{prefix}*")]
-            assert b"alice" not in key
-            assert 0 < await client.pttl(key) <= 10_000
-
-    with_redis(scenario)
+    buckets = buckets_of(url, prefix)
+    assert await buckets.take("client:alice", Rate(10, 5_000)) is None
+    await buckets.close()
+    async with Redis.from_url(url) as client:
+        (key,) = [key async for key in client.scan_iter(f"{prefix}*")]
+        assert b"alice" not in key
+        assert 0 < await client.pttl(key) <= 10_000
 
 
 @pytest.mark.rule("RATE-05")
-def test_no_call_is_refused_while_redis_is_away() -> None:
-    async def scenario(url: str, prefix: str) -> None:
-        async with Gate(url) as gate:
-            clock, logger = ManualClock(), Logger()
-            buckets, rate = buckets_of(gate.url, prefix, logger, clock), Rate(1, 3_600_000)
+async def test_no_call_is_refused_while_redis_is_away(url: str, prefix: str) -> None:
+    async with Gate(url) as gate:
+        clock, logger = ManualClock(), Logger()
+        buckets, rate = buckets_of(gate.url, prefix, logger, clock), Rate(1, 3_600_000)
+        assert await buckets.take("a", rate) is None
+        assert await buckets.take("a", rate) is not None
+        gate.shut()
+        for _ in range(5):
             assert await buckets.take("a", rate) is None
-            assert await buckets.take("a", rate) is not None
-            gate.shut()
-            for _ in range(5):
-                assert await buckets.take("a", rate) is None
-            gate.open()
-            assert await buckets.take("a", rate) is None
-            clock.advance(5)
-            assert await buckets.take("a", rate) is not None
-            assert [level for level, _ in logger.records] == ["warn", "info"]
-            assert "127.0.0.1" not in str(logger.records)
-            await buckets.close()
-
-    with_redis(scenario)
+        gate.open()
+        assert await buckets.take("a", rate) is None
+        clock.advance(5)
+        assert await buckets.take("a", rate) is not None
+        assert [level for level, _ in logger.records] == ["warn", "info"]
+        assert "127.0.0.1" not in str(logger.records)
+        await buckets.close()
 
 
 @pytest.mark.rule("RATE-03")

@@ -42,7 +42,7 @@ def run_test(test: Callable[..., Any], names: tuple[str, ...], values: Mapping[s
         left = asyncio.all_tasks() - {asyncio.current_task()}
         if left:
             await asyncio.wait(left, timeout=VIRTUAL_GRACE if clock else GRACE)
-        assert tasks() == []
+        assert not tasks(), f"tasks that are left: {tasks()}"
 
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(whole())

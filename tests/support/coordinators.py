@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
@@ -46,19 +47,26 @@ class CoordinatorHarness:
         return [line for line in self.sink.lines if line["message"] == message]
 
 
-def run(scenario: Callable[[CoordinatorHarness], Coroutine[Any, Any, None]]) -> None:
-    """Run a scenario in virtual time; afterwards no task and no timer may be left."""
+@asynccontextmanager
+async def harness_of(clock: ManualClock) -> AsyncIterator[CoordinatorHarness]:
+    """Yield a harness in virtual time; afterwards no task and no timer may be left."""
+    harness = CoordinatorHarness(clock)
+    yield harness
+    for coordinator in harness.coordinators:
+        await coordinator.stop()
+    await asyncio.sleep(5)  # envelopes under way arrive without a receiver
+    loop = asyncio.get_running_loop()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    timers = loop._scheduled  # type: ignore[attr-defined]
+    assert [each for each in timers if not each.cancelled()] == []
+
+
+def run(scenario: Callable[[CoordinatorHarness], Awaitable[None]]) -> None:
+    """Run a scenario with a harness of its own, for tests that make many."""
 
     async def main(clock: ManualClock) -> None:
-        harness = CoordinatorHarness(clock)
-        await scenario(harness)
-        for coordinator in harness.coordinators:
-            await coordinator.stop()
-        await asyncio.sleep(5)  # envelopes under way arrive without a receiver
-        loop = asyncio.get_running_loop()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        timers = loop._scheduled  # type: ignore[attr-defined]
-        assert [each for each in timers if not each.cancelled()] == []
+        async with harness_of(clock) as harness:
+            await scenario(harness)
 
     run_virtual(main)
 

@@ -85,6 +85,12 @@ class ServerFixture:
     def slots_in_use(self) -> int:
         return self.server.runtime.resources.concurrent_executions
 
+    async def stop(self) -> None:
+        """Stop the agents, whose task begins in the turn after the first connection."""
+        await asyncio.sleep(0)
+        await self.server.runtime.stop_agents()
+        self.assert_all_ended()
+
     def assert_all_ended(self) -> None:
         """Check that no slot is taken and no handler runs."""
         # A worker thread hands its reply over before it is done with the call.

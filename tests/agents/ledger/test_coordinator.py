@@ -89,27 +89,24 @@ async def until_finished(coordinator: AgentCoordinatorV2, *keys: str) -> None:
 
 
 @pytest.mark.rule("AACP-06", "AACP-20", "AACP-26", "AACP-44")
-def test_request_returns_result_and_status_agrees() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", echo)
-            message = AgentMessage("greet", {"to": ["world", None]})
-            result = await agents.send_request("a", message, request_id="r1")
-            assert result == {"type": "greet", "payload": {"to": ["world", None]}, "from": "host"}
-            assert (await agents.send_request("a", 5))["type"] == "message"
-            status = await agents.status("r1")
-            assert status is not None
-            assert (status.request_id, status.message_id) == ("r1", None)
-            assert (status.outcome, status.result, status.error) == (
-                Outcome.COMPLETED,
-                result,
-                None,
-            )
-            record = await record_of(agents, "r1")
-            assert record.payload == b'{"payload":{"to":["world",null]},"type":"greet"}'
-            assert await agents.status("r2") is None
-
-    run(scenario)
+async def test_request_returns_result_and_status_agrees(harness: CoordinatorHarness) -> None:
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", echo)
+        message = AgentMessage("greet", {"to": ["world", None]})
+        result = await agents.send_request("a", message, request_id="r1")
+        assert result == {"type": "greet", "payload": {"to": ["world", None]}, "from": "host"}
+        assert (await agents.send_request("a", 5))["type"] == "message"
+        status = await agents.status("r1")
+        assert status is not None
+        assert (status.request_id, status.message_id) == ("r1", None)
+        assert (status.outcome, status.result, status.error) == (
+            Outcome.COMPLETED,
+            result,
+            None,
+        )
+        record = await record_of(agents, "r1")
+        assert record.payload == b'{"payload":{"to":["world",null]},"type":"greet"}'
+        assert await agents.status("r2") is None
 
 
 class Odd(BaseException):
@@ -132,27 +129,26 @@ FAILURES = {
 
 @pytest.mark.rule("AACP-26")
 @pytest.mark.parametrize("name", FAILURES)
-def test_every_exception_of_handler_is_an_outcome(name: str) -> None:
+async def test_every_exception_of_handler_is_an_outcome(
+    name: str, harness: CoordinatorHarness
+) -> None:
     raised, expected = FAILURES[name]
     expected = expected or StructuredError(ErrorCode.INTERNAL, "The agent failed.")
 
     async def fail(message: AgentMessage, context: AgentContext) -> None:
         raise raised
 
-    async def scenario(harness: CoordinatorHarness) -> None:
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", fail)
-            agents.register_agent("b", echo)
-            for _ in range(2):  # the second time it is the recorded one
-                with pytest.raises(RequestFailedError) as caught:
-                    await agents.send_request("a", 1, request_id="r1")
-                assert caught.value.to_structured() == expected
-                assert caught.value.request_id == "r1"
-            assert await outcome_of(agents, "r1") is Outcome.FAILED
-            assert (await record_of(agents, "r1")).epoch == 1
-            assert (await agents.send_request("b", 1))["payload"] == 1
-
-    run(scenario)
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", fail)
+        agents.register_agent("b", echo)
+        for _ in range(2):  # the second time it is the recorded one
+            with pytest.raises(RequestFailedError) as caught:
+                await agents.send_request("a", 1, request_id="r1")
+            assert caught.value.to_structured() == expected
+            assert caught.value.request_id == "r1"
+        assert await outcome_of(agents, "r1") is Outcome.FAILED
+        assert (await record_of(agents, "r1")).epoch == 1
+        assert (await agents.send_request("b", 1))["payload"] == 1
 
 
 def details_that_json_cannot_say() -> dict[str, Any]:
@@ -176,75 +172,70 @@ def details_that_json_cannot_say() -> dict[str, Any]:
     ],
     ids=["message", "details", "object", "surrogate", "circle"],
 )
-def test_error_that_ledger_cannot_keep_keeps_its_code(error: ToolError, reason: str) -> None:
+async def test_error_that_ledger_cannot_keep_keeps_its_code(
+    error: ToolError, reason: str, harness: CoordinatorHarness
+) -> None:
     async def fail(message: AgentMessage, context: AgentContext) -> None:
         raise error
 
-    async def scenario(harness: CoordinatorHarness) -> None:
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", fail)
-            with pytest.raises(RequestFailedError) as caught:
-                await agents.send_request("a", 1)
-            assert caught.value.code is ErrorCode.NOT_FOUND
-            assert caught.value.details == {"reason": reason}
-            assert caught.value.message.startswith("x")
-            assert len(caught.value.message) <= 1024
-
-    run(scenario)
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", fail)
+        with pytest.raises(RequestFailedError) as caught:
+            await agents.send_request("a", 1)
+        assert caught.value.code is ErrorCode.NOT_FOUND
+        assert caught.value.details == {"reason": reason}
+        assert caught.value.message.startswith("x")
+        assert len(caught.value.message) <= 1024
 
 
 @pytest.mark.rule("AACP-80")
-def test_result_too_large_fails_and_message_too_large_is_refused() -> None:
+async def test_result_too_large_fails_and_message_too_large_is_refused(
+    harness: CoordinatorHarness,
+) -> None:
     async def answer(message: AgentMessage, context: AgentContext) -> Any:
         return object() if message.payload == "odd" else "x" * 150
 
-    async def scenario(harness: CoordinatorHarness) -> None:
-        async with harness.coordinator(aacp={"max_payload_bytes": 150}) as agents:
-            agents.register_agent("a", answer)
-            for payload, reason in (("odd", "result_not_serializable"), (1, "result_too_large")):
-                with pytest.raises(RequestFailedError) as failed:
-                    await agents.send_request("a", payload)
-                assert failed.value.code is ErrorCode.INTERNAL
-                assert failed.value.details is not None
-                assert failed.value.details["reason"] == reason
-            for send in (agents.send_request, agents.send_reliable_message):
-                for payload, code in (
-                    (object(), ErrorCode.INVALID_ARGUMENT),
-                    ({1: 2}, ErrorCode.INVALID_ARGUMENT),
-                    ("x" * 150, ErrorCode.RESOURCE_EXHAUSTED),
-                ):
-                    with pytest.raises(ToolError) as refused:
-                        await send("a", payload)
-                    assert refused.value.code is code
-            assert store_of(agents).calls["append"] == 2
-
-    run(scenario)
+    async with harness.coordinator(aacp={"max_payload_bytes": 150}) as agents:
+        agents.register_agent("a", answer)
+        for payload, reason in (("odd", "result_not_serializable"), (1, "result_too_large")):
+            with pytest.raises(RequestFailedError) as failed:
+                await agents.send_request("a", payload)
+            assert failed.value.code is ErrorCode.INTERNAL
+            assert failed.value.details is not None
+            assert failed.value.details["reason"] == reason
+        for send in (agents.send_request, agents.send_reliable_message):
+            for payload, code in (
+                (object(), ErrorCode.INVALID_ARGUMENT),
+                ({1: 2}, ErrorCode.INVALID_ARGUMENT),
+                ("x" * 150, ErrorCode.RESOURCE_EXHAUSTED),
+            ):
+                with pytest.raises(ToolError) as refused:
+                    await send("a", payload)
+                assert refused.value.code is code
+        assert store_of(agents).calls["append"] == 2
 
 
 @pytest.mark.rule("AACP-80")
-def test_message_too_large_for_transport_is_refused() -> None:
+async def test_message_too_large_for_transport_is_refused(harness: CoordinatorHarness) -> None:
     async def repeat(message: AgentMessage, context: AgentContext) -> str:
         return "x" * int(message.payload)
 
-    async def scenario(harness: CoordinatorHarness) -> None:
-        network = LoopbackNetwork()
-        narrow = LoopbackTransport(network, max_envelope_bytes=9_000)
-        network.ends.append(narrow)
-        async with (
-            harness.coordinator("one", transport=network.end()) as one,
-            harness.coordinator("two", transport=narrow) as two,
-        ):
-            two.register_agent("b", repeat)
-            assert await one.send_request("b", 3) == "xxx"
-            with pytest.raises(RequestFailedError) as failed:
-                await one.send_request("b", 1_000)
-            assert failed.value.details is not None
-            assert failed.value.details["reason"] == "result_too_large"
-            with pytest.raises(ToolError) as refused:
-                await two.send_request("host", "x" * 1_000)
-            assert refused.value.code is ErrorCode.RESOURCE_EXHAUSTED
-
-    run(scenario)
+    network = LoopbackNetwork()
+    narrow = LoopbackTransport(network, max_envelope_bytes=9_000)
+    network.ends.append(narrow)
+    async with (
+        harness.coordinator("one", transport=network.end()) as one,
+        harness.coordinator("two", transport=narrow) as two,
+    ):
+        two.register_agent("b", repeat)
+        assert await one.send_request("b", 3) == "xxx"
+        with pytest.raises(RequestFailedError) as failed:
+            await one.send_request("b", 1_000)
+        assert failed.value.details is not None
+        assert failed.value.details["reason"] == "result_too_large"
+        with pytest.raises(ToolError) as refused:
+            await two.send_request("host", "x" * 1_000)
+        assert refused.value.code is ErrorCode.RESOURCE_EXHAUSTED
 
 
 def store_of(coordinator: AgentCoordinatorV2) -> FaultyStore:
@@ -273,197 +264,177 @@ def store_of(coordinator: AgentCoordinatorV2) -> FaultyStore:
         ("a", {"ttl_ms": 1.5}, ErrorCode.INVALID_ARGUMENT),
     ],
 )
-def test_invalid_message_is_refused_before_it_is_entered(
-    target: Any, options: dict[str, Any], code: ErrorCode
+async def test_invalid_message_is_refused_before_it_is_entered(
+    target: Any, options: dict[str, Any], code: ErrorCode, harness: CoordinatorHarness
 ) -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", echo)
-            with pytest.raises(ToolError) as refused:
-                await agents.send_request(target, 1, **options)
-            assert refused.value.code is code
-            assert store_of(agents).calls["append"] == 0
-
-    run(scenario)
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", echo)
+        with pytest.raises(ToolError) as refused:
+            await agents.send_request(target, 1, **options)
+        assert refused.value.code is code
+        assert store_of(agents).calls["append"] == 0
 
 
 # -- one id, one request --------------------------------------------------------------------------
 
 
 @pytest.mark.rule("AACP-01", "AACP-12", "AACP-21")
-def test_repeated_request_is_executed_once_and_answered_alike() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        gate = Gate()
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", gate)
-            tasks = [
-                asyncio.ensure_future(agents.send_request("a", {"n": 1}, request_id="r1"))
-                for _ in range(3)
-            ]
-            await gate.begun.wait()
-            tasks.append(asyncio.ensure_future(agents.send_request("a", {"n": 1}, request_id="r1")))
-            await asyncio.sleep(0.1)
-            assert await outcome_of(agents, "r1") is Outcome.UNKNOWN
-            gate.opened.set()
-            assert await asyncio.gather(*tasks) == [{"n": 1}] * 4
-            assert await agents.send_request("a", {"n": 1}, request_id="r1") == {"n": 1}
-            assert gate.seen == [{"n": 1}]
-
-    run(scenario)
-
-
-@pytest.mark.rule("AACP-60")
-def test_other_request_of_same_id_is_refused() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        gate = Gate()
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", gate)
-            agents.register_agent("b", echo)
-            first = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
-            await gate.begun.wait()
-            for target, payload in (("a", 2), ("b", 1)):
-                with pytest.raises(RequestConflictError) as caught:
-                    await agents.send_request(target, payload, request_id="r1")
-                assert caught.value.code is ErrorCode.INVALID_ARGUMENT
-                assert caught.value.details is not None
-                assert caught.value.details["reason"] == "request_id_conflict"
-            gate.opened.set()
-            assert await first == 1
-            with pytest.raises(RequestConflictError):
-                await agents.send_request("a", 2, request_id="r1")
-            assert gate.seen == [1]
-
-    run(scenario)
+async def test_repeated_request_is_executed_once_and_answered_alike(
+    harness: CoordinatorHarness,
+) -> None:
+    gate = Gate()
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", gate)
+        tasks = [
+            asyncio.ensure_future(agents.send_request("a", {"n": 1}, request_id="r1"))
+            for _ in range(3)
+        ]
+        await gate.begun.wait()
+        tasks.append(asyncio.ensure_future(agents.send_request("a", {"n": 1}, request_id="r1")))
+        await asyncio.sleep(0.1)
+        assert await outcome_of(agents, "r1") is Outcome.UNKNOWN
+        gate.opened.set()
+        assert await asyncio.gather(*tasks) == [{"n": 1}] * 4
+        assert await agents.send_request("a", {"n": 1}, request_id="r1") == {"n": 1}
+        assert gate.seen == [{"n": 1}]
 
 
 @pytest.mark.rule("AACP-60")
-def test_refused_request_never_gets_result_of_other() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        gate = Gate()
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", gate)
-            first = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
-            await gate.begun.wait()
-            entering = store_of(agents).gates["append"] = asyncio.Event()
-            second = asyncio.ensure_future(agents.send_request("a", 2, request_id="r1"))
-            await asyncio.sleep(0.01)
-            gate.opened.set()
-            assert await first == 1
-            await asyncio.sleep(0.01)
-            entering.set()
-            with pytest.raises(RequestConflictError):
-                await second
+async def test_other_request_of_same_id_is_refused(harness: CoordinatorHarness) -> None:
+    gate = Gate()
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", gate)
+        agents.register_agent("b", echo)
+        first = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
+        await gate.begun.wait()
+        for target, payload in (("a", 2), ("b", 1)):
+            with pytest.raises(RequestConflictError) as caught:
+                await agents.send_request(target, payload, request_id="r1")
+            assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+            assert caught.value.details is not None
+            assert caught.value.details["reason"] == "request_id_conflict"
+        gate.opened.set()
+        assert await first == 1
+        with pytest.raises(RequestConflictError):
+            await agents.send_request("a", 2, request_id="r1")
+        assert gate.seen == [1]
 
-    run(scenario)
+
+@pytest.mark.rule("AACP-60")
+async def test_refused_request_never_gets_result_of_other(harness: CoordinatorHarness) -> None:
+    gate = Gate()
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", gate)
+        first = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
+        await gate.begun.wait()
+        entering = store_of(agents).gates["append"] = asyncio.Event()
+        second = asyncio.ensure_future(agents.send_request("a", 2, request_id="r1"))
+        await asyncio.sleep(0.01)
+        gate.opened.set()
+        assert await first == 1
+        await asyncio.sleep(0.01)
+        entering.set()
+        with pytest.raises(RequestConflictError):
+            await second
 
 
 # -- time -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("AACP-06", "AACP-26")
-def test_timed_out_request_is_unknown_and_known_later() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        gate = Gate()
-        async with harness.coordinator(aacp={"request_timeout_ms": 500}) as agents:
-            agents.register_agent("a", gate)
-            before = harness.clock.monotonic()
-            with pytest.raises(OutcomeUnknownError) as caught:
-                await agents.send_request("a", 1)
-            assert harness.clock.monotonic() - before == pytest.approx(0.5, abs=0.01)
-            request_id = caught.value.request_id
-            assert caught.value.code is ErrorCode.TIMEOUT
-            assert caught.value.details == {
-                "reason": "outcome_unknown",
-                "outcome": "UNKNOWN",
-                "requestId": request_id,
-            }
-            status = await agents.status(request_id)
-            assert status is not None
-            assert (status.outcome, status.result) == (Outcome.UNKNOWN, None)
-            gate.opened.set()
-            await until_finished(agents, request_id)
-            status = await agents.status(request_id)
-            assert status is not None
-            assert (status.outcome, status.result) == (Outcome.COMPLETED, 1)
-            assert await agents.send_request("a", 1, request_id=request_id) == 1
-            assert gate.seen == [1]
-
-    run(scenario)
+async def test_timed_out_request_is_unknown_and_known_later(harness: CoordinatorHarness) -> None:
+    gate = Gate()
+    async with harness.coordinator(aacp={"request_timeout_ms": 500}) as agents:
+        agents.register_agent("a", gate)
+        before = harness.clock.monotonic()
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await agents.send_request("a", 1)
+        assert harness.clock.monotonic() - before == pytest.approx(0.5, abs=0.01)
+        request_id = caught.value.request_id
+        assert caught.value.code is ErrorCode.TIMEOUT
+        assert caught.value.details == {
+            "reason": "outcome_unknown",
+            "outcome": "UNKNOWN",
+            "requestId": request_id,
+        }
+        status = await agents.status(request_id)
+        assert status is not None
+        assert (status.outcome, status.result) == (Outcome.UNKNOWN, None)
+        gate.opened.set()
+        await until_finished(agents, request_id)
+        status = await agents.status(request_id)
+        assert status is not None
+        assert (status.outcome, status.result) == (Outcome.COMPLETED, 1)
+        assert await agents.send_request("a", 1, request_id=request_id) == 1
+        assert gate.seen == [1]
 
 
 @pytest.mark.rule("AACP-26")
-def test_abort_signal_ends_waiting_and_not_request() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        gate, signal = Gate(), AbortSignal()
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", gate)
-            sent = asyncio.ensure_future(
-                agents.send_request("a", 1, request_id="r1", abort_signal=signal)
-            )
-            await gate.begun.wait()
-            signal.fire("cancelled")
-            with pytest.raises(AbortError):
-                await sent
-            gate.opened.set()
-            await until_finished(agents, "r1")
-            assert gate.reasons == []
-            with pytest.raises(AbortError):
-                await agents.send_request("a", 1, request_id="r2", abort_signal=signal)
-            await asyncio.sleep(0.1)
-            assert await agents.status("r2") is None
-
-    run(scenario)
+async def test_abort_signal_ends_waiting_and_not_request(harness: CoordinatorHarness) -> None:
+    gate, signal = Gate(), AbortSignal()
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", gate)
+        sent = asyncio.ensure_future(
+            agents.send_request("a", 1, request_id="r1", abort_signal=signal)
+        )
+        await gate.begun.wait()
+        signal.fire("cancelled")
+        with pytest.raises(AbortError):
+            await sent
+        gate.opened.set()
+        await until_finished(agents, "r1")
+        assert gate.reasons == []
+        with pytest.raises(AbortError):
+            await agents.send_request("a", 1, request_id="r2", abort_signal=signal)
+        await asyncio.sleep(0.1)
+        assert await agents.status("r2") is None
 
 
 @pytest.mark.rule("AACP-26")
-def test_cancelled_callers_leave_nothing_behind() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        gate = Gate()
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", gate)
-            assert agents._running is not None
-            runner = agents._running.runner
-            for _ in range(3):
-                sent = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
-                await asyncio.sleep(0.01)
-                sent.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await sent
-                await unknown(agents, "a", 1, request_id="r1")
-            entering = store_of(agents).gates["append"] = asyncio.Event()
-            event = asyncio.ensure_future(agents.send_reliable_message("a", 2))
-            request = asyncio.ensure_future(agents.send_request("a", 3, request_id="r3"))
+async def test_cancelled_callers_leave_nothing_behind(harness: CoordinatorHarness) -> None:
+    gate = Gate()
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", gate)
+        assert agents._running is not None
+        runner = agents._running.runner
+        for _ in range(3):
+            sent = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
             await asyncio.sleep(0.01)
-            event.cancel()
-            request.cancel()
-            await asyncio.wait([event, request])
-            assert runner.node.outcomes.waiting == {}
-            assert runner._waiters == set()
-            entering.set()
-            gate.opened.set()
-            await asyncio.sleep(0.1)
-            await until_finished(agents, "r1", "r3")
-            assert gate.seen == [1, 2, 3]
-
-    run(scenario)
+            sent.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sent
+            await unknown(agents, "a", 1, request_id="r1")
+        entering = store_of(agents).gates["append"] = asyncio.Event()
+        event = asyncio.ensure_future(agents.send_reliable_message("a", 2))
+        request = asyncio.ensure_future(agents.send_request("a", 3, request_id="r3"))
+        await asyncio.sleep(0.01)
+        event.cancel()
+        request.cancel()
+        await asyncio.wait([event, request])
+        assert runner.node.outcomes.waiting == {}
+        assert runner._waiters == set()
+        entering.set()
+        gate.opened.set()
+        await asyncio.sleep(0.1)
+        await until_finished(agents, "r1", "r3")
+        assert gate.seen == [1, 2, 3]
 
 
 @pytest.mark.rule("AACP-15")
-def test_expired_records_are_purged_by_timer_and_on_demand() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", echo)
-            await agents.send_request("a", 1, request_id="r1", ttl_ms=1000)
-            await agents.send_request("a", 1, request_id="r2", ttl_ms=90_000)
-            await asyncio.sleep(1.001)
-            assert await agents.purge_expired() == 1
-            assert await agents.purge_expired() == 0
-            assert await agents.status("r1") is None
-            assert await agents.status("r2") is not None
-            await asyncio.sleep(150)
-            assert await agents.status("r2") is None
-
-    run(scenario)
+async def test_expired_records_are_purged_by_timer_and_on_demand(
+    harness: CoordinatorHarness,
+) -> None:
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", echo)
+        await agents.send_request("a", 1, request_id="r1", ttl_ms=1000)
+        await agents.send_request("a", 1, request_id="r2", ttl_ms=90_000)
+        await asyncio.sleep(1.001)
+        assert await agents.purge_expired() == 1
+        assert await agents.purge_expired() == 0
+        assert await agents.status("r1") is None
+        assert await agents.status("r2") is not None
+        await asyncio.sleep(150)
+        assert await agents.status("r2") is None
 
 
 # -- events and hooks -----------------------------------------------------------------------------
@@ -513,194 +484,176 @@ async def ten(message: AgentMessage, context: AgentContext) -> float:
     [None, RuntimeError("hook"), asyncio.CancelledError(), SystemExit(3)],
     ids=["none", "exception", "cancelled", "exit"],
 )
-def test_hooks_are_called_for_every_message_and_may_fail(
-    error: BaseException | None,
+async def test_hooks_are_called_for_every_message_and_may_fail(
+    error: BaseException | None, harness: CoordinatorHarness
 ) -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        hooks = Hooks(error)
-        async with harness.coordinator(**hooks.options()) as agents:
-            agents.register_agent("a", ten)
-            assert await agents.send_request("a", 2, request_id="r1") == 5
-            with pytest.raises(RequestFailedError):
-                await agents.send_request("a", 0, request_id="r2")
-            event_id = await agents.send_reliable_message("a", 4)
-            await until_finished(agents, event_id)
-            await asyncio.sleep(0.1)
-            kinds = [each.message_type for each in hooks.received]
-            assert kinds == [MessageType.REQUEST, MessageType.REQUEST, MessageType.EVENT]
-            assert [each.seq for each in hooks.received] == [1, 2, 3]
-            first, second, third = (each.message_id for each in hooks.received)
-            assert third == event_id
-            assert hooks.completed == [first, third]
-            assert [key for key, _ in hooks.failed] == [second]
-            assert hooks.failed[0][1].code is ErrorCode.INTERNAL
-            assert len(harness.logged("hook failed")) == (6 if error else 0)
-
-    run(scenario)
+    hooks = Hooks(error)
+    async with harness.coordinator(**hooks.options()) as agents:
+        agents.register_agent("a", ten)
+        assert await agents.send_request("a", 2, request_id="r1") == 5
+        with pytest.raises(RequestFailedError):
+            await agents.send_request("a", 0, request_id="r2")
+        event_id = await agents.send_reliable_message("a", 4)
+        await until_finished(agents, event_id)
+        await asyncio.sleep(0.1)
+        kinds = [each.message_type for each in hooks.received]
+        assert kinds == [MessageType.REQUEST, MessageType.REQUEST, MessageType.EVENT]
+        assert [each.seq for each in hooks.received] == [1, 2, 3]
+        first, second, third = (each.message_id for each in hooks.received)
+        assert third == event_id
+        assert hooks.completed == [first, third]
+        assert [key for key, _ in hooks.failed] == [second]
+        assert hooks.failed[0][1].code is ErrorCode.INTERNAL
+        assert len(harness.logged("hook failed")) == (6 if error else 0)
 
 
 @pytest.mark.rule("AACP-29")
-def test_a_coordinator_may_have_only_some_of_the_hooks() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        for name in ("on_message_received", "on_message_completed", "on_message_failed"):
-            hooks = Hooks()
-            async with harness.coordinator(**{name: hooks.options()[name]}) as agents:
-                agents.register_agent("a", ten)
-                await agents.send_request("a", 1)
-                with pytest.raises(RequestFailedError):
-                    await agents.send_request("a", 0)
-            told = [len(hooks.received), len(hooks.completed), len(hooks.failed)]
-            assert told == [2 * (name == "on_message_received"), 1 * (name[11:] == "completed"),
-                            1 * (name[11:] == "failed")]  # fmt: skip
-
-    run(scenario)
+async def test_a_coordinator_may_have_only_some_of_the_hooks(harness: CoordinatorHarness) -> None:
+    for name in ("on_message_received", "on_message_completed", "on_message_failed"):
+        hooks = Hooks()
+        async with harness.coordinator(**{name: hooks.options()[name]}) as agents:
+            agents.register_agent("a", ten)
+            await agents.send_request("a", 1)
+            with pytest.raises(RequestFailedError):
+                await agents.send_request("a", 0)
+        told = [len(hooks.received), len(hooks.completed), len(hooks.failed)]
+        assert told == [2 * (name == "on_message_received"), 1 * (name[11:] == "completed"),
+                        1 * (name[11:] == "failed")]  # fmt: skip
 
 
 @pytest.mark.rule("AACP-61", "AACP-26")
-def test_event_is_known_by_message_id_and_executed_once() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        gate = Gate()
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", gate)
-            ids = [await agents.send_reliable_message("a", n) for n in range(3)]
-            assert len(set(ids)) == 3
-            assert await outcome_of(agents, ids[2]) is Outcome.UNKNOWN
-            gate.opened.set()
-            await until_finished(agents, *ids)
-            status = await agents.status(ids[1])
-            assert status is not None
-            assert (status.message_id, status.request_id, status.result) == (ids[1], None, 1)
-            assert gate.seen == [0, 1, 2]
-
-    run(scenario)
+async def test_event_is_known_by_message_id_and_executed_once(harness: CoordinatorHarness) -> None:
+    gate = Gate()
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", gate)
+        ids = [await agents.send_reliable_message("a", n) for n in range(3)]
+        assert len(set(ids)) == 3
+        assert await outcome_of(agents, ids[2]) is Outcome.UNKNOWN
+        gate.opened.set()
+        await until_finished(agents, *ids)
+        status = await agents.status(ids[1])
+        assert status is not None
+        assert (status.message_id, status.request_id, status.result) == (ids[1], None, 1)
+        assert gate.seen == [0, 1, 2]
 
 
 # -- handlers -------------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("AACP-04")
-def test_agent_executes_requests_in_order_of_sending() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        running: list[int] = []
+async def test_agent_executes_requests_in_order_of_sending(harness: CoordinatorHarness) -> None:
+    running: list[int] = []
 
-        async def slow(message: AgentMessage, context: AgentContext) -> int:
-            running.append(message.payload)
-            assert len(running) == 1
-            await asyncio.sleep(0.01)
-            running.remove(message.payload)
-            order.append(message.payload)
-            return len(order)
+    async def slow(message: AgentMessage, context: AgentContext) -> int:
+        running.append(message.payload)
+        assert len(running) == 1
+        await asyncio.sleep(0.01)
+        running.remove(message.payload)
+        order.append(message.payload)
+        return len(order)
 
-        order: list[int] = []
-        gate = Gate()
-        async with harness.coordinator() as agents:
-            agents.register_agent("slow", slow)
-            agents.register_agent("stuck", gate)
-            await unknown(agents, "stuck", 1)
-            results = await asyncio.gather(*(agents.send_request("slow", n) for n in range(150)))
-            assert order == list(range(150))
-            assert results == list(range(1, 151))
-            gate.opened.set()
-
-    run(scenario)
+    order: list[int] = []
+    gate = Gate()
+    async with harness.coordinator() as agents:
+        agents.register_agent("slow", slow)
+        agents.register_agent("stuck", gate)
+        await unknown(agents, "stuck", 1)
+        results = await asyncio.gather(*(agents.send_request("slow", n) for n in range(150)))
+        assert order == list(range(150))
+        assert results == list(range(1, 151))
+        gate.opened.set()
 
 
 @pytest.mark.rule("AACP-04", "AACP-26")
-def test_messages_and_requests_share_mailbox_of_agent() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        gate = Gate()
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", gate)
-            message = asyncio.ensure_future(agents.send_message("a", AgentMessage("x", 1)))
-            await gate.begun.wait()
-            request_id = await unknown(agents, "a", 2)
-            assert gate.seen == [1]
-            gate.opened.set()
-            assert await message == 1
-            await until_finished(agents, request_id)
-            assert gate.seen == [1, 2]
-
-    run(scenario)
+async def test_messages_and_requests_share_mailbox_of_agent(harness: CoordinatorHarness) -> None:
+    gate = Gate()
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", gate)
+        message = asyncio.ensure_future(agents.send_message("a", AgentMessage("x", 1)))
+        await gate.begun.wait()
+        request_id = await unknown(agents, "a", 2)
+        assert gate.seen == [1]
+        gate.opened.set()
+        assert await message == 1
+        await until_finished(agents, request_id)
+        assert gate.seen == [1, 2]
 
 
 VARIABLE = ContextVar("VARIABLE", default="unset")
 
 
 @pytest.mark.rule("AACP-26")
-def test_handler_gets_ids_of_request_and_no_context_of_caller() -> None:
+async def test_handler_gets_ids_of_request_and_no_context_of_caller(
+    harness: CoordinatorHarness,
+) -> None:
     async def note(message: AgentMessage, context: AgentContext) -> Any:
         context.logger.warn("hello")
         seen = VARIABLE.get()
         VARIABLE.set("of a handler")
         return [context.correlation_id, context.agent_id, seen]
 
-    async def scenario(harness: CoordinatorHarness) -> None:
-        VARIABLE.set("of the caller")
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", note)
-            for request_id in ("r1", "r2"):
-                result = await agents.send_request("a", 1, request_id=request_id)
-                assert result == [request_id, "a", "unset"]
-            first, second = harness.logged("hello")
-            assert (first["correlationId"], first["agentId"]) == ("r1", "a")
-            assert second["correlationId"] == "r2"
-
-    run(scenario)
+    VARIABLE.set("of the caller")
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", note)
+        for request_id in ("r1", "r2"):
+            result = await agents.send_request("a", 1, request_id=request_id)
+            assert result == [request_id, "a", "unset"]
+        first, second = harness.logged("hello")
+        assert (first["correlationId"], first["agentId"]) == ("r1", "a")
+        assert second["correlationId"] == "r2"
 
 
 @pytest.mark.rule("AACP-26")
-def test_request_that_would_wait_for_itself_is_refused_with_cycle() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        async with harness.coordinator() as agents:
+async def test_request_that_would_wait_for_itself_is_refused_with_cycle(
+    harness: CoordinatorHarness,
+) -> None:
+    async with harness.coordinator() as agents:
 
-            async def forward(message: AgentMessage, context: AgentContext) -> Any:
-                target, *rest = message.payload
-                return await agents.send_request(target, rest)
+        async def forward(message: AgentMessage, context: AgentContext) -> Any:
+            target, *rest = message.payload
+            return await agents.send_request(target, rest)
 
-            async def hand_on(message: AgentMessage, context: AgentContext) -> Any:
-                target, *rest = message.payload
-                return await agents.send_message(target, AgentMessage("x", rest))
+        async def hand_on(message: AgentMessage, context: AgentContext) -> Any:
+            target, *rest = message.payload
+            return await agents.send_message(target, AgentMessage("x", rest))
 
-            agents.register_agent("a", forward)
-            agents.register_agent("b", forward)
-            agents.register_agent("memory", hand_on)
-            agents.register_agent("end", echo)
-            assert (await agents.send_request("a", ["b", "end"]))["from"] == "b"
-            for path in (["a"], ["b", "a"], ["memory", "a"], ["memory", "b", "memory"]):
-                with pytest.raises(RequestFailedError) as caught:
-                    await agents.send_request("a", path)
-                assert caught.value.code is ErrorCode.INVALID_ARGUMENT
-                assert caught.value.details is not None
-                assert caught.value.details["reason"] == "agent_cycle"
-            with pytest.raises(AgentCycleError):
-                await agents.send_message("memory", AgentMessage("x", ["a", "memory"]))
-
-    run(scenario)
+        agents.register_agent("a", forward)
+        agents.register_agent("b", forward)
+        agents.register_agent("memory", hand_on)
+        agents.register_agent("end", echo)
+        assert (await agents.send_request("a", ["b", "end"]))["from"] == "b"
+        for path in (["a"], ["b", "a"], ["memory", "a"], ["memory", "b", "memory"]):
+            with pytest.raises(RequestFailedError) as caught:
+                await agents.send_request("a", path)
+            assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+            assert caught.value.details is not None
+            assert caught.value.details["reason"] == "agent_cycle"
+        with pytest.raises(AgentCycleError):
+            await agents.send_message("memory", AgentMessage("x", ["a", "memory"]))
 
 
 @pytest.mark.rule("AACP-26")
-def test_request_of_handler_has_its_agent_as_source_and_its_signal() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        gate, signal = Gate(), AbortSignal()
-        async with harness.coordinator() as agents:
+async def test_request_of_handler_has_its_agent_as_source_and_its_signal(
+    harness: CoordinatorHarness,
+) -> None:
+    gate, signal = Gate(), AbortSignal()
+    async with harness.coordinator() as agents:
 
-            async def ask(message: AgentMessage, context: AgentContext) -> Any:
-                return await agents.send_request("gate", message.payload, request_id="inner")
+        async def ask(message: AgentMessage, context: AgentContext) -> Any:
+            return await agents.send_request("gate", message.payload, request_id="inner")
 
-            agents.register_agent("asker", ask)
-            agents.register_agent("gate", gate)
-            sent = asyncio.ensure_future(
-                agents.send_message("asker", AgentMessage("x", 1), abort_signal=signal)
-            )
-            await gate.begun.wait()
-            signal.fire("deadline")
-            with pytest.raises(AbortError):
-                await sent
-            assert (await record_of(agents, "inner")).source_agent_id == "asker"
-            gate.opened.set()
-            await until_finished(agents, "inner")
-
-    run(scenario)
+        agents.register_agent("asker", ask)
+        agents.register_agent("gate", gate)
+        sent = asyncio.ensure_future(
+            agents.send_message("asker", AgentMessage("x", 1), abort_signal=signal)
+        )
+        await gate.begun.wait()
+        signal.fire("deadline")
+        with pytest.raises(AbortError):
+            await sent
+        assert (await record_of(agents, "inner")).source_agent_id == "asker"
+        gate.opened.set()
+        await until_finished(agents, "inner")
 
 
 # -- trying again ---------------------------------------------------------------------------------
@@ -715,367 +668,336 @@ def busy_is_temporary(**more: Any) -> RetransmissionPolicy:
 
 
 @pytest.mark.rule("AACP-04", "AACP-63")
-def test_temporary_error_is_retried_before_requests_behind_it() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        seen: list[tuple[Any, float]] = []
+async def test_temporary_error_is_retried_before_requests_behind_it(
+    harness: CoordinatorHarness,
+) -> None:
+    seen: list[tuple[Any, float]] = []
 
-        async def moody(message: AgentMessage, context: AgentContext) -> Any:
-            seen.append((message.payload, round(harness.clock.monotonic() - begin, 2)))
-            if message.payload == 1 and len(seen) < 4:
-                raise ToolError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
-            return message.payload
+    async def moody(message: AgentMessage, context: AgentContext) -> Any:
+        seen.append((message.payload, round(harness.clock.monotonic() - begin, 2)))
+        if message.payload == 1 and len(seen) < 4:
+            raise ToolError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
+        return message.payload
 
-        async with harness.coordinator(policy=busy_is_temporary(base_delay_ms=100)) as agents:
-            agents.register_agent("a", moody)
-            begin = harness.clock.monotonic()
-            sent = [agents.send_request("a", n, request_id=f"r{n}") for n in (1, 2, 3)]
-            assert await asyncio.gather(*sent) == [1, 2, 3]
-            payloads = [payload for payload, _ in seen]
-            assert payloads == [1, 1, 1, 1, 2, 3]
-            times = [time for _, time in seen]
-            assert times[:4] == pytest.approx([0, 0.1, 0.3, 0.7], abs=0.02)
-            assert (await record_of(agents, "r1")).epoch == 4
-
-    run(scenario)
+    async with harness.coordinator(policy=busy_is_temporary(base_delay_ms=100)) as agents:
+        agents.register_agent("a", moody)
+        begin = harness.clock.monotonic()
+        sent = [agents.send_request("a", n, request_id=f"r{n}") for n in (1, 2, 3)]
+        assert await asyncio.gather(*sent) == [1, 2, 3]
+        payloads = [payload for payload, _ in seen]
+        assert payloads == [1, 1, 1, 1, 2, 3]
+        times = [time for _, time in seen]
+        assert times[:4] == pytest.approx([0, 0.1, 0.3, 0.7], abs=0.02)
+        assert (await record_of(agents, "r1")).epoch == 4
 
 
 @pytest.mark.rule("AACP-63")
-def test_temporary_error_is_final_after_max_executions() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        async def busy(message: AgentMessage, context: AgentContext) -> Any:
-            raise ToolError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
+async def test_temporary_error_is_final_after_max_executions(harness: CoordinatorHarness) -> None:
+    async def busy(message: AgentMessage, context: AgentContext) -> Any:
+        raise ToolError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
 
-        async with harness.coordinator(policy=busy_is_temporary(max_executions=3)) as agents:
-            agents.register_agent("a", busy)
-            with pytest.raises(RequestFailedError) as caught:
-                await agents.send_request("a", 1, request_id="r1")
-            assert caught.value.code is ErrorCode.RESOURCE_EXHAUSTED
-            assert (await record_of(agents, "r1")).epoch == 3
-
-    run(scenario)
+    async with harness.coordinator(policy=busy_is_temporary(max_executions=3)) as agents:
+        agents.register_agent("a", busy)
+        with pytest.raises(RequestFailedError) as caught:
+            await agents.send_request("a", 1, request_id="r1")
+        assert caught.value.code is ErrorCode.RESOURCE_EXHAUSTED
+        assert (await record_of(agents, "r1")).epoch == 3
 
 
 @pytest.mark.rule("AACP-25")
-def test_handler_that_cancels_its_task_is_retried_with_delay() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        seen = []
+async def test_handler_that_cancels_its_task_is_retried_with_delay(
+    harness: CoordinatorHarness,
+) -> None:
+    seen = []
 
-        async def suicidal(message: AgentMessage, context: AgentContext) -> Any:
-            seen.append(message.payload)
-            task = asyncio.current_task()
-            assert task is not None
-            if len(seen) < 4:
-                task.cancel()
-            await asyncio.sleep(0)
-            return message.payload
+    async def suicidal(message: AgentMessage, context: AgentContext) -> Any:
+        seen.append(message.payload)
+        task = asyncio.current_task()
+        assert task is not None
+        if len(seen) < 4:
+            task.cancel()
+        await asyncio.sleep(0)
+        return message.payload
 
-        async with harness.coordinator(policy=RetransmissionPolicy(jitter=0)) as agents:
-            agents.register_agent("a", suicidal)
-            begin = harness.clock.monotonic()
-            assert await asyncio.gather(*(agents.send_request("a", n) for n in (1, 2))) == [1, 2]
-            assert seen == [1, 1, 1, 1, 2]
-            assert harness.clock.monotonic() - begin == pytest.approx(1.4, abs=0.1)
-
-    run(scenario)
+    async with harness.coordinator(policy=RetransmissionPolicy(jitter=0)) as agents:
+        agents.register_agent("a", suicidal)
+        begin = harness.clock.monotonic()
+        assert await asyncio.gather(*(agents.send_request("a", n) for n in (1, 2))) == [1, 2]
+        assert seen == [1, 1, 1, 1, 2]
+        assert harness.clock.monotonic() - begin == pytest.approx(1.4, abs=0.1)
 
 
 @pytest.mark.rule("AACP-46")
-def test_request_begun_too_often_fails() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store = FaultyStore(shared=True)
-        policy = RetransmissionPolicy(max_executions=1, max_starts=2)
-        options: dict[str, Any] = {"store": store, "policy": policy, "aacp": {"lease_ms": 3000}}
-        async with harness.coordinator("sender", **options) as sender:
-            sent = asyncio.ensure_future(sender.send_request("a", 1, request_id="r1"))
-            await asyncio.sleep(1)
-            for life in range(2):  # which end without a word
-                now_ms = int(harness.clock.now().timestamp() * 1000)
-                claimed = await store.claim({"a": 1}, f"life {life}", now_ms, now_ms + 10, ["a"])
-                assert [claim.executions for claim in claimed.claims] == [life + 1]
-                await asyncio.sleep(0.1)
-            seen = []
+async def test_request_begun_too_often_fails(harness: CoordinatorHarness) -> None:
+    store = FaultyStore(shared=True)
+    policy = RetransmissionPolicy(max_executions=1, max_starts=2)
+    options: dict[str, Any] = {"store": store, "policy": policy, "aacp": {"lease_ms": 3000}}
+    async with harness.coordinator("sender", **options) as sender:
+        sent = asyncio.ensure_future(sender.send_request("a", 1, request_id="r1"))
+        await asyncio.sleep(1)
+        for life in range(2):  # which end without a word
+            now_ms = int(harness.clock.now().timestamp() * 1000)
+            claimed = await store.claim({"a": 1}, f"life {life}", now_ms, now_ms + 10, ["a"])
+            assert [claim.executions for claim in claimed.claims] == [life + 1]
+            await asyncio.sleep(0.1)
+        seen = []
 
-            async def note(message: AgentMessage, context: AgentContext) -> None:
-                seen.append(message.payload)
+        async def note(message: AgentMessage, context: AgentContext) -> None:
+            seen.append(message.payload)
 
-            sender.register_agent("a", note)
-            with pytest.raises(RequestFailedError, match="begun 2 times") as caught:
-                await sent
-            assert caught.value.code is ErrorCode.INTERNAL
-            assert (caught.value.details or {})["reason"] == "abandoned"
-            await sender.send_request("a", 2)
-            assert seen == [2]
-            [heard] = harness.logged("request abandoned: its execution never ends")
-            assert (heard["requestId"], heard["executions"]) == ("r1", 2)
-
-    run(scenario)
+        sender.register_agent("a", note)
+        with pytest.raises(RequestFailedError, match="begun 2 times") as caught:
+            await sent
+        assert caught.value.code is ErrorCode.INTERNAL
+        assert (caught.value.details or {})["reason"] == "abandoned"
+        await sender.send_request("a", 2)
+        assert seen == [2]
+        [heard] = harness.logged("request abandoned: its execution never ends")
+        assert (heard["requestId"], heard["executions"]) == ("r1", 2)
 
 
 @pytest.mark.rule("AACP-71")
-def test_busy_agents_with_long_queues_delay_no_other_agent() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        async def slow(message: AgentMessage, context: AgentContext) -> None:
-            await asyncio.sleep(0.2)
+async def test_busy_agents_with_long_queues_delay_no_other_agent(
+    harness: CoordinatorHarness,
+) -> None:
+    async def slow(message: AgentMessage, context: AgentContext) -> None:
+        await asyncio.sleep(0.2)
 
-        async with harness.coordinator() as agents:
-            for number in range(10):
-                agents.register_agent(f"slow{number}", slow)
-                for n in range(200):
-                    await agents.send_reliable_message(f"slow{number}", n)
-            await asyncio.sleep(5)  # by now they hold as much as they may
-            agents.register_agent("idle", echo)
-            begin = harness.clock.monotonic()
-            await agents.send_request("idle", 7)
-            assert harness.clock.monotonic() - begin < 0.1
-
-    run(scenario)
+    async with harness.coordinator() as agents:
+        for number in range(10):
+            agents.register_agent(f"slow{number}", slow)
+            for n in range(200):
+                await agents.send_reliable_message(f"slow{number}", n)
+        await asyncio.sleep(5)  # by now they hold as much as they may
+        agents.register_agent("idle", echo)
+        begin = harness.clock.monotonic()
+        await agents.send_request("idle", 7)
+        assert harness.clock.monotonic() - begin < 0.1
 
 
 # -- agents come and go ---------------------------------------------------------------------------
 
 
 @pytest.mark.rule("AACP-25", "AACP-27")
-def test_requests_for_unregistered_agent_wait_for_its_return() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        gate, second = Gate(), Gate()
-        second.opened.set()
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", gate)
-            ids = [await unknown(agents, "a", n) for n in range(4)]
-            await gate.begun.wait()
-            assert agents.unregister_agent("a")
-            assert not agents.unregister_agent("a")
-            with pytest.raises(AgentNotFoundError):
-                await agents.send_request("a", 9)
-            await asyncio.sleep(60)
-            states = [(await record_of(agents, each)).state for each in ids]
-            assert states == [RequestState.CLAIMED] + [RequestState.RECEIVED] * 3
-            agents.register_agent("a", second)
-            await asyncio.sleep(60)
-            assert second.seen == []  # the one that the old handler has comes first
-            gate.opened.set()
-            await until_finished(agents, *ids)
-            assert (gate.seen, second.seen) == ([0], [1, 2, 3])
-            assert [(await record_of(agents, each)).epoch for each in ids[:2]] == [1, 1]
-
-    run(scenario)
+async def test_requests_for_unregistered_agent_wait_for_its_return(
+    harness: CoordinatorHarness,
+) -> None:
+    gate, second = Gate(), Gate()
+    second.opened.set()
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", gate)
+        ids = [await unknown(agents, "a", n) for n in range(4)]
+        await gate.begun.wait()
+        assert agents.unregister_agent("a")
+        assert not agents.unregister_agent("a")
+        with pytest.raises(AgentNotFoundError):
+            await agents.send_request("a", 9)
+        await asyncio.sleep(60)
+        states = [(await record_of(agents, each)).state for each in ids]
+        assert states == [RequestState.CLAIMED] + [RequestState.RECEIVED] * 3
+        agents.register_agent("a", second)
+        await asyncio.sleep(60)
+        assert second.seen == []  # the one that the old handler has comes first
+        gate.opened.set()
+        await until_finished(agents, *ids)
+        assert (gate.seen, second.seen) == ([0], [1, 2, 3])
+        assert [(await record_of(agents, each)).epoch for each in ids[:2]] == [1, 1]
 
 
 @pytest.mark.rule("AACP-04", "AACP-25")
-def test_agents_registered_again_and_again_lose_nothing_and_keep_order() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        seen: list[int] = []
+async def test_agents_registered_again_and_again_lose_nothing_and_keep_order(
+    harness: CoordinatorHarness,
+) -> None:
+    seen: list[int] = []
 
-        async def note(message: AgentMessage, context: AgentContext) -> Any:
-            seen.append(message.payload)
-            await asyncio.sleep(0.003)
-            return message.payload
+    async def note(message: AgentMessage, context: AgentContext) -> Any:
+        seen.append(message.payload)
+        await asyncio.sleep(0.003)
+        return message.payload
 
-        async with harness.coordinator() as agents:
-            agents.register_agent("a", note)
-            tasks = [asyncio.ensure_future(agents.send_request("a", n)) for n in range(60)]
-            rng = Random(5)
-            for _ in range(40):
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", note)
+        tasks = [asyncio.ensure_future(agents.send_request("a", n)) for n in range(60)]
+        rng = Random(5)
+        for _ in range(40):
+            await asyncio.sleep(rng.random() / 100)
+            agents.unregister_agent("a")
+            if rng.random() < 0.5:
                 await asyncio.sleep(rng.random() / 100)
-                agents.unregister_agent("a")
-                if rng.random() < 0.5:
-                    await asyncio.sleep(rng.random() / 100)
-                agents.register_agent("a", note)
-            assert await asyncio.gather(*tasks) == list(range(60))
-            assert seen == list(range(60))
-
-    run(scenario)
+            agents.register_agent("a", note)
+        assert await asyncio.gather(*tasks) == list(range(60))
+        assert seen == list(range(60))
 
 
 # -- a life, and the next -------------------------------------------------------------------------
 
 
 @pytest.mark.rule("AACP-25", "AACP-27")
-def test_unfinished_requests_are_resumed_after_restart() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store, gate = FaultyStore(), Gate()
-        async with harness.coordinator(store=store) as agents:
-            agents.register_agent("a", gate)
-            ids = [await unknown(agents, "a", n) for n in range(3)]
-            await gate.begun.wait()
-            await agents.stop(0)
-        assert gate.reasons == ["shutdown"]
-        assert (store.opened, store.closed) == (1, 1)
-        async with harness.coordinator(store=store) as agents:
-            states = [(await record_of(agents, each)).state for each in ids]
-            assert states == [RequestState.RECEIVED] * 3
-            second = Gate()
-            second.opened.set()
-            before = harness.clock.monotonic()
-            agents.register_agent("a", second)
-            await until_finished(agents, *ids)
-            assert second.seen == [0, 1, 2]
-            assert harness.clock.monotonic() - before < 1
-        assert harness.logged("claim not executed; it is tried again") == []
-
-    run(scenario)
-
-
-@pytest.mark.rule("AACP-25")
-def test_handlers_may_end_and_send_during_grace() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store = FaultyStore()
-        agents = harness.coordinator(store=store)
-
-        async def slow(message: AgentMessage, context: AgentContext) -> Any:
-            await asyncio.sleep(1)
-            await agents.send_reliable_message("later", "from the grace")
-            return "in time"
-
-        agents.register_agent("slow", slow)
-        agents.register_agent("later", echo)
-        request_id = await unknown(agents, "slow", 1)
-        await agents.stop(grace=2)
-        assert (store.opened, store.closed) == (1, 1)
-        record = await record_of(agents, request_id)
-        assert (record.state, record.result) == (RequestState.COMPLETED, b'"in time"')
-        [left] = await store.list_pending_requests()
-        assert left.payload == b'{"payload":"from the grace","type":"message"}'
-        assert left.state is RequestState.RECEIVED
-
-    run(scenario)
-
-
-@pytest.mark.rule("AACP-25")
-def test_handler_that_ignores_cancellation_does_not_block_stop() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store = FaultyStore()
-        agents = harness.coordinator(store=store)
-
-        async def stubborn(message: AgentMessage, context: AgentContext) -> Any:
-            for _ in range(30):
-                with suppress(asyncio.CancelledError):
-                    await asyncio.sleep(1)
-            return 1
-
-        agents.register_agent("a", stubborn)
-        request_id = await unknown(agents, "a", 1)
-        begin = harness.clock.monotonic()
+async def test_unfinished_requests_are_resumed_after_restart(harness: CoordinatorHarness) -> None:
+    store, gate = FaultyStore(), Gate()
+    async with harness.coordinator(store=store) as agents:
+        agents.register_agent("a", gate)
+        ids = [await unknown(agents, "a", n) for n in range(3)]
+        await gate.begun.wait()
         await agents.stop(0)
-        assert harness.clock.monotonic() - begin < 5
-        assert store.closed == 1
-        assert harness.logged("tasks did not end when they were cancelled")
-        await asyncio.sleep(40)
-        assert (await record_of(agents, request_id)).state is RequestState.CLAIMED
+    assert gate.reasons == ["shutdown"]
+    assert (store.opened, store.closed) == (1, 1)
+    async with harness.coordinator(store=store) as agents:
+        states = [(await record_of(agents, each)).state for each in ids]
+        assert states == [RequestState.RECEIVED] * 3
+        second = Gate()
+        second.opened.set()
+        before = harness.clock.monotonic()
+        agents.register_agent("a", second)
+        await until_finished(agents, *ids)
+        assert second.seen == [0, 1, 2]
+        assert harness.clock.monotonic() - before < 1
+    assert harness.logged("claim not executed; it is tried again") == []
 
-    run(scenario)
+
+@pytest.mark.rule("AACP-25")
+async def test_handlers_may_end_and_send_during_grace(harness: CoordinatorHarness) -> None:
+    store = FaultyStore()
+    agents = harness.coordinator(store=store)
+
+    async def slow(message: AgentMessage, context: AgentContext) -> Any:
+        await asyncio.sleep(1)
+        await agents.send_reliable_message("later", "from the grace")
+        return "in time"
+
+    agents.register_agent("slow", slow)
+    agents.register_agent("later", echo)
+    request_id = await unknown(agents, "slow", 1)
+    await agents.stop(grace=2)
+    assert (store.opened, store.closed) == (1, 1)
+    record = await record_of(agents, request_id)
+    assert (record.state, record.result) == (RequestState.COMPLETED, b'"in time"')
+    [left] = await store.list_pending_requests()
+    assert left.payload == b'{"payload":"from the grace","type":"message"}'
+    assert left.state is RequestState.RECEIVED
+
+
+@pytest.mark.rule("AACP-25")
+async def test_handler_that_ignores_cancellation_does_not_block_stop(
+    harness: CoordinatorHarness,
+) -> None:
+    store = FaultyStore()
+    agents = harness.coordinator(store=store)
+
+    async def stubborn(message: AgentMessage, context: AgentContext) -> Any:
+        for _ in range(30):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1)
+        return 1
+
+    agents.register_agent("a", stubborn)
+    request_id = await unknown(agents, "a", 1)
+    begin = harness.clock.monotonic()
+    await agents.stop(0)
+    assert harness.clock.monotonic() - begin < 5
+    assert store.closed == 1
+    assert harness.logged("tasks did not end when they were cancelled")
+    await asyncio.sleep(40)
+    assert (await record_of(agents, request_id)).state is RequestState.CLAIMED
 
 
 @pytest.mark.rule("AACP-06", "AACP-26")
-def test_callers_are_failed_at_once_by_stop() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store = FaultyStore()
-        agents = harness.coordinator(store=store)
-        agents.register_agent("a", Gate())
-        request = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
-        await asyncio.sleep(0.01)
-        store.gates["append"] = asyncio.Event()
-        entering = asyncio.ensure_future(agents.send_request("a", 2, request_id="r2"))
-        event = asyncio.ensure_future(agents.send_reliable_message("a", 2))
-        await asyncio.sleep(0.01)
-        await agents.stop(0)
-        done, _ = await asyncio.wait([request, entering, event], timeout=0.01)
-        assert len(done) == 3
-        assert isinstance(request.exception(), OutcomeUnknownError)
-        assert isinstance(entering.exception(), OutcomeUnknownError)
-        assert isinstance(event.exception(), StoreError)
-
-    run(scenario)
+async def test_callers_are_failed_at_once_by_stop(harness: CoordinatorHarness) -> None:
+    store = FaultyStore()
+    agents = harness.coordinator(store=store)
+    agents.register_agent("a", Gate())
+    request = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
+    await asyncio.sleep(0.01)
+    store.gates["append"] = asyncio.Event()
+    entering = asyncio.ensure_future(agents.send_request("a", 2, request_id="r2"))
+    event = asyncio.ensure_future(agents.send_reliable_message("a", 2))
+    await asyncio.sleep(0.01)
+    await agents.stop(0)
+    done, _ = await asyncio.wait([request, entering, event], timeout=0.01)
+    assert len(done) == 3
+    assert isinstance(request.exception(), OutcomeUnknownError)
+    assert isinstance(entering.exception(), OutcomeUnknownError)
+    assert isinstance(event.exception(), StoreError)
 
 
 @pytest.mark.rule("AACP-27")
-def test_coordinator_starts_with_first_use_and_again_after_stop() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store = FaultyStore()
-        agents = harness.coordinator(store=store)
-        agents.register_agent("a", echo)
-        sent = [agents.send_request("a", n) for n in range(3)]
-        assert [each["payload"] for each in await asyncio.gather(*sent)] == [0, 1, 2]
-        assert store.opened == 1
-        await asyncio.gather(agents.stop(), agents.stop())
-        await agents.stop()
-        assert store.closed == 1
-        agents.process_retries_once()
-        assert await agents.status("r") is None
-        assert (store.opened, store.closed) == (2, 1)
-
-    run(scenario)
-
-
-@pytest.mark.rule("AACP-27")
-def test_failed_open_of_ledger_fails_first_use_only() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store, network = FaultyStore(), LoopbackNetwork(is_down=True)
-        agents = harness.coordinator(store=store, transport=network.end())
-        agents.register_agent("a", echo)
-        store.is_down = True
-        for _ in range(2):
-            with pytest.raises(StoreError):
-                await agents.send_request("a", 1)
-        store.is_down = False
-        with pytest.raises(TransportError):
-            await agents.start()
-        assert store.opened == 1
-        network.is_down = False
-        assert (await agents.send_request("a", 1))["payload"] == 1
-
-    run(scenario)
+async def test_coordinator_starts_with_first_use_and_again_after_stop(
+    harness: CoordinatorHarness,
+) -> None:
+    store = FaultyStore()
+    agents = harness.coordinator(store=store)
+    agents.register_agent("a", echo)
+    sent = [agents.send_request("a", n) for n in range(3)]
+    assert [each["payload"] for each in await asyncio.gather(*sent)] == [0, 1, 2]
+    assert store.opened == 1
+    await asyncio.gather(agents.stop(), agents.stop())
+    await agents.stop()
+    assert store.closed == 1
+    agents.process_retries_once()
+    assert await agents.status("r") is None
+    assert (store.opened, store.closed) == (2, 1)
 
 
 @pytest.mark.rule("AACP-27")
-def test_stop_during_start_leaves_nothing_open() -> None:
+async def test_failed_open_of_ledger_fails_first_use_only(harness: CoordinatorHarness) -> None:
+    store, network = FaultyStore(), LoopbackNetwork(is_down=True)
+    agents = harness.coordinator(store=store, transport=network.end())
+    agents.register_agent("a", echo)
+    store.is_down = True
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            await agents.send_request("a", 1)
+    store.is_down = False
+    with pytest.raises(TransportError):
+        await agents.start()
+    assert store.opened == 1
+    network.is_down = False
+    assert (await agents.send_request("a", 1))["payload"] == 1
+
+
+@pytest.mark.rule("AACP-27")
+async def test_stop_during_start_leaves_nothing_open(harness: CoordinatorHarness) -> None:
     class Slow(FaultyStore):
         async def open(self) -> None:
             await super().open()
             await asyncio.sleep(1)
 
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store = Slow()
-        agents = harness.coordinator(store=store)
-        agents.register_agent("a", echo)
-        sent = asyncio.ensure_future(agents.send_request("a", 1))
-        served = asyncio.ensure_future(agents.background())
-        await asyncio.sleep(0.5)
-        served.cancel()
-        await asyncio.wait([served])
-        with pytest.raises(UsageError, match="stopped while"):
-            await sent
-        assert (store.opened, store.closed) == (1, 1)
-        assert (await agents.send_request("a", 1))["payload"] == 1
-        await agents.stop()
-        agents.clock.now()
-        immediately = asyncio.ensure_future(agents.start())
-        await asyncio.sleep(0)
-        await agents.stop()
-        await asyncio.wait([immediately])
-        assert isinstance(immediately.exception(), UsageError)
-        assert store.opened == store.closed
-
-    run(scenario)
+    store = Slow()
+    agents = harness.coordinator(store=store)
+    agents.register_agent("a", echo)
+    sent = asyncio.ensure_future(agents.send_request("a", 1))
+    served = asyncio.ensure_future(agents.background())
+    await asyncio.sleep(0.5)
+    served.cancel()
+    await asyncio.wait([served])
+    with pytest.raises(UsageError, match="stopped while"):
+        await sent
+    assert (store.opened, store.closed) == (1, 1)
+    assert (await agents.send_request("a", 1))["payload"] == 1
+    await agents.stop()
+    agents.clock.now()
+    immediately = asyncio.ensure_future(agents.start())
+    await asyncio.sleep(0)
+    await agents.stop()
+    await asyncio.wait([immediately])
+    assert isinstance(immediately.exception(), UsageError)
+    assert store.opened == store.closed
 
 
 @pytest.mark.rule("AACP-27")
-def test_background_retries_start_until_ledger_is_there() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store = FaultyStore()
-        store.is_down = True
-        agents = harness.coordinator(store=store)
-        served = asyncio.ensure_future(agents.background())
-        await asyncio.sleep(12)
-        assert len(harness.logged("agents not started; it is tried again")) == 3
-        store.is_down = False
-        await asyncio.sleep(5)
-        assert store.is_open
-        served.cancel()
-        await asyncio.wait([served])
-        assert not store.is_open
-
-    run(scenario)
+async def test_background_retries_start_until_ledger_is_there(harness: CoordinatorHarness) -> None:
+    store = FaultyStore()
+    store.is_down = True
+    agents = harness.coordinator(store=store)
+    served = asyncio.ensure_future(agents.background())
+    await asyncio.sleep(12)
+    assert len(harness.logged("agents not started; it is tried again")) == 3
+    store.is_down = False
+    await asyncio.sleep(5)
+    assert store.is_open
+    served.cancel()
+    await asyncio.wait([served])
+    assert not store.is_open
 
 
 @pytest.mark.rule("AACP-27")
@@ -1118,413 +1040,374 @@ OPERATIONS = ("append", "claim", "complete", "renew", "release", "purge_expired"
 @pytest.mark.rule("AACP-01", "AACP-17")
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_failed_operation_is_repeated_and_happens_once(operation: str, after: bool) -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        seen: list[int] = []
+async def test_failed_operation_is_repeated_and_happens_once(
+    operation: str, after: bool, harness: CoordinatorHarness
+) -> None:
+    seen: list[int] = []
 
-        async def moody(message: AgentMessage, context: AgentContext) -> Any:
-            seen.append(message.payload)
-            await asyncio.sleep(1)
-            if len(seen) == 1:
-                raise ToolError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
-            return message.payload
+    async def moody(message: AgentMessage, context: AgentContext) -> Any:
+        seen.append(message.payload)
+        await asyncio.sleep(1)
+        if len(seen) == 1:
+            raise ToolError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
+        return message.payload
 
-        store = FaultyStore()
-        store.fail(operation, after=after, times=3)
-        aacp = {"lease_ms": 1500, "request_timeout_ms": 60_000}
-        policy = busy_is_temporary()
-        async with harness.coordinator(store=store, aacp=aacp, policy=policy) as agents:
-            agents.register_agent("a", moody)
-            sent = [agents.send_request("a", n, request_id=f"r{n}") for n in range(3)]
-            assert await asyncio.gather(*sent) == [0, 1, 2]
-            assert seen == [0, 0, 1, 2]
-            await asyncio.sleep(70)
-            assert len(harness.logged("ledger operation failed; it is repeated")) == 3
-            assert not store.before[operation]
-            assert not store.after[operation]
-
-    run(scenario)
+    store = FaultyStore()
+    store.fail(operation, after=after, times=3)
+    aacp = {"lease_ms": 1500, "request_timeout_ms": 60_000}
+    policy = busy_is_temporary()
+    async with harness.coordinator(store=store, aacp=aacp, policy=policy) as agents:
+        agents.register_agent("a", moody)
+        sent = [agents.send_request("a", n, request_id=f"r{n}") for n in range(3)]
+        assert await asyncio.gather(*sent) == [0, 1, 2]
+        assert seen == [0, 0, 1, 2]
+        await asyncio.sleep(70)
+        assert len(harness.logged("ledger operation failed; it is repeated")) == 3
+        assert not store.before[operation]
+        assert not store.after[operation]
 
 
 @pytest.mark.rule("AACP-17", "AACP-26")
-def test_outcome_is_unknown_while_ledger_is_down() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store = FaultyStore()
-        async with harness.coordinator(store=store) as agents:
-            agents.register_agent("a", echo)
-            await agents.send_request("a", 1)
-            store.is_down = True
-            calls = sum(store.calls.values())
-            request_id = await unknown(agents, "a", 2)
-            await asyncio.sleep(30)
-            assert sum(store.calls.values()) - calls < 200  # it is not hammered
-            store.is_down = False
-            await asyncio.sleep(1)
-            assert await outcome_of(agents, request_id) is Outcome.COMPLETED
-
-    run(scenario)
+async def test_outcome_is_unknown_while_ledger_is_down(harness: CoordinatorHarness) -> None:
+    store = FaultyStore()
+    async with harness.coordinator(store=store) as agents:
+        agents.register_agent("a", echo)
+        await agents.send_request("a", 1)
+        store.is_down = True
+        calls = sum(store.calls.values())
+        request_id = await unknown(agents, "a", 2)
+        await asyncio.sleep(30)
+        assert sum(store.calls.values()) - calls < 200  # it is not hammered
+        store.is_down = False
+        await asyncio.sleep(1)
+        assert await outcome_of(agents, request_id) is Outcome.COMPLETED
 
 
 @pytest.mark.rule("AACP-17")
-def test_full_backlog_refuses_messages() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store = FaultyStore()
-        async with harness.coordinator(store=store) as agents:
-            agents.register_agent("a", echo)
-            await agents.start()
-            entering = store.gates["append"] = asyncio.Event()
-            tasks = [
-                asyncio.ensure_future(agents.send_reliable_message("a", 1)) for _ in range(10_000)
-            ]
-            await asyncio.sleep(0.01)
-            with pytest.raises(ToolError) as refused:
-                await agents.send_request("a", 1)
-            assert refused.value.code is ErrorCode.RESOURCE_EXHAUSTED
-            assert refused.value.details == {"reason": "ledger_backlog"}
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            entering.set()
-
-    run(scenario)
+async def test_full_backlog_refuses_messages(harness: CoordinatorHarness) -> None:
+    store = FaultyStore()
+    async with harness.coordinator(store=store) as agents:
+        agents.register_agent("a", echo)
+        await agents.start()
+        entering = store.gates["append"] = asyncio.Event()
+        tasks = [asyncio.ensure_future(agents.send_reliable_message("a", 1)) for _ in range(10_000)]
+        await asyncio.sleep(0.01)
+        with pytest.raises(ToolError) as refused:
+            await agents.send_request("a", 1)
+        assert refused.value.code is ErrorCode.RESOURCE_EXHAUSTED
+        assert refused.value.details == {"reason": "ledger_backlog"}
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        entering.set()
 
 
 # -- one ledger, several coordinators -------------------------------------------------------------
 
 
 @pytest.mark.rule("AACP-22", "AACP-42")
-def test_agent_of_other_process_on_shared_ledger_answers() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store = FaultyStore(shared=True)
-        async with (
-            harness.coordinator("one", store=store) as one,
-            harness.coordinator("two", store=store) as two,
-        ):
-            two.register_agent("b", echo)
-            result = await one.send_request("b", 5, request_id="r1")
-            assert result == {"type": "message", "payload": 5, "from": "one"}
-            record = await record_of(one, "r1")
-            assert record.epoch == 1
-            request_id = await unknown(one, "nobody", 1)
-            await asyncio.sleep(10)
-            assert await outcome_of(one, request_id) is Outcome.UNKNOWN
-            one.register_agent("nobody", echo)
-            await until_finished(two, request_id)
-
-    run(scenario)
+async def test_agent_of_other_process_on_shared_ledger_answers(harness: CoordinatorHarness) -> None:
+    store = FaultyStore(shared=True)
+    async with (
+        harness.coordinator("one", store=store) as one,
+        harness.coordinator("two", store=store) as two,
+    ):
+        two.register_agent("b", echo)
+        result = await one.send_request("b", 5, request_id="r1")
+        assert result == {"type": "message", "payload": 5, "from": "one"}
+        record = await record_of(one, "r1")
+        assert record.epoch == 1
+        request_id = await unknown(one, "nobody", 1)
+        await asyncio.sleep(10)
+        assert await outcome_of(one, request_id) is Outcome.UNKNOWN
+        one.register_agent("nobody", echo)
+        await until_finished(two, request_id)
 
 
 @pytest.mark.rule("AACP-22")
-def test_change_hint_of_ledger_is_followed_at_once() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store = FaultyStore(shared=True)
-        async with (
-            harness.coordinator("one", store=store) as one,
-            harness.coordinator("two", store=store) as two,
-        ):
-            two.register_agent("b", echo)
-            await asyncio.sleep(0.5)
-            begin = harness.clock.monotonic()
-            sent = asyncio.ensure_future(one.send_request("b", 5))
-            for _ in range(3):
-                await asyncio.sleep(0.001)
-                for listener in store.listeners:
-                    listener()
-            await sent
-            assert harness.clock.monotonic() - begin < 0.1
-
-    run(scenario)
+async def test_change_hint_of_ledger_is_followed_at_once(harness: CoordinatorHarness) -> None:
+    store = FaultyStore(shared=True)
+    async with (
+        harness.coordinator("one", store=store) as one,
+        harness.coordinator("two", store=store) as two,
+    ):
+        two.register_agent("b", echo)
+        await asyncio.sleep(0.5)
+        begin = harness.clock.monotonic()
+        sent = asyncio.ensure_future(one.send_request("b", 5))
+        for _ in range(3):
+            await asyncio.sleep(0.001)
+            for listener in store.listeners:
+                listener()
+        await sent
+        assert harness.clock.monotonic() - begin < 0.1
 
 
 @pytest.mark.rule("AACP-01", "AACP-05", "AACP-22", "AACP-23", "AACP-24")
-def test_lapsed_lease_is_taken_over_and_late_outcome_refused() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store, gate, heir = FaultyStore(shared=True), Gate(), Gate()
-        heir.opened.set()
-        aacp = {"lease_ms": 3000}
-        async with harness.coordinator("one", store=store, aacp=aacp) as one:
-            one.register_agent("a", gate)
-            request_id = await unknown(one, "a", 1)
-            await gate.begun.wait()
-            async with harness.coordinator("two", store=store, aacp=aacp) as two:
-                two.register_agent("a", heir)
-                await asyncio.sleep(20)
-                assert heir.seen == []  # the lease is renewed
-                store.gates["renew"] = asyncio.Event()  # "one" is paused, as far as leases go
-                await until_finished(two, request_id)
-                assert heir.seen == [1]
-                store.gates.pop("renew").set()
-                await asyncio.sleep(3)
-                gate.opened.set()
-                await asyncio.sleep(1)
-                assert gate.reasons == ["lease_lost"]
-                assert (await record_of(one, request_id)).epoch == 2
-                assert len(harness.logged("lease lost")) == 1
-                assert await one.send_request("a", 1, request_id=request_id) == 1
-
-    run(scenario)
+async def test_lapsed_lease_is_taken_over_and_late_outcome_refused(
+    harness: CoordinatorHarness,
+) -> None:
+    store, gate, heir = FaultyStore(shared=True), Gate(), Gate()
+    heir.opened.set()
+    aacp = {"lease_ms": 3000}
+    async with harness.coordinator("one", store=store, aacp=aacp) as one:
+        one.register_agent("a", gate)
+        request_id = await unknown(one, "a", 1)
+        await gate.begun.wait()
+        async with harness.coordinator("two", store=store, aacp=aacp) as two:
+            two.register_agent("a", heir)
+            await asyncio.sleep(20)
+            assert heir.seen == []  # the lease is renewed
+            store.gates["renew"] = asyncio.Event()  # "one" is paused, as far as leases go
+            await until_finished(two, request_id)
+            assert heir.seen == [1]
+            store.gates.pop("renew").set()
+            await asyncio.sleep(3)
+            gate.opened.set()
+            await asyncio.sleep(1)
+            assert gate.reasons == ["lease_lost"]
+            assert (await record_of(one, request_id)).epoch == 2
+            assert len(harness.logged("lease lost")) == 1
+            assert await one.send_request("a", 1, request_id=request_id) == 1
 
 
 @pytest.mark.rule("AACP-24")
-def test_lost_claims_free_their_capacity() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store, gate, other = FaultyStore(shared=True), Gate(), Gate()
-        aacp = {"lease_ms": 3000}
-        async with harness.coordinator("one", store=store, aacp=aacp) as one:
-            one.register_agent("a", gate)
-            ids = [await unknown(one, "a", n) for n in range(100)]
-            await gate.begun.wait()
-            renewing = store.gates["renew"] = asyncio.Event()
-            await asyncio.sleep(5)
-            async with harness.coordinator("two", store=store, aacp=aacp) as two:
-                two.register_agent("a", other)
-                await other.begun.wait()
-                other.opened.set()
-                await until_finished(two, *ids)
-            del store.gates["renew"]
-            renewing.set()
-            await asyncio.sleep(5)
-            gate.opened.set()
-            await asyncio.sleep(5)
-            assert await one.send_request("a", "more") == "more"
-
-    run(scenario)
+async def test_lost_claims_free_their_capacity(harness: CoordinatorHarness) -> None:
+    store, gate, other = FaultyStore(shared=True), Gate(), Gate()
+    aacp = {"lease_ms": 3000}
+    async with harness.coordinator("one", store=store, aacp=aacp) as one:
+        one.register_agent("a", gate)
+        ids = [await unknown(one, "a", n) for n in range(100)]
+        await gate.begun.wait()
+        renewing = store.gates["renew"] = asyncio.Event()
+        await asyncio.sleep(5)
+        async with harness.coordinator("two", store=store, aacp=aacp) as two:
+            two.register_agent("a", other)
+            await other.begun.wait()
+            other.opened.set()
+            await until_finished(two, *ids)
+        del store.gates["renew"]
+        renewing.set()
+        await asyncio.sleep(5)
+        gate.opened.set()
+        await asyncio.sleep(5)
+        assert await one.send_request("a", "more") == "more"
 
 
 # -- several ledgers ------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("AACP-16", "AACP-17", "AACP-42")
-def test_request_to_other_ledger_is_executed_and_answered() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        network, hooks, far_hooks = LoopbackNetwork(), Hooks(), Hooks()
-        async with (
-            harness.coordinator("one", transport=network.end(), **hooks.options()) as one,
-            harness.coordinator("two", transport=network.end(), **far_hooks.options()) as two,
-        ):
-            two.register_agent("b", ten)
-            assert await one.send_request("b", 5, request_id="r1") == 2
-            with pytest.raises(RequestFailedError) as caught:
-                await one.send_request("b", 0, request_id="r2")
-            assert caught.value.code is ErrorCode.INTERNAL
-            event_id = await one.send_reliable_message("b", 1)
-            await asyncio.sleep(1)
-            assert await outcome_of(one, event_id) is Outcome.COMPLETED
-            mine, theirs = await record_of(one, "r1"), await record_of(two, "r1")
-            assert (mine.state, theirs.state) == (RequestState.COMPLETED, RequestState.COMPLETED)
-            assert (mine.result, theirs.result) == (b"2.0", b"2.0")
-            sent = [each for each in network.sent if each.seq > 0]
-            assert [(each.message_type, each.seq) for each in sent] == [
-                (MessageType.REQUEST, 1),
-                (MessageType.RESPONSE, 1),
-                (MessageType.REQUEST, 2),
-                (MessageType.RESPONSE, 2),
-                (MessageType.EVENT, 3),
-            ]
-            assert hooks.completed == [sent[0].message_id, event_id]
-            assert [key for key, _ in hooks.failed] == [sent[2].message_id]
-            assert [each.seq for each in far_hooks.received] == [1, 2, 3]
-            calls = sum(store_of(one).calls.values())
-            await asyncio.sleep(30)
-            assert len([each for each in network.sent if each.seq > 0]) == 5
-            assert sum(store_of(one).calls.values()) - calls < 20
-
-    run(scenario)
+async def test_request_to_other_ledger_is_executed_and_answered(
+    harness: CoordinatorHarness,
+) -> None:
+    network, hooks, far_hooks = LoopbackNetwork(), Hooks(), Hooks()
+    async with (
+        harness.coordinator("one", transport=network.end(), **hooks.options()) as one,
+        harness.coordinator("two", transport=network.end(), **far_hooks.options()) as two,
+    ):
+        two.register_agent("b", ten)
+        assert await one.send_request("b", 5, request_id="r1") == 2
+        with pytest.raises(RequestFailedError) as caught:
+            await one.send_request("b", 0, request_id="r2")
+        assert caught.value.code is ErrorCode.INTERNAL
+        event_id = await one.send_reliable_message("b", 1)
+        await asyncio.sleep(1)
+        assert await outcome_of(one, event_id) is Outcome.COMPLETED
+        mine, theirs = await record_of(one, "r1"), await record_of(two, "r1")
+        assert (mine.state, theirs.state) == (RequestState.COMPLETED, RequestState.COMPLETED)
+        assert (mine.result, theirs.result) == (b"2.0", b"2.0")
+        sent = [each for each in network.sent if each.seq > 0]
+        assert [(each.message_type, each.seq) for each in sent] == [
+            (MessageType.REQUEST, 1),
+            (MessageType.RESPONSE, 1),
+            (MessageType.REQUEST, 2),
+            (MessageType.RESPONSE, 2),
+            (MessageType.EVENT, 3),
+        ]
+        assert hooks.completed == [sent[0].message_id, event_id]
+        assert [key for key, _ in hooks.failed] == [sent[2].message_id]
+        assert [each.seq for each in far_hooks.received] == [1, 2, 3]
+        calls = sum(store_of(one).calls.values())
+        await asyncio.sleep(30)
+        assert len([each for each in network.sent if each.seq > 0]) == 5
+        assert sum(store_of(one).calls.values()) - calls < 20
 
 
 @pytest.mark.rule("AACP-60", "AACP-16")
-def test_conflict_is_refused_by_receiving_ledger() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        network = LoopbackNetwork()
-        async with (
-            harness.coordinator("one", transport=network.end()) as one,
-            harness.coordinator("two", transport=network.end()) as two,
-            harness.coordinator("three", transport=network.end()) as three,
-        ):
-            three.register_agent("c", echo)
-            assert (await one.send_request("c", 1, request_id="r1"))["from"] == "one"
-            with pytest.raises(RequestFailedError) as caught:
-                await two.send_request("c", 1, request_id="r1")
-            assert caught.value.details is not None
-            assert caught.value.details["reason"] == "request_id_conflict"
-
-    run(scenario)
+async def test_conflict_is_refused_by_receiving_ledger(harness: CoordinatorHarness) -> None:
+    network = LoopbackNetwork()
+    async with (
+        harness.coordinator("one", transport=network.end()) as one,
+        harness.coordinator("two", transport=network.end()) as two,
+        harness.coordinator("three", transport=network.end()) as three,
+    ):
+        three.register_agent("c", echo)
+        assert (await one.send_request("c", 1, request_id="r1"))["from"] == "one"
+        with pytest.raises(RequestFailedError) as caught:
+            await two.send_request("c", 1, request_id="r1")
+        assert caught.value.details is not None
+        assert caught.value.details["reason"] == "request_id_conflict"
 
 
 @pytest.mark.rule("AACP-13", "AACP-14", "AACP-29")
-def test_message_without_receiver_is_given_up_and_reported() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        hooks, network = Hooks(), LoopbackNetwork()
-        policy = RetransmissionPolicy(max_attempts=3, jitter=0)
-        async with harness.coordinator(
-            "one", transport=network.end(), policy=policy, **hooks.options()
-        ) as one:
-            event_id = await one.send_reliable_message("nobody", 1)
-            await asyncio.sleep(5)
-            assert [(key, error.code) for key, error in hooks.failed] == [
-                (event_id, ErrorCode.TIMEOUT)
-            ]
-            assert await outcome_of(one, event_id) is Outcome.FAILED
-            attempts = [each for each in network.sent if each.seq == 1]
-            assert [each.tombstone for each in attempts[:4]] == [False, False, False, True]
-            assert len({each.message_id for each in attempts}) == len(attempts)
-
-    run(scenario)
+async def test_message_without_receiver_is_given_up_and_reported(
+    harness: CoordinatorHarness,
+) -> None:
+    hooks, network = Hooks(), LoopbackNetwork()
+    policy = RetransmissionPolicy(max_attempts=3, jitter=0)
+    async with harness.coordinator(
+        "one", transport=network.end(), policy=policy, **hooks.options()
+    ) as one:
+        event_id = await one.send_reliable_message("nobody", 1)
+        await asyncio.sleep(5)
+        assert [(key, error.code) for key, error in hooks.failed] == [(event_id, ErrorCode.TIMEOUT)]
+        assert await outcome_of(one, event_id) is Outcome.FAILED
+        attempts = [each for each in network.sent if each.seq == 1]
+        assert [each.tombstone for each in attempts[:4]] == [False, False, False, True]
+        assert len({each.message_id for each in attempts}) == len(attempts)
 
 
 @pytest.mark.rule("AACP-17", "AACP-27")
-def test_a_network_that_is_down_delays_and_loses_nothing() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        network = LoopbackNetwork()
-        near, far = FaultyStore(), FaultyStore()
-        async with harness.coordinator("one", store=near, transport=network.end()) as one:
-            network.is_down = True
-            request_id = await unknown(one, "b", 7)
-            await asyncio.sleep(1)
-            assert harness.logged("envelopes not sent; they are sent again")
+async def test_a_network_that_is_down_delays_and_loses_nothing(harness: CoordinatorHarness) -> None:
+    network = LoopbackNetwork()
+    near, far = FaultyStore(), FaultyStore()
+    async with harness.coordinator("one", store=near, transport=network.end()) as one:
+        network.is_down = True
+        request_id = await unknown(one, "b", 7)
+        await asyncio.sleep(1)
+        assert harness.logged("envelopes not sent; they are sent again")
+    network.is_down = False
+    async with (
+        harness.coordinator("one", store=near, transport=network.end()) as one,
+        harness.coordinator("two", store=far, transport=network.end()) as two,
+    ):
+        two.register_agent("b", echo)
+        await until_finished(one, request_id)
+        assert (await record_of(two, request_id)).epoch == 1
+        network.is_down = True
+        two.register_agent("c", echo)  # which cannot be listened for yet
+        await asyncio.sleep(3)
+        assert harness.logged("cannot listen; it is tried again")
         network.is_down = False
-        async with (
-            harness.coordinator("one", store=near, transport=network.end()) as one,
-            harness.coordinator("two", store=far, transport=network.end()) as two,
-        ):
-            two.register_agent("b", echo)
-            await until_finished(one, request_id)
-            assert (await record_of(two, request_id)).epoch == 1
-            network.is_down = True
-            two.register_agent("c", echo)  # which cannot be listened for yet
-            await asyncio.sleep(3)
-            assert harness.logged("cannot listen; it is tried again")
-            network.is_down = False
-            assert (await one.send_request("c", 8))["payload"] == 8
-            network.is_down = True
-            two.register_agent("d", echo)
-            begin = harness.clock.monotonic()
-            await two.stop()
-            assert harness.clock.monotonic() - begin < 0.5
-
-    run(scenario)
+        assert (await one.send_request("c", 8))["payload"] == 8
+        network.is_down = True
+        two.register_agent("d", echo)
+        begin = harness.clock.monotonic()
+        await two.stop()
+        assert harness.clock.monotonic() - begin < 0.5
 
 
 @pytest.mark.rule("AACP-01", "AACP-17", "AACP-27")
 @pytest.mark.parametrize("operation", ["append", "receive", "claim", "complete", "take_due"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("where", ["one", "two"])
-def test_failing_ledgers_delay_and_repeat_nothing(operation: str, after: bool, where: str) -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        network, seen = LoopbackNetwork(), []
-        stores = {"one": FaultyStore(), "two": FaultyStore()}
-        stores[where].fail(operation, after=after, times=2)
+async def test_failing_ledgers_delay_and_repeat_nothing(
+    operation: str, after: bool, where: str, harness: CoordinatorHarness
+) -> None:
+    network, seen = LoopbackNetwork(), []
+    stores = {"one": FaultyStore(), "two": FaultyStore()}
+    stores[where].fail(operation, after=after, times=2)
 
-        async def note(message: AgentMessage, context: AgentContext) -> Any:
-            seen.append(message.payload)
-            return message.payload
+    async def note(message: AgentMessage, context: AgentContext) -> Any:
+        seen.append(message.payload)
+        return message.payload
 
-        aacp = {"lease_ms": 2000, "request_timeout_ms": 60_000}
-        async with (
-            harness.coordinator(
-                "one", store=stores["one"], transport=network.end(), aacp=aacp
-            ) as one,
-            harness.coordinator(
-                "two", store=stores["two"], transport=network.end(), aacp=aacp
-            ) as two,
-        ):
-            two.register_agent("b", note)
-            sent = [one.send_request("b", n) for n in range(5)]
-            assert await asyncio.gather(*sent) == list(range(5))
-            assert seen == list(range(5))
-
-    run(scenario)
+    aacp = {"lease_ms": 2000, "request_timeout_ms": 60_000}
+    async with (
+        harness.coordinator("one", store=stores["one"], transport=network.end(), aacp=aacp) as one,
+        harness.coordinator("two", store=stores["two"], transport=network.end(), aacp=aacp) as two,
+    ):
+        two.register_agent("b", note)
+        sent = [one.send_request("b", n) for n in range(5)]
+        assert await asyncio.gather(*sent) == list(range(5))
+        assert seen == list(range(5))
 
 
 @pytest.mark.rule("AACP-01", "AACP-65", "AACP-69")
 @pytest.mark.parametrize("lost", ["one", "two"])
-def test_recreated_ledger_is_not_taken_for_its_predecessor(lost: str) -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        network, seen = LoopbackNetwork(), []
-        ledgers = {
-            "one": [FaultyStore(incarnation=1), FaultyStore(incarnation=3)],
-            "two": [FaultyStore(incarnation=2), FaultyStore(incarnation=4)],
-        }
+async def test_recreated_ledger_is_not_taken_for_its_predecessor(
+    lost: str, harness: CoordinatorHarness
+) -> None:
+    network, seen = LoopbackNetwork(), []
+    ledgers = {
+        "one": [FaultyStore(incarnation=1), FaultyStore(incarnation=3)],
+        "two": [FaultyStore(incarnation=2), FaultyStore(incarnation=4)],
+    }
 
-        async def note(message: AgentMessage, context: AgentContext) -> Any:
-            seen.append(message.payload)
-            return message.payload
+    async def note(message: AgentMessage, context: AgentContext) -> Any:
+        seen.append(message.payload)
+        return message.payload
 
-        for life in (0, 1):
-            stores = {name: ledgers[name][life if name == lost else 0] for name in ledgers}
-            async with (
-                harness.coordinator("one", store=stores["one"], transport=network.end()) as one,
-                harness.coordinator("two", store=stores["two"], transport=network.end()) as two,
-            ):
-                two.register_agent("b", note)
-                sent = [one.send_request("b", 3 * life + n) for n in range(3)]
-                assert await asyncio.gather(*sent) == [3 * life + n for n in range(3)]
-                await asyncio.sleep(60)
-                assert seen == list(range(3 * life + 3))
-                for store in stores.values():
-                    assert not any(store.ledger.outbox.values())
-
-    run(scenario)
+    for life in (0, 1):
+        stores = {name: ledgers[name][life if name == lost else 0] for name in ledgers}
+        async with (
+            harness.coordinator("one", store=stores["one"], transport=network.end()) as one,
+            harness.coordinator("two", store=stores["two"], transport=network.end()) as two,
+        ):
+            two.register_agent("b", note)
+            sent = [one.send_request("b", 3 * life + n) for n in range(3)]
+            assert await asyncio.gather(*sent) == [3 * life + n for n in range(3)]
+            await asyncio.sleep(60)
+            assert seen == list(range(3 * life + 3))
+            for store in stores.values():
+                assert not any(store.ledger.outbox.values())
 
 
 @pytest.mark.rule("AACP-67")
-def test_acknowledgement_to_lost_ledger_settles_nothing_in_new_one() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        network, seen = LoopbackNetwork(), []
+async def test_acknowledgement_to_lost_ledger_settles_nothing_in_new_one(
+    harness: CoordinatorHarness,
+) -> None:
+    network, seen = LoopbackNetwork(), []
 
-        async def note(message: AgentMessage, context: AgentContext) -> None:
-            seen.append(message.payload)
+    async def note(message: AgentMessage, context: AgentContext) -> None:
+        seen.append(message.payload)
 
-        far = harness.coordinator("two", store=FaultyStore(incarnation=2), transport=network.end())
-        async with far as two:
-            two.register_agent("b", note)
-            old = FaultyStore(incarnation=1)
-            async with harness.coordinator("one", store=old, transport=network.end()) as one:
-                await one.send_request("b", "old")
-            acks = [each for each in network.sent if each.ack == 1 and each.ack_incarnation == 1]
-            assert acks
-            network.cut_off.add("b")
-            new = FaultyStore(incarnation=3)
-            async with harness.coordinator("one", store=new, transport=network.end()) as one:
-                request_id = await unknown(one, "b", "new")
-                network.carry(acks[0])
-                await asyncio.sleep(1)
-                assert [*new.ledger.outbox["one", "b"]] == [1]
-                network.cut_off.clear()
-                await until_finished(one, request_id)
-                assert seen == ["old", "new"]
-                stale = next(each for each in network.sent if each.incarnation == 1 and each.seq)
-                network.carry(stale)
-                await asyncio.sleep(1)
-                assert harness.logged("messages of an older ledger of this agent are refused")
-                assert seen == ["old", "new"]
-
-    run(scenario)
+    far = harness.coordinator("two", store=FaultyStore(incarnation=2), transport=network.end())
+    async with far as two:
+        two.register_agent("b", note)
+        old = FaultyStore(incarnation=1)
+        async with harness.coordinator("one", store=old, transport=network.end()) as one:
+            await one.send_request("b", "old")
+        acks = [each for each in network.sent if each.ack == 1 and each.ack_incarnation == 1]
+        assert acks
+        network.cut_off.add("b")
+        new = FaultyStore(incarnation=3)
+        async with harness.coordinator("one", store=new, transport=network.end()) as one:
+            request_id = await unknown(one, "b", "new")
+            network.carry(acks[0])
+            await asyncio.sleep(1)
+            assert [*new.ledger.outbox["one", "b"]] == [1]
+            network.cut_off.clear()
+            await until_finished(one, request_id)
+            assert seen == ["old", "new"]
+            stale = next(each for each in network.sent if each.incarnation == 1 and each.seq)
+            network.carry(stale)
+            await asyncio.sleep(1)
+            assert harness.logged("messages of an older ledger of this agent are refused")
+            assert seen == ["old", "new"]
 
 
 @pytest.mark.rule("AACP-41")
-def test_stopping_coordinator_takes_no_envelopes() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        network, gate = LoopbackNetwork(), Gate()
-        async with harness.coordinator("one", transport=network.end()) as one:
-            two = harness.coordinator("two", transport=network.end())
-            two.register_agent("b", gate)
-            await two.start()
-            first = await unknown(one, "b", 1)
-            await gate.begun.wait()
-            stopping = asyncio.ensure_future(two.stop(grace=10))
-            await asyncio.sleep(0.1)
-            second = await unknown(one, "b", 2)
-            await asyncio.sleep(2)
-            gate.opened.set()
-            await stopping
-            await asyncio.sleep(0.1)
-            assert await outcome_of(one, first) is Outcome.COMPLETED  # answered in the grace
-            assert await store_of(two).get_request_record(second) is None
-            await two.start()
-            await until_finished(one, second)
-
-    run(scenario)
+async def test_stopping_coordinator_takes_no_envelopes(harness: CoordinatorHarness) -> None:
+    network, gate = LoopbackNetwork(), Gate()
+    async with harness.coordinator("one", transport=network.end()) as one:
+        two = harness.coordinator("two", transport=network.end())
+        two.register_agent("b", gate)
+        await two.start()
+        first = await unknown(one, "b", 1)
+        await gate.begun.wait()
+        stopping = asyncio.ensure_future(two.stop(grace=10))
+        await asyncio.sleep(0.1)
+        second = await unknown(one, "b", 2)
+        await asyncio.sleep(2)
+        gate.opened.set()
+        await stopping
+        await asyncio.sleep(0.1)
+        assert await outcome_of(one, first) is Outcome.COMPLETED  # answered in the grace
+        assert await store_of(two).get_request_record(second) is None
+        await two.start()
+        await until_finished(one, second)
 
 
 @pytest.mark.rule("AACP-01", "AACP-03", "AACP-04", "AACP-11", "AACP-16")
@@ -1640,43 +1523,40 @@ def test_every_request_is_answered_once_on_failing_shared_ledger(
 
 
 @pytest.mark.rule("AACP-14", "AACP-50")
-def test_host_can_reschedule_and_give_up_one_message() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        network, hooks, gate = LoopbackNetwork(cut_off={"b"}), Hooks(), Gate()
-        policy = RetransmissionPolicy(base_delay_ms=60_000, max_delay_ms=60_000)
-        async with (
-            harness.coordinator(
-                "one", transport=network.end(), policy=policy, **hooks.options()
-            ) as one,
-            harness.coordinator("two", transport=network.end()) as two,
-        ):
-            two.register_agent("b", gate)
-            ids = [await one.send_reliable_message("b", n) for n in range(3)]
-            await asyncio.sleep(1)
-            assert len([each for each in network.sent if each.seq]) == 3
+async def test_host_can_reschedule_and_give_up_one_message(harness: CoordinatorHarness) -> None:
+    network, hooks, gate = LoopbackNetwork(cut_off={"b"}), Hooks(), Gate()
+    policy = RetransmissionPolicy(base_delay_ms=60_000, max_delay_ms=60_000)
+    async with (
+        harness.coordinator(
+            "one", transport=network.end(), policy=policy, **hooks.options()
+        ) as one,
+        harness.coordinator("two", transport=network.end()) as two,
+    ):
+        two.register_agent("b", gate)
+        ids = [await one.send_reliable_message("b", n) for n in range(3)]
+        await asyncio.sleep(1)
+        assert len([each for each in network.sent if each.seq]) == 3
 
-            assert await one.schedule_retry(ids[0], 500)
-            await asyncio.sleep(0.4)
-            network.cut_off.clear()
-            await asyncio.sleep(0.2)
-            again = [each for each in network.sent if each.seq][3:]
-            assert [(each.seq, each.tombstone) for each in again] == [(1, False)]
-            assert await outcome_of(one, ids[0]) is Outcome.COMPLETED
-            assert not await one.schedule_retry(ids[0], 1)
+        assert await one.schedule_retry(ids[0], 500)
+        await asyncio.sleep(0.4)
+        network.cut_off.clear()
+        await asyncio.sleep(0.2)
+        again = [each for each in network.sent if each.seq][3:]
+        assert [(each.seq, each.tombstone) for each in again] == [(1, False)]
+        assert await outcome_of(one, ids[0]) is Outcome.COMPLETED
+        assert not await one.schedule_retry(ids[0], 1)
 
-            assert await one.cancel_retry(ids[1])
-            await asyncio.sleep(0.1)
-            again = [each for each in network.sent if each.seq][4:]
-            assert [(each.seq, each.tombstone) for each in again] == [(2, True)]
-            assert [key for key, _ in hooks.failed] == [ids[1]]
-            assert not await one.cancel_retry(ids[1])  # its number has arrived
-            assert await one.schedule_retry(ids[2], 1)
-            await asyncio.sleep(0.1)
-            gate.opened.set()
-            await asyncio.sleep(1)
-            assert gate.seen == [0, 2]
-            assert not await one.cancel_retry("nothing")
-            with pytest.raises(ToolError):
-                await one.schedule_retry(ids[2], -1)
-
-    run(scenario)
+        assert await one.cancel_retry(ids[1])
+        await asyncio.sleep(0.1)
+        again = [each for each in network.sent if each.seq][4:]
+        assert [(each.seq, each.tombstone) for each in again] == [(2, True)]
+        assert [key for key, _ in hooks.failed] == [ids[1]]
+        assert not await one.cancel_retry(ids[1])  # its number has arrived
+        assert await one.schedule_retry(ids[2], 1)
+        await asyncio.sleep(0.1)
+        gate.opened.set()
+        await asyncio.sleep(1)
+        assert gate.seen == [0, 2]
+        assert not await one.cancel_retry("nothing")
+        with pytest.raises(ToolError):
+            await one.schedule_retry(ids[2], -1)

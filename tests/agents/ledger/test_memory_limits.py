@@ -47,7 +47,7 @@ from tests.agents.stores.contract import (
     incoming,
     outgoing,
 )
-from tests.support.coordinators import CoordinatorHarness, run
+from tests.support.coordinators import CoordinatorHarness
 from tests.support.faulty_store import FaultyStore
 
 pytestmark = pytest.mark.rule("AACP-49")
@@ -207,29 +207,28 @@ async def repeat(message: AgentMessage, context: AgentContext) -> Any:
 
 
 @pytest.mark.rule("AACP-88")
-def test_a_caller_without_room_is_refused_and_others_go_on() -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store = FaultyStore(limits=MemoryLimits(principal_bytes=3 * RECORD_BYTES))
-        async with harness.coordinator(store=store) as agents:
-            agents.register_agent("a", repeat)
-            with pytest.raises(RequestFailedError) as failed:
-                await agents.send_request("a", 4000, principal=ALICE)
-            assert failed.value.code is ErrorCode.RESOURCE_EXHAUSTED
-            await agents.send_request("a", 1, principal=ALICE)
-            for send in (agents.send_request, agents.send_reliable_message):
-                with pytest.raises(ToolError) as refused:
-                    await send("a", AgentMessage("x" * 1000, 1), principal=ALICE)
-                assert refused.value.code is ErrorCode.RESOURCE_EXHAUSTED
-                assert refused.value.details == {"reason": "ledger_full"}
-            assert await agents.send_request("a", 1000, principal=BOB) == "x" * 1000
-            assert await agents.send_request("a", 4000) == "x" * 4000
-
-    run(scenario)
+async def test_a_caller_without_room_is_refused_and_others_go_on(
+    harness: CoordinatorHarness,
+) -> None:
+    store = FaultyStore(limits=MemoryLimits(principal_bytes=3 * RECORD_BYTES))
+    async with harness.coordinator(store=store) as agents:
+        agents.register_agent("a", repeat)
+        with pytest.raises(RequestFailedError) as failed:
+            await agents.send_request("a", 4000, principal=ALICE)
+        assert failed.value.code is ErrorCode.RESOURCE_EXHAUSTED
+        await agents.send_request("a", 1, principal=ALICE)
+        for send in (agents.send_request, agents.send_reliable_message):
+            with pytest.raises(ToolError) as refused:
+                await send("a", AgentMessage("x" * 1000, 1), principal=ALICE)
+            assert refused.value.code is ErrorCode.RESOURCE_EXHAUSTED
+            assert refused.value.details == {"reason": "ledger_full"}
+        assert await agents.send_request("a", 1000, principal=BOB) == "x" * 1000
+        assert await agents.send_request("a", 4000) == "x" * 4000
 
 
 @pytest.mark.rule("AACP-88")
 @pytest.mark.rule("RES-13")
-def test_a_refused_request_keeps_nothing_of_its_message() -> None:
+async def test_a_refused_request_keeps_nothing_of_its_message(harness: CoordinatorHarness) -> None:
     async def refused(agents: Any) -> weakref.ref[AgentMessage]:
         message = AgentMessage("x" * 1000, 1)
         try:
@@ -238,20 +237,17 @@ def test_a_refused_request_keeps_nothing_of_its_message() -> None:
             return weakref.ref(message)
         raise AssertionError("it was not refused")
 
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store = FaultyStore(limits=MemoryLimits(principal_bytes=RECORD_BYTES))
-        async with harness.coordinator(store=store) as agents:
-            agents.register_agent("a", repeat)
-            gc.collect()
-            gc.disable()  # what reference counting does not free is in a cycle, and stays
-            try:
-                message = await refused(agents)
-                await asyncio.sleep(0)
-                assert message() is None
-            finally:
-                gc.enable()
-
-    run(scenario)
+    store = FaultyStore(limits=MemoryLimits(principal_bytes=RECORD_BYTES))
+    async with harness.coordinator(store=store) as agents:
+        agents.register_agent("a", repeat)
+        gc.collect()
+        gc.disable()  # what reference counting does not free is in a cycle, and stays
+        try:
+            message = await refused(agents)
+            await asyncio.sleep(0)
+            assert message() is None
+        finally:
+            gc.enable()
 
 
 @pytest.mark.rule("RES-12")
@@ -272,40 +268,37 @@ def test_the_limits_are_those_of_the_settings_and_of_the_share() -> None:
 
 @pytest.mark.rule("AACP-51")
 @pytest.mark.parametrize("who", [None, ALICE], ids=["the host", "a principal"])
-def test_backlog_of_slow_ledger_is_bounded_in_bytes(who: Principal | None) -> None:
-    async def scenario(harness: CoordinatorHarness) -> None:
-        store, gate = FaultyStore(), asyncio.Event()
-        agents = harness.coordinator(store=store)
-        keys = HttpSection(api_keys=("a" * 32, "b" * 32))
-        logger = StructuredLogger(harness.sink, harness.clock)
-        agents.attach(logger, ServerConfig(http=keys), UuidGenerator())
-        async with agents:
-            agents.register_agent("a", repeat)
-            store.gates["append"] = gate
-            room = (64 if who is None else 16) * 1024 * 1024
-            large = AgentMessage("x" * (512 * 1024 - 100), 1)
-            fit = room // (512 * 1024)
-            tasks = [
-                asyncio.ensure_future(agents.send_reliable_message("a", large, principal=who))
-                for _ in range(fit + 1)
-            ]
-            await asyncio.sleep(0.1)
-            refused = [task for task in tasks if task.done()]
-            assert len(refused) == 1
-            error = refused[0].exception()
-            assert isinstance(error, ToolError)
-            assert error.details == {"reason": "ledger_backlog"}
-            if who is not None:  # and nobody else is refused for it
-                tasks.append(asyncio.ensure_future(agents.send_reliable_message("a", large)))
-                tasks.append(
-                    asyncio.ensure_future(agents.send_reliable_message("a", 1, principal=BOB))
-                )
-            await asyncio.sleep(0.1)
-            gate.set()
-            await asyncio.gather(*(task for task in tasks if task is not refused[0]))
-            assert await agents.send_reliable_message("a", large, principal=who)
-
-    run(scenario)
+async def test_backlog_of_slow_ledger_is_bounded_in_bytes(
+    who: Principal | None, harness: CoordinatorHarness
+) -> None:
+    store, gate = FaultyStore(), asyncio.Event()
+    agents = harness.coordinator(store=store)
+    keys = HttpSection(api_keys=("a" * 32, "b" * 32))
+    logger = StructuredLogger(harness.sink, harness.clock)
+    agents.attach(logger, ServerConfig(http=keys), UuidGenerator())
+    async with agents:
+        agents.register_agent("a", repeat)
+        store.gates["append"] = gate
+        room = (64 if who is None else 16) * 1024 * 1024
+        large = AgentMessage("x" * (512 * 1024 - 100), 1)
+        fit = room // (512 * 1024)
+        tasks = [
+            asyncio.ensure_future(agents.send_reliable_message("a", large, principal=who))
+            for _ in range(fit + 1)
+        ]
+        await asyncio.sleep(0.1)
+        refused = [task for task in tasks if task.done()]
+        assert len(refused) == 1
+        error = refused[0].exception()
+        assert isinstance(error, ToolError)
+        assert error.details == {"reason": "ledger_backlog"}
+        if who is not None:  # and nobody else is refused for it
+            tasks.append(asyncio.ensure_future(agents.send_reliable_message("a", large)))
+            tasks.append(asyncio.ensure_future(agents.send_reliable_message("a", 1, principal=BOB)))
+        await asyncio.sleep(0.1)
+        gate.set()
+        await asyncio.gather(*(task for task in tasks if task is not refused[0]))
+        assert await agents.send_reliable_message("a", large, principal=who)
 
 
 @pytest.mark.rule("AACP-87")

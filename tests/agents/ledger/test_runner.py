@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -25,7 +26,6 @@ from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from tests.agents.stores.contract import outgoing
 from tests.support.faulty_store import FaultyStore
 from tests.support.loopback import LoopbackNetwork, LoopbackTransport
-from tests.support.virtual_loop import run_virtual
 
 
 async def nothing() -> None:
@@ -88,24 +88,27 @@ class RunnerHarness:
         return [line for line in self.sink.lines if line["message"] == message]
 
 
-def run(scenario: Callable[[RunnerHarness], Coroutine[Any, Any, None]], **options: Any) -> None:
-    """Run a scenario with a runner that is started before and stopped afterwards."""
+@asynccontextmanager
+async def running(clock: ManualClock, **options: Any) -> AsyncIterator[RunnerHarness]:
+    """Yield a harness whose runner is started before and stopped afterwards."""
+    harness = RunnerHarness(clock, **options)
+    await harness.runner.start()
+    harness.runner.add_agent("b")
+    yield harness
+    await harness.runner.stop(0, nothing)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    async def main(clock: ManualClock) -> None:
-        harness = RunnerHarness(clock, **options)
-        await harness.runner.start()
-        harness.runner.add_agent("b")
-        await scenario(harness)
-        await harness.runner.stop(0, nothing)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    run_virtual(main)
+@pytest.fixture
+def harness(clock: ManualClock) -> AbstractAsyncContextManager[RunnerHarness]:
+    """Return a harness with a store in memory."""
+    return running(clock)
 
 
 @pytest.mark.rule("AACP-17")
 @pytest.mark.parametrize("store", [FaultyStore, InMemoryAACPPersistenceAdapter])
-def test_simultaneous_messages_share_one_operation(store: Any) -> None:
-    async def scenario(harness: RunnerHarness) -> None:
+async def test_simultaneous_messages_share_one_operation(store: Any, clock: ManualClock) -> None:
+    async with running(clock, store=store()) as harness:
         ids = [f"r{number}" for number in range(50)]
         await harness.send(*ids)
         await asyncio.sleep(1)
@@ -115,16 +118,14 @@ def test_simultaneous_messages_share_one_operation(store: Any) -> None:
             assert harness.store.calls["append"] == 1
             assert harness.store.calls["complete"] < 10
 
-    run(scenario, store=store())
 
-
-def test_immediate_store_that_waits_is_logged_as_bug() -> None:
+async def test_immediate_store_that_waits_is_logged_as_bug(clock: ManualClock) -> None:
     class Liar(FaultyStore):
         def __init__(self) -> None:
             super().__init__()
             self.immediate = True
 
-    async def scenario(harness: RunnerHarness) -> None:
+    async with running(clock, store=Liar()) as harness:
         harness.store.gates["append"] = asyncio.Event()
         sending = asyncio.ensure_future(harness.send("r1"))
         await asyncio.sleep(0.1)
@@ -133,129 +134,116 @@ def test_immediate_store_that_waits_is_logged_as_bug() -> None:
         sending.cancel()
         harness.store.gates.clear()
 
-    run(scenario, store=Liar())
-
 
 @pytest.mark.rule("AACP-04", "AACP-25")
-def test_execution_that_breaks_off_is_retried_with_growing_delay() -> None:
-    async def scenario(harness: RunnerHarness) -> None:
-        async def fail_at_first(claim: Claim, signal: AbortSignal) -> Ended | None:
-            times.append(round(harness.clock.monotonic() - begin, 1))
-            if len(times) < 4:
-                raise RuntimeError("broken")
-            return b"1", None, None
+async def test_execution_that_breaks_off_is_retried_with_growing_delay(
+    harness: RunnerHarness,
+) -> None:
+    async def fail_at_first(claim: Claim, signal: AbortSignal) -> Ended | None:
+        times.append(round(harness.clock.monotonic() - begin, 1))
+        if len(times) < 4:
+            raise RuntimeError("broken")
+        return b"1", None, None
 
-        times: list[float] = []
-        begin = harness.clock.monotonic()
-        harness.run = fail_at_first
-        await harness.send("r1", "r2")
-        await asyncio.sleep(5)
-        assert [claim.request_id for claim in harness.runs] == ["r1"] * 4 + ["r2"]
-        assert [claim.executions for claim in harness.runs] == [1, 2, 3, 4, 1]
-        assert times[:4] == [0.0, 0.2, 0.6, 1.4]
-        assert len(harness.logged("claim not executed; it is tried again")) == 3
-
-    run(scenario)
+    times: list[float] = []
+    begin = harness.clock.monotonic()
+    harness.run = fail_at_first
+    await harness.send("r1", "r2")
+    await asyncio.sleep(5)
+    assert [claim.request_id for claim in harness.runs] == ["r1"] * 4 + ["r2"]
+    assert [claim.executions for claim in harness.runs] == [1, 2, 3, 4, 1]
+    assert times[:4] == [0.0, 0.2, 0.6, 1.4]
+    assert len(harness.logged("claim not executed; it is tried again")) == 3
 
 
 @pytest.mark.rule("AACP-25")
-def test_claim_not_executed_is_given_back_at_once() -> None:
-    async def scenario(harness: RunnerHarness) -> None:
-        async def decline(claim: Claim, signal: AbortSignal) -> Ended | None:
-            return None if len(harness.runs) == 1 else (b"1", None, None)
+async def test_claim_not_executed_is_given_back_at_once(harness: RunnerHarness) -> None:
+    async def decline(claim: Claim, signal: AbortSignal) -> Ended | None:
+        return None if len(harness.runs) == 1 else (b"1", None, None)
 
-        harness.run = decline
-        await harness.send("r1", "r2")
-        await asyncio.sleep(0.1)
-        assert [(claim.request_id, claim.epoch, claim.executions) for claim in harness.runs] == [
-            ("r1", 1, 1),
-            ("r1", 2, 1),
-            ("r2", 1, 1),
-        ]
-
-    run(scenario)
+    harness.run = decline
+    await harness.send("r1", "r2")
+    await asyncio.sleep(0.1)
+    assert [(claim.request_id, claim.epoch, claim.executions) for claim in harness.runs] == [
+        ("r1", 1, 1),
+        ("r1", 2, 1),
+        ("r2", 1, 1),
+    ]
 
 
 @pytest.mark.rule("AACP-24", "AACP-25")
-def test_the_callbacks_of_signals_may_fail() -> None:
+async def test_the_callbacks_of_signals_may_fail(harness: RunnerHarness) -> None:
     def fail() -> None:
         raise RuntimeError("callback")
 
-    async def scenario(harness: RunnerHarness) -> None:
-        async def wait(claim: Claim, signal: AbortSignal) -> Ended | None:
-            signal.add_callback(fail)
-            await signal.wait()
-            return None
+    async def wait(claim: Claim, signal: AbortSignal) -> Ended | None:
+        signal.add_callback(fail)
+        await signal.wait()
+        return None
 
-        harness.run = wait
-        await harness.send("r1")
-        await asyncio.sleep(0.1)
-        harness.store.ledger.requests["r1"].epoch += 1
-        await asyncio.sleep(1.5)
-        [lost] = harness.logged("lease lost")
-        assert (lost["requestId"], lost["correlationId"], lost["agentId"]) == ("r1", "r1", "b")
-        await harness.send("r2")
-        await harness.runner.stop(0, nothing)
-        assert len(harness.logged("abort callback failed")) == 1
-
-    run(scenario)
+    harness.run = wait
+    await harness.send("r1")
+    await asyncio.sleep(0.1)
+    harness.store.ledger.requests["r1"].epoch += 1
+    await asyncio.sleep(1.5)
+    [lost] = harness.logged("lease lost")
+    assert (lost["requestId"], lost["correlationId"], lost["agentId"]) == ("r1", "r1", "b")
+    await harness.send("r2")
+    await harness.runner.stop(0, nothing)
+    assert len(harness.logged("abort callback failed")) == 1
 
 
 @pytest.mark.rule("AACP-25", "AACP-27")
 @pytest.mark.parametrize("steps", range(12))
-def test_a_loop_that_cancels_all_its_tasks_loses_no_claim_for_longer_than_needed(
-    steps: int,
+async def test_a_loop_that_cancels_all_its_tasks_loses_no_claim_for_longer_than_needed(
+    steps: int, harness: RunnerHarness
 ) -> None:
-    async def scenario(harness: RunnerHarness) -> None:
-        async def forever(claim: Claim, signal: AbortSignal) -> Ended | None:
-            await asyncio.sleep(1000)
-            raise AssertionError
+    async def forever(claim: Claim, signal: AbortSignal) -> Ended | None:
+        await asyncio.sleep(1000)
+        raise AssertionError
 
-        harness.run = forever
-        sending = asyncio.ensure_future(harness.send("r1", "r2"))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
-        begin = harness.clock.monotonic()
-        await harness.runner.stop(0, nothing)
-        assert harness.clock.monotonic() - begin < 1
-        await asyncio.wait([sending])
-        assert set(harness.states().values()) <= {RequestState.RECEIVED}
-        assert harness.runner.workers.tasks == {}
-        assert harness.runner.workers._queues == {}
-
-    run(scenario)
+    harness.run = forever
+    sending = asyncio.ensure_future(harness.send("r1", "r2"))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    begin = harness.clock.monotonic()
+    await harness.runner.stop(0, nothing)
+    assert harness.clock.monotonic() - begin < 1
+    await asyncio.wait([sending])
+    assert set(harness.states().values()) <= {RequestState.RECEIVED}
+    assert harness.runner.workers.tasks == {}
+    assert harness.runner.workers._queues == {}
 
 
 @pytest.mark.rule("AACP-17", "AACP-41")
-def test_deliver_returns_after_ledger_and_raises_on_failure() -> None:
+async def test_deliver_returns_after_ledger_and_raises_on_failure(harness: RunnerHarness) -> None:
     envelope = Envelope(
         "m", "r1", "far", "b", 1, None, MessageType.REQUEST, 1, b"1", 253_402_300_799_999
     )
 
-    async def scenario(harness: RunnerHarness) -> None:
-        harness.store.fail("receive")
-        harness.store.before["receive"].append(RuntimeError("a bug"))
-        for expected in ("was to fail", "a bug"):
-            with pytest.raises(StoreError, match=expected):
-                await harness.runner.deliver([envelope])
-        await harness.runner.deliver([envelope])
-        assert "r1" in harness.states()
-        entering = harness.store.gates["receive"] = asyncio.Event()
-        late = asyncio.ensure_future(harness.runner.deliver([envelope]))
-        await asyncio.sleep(0.1)
-        await harness.runner.stop(0, nothing)
-        assert isinstance(late.exception(), StoreError)
-        with pytest.raises(StoreError):
+    harness.store.fail("receive")
+    harness.store.before["receive"].append(RuntimeError("a bug"))
+    for expected in ("was to fail", "a bug"):
+        with pytest.raises(StoreError, match=expected):
             await harness.runner.deliver([envelope])
-        entering.set()
-
-    run(scenario)
+    await harness.runner.deliver([envelope])
+    assert "r1" in harness.states()
+    entering = harness.store.gates["receive"] = asyncio.Event()
+    late = asyncio.ensure_future(harness.runner.deliver([envelope]))
+    await asyncio.sleep(0.1)
+    await harness.runner.stop(0, nothing)
+    assert isinstance(late.exception(), StoreError)
+    with pytest.raises(StoreError):
+        await harness.runner.deliver([envelope])
+    entering.set()
 
 
 @pytest.mark.rule("AACP-17")
-def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again() -> None:
+async def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again(
+    clock: ManualClock,
+) -> None:
     class Broken(LoopbackTransport):
         async def send(self, envelopes: Any) -> None:
             if not self.network.sent:
@@ -264,8 +252,7 @@ def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again() -> N
             self.network.sent.extend(envelopes)
 
     network = LoopbackNetwork()
-
-    async def scenario(harness: RunnerHarness) -> None:
+    async with running(clock, transport=Broken(network)) as harness:
         waiter = harness.runner.open_waiter()
         now = harness.now_ms()
         entry = outgoing("r1", local=False, created_at_ms=now, expires_at_ms=now + 10_000,
@@ -278,22 +265,17 @@ def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again() -> N
         assert [each.seq for each in network.sent] == [1, 1]
         assert len(harness.logged("transport failed")) == 1
 
-    run(scenario, transport=Broken(network))
 
-
-def test_events_after_stop_change_nothing() -> None:
-    async def scenario(harness: RunnerHarness) -> None:
-        await harness.runner.stop(0, nothing)
-        calls = dict(harness.store.calls)
-        harness.runner.add_agent("c")
-        harness.runner.kick()
-        for listener in harness.store.listeners:
-            listener()
-        await asyncio.sleep(100)
-        assert harness.store.calls == calls
-        assert harness.runner.is_here()
-
-    run(scenario)
+async def test_events_after_stop_change_nothing(harness: RunnerHarness) -> None:
+    await harness.runner.stop(0, nothing)
+    calls = dict(harness.store.calls)
+    harness.runner.add_agent("c")
+    harness.runner.kick()
+    for listener in harness.store.listeners:
+        listener()
+    await asyncio.sleep(100)
+    assert harness.store.calls == calls
+    assert harness.runner.is_here()
 
 
 def test_the_time_of_a_node_does_not_jump_with_the_wall_clock() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -11,24 +12,23 @@ import pytest
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import ConnectionLostError, MCPError
 from foundation_rt.client.options import ClientOptions
-from foundation_rt.clock import ManualClock
-from tests.support.leaks import tasks
 from tests.support.misbehaving_script import Act
 from tests.support.misbehaving_transport import MemoryHarness
-from tests.support.virtual_loop import run_virtual
 
 Scene = Callable[[Client, MemoryHarness], Awaitable[None]]
 
 
-def run(scenario: Scene, points: dict[str, list[Act]], **options: Any) -> None:
-    async def main(clock: ManualClock) -> None:
-        harness = MemoryHarness("2025-11-25")
-        harness.play(points)
-        async with Client(harness.make_transport, ClientOptions(**options)) as client:
-            await scenario(client, harness)
-        assert tasks() == []
+pytestmark = pytest.mark.usefixtures("clock")
 
-    run_virtual(main)
+
+@asynccontextmanager
+async def play(
+    points: dict[str, list[Act]], **options: Any
+) -> AsyncIterator[tuple[Client, MemoryHarness]]:
+    harness = MemoryHarness("2025-11-25")
+    harness.play(points)
+    async with Client(harness.make_transport, ClientOptions(**options)) as client:
+        yield client, harness
 
 
 async def began(*calls: Awaitable[Any]) -> list[asyncio.Task[Any]]:
@@ -41,10 +41,9 @@ async def began(*calls: Awaitable[Any]) -> list[asyncio.Task[Any]]:
 
 @pytest.mark.rule("CLIENT-51")
 @pytest.mark.parametrize("point", ["initialize", "tools/list"])
-def test_waiting_calls_fail_when_the_client_is_closed(point: str) -> None:
+async def test_waiting_calls_fail_when_the_client_is_closed(point: str) -> None:
     """It is not cancelled: its own task goes on."""
-
-    async def scenario(client: Client, harness: MemoryHarness) -> None:
+    async with play({point: []}) as (client, harness):
         calls = await began(*(client.call("play", {"nonce": str(each)}) for each in range(3)))
         await client.close()
         for each in await asyncio.gather(*calls, return_exceptions=True):
@@ -52,13 +51,11 @@ def test_waiting_calls_fail_when_the_client_is_closed(point: str) -> None:
             assert (each.may_have_run, each.retryable) == (False, False)
         assert harness.nonces() == []
 
-    run(scenario, {point: []})
-
 
 @pytest.mark.rule("CLIENT-07", "CLIENT-23")
 @pytest.mark.parametrize("point", ["initialize", "tools/list"])
-def test_one_that_goes_takes_nothing_from_the_others(point: str) -> None:
-    async def scenario(client: Client, harness: MemoryHarness) -> None:
+async def test_one_that_goes_takes_nothing_from_the_others(point: str) -> None:
+    async with play({point: [["wait", "the answer"], ["answer"]]}) as (client, harness):
         first, second = await began(
             client.call("play", {"nonce": "first"}), client.call("play", {"nonce": "second"})
         )
@@ -69,19 +66,14 @@ def test_one_that_goes_takes_nothing_from_the_others(point: str) -> None:
         assert (await second).text == "second"
         assert len([each for each in harness.events("message") if each["method"] == point]) == 1
 
-    run(scenario, {point: [["wait", "the answer"], ["answer"]]})
-
 
 @pytest.mark.rule("CLIENT-21", "CLIENT-28")
-def test_an_error_speaks_for_all_tries() -> None:
+async def test_an_error_speaks_for_all_tries() -> None:
     """The first try may have run, and the second one never began."""
-
-    async def scenario(client: Client, harness: MemoryHarness) -> None:
+    async with play({}) as (client, harness):
         await client.initialize()
         harness.play({"open": [["refuse"]]})
         with pytest.raises(MCPError) as caught:
             await client.call("play_again", {"nonce": "first", "acts": [["die"]]})
         assert harness.nonces() == ["first"]
         assert caught.value.may_have_run
-
-    run(scenario, {})

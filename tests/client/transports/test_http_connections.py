@@ -10,7 +10,6 @@ import pytest
 
 from foundation_rt.client.transports.http_connections import HttpConnections
 from foundation_rt.clock import ManualClock
-from tests.support.virtual_loop import run_virtual
 
 MOST, KEEP_ALIVE, PATIENCE = 3, 4.0, 10.0
 
@@ -31,88 +30,84 @@ class Transport:
 Scene = Callable[[Any, list[Transport]], Awaitable[None]]
 
 
-def run(scenario: Scene) -> None:
-    made: list[Transport] = []
+@pytest.fixture
+def made() -> list[Transport]:
+    return []
 
+
+@pytest.fixture
+def connections(made: list[Transport], clock: ManualClock) -> Any:
     def make() -> Any:
         made.append(Transport(len(made)))
         return made[-1]
 
-    async def main(_: ManualClock) -> None:
-        await scenario(HttpConnections(make, MOST, KEEP_ALIVE), made)
-
-    run_virtual(main)
+    return HttpConnections(make, MOST, KEEP_ALIVE)
 
 
 @pytest.mark.rule("CHTTP-39")
-def test_the_one_used_last_is_used_next_and_no_more_are_made_than_needed() -> None:
-    async def scenario(connections: Any, made: list[Transport]) -> None:
-        first, second = [await connections.take(PATIENCE) for _ in range(2)]
-        connections.give_back(first)
-        connections.give_back(second)
-        assert await connections.take(PATIENCE) is second
-        assert await connections.take(PATIENCE) is first
-        assert len(made) == 2
-
-    run(scenario)
-
-
-@pytest.mark.rule("CHTTP-10")
-def test_where_all_are_in_use_the_next_waits_for_one_and_not_for_ever() -> None:
-    async def scenario(connections: Any, made: list[Transport]) -> None:
-        taken = [await connections.take(PATIENCE) for _ in range(MOST)]
-        with pytest.raises(TimeoutError):
-            await connections.take(PATIENCE)
-        waiting = asyncio.ensure_future(connections.take(PATIENCE))
-        await asyncio.sleep(PATIENCE / 2)
-        connections.give_back(taken[1])
-        assert await waiting is taken[1]
-        assert len(made) == MOST
-
-    run(scenario)
+async def test_the_one_used_last_is_used_next_and_no_more_are_made_than_needed(
+    connections: Any, made: list[Transport]
+) -> None:
+    first, second = [await connections.take(PATIENCE) for _ in range(2)]
+    connections.give_back(first)
+    connections.give_back(second)
+    assert await connections.take(PATIENCE) is second
+    assert await connections.take(PATIENCE) is first
+    assert len(made) == 2
 
 
 @pytest.mark.rule("CHTTP-10")
-def test_cancelled_waiter_takes_no_connection() -> None:
-    async def scenario(connections: Any, made: list[Transport]) -> None:
-        taken = [await connections.take(PATIENCE) for _ in range(MOST)]
-        waiting = asyncio.ensure_future(connections.take(PATIENCE))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        connections.give_back(taken[0])
-        assert await connections.take(PATIENCE) is taken[0]
+async def test_where_all_are_in_use_the_next_waits_for_one_and_not_for_ever(
+    connections: Any, made: list[Transport]
+) -> None:
+    taken = [await connections.take(PATIENCE) for _ in range(MOST)]
+    with pytest.raises(TimeoutError):
+        await connections.take(PATIENCE)
+    waiting = asyncio.ensure_future(connections.take(PATIENCE))
+    await asyncio.sleep(PATIENCE / 2)
+    connections.give_back(taken[1])
+    assert await waiting is taken[1]
+    assert len(made) == MOST
 
-    run(scenario)
+
+@pytest.mark.rule("CHTTP-10")
+async def test_cancelled_waiter_takes_no_connection(
+    connections: Any, made: list[Transport]
+) -> None:
+    taken = [await connections.take(PATIENCE) for _ in range(MOST)]
+    waiting = asyncio.ensure_future(connections.take(PATIENCE))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    connections.give_back(taken[0])
+    assert await connections.take(PATIENCE) is taken[0]
 
 
 @pytest.mark.rule("CHTTP-39")
-def test_idle_connection_is_closed_also_if_its_closer_is_cancelled() -> None:
-    async def scenario(connections: Any, made: list[Transport]) -> None:
-        taken = [await connections.take(PATIENCE) for _ in range(MOST)]
-        connections.give_back(taken[0])
-        await asyncio.sleep(KEEP_ALIVE - 1)
-        connections.give_back(taken[1])
-        connections.give_back(taken[2])
-        await asyncio.sleep(2)
-        closing = asyncio.ensure_future(connections.take(PATIENCE))
-        await asyncio.sleep(0)
-        closing.cancel()
-        await asyncio.wait([closing])
-        assert [each.closed for each in made] == [1, 0, 0]
-        assert [(await connections.take(PATIENCE)).number for _ in range(MOST)] == [2, 1, 3]
-
-    run(scenario)
+async def test_idle_connection_is_closed_also_if_its_closer_is_cancelled(
+    connections: Any, made: list[Transport]
+) -> None:
+    taken = [await connections.take(PATIENCE) for _ in range(MOST)]
+    connections.give_back(taken[0])
+    await asyncio.sleep(KEEP_ALIVE - 1)
+    connections.give_back(taken[1])
+    connections.give_back(taken[2])
+    await asyncio.sleep(2)
+    closing = asyncio.ensure_future(connections.take(PATIENCE))
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert [each.closed for each in made] == [1, 0, 0]
+    assert [(await connections.take(PATIENCE)).number for _ in range(MOST)] == [2, 1, 3]
 
 
 @pytest.mark.rule("CHTTP-39", "CHTTP-19")
-def test_at_the_end_all_are_closed_once_those_in_use_too() -> None:
-    async def scenario(connections: Any, made: list[Transport]) -> None:
-        taken = [await connections.take(PATIENCE) for _ in range(MOST)]
-        connections.give_back(taken[0])
-        await connections.close()
-        connections.give_back(taken[1])
-        await connections.close()
-        assert [each.closed for each in made] == [1, 1, 1]
-
-    run(scenario)
+async def test_at_the_end_all_are_closed_once_those_in_use_too(
+    connections: Any, made: list[Transport]
+) -> None:
+    taken = [await connections.take(PATIENCE) for _ in range(MOST)]
+    connections.give_back(taken[0])
+    await connections.close()
+    connections.give_back(taken[1])
+    await connections.close()
+    assert [each.closed for each in made] == [1, 1, 1]

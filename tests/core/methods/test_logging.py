@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,7 +20,8 @@ from tests.support.server_fixture import ServerFixture
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 
 
-def run(scenario: Callable[[ServerFixture], Coroutine[Any, Any, None]]) -> ServerFixture:
+@pytest.fixture
+def fixture() -> Iterator[ServerFixture]:
     fixture = ServerFixture()
 
     @fixture.server.tool
@@ -28,9 +29,8 @@ def run(scenario: Callable[[ServerFixture], Coroutine[Any, Any, None]]) -> Serve
         for level in levels:
             ctx.log(level, {"said": level}, "mouth")
 
-    asyncio.run(scenario(fixture))
+    yield fixture
     fixture.assert_all_ended()
-    return fixture
 
 
 async def levels_said(client: AnsweringClient, request_id: int) -> list[str]:
@@ -48,71 +48,61 @@ async def levels_said(client: AnsweringClient, request_id: int) -> list[str]:
 
 
 @pytest.mark.rule("NOTE-04", "NOTE-05")
-def test_client_gets_log_messages_from_its_level_on() -> None:
-    async def scenario(fixture: ServerFixture) -> None:
-        client = AnsweringClient(fixture.server)
-        everything = {"levels": [*LOGGING_LEVELS]}
-        assert await levels_said(client, client.start("say", everything)) == [*LOGGING_LEVELS[1:]]
-        for level in LOGGING_LEVELS:
-            client.request("logging/setLevel", {"level": level})
-            assert (await client.next())["result"] == {}
-            wanted = [*LOGGING_LEVELS[LOGGING_LEVELS.index(level) :]]
-            assert await levels_said(client, client.start("say", everything)) == wanted
-
-    run(scenario)
+async def test_client_gets_log_messages_from_its_level_on(fixture: ServerFixture) -> None:
+    client = AnsweringClient(fixture.server)
+    everything = {"levels": [*LOGGING_LEVELS]}
+    assert await levels_said(client, client.start("say", everything)) == [*LOGGING_LEVELS[1:]]
+    for level in LOGGING_LEVELS:
+        client.request("logging/setLevel", {"level": level})
+        assert (await client.next())["result"] == {}
+        wanted = [*LOGGING_LEVELS[LOGGING_LEVELS.index(level) :]]
+        assert await levels_said(client, client.start("say", everything)) == wanted
 
 
 @pytest.mark.rule("NOTE-06")
 @pytest.mark.parametrize("params", [{}, {"level": None}, {"level": "warn"}, {"level": ["info"]}])
-def test_unknown_level_is_refused(params: dict[str, Any]) -> None:
-    async def scenario(fixture: ServerFixture) -> None:
-        client = AnsweringClient(fixture.server)
-        client.request("logging/setLevel", params)
-        assert (await client.next())["error"]["code"] == -32602
-        assert await levels_said(client, client.start("say", {"levels": ["info"]})) == ["info"]
-
-    run(scenario)
+async def test_unknown_level_is_refused(params: dict[str, Any], fixture: ServerFixture) -> None:
+    client = AnsweringClient(fixture.server)
+    client.request("logging/setLevel", params)
+    assert (await client.next())["error"]["code"] == -32602
+    assert await levels_said(client, client.start("say", {"levels": ["info"]})) == ["info"]
 
 
 @pytest.mark.rule("NOTE-05")
-def test_new_level_applies_to_running_calls() -> None:
-    async def scenario(fixture: ServerFixture) -> None:
-        heard = asyncio.Event()
+async def test_new_level_applies_to_running_calls(fixture: ServerFixture) -> None:
+    heard = asyncio.Event()
 
-        @fixture.server.tool
-        async def slowly(ctx: ToolContext) -> None:
-            ctx.log("info", 1)
-            await heard.wait()
-            ctx.log("info", 2)
-            ctx.log("error", 3)
+    @fixture.server.tool
+    async def slowly(ctx: ToolContext) -> None:
+        ctx.log("info", 1)
+        await heard.wait()
+        ctx.log("info", 2)
+        ctx.log("error", 3)
 
-        client = AnsweringClient(fixture.server)
-        client.start("slowly")
-        assert (await client.next())["params"] == {"level": "info", "data": 1}
-        client.request("logging/setLevel", {"level": "error"})
-        assert (await client.next())["result"] == {}
-        heard.set()
-        assert (await client.next())["params"]["data"] == 3
-
-    run(scenario)
+    client = AnsweringClient(fixture.server)
+    client.start("slowly")
+    assert (await client.next())["params"] == {"level": "info", "data": 1}
+    client.request("logging/setLevel", {"level": "error"})
+    assert (await client.next())["result"] == {}
+    heard.set()
+    assert (await client.next())["params"]["data"] == 3
 
 
 @pytest.mark.rule("NOTE-05")
 @pytest.mark.parametrize("wanted", [None, "debug", "warning", "emergency"])
-def test_stateless_request_sets_its_own_level(wanted: str | None) -> None:
-    async def scenario(fixture: ServerFixture) -> None:
-        client = AnsweringClient(fixture.server, STATELESS)
-        meta = {} if wanted is None else {f"{PREFIX}logLevel": wanted}
-        params = {"name": "say", "arguments": {"levels": [*LOGGING_LEVELS]}}
-        request_id = client.request("tools/call", params, **meta)
-        first = len(LOGGING_LEVELS) if wanted is None else LOGGING_LEVELS.index(wanted)
-        assert await levels_said(client, request_id) == [*LOGGING_LEVELS[first:]]
-        client.request("logging/setLevel", {"level": "debug"})
-        assert (await client.next())["error"]["code"] == -32601
-        # Nothing is taken over from one request to the next.
-        assert await levels_said(client, client.start("say", {"levels": ["error"]})) == []
-
-    run(scenario)
+async def test_stateless_request_sets_its_own_level(
+    wanted: str | None, fixture: ServerFixture
+) -> None:
+    client = AnsweringClient(fixture.server, STATELESS)
+    meta = {} if wanted is None else {f"{PREFIX}logLevel": wanted}
+    params = {"name": "say", "arguments": {"levels": [*LOGGING_LEVELS]}}
+    request_id = client.request("tools/call", params, **meta)
+    first = len(LOGGING_LEVELS) if wanted is None else LOGGING_LEVELS.index(wanted)
+    assert await levels_said(client, request_id) == [*LOGGING_LEVELS[first:]]
+    client.request("logging/setLevel", {"level": "debug"})
+    assert (await client.next())["error"]["code"] == -32601
+    # Nothing is taken over from one request to the next.
+    assert await levels_said(client, client.start("say", {"levels": ["error"]})) == []
 
 
 @pytest.mark.rule("NOTE-04", "NOTE-06")
@@ -127,20 +117,17 @@ def test_handler_with_unknown_level_gets_usage_error() -> None:
 
 
 @pytest.mark.rule("NOTE-04")
-def test_messages_to_client_are_not_in_server_log() -> None:
-    async def scenario(fixture: ServerFixture) -> None:
-        @fixture.server.tool
-        async def note(ctx: ToolContext) -> None:
-            ctx.logger.info("for the operator")
-            ctx.log("info", "for the client")
+async def test_messages_to_client_are_not_in_server_log(fixture: ServerFixture) -> None:
+    @fixture.server.tool
+    async def note(ctx: ToolContext) -> None:
+        ctx.logger.info("for the operator")
+        ctx.log("info", "for the client")
 
-        client = AnsweringClient(fixture.server)
-        client.start("note")
-        assert (await client.next())["params"]["data"] == "for the client"
-        await client.next()
-        assert client.unread() == []
-
-    fixture = run(scenario)
+    client = AnsweringClient(fixture.server)
+    client.start("note")
+    assert (await client.next())["params"]["data"] == "for the client"
+    await client.next()
+    assert client.unread() == []
     assert len(fixture.logged("for the operator")) == 1
     assert fixture.logged("for the client") == []
 
@@ -163,38 +150,36 @@ async def progress_of(client: AnsweringClient, request_id: int) -> list[dict[str
 @pytest.mark.rule("NOTE-01")
 @pytest.mark.parametrize("token", ["a", 5, ""])
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", HANDSHAKE, STATELESS])
-def test_progress_is_sent_to_client_with_token(revision: str, token: Any) -> None:
-    async def scenario(fixture: ServerFixture) -> None:
-        @fixture.server.tool
-        async def work(ctx: ToolContext) -> None:
-            ctx.report_progress(1, 2, "half")
-            ctx.report_progress(2.5, math.inf)
+async def test_progress_is_sent_to_client_with_token(
+    revision: str, token: Any, fixture: ServerFixture
+) -> None:
+    @fixture.server.tool
+    async def work(ctx: ToolContext) -> None:
+        ctx.report_progress(1, 2, "half")
+        ctx.report_progress(2.5, math.inf)
 
-        client = AnsweringClient(fixture.server, revision)
-        request_id = client.request("tools/call", {"name": "work"}, progressToken=token)
-        half = {"progressToken": token, "progress": 1, "total": 2, "message": "half"}
-        if revision == "2024-11-05":
-            del half["message"]
-        last = {"progressToken": token, "progress": 2.5}
-        assert await progress_of(client, request_id) == [half, last]
-
-    run(scenario)
+    client = AnsweringClient(fixture.server, revision)
+    request_id = client.request("tools/call", {"name": "work"}, progressToken=token)
+    half = {"progressToken": token, "progress": 1, "total": 2, "message": "half"}
+    if revision == "2024-11-05":
+        del half["message"]
+    last = {"progressToken": token, "progress": 2.5}
+    assert await progress_of(client, request_id) == [half, last]
 
 
 @pytest.mark.rule("NOTE-01")
 @pytest.mark.parametrize("meta", [{}, *({"progressToken": each} for each in (None, 1.5, True, []))])
-def test_progress_without_token_is_not_sent(meta: dict[str, Any]) -> None:
-    async def scenario(fixture: ServerFixture) -> None:
-        @fixture.server.tool
-        async def work(ctx: ToolContext) -> str:
-            ctx.report_progress(1)
-            return "done"
+async def test_progress_without_token_is_not_sent(
+    meta: dict[str, Any], fixture: ServerFixture
+) -> None:
+    @fixture.server.tool
+    async def work(ctx: ToolContext) -> str:
+        ctx.report_progress(1)
+        return "done"
 
-        client = AnsweringClient(fixture.server)
-        client.request("tools/call", {"name": "work"}, **meta)
-        assert value_of(await client.next()) == "done"
-
-    run(scenario)
+    client = AnsweringClient(fixture.server)
+    client.request("tools/call", {"name": "work"}, **meta)
+    assert value_of(await client.next()) == "done"
 
 
 @pytest.mark.rule("NOTE-02")
@@ -215,59 +200,55 @@ def test_progress_that_does_not_increase_is_not_sent(values: list[float]) -> Non
                 expected.append(value)
         assert sent == expected
 
-    run(scenario)
+    asyncio.run(scenario(ServerFixture()))
 
 
 @pytest.mark.rule("NOTE-02")
-def test_progress_of_several_threads_increases() -> None:
-    async def scenario(fixture: ServerFixture) -> None:
-        @fixture.server.tool
-        def work(ctx: ToolContext) -> None:
-            together = threading.Barrier(4)
+async def test_progress_of_several_threads_increases(fixture: ServerFixture) -> None:
+    @fixture.server.tool
+    def work(ctx: ToolContext) -> None:
+        together = threading.Barrier(4)
 
-            def count() -> None:
-                together.wait(20)
-                for value in range(200):
-                    ctx.report_progress(value)
+        def count() -> None:
+            together.wait(20)
+            for value in range(200):
+                ctx.report_progress(value)
 
-            threads = [threading.Thread(target=count) for _ in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(20)
+        threads = [threading.Thread(target=count) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
 
-        client = AnsweringClient(fixture.server)
-        request_id = client.request("tools/call", {"name": "work"}, progressToken="t")
-        sent = [each["progress"] for each in await progress_of(client, request_id)]
-        assert sent == [*range(200)]
-        assert await asyncio.to_thread(fixture.server.runtime.engine.wait_idle, 20)
-
-    run(scenario)
+    client = AnsweringClient(fixture.server)
+    request_id = client.request("tools/call", {"name": "work"}, progressToken="t")
+    sent = [each["progress"] for each in await progress_of(client, request_id)]
+    assert sent == [*range(200)]
+    assert await asyncio.to_thread(fixture.server.runtime.engine.wait_idle, 20)
 
 
 @pytest.mark.rule("NOTE-03")
 @pytest.mark.parametrize("ending", ["cancelled", "closed"])
-def test_nothing_is_sent_for_call_that_is_not_pending(ending: str) -> None:
-    async def scenario(fixture: ServerFixture) -> None:
-        aborted = asyncio.Event()
+async def test_nothing_is_sent_for_call_that_is_not_pending(
+    ending: str, fixture: ServerFixture
+) -> None:
+    aborted = asyncio.Event()
 
-        @fixture.server.tool
-        async def work(ctx: ToolContext) -> None:
-            ctx.report_progress(1)
-            await ctx.abort_signal.wait()
-            ctx.report_progress(2)
-            ctx.log("emergency", "too late")
-            aborted.set()
+    @fixture.server.tool
+    async def work(ctx: ToolContext) -> None:
+        ctx.report_progress(1)
+        await ctx.abort_signal.wait()
+        ctx.report_progress(2)
+        ctx.log("emergency", "too late")
+        aborted.set()
 
-        client = AnsweringClient(fixture.server)
-        request_id = client.request("tools/call", {"name": "work"}, progressToken="t")
-        assert (await client.next())["params"]["progress"] == 1
-        if ending == "cancelled":
-            client.write(method="notifications/cancelled", params={"requestId": request_id})
-        else:
-            client.connection.close()
-        await asyncio.wait_for(aborted.wait(), 20)
-        await client.settle()
-        assert client.unread() == []
-
-    run(scenario)
+    client = AnsweringClient(fixture.server)
+    request_id = client.request("tools/call", {"name": "work"}, progressToken="t")
+    assert (await client.next())["params"]["progress"] == 1
+    if ending == "cancelled":
+        client.write(method="notifications/cancelled", params={"requestId": request_id})
+    else:
+        client.connection.close()
+    await asyncio.wait_for(aborted.wait(), 20)
+    await client.settle()
+    assert client.unread() == []

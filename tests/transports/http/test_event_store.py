@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -87,21 +87,10 @@ async def opened(kind: str) -> AsyncIterator[EventStore]:
             await drop_keys(url, prefix)
 
 
-Scenario = Callable[[EventStore], Awaitable[None]]
-
-
 @pytest.fixture(params=["memory", "redis"])
-def run(request: pytest.FixtureRequest) -> Callable[[Scenario], None]:
-    """Run a scenario with each store."""
-
-    def run_scenario(scenario: Scenario) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(PATIENCE), opened(request.param) as store:
-                await scenario(store)
-
-        asyncio.run(main())
-
-    return run_scenario
+def store(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[EventStore]:
+    """Return a store of each kind."""
+    return opened(request.param)
 
 
 def lines(replay: Replay | None) -> list[bytes] | None:
@@ -123,170 +112,140 @@ def test_malformed_id_is_not_an_event_id(text: str) -> None:
 
 
 @pytest.mark.rule("RESUME-01", "RESUME-02")
-def test_replay_returns_missed_events(run: Any) -> None:
-    async def scenario(store: EventStore) -> None:
-        trail = store.begin(SESSION)
-        ids = [trail.record(line) for line in (b"", b'{"a":1}', b'{"b":"\xc3\xa4"}')]
-        assert len(set(ids)) == 3
-        first = await store.replay(SESSION, ids[0])
-        assert first is not None
-        assert [(e.event_id, e.line) for e in first.events] == [
-            (ids[1], b'{"a":1}'),
-            (ids[2], b'{"b":"\xc3\xa4"}'),
-        ]
-        assert (first.stream_id, first.ended) == (trail.stream_id, False)
-        assert lines(await store.replay(SESSION, ids[1])) == [b'{"b":"\xc3\xa4"}']
-        assert lines(await store.replay(SESSION, ids[2])) == []
-        trail.end()
-        last = await store.replay(SESSION, ids[2])
-        assert last is not None
-        assert last.ended
-
-    run(scenario)
+async def test_replay_returns_missed_events(store: EventStore) -> None:
+    trail = store.begin(SESSION)
+    ids = [trail.record(line) for line in (b"", b'{"a":1}', b'{"b":"\xc3\xa4"}')]
+    assert len(set(ids)) == 3
+    first = await store.replay(SESSION, ids[0])
+    assert first is not None
+    assert [(e.event_id, e.line) for e in first.events] == [
+        (ids[1], b'{"a":1}'),
+        (ids[2], b'{"b":"\xc3\xa4"}'),
+    ]
+    assert (first.stream_id, first.ended) == (trail.stream_id, False)
+    assert lines(await store.replay(SESSION, ids[1])) == [b'{"b":"\xc3\xa4"}']
+    assert lines(await store.replay(SESSION, ids[2])) == []
+    trail.end()
+    last = await store.replay(SESSION, ids[2])
+    assert last is not None
+    assert last.ended
 
 
 @pytest.mark.rule("RESUME-02")
-def test_replay_has_no_events_of_another_stream(run: Any) -> None:
-    async def scenario(store: EventStore) -> None:
-        one, other = store.begin(SESSION), store.begin(SESSION)
-        started = one.record(b"1a")
-        other.record(b"2a")
-        one.record(b"1b")
-        other.record(b"2b")
-        assert lines(await store.replay(SESSION, started)) == [b"1b"]
-
-    run(scenario)
+async def test_replay_has_no_events_of_another_stream(store: EventStore) -> None:
+    one, other = store.begin(SESSION), store.begin(SESSION)
+    started = one.record(b"1a")
+    other.record(b"2a")
+    one.record(b"1b")
+    other.record(b"2b")
+    assert lines(await store.replay(SESSION, started)) == [b"1b"]
 
 
 @pytest.mark.rule("RESUME-02")
-def test_replay_has_no_events_of_another_session(run: Any) -> None:
-    async def scenario(store: EventStore) -> None:
-        store.open("session-2", RECORD)
-        started = store.begin(SESSION).record(b"mine")
-        assert await store.replay("session-2", started) is None
-        assert await store.replay("session-3", started) is None
-
-    run(scenario)
+async def test_replay_has_no_events_of_another_session(store: EventStore) -> None:
+    store.open("session-2", RECORD)
+    started = store.begin(SESSION).record(b"mine")
+    assert await store.replay("session-2", started) is None
+    assert await store.replay("session-3", started) is None
 
 
 @pytest.mark.rule("RESUME-03")
 @pytest.mark.parametrize("text", ["", "x", "0" * 16 + "-0", "0" * 16, "\x00", "9" * 5000, "ä-1"])
-def test_malformed_id_resumes_nothing(run: Any, text: str) -> None:
-    async def scenario(store: EventStore) -> None:
-        store.begin(SESSION).record(b"a")
-        assert await store.replay(SESSION, text) is None
-
-    run(scenario)
+async def test_malformed_id_resumes_nothing(text: str, store: EventStore) -> None:
+    store.begin(SESSION).record(b"a")
+    assert await store.replay(SESSION, text) is None
 
 
 @pytest.mark.rule("RESUME-03")
-def test_future_event_id_resumes_nothing(run: Any) -> None:
-    async def scenario(store: EventStore) -> None:
-        trail = store.begin(SESSION)
-        trail.record(b"a")
-        assert await store.replay(SESSION, event_id(trail.stream_id, 1)) is None
-        assert await store.replay(SESSION, event_id(trail.stream_id, 10**14)) is None
-
-    run(scenario)
+async def test_future_event_id_resumes_nothing(store: EventStore) -> None:
+    trail = store.begin(SESSION)
+    trail.record(b"a")
+    assert await store.replay(SESSION, event_id(trail.stream_id, 1)) is None
+    assert await store.replay(SESSION, event_id(trail.stream_id, 10**14)) is None
 
 
 @pytest.mark.rule("RESUME-03", "RESUME-04")
-def test_oldest_events_are_dropped_first_and_gap_is_not_skipped(run: Any) -> None:
-    async def scenario(store: EventStore) -> None:
-        trail, other = store.begin(SESSION), store.begin(SESSION)
-        ids = [trail.record(b"%d" % i) for i in range(4)]
-        other.record(b"x")
-        other.record(b"y")  # one too many: the first of `trail` goes
-        assert lines(await store.replay(SESSION, ids[0])) == [b"1", b"2", b"3"]
-        other.record(b"z")
-        assert await store.replay(SESSION, ids[0]) is None
-        assert lines(await store.replay(SESSION, ids[1])) == [b"2", b"3"]
-        for each in (ids[0], ids[1]):
-            rest = await store.replay(SESSION, each, whole=False)
-            assert rest is not None
-            assert [(event.event_id, event.line) for event in rest.events] == [
-                (ids[2], b"2"),
-                (ids[3], b"3"),
-            ]
-        for _ in range(MAX_EVENTS):
-            other.record(b"w")
-        assert lines(await store.replay(SESSION, ids[0], whole=False)) == []
-        assert await store.replay(SESSION, ids[2]) is None
-
-    run(scenario)
+async def test_oldest_events_are_dropped_first_and_gap_is_not_skipped(store: EventStore) -> None:
+    trail, other = store.begin(SESSION), store.begin(SESSION)
+    ids = [trail.record(b"%d" % i) for i in range(4)]
+    other.record(b"x")
+    other.record(b"y")  # one too many: the first of `trail` goes
+    assert lines(await store.replay(SESSION, ids[0])) == [b"1", b"2", b"3"]
+    other.record(b"z")
+    assert await store.replay(SESSION, ids[0]) is None
+    assert lines(await store.replay(SESSION, ids[1])) == [b"2", b"3"]
+    for each in (ids[0], ids[1]):
+        rest = await store.replay(SESSION, each, whole=False)
+        assert rest is not None
+        assert [(event.event_id, event.line) for event in rest.events] == [
+            (ids[2], b"2"),
+            (ids[3], b"3"),
+        ]
+    for _ in range(MAX_EVENTS):
+        other.record(b"w")
+    assert lines(await store.replay(SESSION, ids[0], whole=False)) == []
+    assert await store.replay(SESSION, ids[2]) is None
 
 
 @pytest.mark.rule("RESUME-04")
-def test_bytes_of_session_are_bounded(run: Any) -> None:
-    async def scenario(store: EventStore) -> None:
-        trail = store.begin(SESSION)
-        first = trail.record(b"")
-        second = trail.record(b"a" * 1500)
-        third = trail.record(b"b" * 1500)
-        trail.record(b"c" * 1500)
-        assert await store.replay(SESSION, first) is None
-        assert lines(await store.replay(SESSION, third)) == [b"c" * 1500]
-        assert lines(await store.replay(SESSION, second)) == [b"b" * 1500, b"c" * 1500]
-        huge = trail.record(b"d" * (MAX_SESSION_BYTES + 1))
-        assert await store.replay(SESSION, third) is None
-        assert lines(await store.replay(SESSION, huge)) == []
-
-    run(scenario)
+async def test_bytes_of_session_are_bounded(store: EventStore) -> None:
+    trail = store.begin(SESSION)
+    first = trail.record(b"")
+    second = trail.record(b"a" * 1500)
+    third = trail.record(b"b" * 1500)
+    trail.record(b"c" * 1500)
+    assert await store.replay(SESSION, first) is None
+    assert lines(await store.replay(SESSION, third)) == [b"c" * 1500]
+    assert lines(await store.replay(SESSION, second)) == [b"b" * 1500, b"c" * 1500]
+    huge = trail.record(b"d" * (MAX_SESSION_BYTES + 1))
+    assert await store.replay(SESSION, third) is None
+    assert lines(await store.replay(SESSION, huge)) == []
 
 
 @pytest.mark.rule("RESUME-04")
-def test_ended_stream_without_events_leaves_nothing(run: Any) -> None:
-    async def scenario(store: EventStore) -> None:
-        trail = store.begin(SESSION)
-        last = trail.record(b"a")
-        trail.end()
-        trail.end()
-        other = store.begin(SESSION)
-        for _ in range(MAX_EVENTS):
-            other.record(b"b")
-        assert await store.replay(SESSION, last) is None
-        empty = store.begin(SESSION)
-        empty.end()
-        assert await store.replay(SESSION, event_id(empty.stream_id, 0)) is None
-
-    run(scenario)
+async def test_ended_stream_without_events_leaves_nothing(store: EventStore) -> None:
+    trail = store.begin(SESSION)
+    last = trail.record(b"a")
+    trail.end()
+    trail.end()
+    other = store.begin(SESSION)
+    for _ in range(MAX_EVENTS):
+        other.record(b"b")
+    assert await store.replay(SESSION, last) is None
+    empty = store.begin(SESSION)
+    empty.end()
+    assert await store.replay(SESSION, event_id(empty.stream_id, 0)) is None
 
 
 @pytest.mark.rule("RESUME-03")
-def test_silent_stream_continues_after_its_events_expired(run: Any) -> None:
-    async def scenario(store: EventStore) -> None:
-        silent, other = store.begin(SESSION), store.begin(SESSION)
-        last = silent.record(b"a")
-        for _ in range(MAX_EVENTS):
-            other.record(b"b")
-        replay = await store.replay(SESSION, last)
-        assert replay is not None
-        assert (lines(replay), replay.ended) == ([], False)
-        following = silent.record(b"c")
-        assert lines(await store.replay(SESSION, last)) == [b"c"]
-        assert lines(await store.replay(SESSION, following)) == []
-
-    run(scenario)
+async def test_silent_stream_continues_after_its_events_expired(store: EventStore) -> None:
+    silent, other = store.begin(SESSION), store.begin(SESSION)
+    last = silent.record(b"a")
+    for _ in range(MAX_EVENTS):
+        other.record(b"b")
+    replay = await store.replay(SESSION, last)
+    assert replay is not None
+    assert (lines(replay), replay.ended) == ([], False)
+    following = silent.record(b"c")
+    assert lines(await store.replay(SESSION, last)) == [b"c"]
+    assert lines(await store.replay(SESSION, following)) == []
 
 
 @pytest.mark.rule("RESUME-05")
-def test_session_record_is_kept_until_session_ends(run: Any) -> None:
-    async def scenario(store: EventStore) -> None:
-        assert await store.find(SESSION) == RECORD
-        assert await store.find("session-2") is None
-        trail = store.begin(SESSION)
-        started = trail.record(b"a")
-        trail.record(b"b")
-        store.forget(SESSION)
-        store.forget(SESSION)
-        assert await store.find(SESSION) is None
-        assert await store.replay(SESSION, started) is None
-        trail.record(b"too late")
-        trail.end()
-        store.begin(SESSION).record(b"nowhere")
-        assert await store.replay(SESSION, started) is None
-
-    run(scenario)
+async def test_session_record_is_kept_until_session_ends(store: EventStore) -> None:
+    assert await store.find(SESSION) == RECORD
+    assert await store.find("session-2") is None
+    trail = store.begin(SESSION)
+    started = trail.record(b"a")
+    trail.record(b"b")
+    store.forget(SESSION)
+    store.forget(SESSION)
+    assert await store.find(SESSION) is None
+    assert await store.replay(SESSION, started) is None
+    trail.record(b"too late")
+    trail.end()
+    store.begin(SESSION).record(b"nowhere")
+    assert await store.replay(SESSION, started) is None
 
 
 # In memory alone
@@ -373,77 +332,69 @@ def test_size_of_store_is_counted_correctly(steps: list[tuple[str, int, str]]) -
 # In Redis alone
 
 
-def with_redis(scenario: Callable[[str, str], Awaitable[None]]) -> None:
-    url, prefix = need_redis(), unique_name()
+@pytest.fixture
+@asynccontextmanager
+async def prefix() -> AsyncIterator[str]:
+    """Yield a prefix of keys in Redis, which are deleted afterwards."""
+    prefix = unique_name()
+    yield prefix
+    await drop_keys(need_redis(), prefix)
 
-    async def main() -> None:
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await scenario(url, prefix)
-        finally:
-            await drop_keys(url, prefix)
 
-    asyncio.run(main())
+@pytest.fixture
+def url() -> str:
+    return need_redis()
 
 
 @pytest.mark.rule("RESUME-05")
-def test_another_process_finds_and_resumes_session() -> None:
-    async def scenario(url: str, prefix: str) -> None:
-        one, other = redis_store(url, prefix), redis_store(url, prefix)
-        await one.start()
-        await other.start()
-        one.open(SESSION, RECORD)
-        one.open("nobody's", SessionRecord(None, "2025-06-18"))
-        trail = one.begin(SESSION)
-        started = trail.record(b"a")
-        trail.record(b"b")
-        trail.end()
-        one.begin("nobody's").record(b"c")
-        assert await one.replay(SESSION, started) is not None  # so it has been written
-        assert await other.find(SESSION) == RECORD
-        assert await other.find("nobody's") == SessionRecord(None, "2025-06-18")
-        replay = await other.replay(SESSION, started)
-        assert (lines(replay), replay and replay.ended) == ([b"b"], True)
-        await one.close()
-        await other.close()
-
-    with_redis(scenario)
+async def test_another_process_finds_and_resumes_session(url: str, prefix: str) -> None:
+    one, other = redis_store(url, prefix), redis_store(url, prefix)
+    await one.start()
+    await other.start()
+    one.open(SESSION, RECORD)
+    one.open("nobody's", SessionRecord(None, "2025-06-18"))
+    trail = one.begin(SESSION)
+    started = trail.record(b"a")
+    trail.record(b"b")
+    trail.end()
+    one.begin("nobody's").record(b"c")
+    assert await one.replay(SESSION, started) is not None  # so it has been written
+    assert await other.find(SESSION) == RECORD
+    assert await other.find("nobody's") == SessionRecord(None, "2025-06-18")
+    replay = await other.replay(SESSION, started)
+    assert (lines(replay), replay and replay.ended) == ([b"b"], True)
+    await one.close()
+    await other.close()
 
 
 @pytest.mark.rule("RESUME-04", "RESUME-06")
-def test_keys_hide_the_session_and_expire() -> None:
-    async def scenario(url: str, prefix: str) -> None:
-        from redis.asyncio import Redis
+async def test_keys_hide_the_session_and_expire(url: str, prefix: str) -> None:
+    from redis.asyncio import Redis
 
-        store = redis_store(url, prefix, session_ttl_ms=90_000)
-        await store.start()
-        store.open(SESSION, RECORD)
-        store.begin(SESSION).record(b"a")
-        await store.close()
-        async with Redis.from_url(url) as client:
-            keys = sorted([key async for key in client.scan_iter(f"{prefix}*")])
-            assert [SESSION.encode() in key for key in keys] == [False, False]
-            lives = [await client.pttl(key) for key in keys]
-        assert 60_000 < lives[0] <= 90_000
-        assert 0 < lives[1] <= 60_000
-
-    with_redis(scenario)
+    store = redis_store(url, prefix, session_ttl_ms=90_000)
+    await store.start()
+    store.open(SESSION, RECORD)
+    store.begin(SESSION).record(b"a")
+    await store.close()
+    async with Redis.from_url(url) as client:
+        keys = sorted([key async for key in client.scan_iter(f"{prefix}*")])
+        assert [SESSION.encode() in key for key in keys] == [False, False]
+        lives = [await client.pttl(key) for key in keys]
+    assert 60_000 < lives[0] <= 90_000
+    assert 0 < lives[1] <= 60_000
 
 
 @pytest.mark.rule("RESUME-04")
-def test_redis_drops_old_events() -> None:
-    async def scenario(url: str, prefix: str) -> None:
-        store = redis_store(url, prefix, ttl_ms=1)
-        await store.start()
-        store.open(SESSION, RECORD)
-        trail = store.begin(SESSION)
-        first = trail.record(b"a")
-        trail.record(b"b")
-        while await store.replay(SESSION, first) is not None:
-            trail.record(b"c")  # each takes with it what has become too old
-        await store.close()
-
-    with_redis(scenario)
+async def test_redis_drops_old_events(url: str, prefix: str) -> None:
+    store = redis_store(url, prefix, ttl_ms=1)
+    await store.start()
+    store.open(SESSION, RECORD)
+    trail = store.begin(SESSION)
+    first = trail.record(b"a")
+    trail.record(b"b")
+    while await store.replay(SESSION, first) is not None:
+        trail.record(b"c")  # each takes with it what has become too old
+    await store.close()
 
 
 @pytest.mark.rule("RESUME-06")
@@ -470,28 +421,25 @@ async def test_writes_neither_wait_nor_grow_without_redis() -> None:
 
 
 @pytest.mark.rule("RESUME-06")
-def test_waiting_writes_are_done_when_redis_is_back() -> None:
-    async def scenario(url: str, prefix: str) -> None:
-        async with Gate(url) as gate:
-            logger = Logger()
-            store = redis_store(gate.url, prefix, logger=logger)
-            gate.shut()
-            await store.start()
-            store.open(SESSION, RECORD)
-            trail = store.begin(SESSION)
-            started = trail.record(b"a")
-            trail.record(b"b")
-            await logger_says(logger, "warn")
-            assert await store.replay(SESSION, started) is None
-            gate.open()
-            await logger_says(logger, "info")
-            assert lines(await store.replay(SESSION, started)) == [b"b"]
-            assert [level for level, _ in logger.records] == ["warn", "info"]
-            gate.shut()
-            assert await store.replay(SESSION, started) is None
-            await store.close()
-
-    with_redis(scenario)
+async def test_waiting_writes_are_done_when_redis_is_back(url: str, prefix: str) -> None:
+    async with Gate(url) as gate:
+        logger = Logger()
+        store = redis_store(gate.url, prefix, logger=logger)
+        gate.shut()
+        await store.start()
+        store.open(SESSION, RECORD)
+        trail = store.begin(SESSION)
+        started = trail.record(b"a")
+        trail.record(b"b")
+        await logger_says(logger, "warn")
+        assert await store.replay(SESSION, started) is None
+        gate.open()
+        await logger_says(logger, "info")
+        assert lines(await store.replay(SESSION, started)) == [b"b"]
+        assert [level for level, _ in logger.records] == ["warn", "info"]
+        gate.shut()
+        assert await store.replay(SESSION, started) is None
+        await store.close()
 
 
 async def logger_says(logger: Logger, level: str) -> None:
@@ -500,52 +448,46 @@ async def logger_says(logger: Logger, level: str) -> None:
 
 
 @pytest.mark.rule("RESUME-06")
-def test_write_that_cannot_be_sent_delays_no_other() -> None:
-    async def scenario(url: str, prefix: str) -> None:
-        logger = Logger()
-        store = redis_store(url, prefix, logger=logger)
-        await store.start()
-        store.open("broken", SessionRecord(None, "\ud800"))
-        trail = store.begin("broken")
-        lost = trail.record(b"a")
-        trail.record(b"b")
-        assert await store.replay("broken", lost) is None
-        store.open(SESSION, RECORD)
-        trail = store.begin(SESSION)
-        started = trail.record(b"a")
-        trail.record(b"b")
-        assert lines(await store.replay(SESSION, started)) == [b"b"]
-        assert store.backlog_bytes == 0
-        assert [level for level, _ in logger.records] == ["warn", "info"]
-        await store.close()
-
-    with_redis(scenario)
+async def test_write_that_cannot_be_sent_delays_no_other(url: str, prefix: str) -> None:
+    logger = Logger()
+    store = redis_store(url, prefix, logger=logger)
+    await store.start()
+    store.open("broken", SessionRecord(None, "\ud800"))
+    trail = store.begin("broken")
+    lost = trail.record(b"a")
+    trail.record(b"b")
+    assert await store.replay("broken", lost) is None
+    store.open(SESSION, RECORD)
+    trail = store.begin(SESSION)
+    started = trail.record(b"a")
+    trail.record(b"b")
+    assert lines(await store.replay(SESSION, started)) == [b"b"]
+    assert store.backlog_bytes == 0
+    assert [level for level, _ in logger.records] == ["warn", "info"]
+    await store.close()
 
 
 @pytest.mark.rule("RESUME-06")
-def test_write_that_redis_refuses_delays_no_other() -> None:
-    async def scenario(url: str, prefix: str) -> None:
-        from redis.asyncio import Redis
+async def test_write_that_redis_refuses_delays_no_other(url: str, prefix: str) -> None:
+    from redis.asyncio import Redis
 
-        logger = Logger()
-        store = redis_store(url, prefix, logger=logger)
-        await store.start()
-        store.open(SESSION, RECORD)
-        async with Redis.from_url(url) as client:
-            await client.set(store.keys(SESSION)[0], "no stream")
-        trail = store.begin(SESSION)
-        started = trail.record(b"a")
-        trail.record(b"b")
-        assert await store.replay(SESSION, started) is None
-        store.open("session-2", RECORD)
-        other = store.begin("session-2")
-        begun = other.record(b"c")
-        other.record(b"d")
-        assert lines(await store.replay("session-2", begun)) == [b"d"]
-        assert logger.records[0][0] == "warn"
-        await store.close()
-
-    with_redis(scenario)
+    logger = Logger()
+    store = redis_store(url, prefix, logger=logger)
+    await store.start()
+    store.open(SESSION, RECORD)
+    async with Redis.from_url(url) as client:
+        await client.set(store.keys(SESSION)[0], "no stream")
+    trail = store.begin(SESSION)
+    started = trail.record(b"a")
+    trail.record(b"b")
+    assert await store.replay(SESSION, started) is None
+    store.open("session-2", RECORD)
+    other = store.begin("session-2")
+    begun = other.record(b"c")
+    other.record(b"d")
+    assert lines(await store.replay("session-2", begun)) == [b"d"]
+    assert logger.records[0][0] == "warn"
+    await store.close()
 
 
 @pytest.mark.rule("RESUME-06")

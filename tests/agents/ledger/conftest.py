@@ -1,0 +1,16 @@
+"""Fixtures of the tests of durable coordinators."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from foundation_rt.clock import ManualClock
+from tests.support.coordinators import CoordinatorHarness, harness_of
+
+
+@pytest.fixture
+def harness(clock: ManualClock) -> AbstractAsyncContextManager[CoordinatorHarness]:
+    """Return a harness of coordinators in virtual time."""
+    return harness_of(clock)
