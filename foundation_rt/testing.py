@@ -26,7 +26,7 @@ from .client.session.pending_requests import (
     InvalidResponse,
     PendingRequests,
     ResponseReceived,
-    answer,
+    encode_response,
     notification,
 )
 from .client.transports.memory import MemoryTransport
@@ -353,9 +353,11 @@ class TestClient:
 
     def _answer(self, request: Request, answers: Answers) -> None:
         try:
-            line = answer(request, result=answers(request.method, request.params))
+            line = encode_response(request, result=answers(request.method, request.params))
         except ProtocolError as refusal:
-            line = answer(request, error={"code": refusal.code, "message": refusal.message})
+            line = encode_response(
+                request, error={"code": refusal.code, "message": refusal.message}
+            )
         self._transport.send(ClientMessage(line))
 
 

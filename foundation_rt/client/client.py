@@ -210,12 +210,12 @@ class Client:
         breakers = self._breakers.of_tool(tool)
         what = f"tools/call {tool}"
         try:
-            answer = await self._resilience.perform(what, operation, attempt, breakers, timeout)
+            result = await self._resilience.perform(what, operation, attempt, breakers, timeout)
         except MCPError as error:
             if error.code == "E204":
                 self._breakers.forget(tool)
             raise
-        return call.read(answer)
+        return call.read(result)
 
     async def list_tools(self, *, timeout: float | None = None) -> tuple[ToolSchema, ...]:
         """Return the tools of the server, from the cache while that is fresh.

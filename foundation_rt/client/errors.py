@@ -1,7 +1,7 @@
 """The errors of the client, and their catalogue (CERR-01).
 
-An `MCPError` says that the call did not get its answer: the server, or the way to it, failed or
-refused. A `ToolCallError` is an answer: the tool ran, and failed. They never mix.
+An `MCPError` says that the call did not get its response: the server, or the way to it, failed or
+refused. A `ToolCallError` is a response: the tool ran, and failed. They never mix.
 
 Every `MCPError` says three things to three readers: its `code` to programs, `user_message` and
 `suggested_action` to users of the program, `message` to its developers. And it
@@ -123,8 +123,8 @@ _ENTRIES = (
     ),
     ErrorEntry(
         "E209",
-        "INVALID_ANSWER",
-        "Unusable answer of the service",
+        "INVALID_RESPONSE",
+        "Unusable response of the service",
         "Report it to whoever runs the server.",
         retryable=False,
     ),

@@ -13,7 +13,11 @@ import pytest
 from foundation_rt import Server
 from foundation_rt.client import CallResult, InvalidArgumentsError
 from foundation_rt.client.blocking import Client, connect
-from foundation_rt.client.session.pending_requests import PendingRequests, RequestReceived, answer
+from foundation_rt.client.session.pending_requests import (
+    PendingRequests,
+    RequestReceived,
+    encode_response,
+)
 from foundation_rt.client.targets import StdioServer
 from foundation_rt.errors import ErrorCode
 from foundation_rt.ids import UuidRequestIds
@@ -73,4 +77,4 @@ def test_server_request_with_long_integer_id_is_answered_under_that_id() -> None
     line = b'{"jsonrpc": "2.0", "id": 99999999999999999999, "method": "ping"}'
     [asked] = PendingRequests(UuidRequestIds()).receive(line, None)
     assert isinstance(asked, RequestReceived)
-    assert b'"id":99999999999999999999' in answer(asked.request, result={})
+    assert b'"id":99999999999999999999' in encode_response(asked.request, result={})

@@ -137,7 +137,7 @@ class ClientHandlers:
             given["sampling"] = {"tools": {}} if self._samples_with_tools(revision) else {}
         return given
 
-    async def answer(self, method: str, params: Any, revision: Revision) -> dict[str, Any]:
+    async def handle(self, method: str, params: Any, revision: Revision) -> dict[str, Any]:
         """Return the result of one request of the server.
 
         Args:
@@ -150,7 +150,7 @@ class ClientHandlers:
         """
         return await self._ask(self._prepare(method, params, revision))
 
-    async def answer_all(self, requests: Any, revision: Revision) -> dict[str, dict[str, Any]]:
+    async def handle_all(self, requests: Any, revision: Revision) -> dict[str, dict[str, Any]]:
         """Return the `inputResponses` to `inputRequests`, whose handlers run at once (QUEST-14).
 
         Raises:
@@ -247,7 +247,7 @@ class ClientHandlers:
         if not self._open.acquire(blocking=False):
             raise _failed("Too many requests of the server are open", "too_many_server_requests")
         try:
-            answer = await run_handler(prepared.handler, prepared.arguments, self._open.release)
+            returned = await run_handler(prepared.handler, prepared.arguments, self._open.release)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -257,21 +257,21 @@ class ClientHandlers:
             raise _checked(prepared, refused) from refused.__cause__
         except Exception as error:
             raise _handler_failed(prepared, error) from error
-        return _written(prepared, answer)
+        return _written(prepared, returned)
 
 
 async def _nothing() -> None:
     """Do nothing: the roots are known without a handler."""
 
 
-def _written(prepared: HandlerCall, answer: Any) -> dict[str, Any]:
+def _written(prepared: HandlerCall, returned: Any) -> dict[str, Any]:
     try:
-        return prepared.write(answer)
+        return prepared.write(returned)
     except ServerRequestRefused:
         raise
     except InvalidClientResult as error:
         raise _unusable(prepared, error) from None
-    except Exception as error:  # the answer's own code: it may be an object of any class
+    except Exception as error:  # the code of the value's class: it may be an object of any class
         raise _handler_failed(prepared, error) from error
 
 
@@ -287,7 +287,7 @@ def _checked(prepared: HandlerCall, refused: ServerRequestRefused) -> ServerRequ
 def _unusable(prepared: HandlerCall, error: InvalidClientResult) -> ServerRequestRefused:
     """Log the names of the wrong members; their values may be the user's secrets."""
     issues = "; ".join(f"{path or 'it'} {what}" for path, what in error.issues)
-    log.warning("the answer to %s cannot be sent: %s", prepared.method, issues)
+    log.warning("the response to %s cannot be sent: %s", prepared.method, issues)
     return _failed("The client has no usable answer", "invalid_answer")
 
 

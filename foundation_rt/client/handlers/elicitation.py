@@ -30,7 +30,7 @@ MAX_FORM_BYTES = 128 * 1024
 """Largest schema of a form, as far as it is checked, in bytes of JSON."""
 
 Write = Callable[[Any], dict[str, Any]]
-"""Makes the result that is sent of what a handler answered; raises `InvalidClientResult`."""
+"""Makes the result that is sent of what a handler returned; raises `InvalidClientResult`."""
 
 _LENGTH = ("minLength", "maxLength", "format")
 _LIMITS = ("minimum", "maximum")
@@ -107,7 +107,7 @@ def read_form(params: Mapping[str, Any]) -> tuple[ElicitationRequest, Write]:
         raise malformed("/requestedSchema/properties", f"has more than {MAX_FIELDS} fields")
     request = ElicitationRequest(required(params, "message", str), schema)
     validate = _compile(schema, properties)
-    return request, lambda answer: _write_form(request, validate, answer)
+    return request, lambda returned: _write_form(request, validate, returned)
 
 
 def _compile(schema: Mapping[str, Any], properties: Mapping[str, Any]) -> Validator:
@@ -160,13 +160,13 @@ def _count_choices(checked: Mapping[str, Any]) -> int:
     return len(checked.get("enum", ())) + len(checked.get("items", {}).get("enum", ()))
 
 
-def _write_form(request: ElicitationRequest, validate: Validator, answer: Any) -> dict[str, Any]:
-    if isinstance(answer, Mapping):
-        answer = ElicitResult("accept", answer)
-    action = _action(answer)
+def _write_form(request: ElicitationRequest, validate: Validator, returned: Any) -> dict[str, Any]:
+    if isinstance(returned, Mapping):
+        returned = ElicitResult("accept", returned)
+    action = _action(returned)
     if action != "accept":
         return {"action": action}
-    given = answer.content or {}
+    given = returned.content or {}
     content = as_json(dict(given) if isinstance(given, Mapping) else given, "/content")
     if type(content) is not dict:
         raise InvalidClientResult(("/content", "is not an object"))
@@ -193,18 +193,18 @@ def read_page(params: Mapping[str, Any], revision: Revision) -> tuple[Elicitatio
     return ElicitationUrlRequest(required(params, "message", str), url, name), _write_visit
 
 
-def _write_visit(answer: Any) -> dict[str, Any]:
-    if type(answer) is bool:
-        return {"action": "accept" if answer else "decline"}
-    return {"action": _action(answer)}
+def _write_visit(returned: Any) -> dict[str, Any]:
+    if type(returned) is bool:
+        return {"action": "accept" if returned else "decline"}
+    return {"action": _action(returned)}
 
 
-def _action(answer: Any) -> str:
+def _action(returned: Any) -> str:
     """None declines."""
-    if answer is None:
+    if returned is None:
         return "decline"
-    if not isinstance(answer, ElicitResult):
+    if not isinstance(returned, ElicitResult):
         raise InvalidClientResult(("", "is not an ElicitResult, nor what stands for one"))
-    if answer.action not in ACTIONS:
+    if returned.action not in ACTIONS:
         raise InvalidClientResult(("/action", f"is not one of {', '.join(ACTIONS)}"))
-    return answer.action
+    return returned.action

@@ -76,7 +76,7 @@ def as_json(value: Any, path: str) -> Any:
     """Return `value` as the server will read it.
 
     Raises:
-        InvalidClientResult: it is not JSON; it stands at `path` of the answer.
+        InvalidClientResult: it is not JSON; it stands at `path` of the response.
     """
     try:
         return loads(dumps(value))

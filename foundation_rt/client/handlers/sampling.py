@@ -100,7 +100,7 @@ def read_sampling(
         tool_choice=_tool_choice(params),
         params=params,
     )
-    return request, lambda answer: _write(answer, revision, kinds)
+    return request, lambda returned: _write(returned, revision, kinds)
 
 
 def _kinds(revision: Revision, with_tools: bool) -> tuple[type, ...]:
@@ -241,25 +241,25 @@ def _one_of(
     return value
 
 
-# -- the answer ----------------------------------------------------------------------------------
+# -- the response --------------------------------------------------------------------------------
 
 
-def _write(answer: Any, revision: Revision, kinds: tuple[type, ...]) -> dict[str, Any]:
-    if answer is None:
+def _write(returned: Any, revision: Revision, kinds: tuple[type, ...]) -> dict[str, Any]:
+    if returned is None:
         raise ServerRequestRefused(USER_REJECTED, "User rejected sampling request")
-    if isinstance(answer, Mapping):
-        answer = read_sample(as_json(dict(answer), ""))
-    if not isinstance(answer, SampleResult):
+    if isinstance(returned, Mapping):
+        returned = read_sample(as_json(dict(returned), ""))
+    if not isinstance(returned, SampleResult):
         raise InvalidClientResult(("", "is not a SampleResult, nor an object that is one"))
     wire = {
-        "role": answer.role,
-        "content": _write_content(answer.content, revision, kinds),
-        "model": answer.model,
+        "role": returned.role,
+        "content": _write_content(returned.content, revision, kinds),
+        "model": returned.model,
     }
-    if answer.stop_reason is not None:
-        wire["stopReason"] = answer.stop_reason
-    if answer.meta is not None:
-        wire["_meta"] = dict(answer.meta)
+    if returned.stop_reason is not None:
+        wire["stopReason"] = returned.stop_reason
+    if returned.meta is not None:
+        wire["_meta"] = dict(returned.meta)
     written: dict[str, Any] = as_json(wire, "")
     read_sample(written)  # a SampleResult does not check its values
     return written

@@ -263,8 +263,8 @@ class Resilience:
         if not permits.are_held:
             return
         if not _is_failure(error):
-            is_answer = attempt.was_sent and error.code not in _SAYS_NOTHING
-            verdict = CircuitBreaker.succeeded if is_answer else CircuitBreaker.abandoned
+            is_response = attempt.was_sent and error.code not in _SAYS_NOTHING
+            verdict = CircuitBreaker.succeeded if is_response else CircuitBreaker.abandoned
             permits.settle(verdict, verdict)
             return
         # A connection that is lost, or cannot be made, is one failure, however many wait for it.

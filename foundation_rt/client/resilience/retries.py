@@ -107,7 +107,7 @@ class Attempt(Shown):
         was_sent: whether a request of it was handed to a transport, and not refused.
         was_answered: whether the server has responded to its last request.
         has_begun: whether the server has started it, and asked for input.
-        answer_bytes: length of the message with its last response.
+        response_bytes: length of the message with its last response.
     """
 
     deadline: Deadline | None = None
@@ -120,8 +120,8 @@ class Attempt(Shown):
     was_sent: bool = field(default=False, init=False)
     was_answered: bool = field(default=False, init=False)
     has_begun: bool = field(default=False, init=False)
-    answer_bytes: int = field(default=0, init=False)
-    answer: asyncio.Future[dict[str, Any] | MCPError] = field(init=False)
+    response_bytes: int = field(default=0, init=False)
+    response: asyncio.Future[dict[str, Any] | MCPError] = field(init=False)
 
     def admit(self) -> None:
         """Take the permits of the call, before anything is sent for it (BREAK-10).

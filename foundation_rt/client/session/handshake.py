@@ -249,7 +249,7 @@ class Handshake:
     def _initialized(self, result: Mapping[str, Any]) -> ServerDescription:
         name = result.get("protocolVersion")
         if type(name) is not str:
-            raise InvalidResponseError("the answer to initialize names no protocolVersion")
+            raise InvalidResponseError("the response to initialize names no protocolVersion")
         if name not in HANDSHAKE_REVISIONS:
             raise no_common_revision([name], [*reversed(HANDSHAKE_REVISIONS)])
         return _initialized(REVISIONS[name], result, result.get("serverInfo"))

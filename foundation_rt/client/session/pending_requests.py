@@ -60,9 +60,9 @@ def without_lone_surrogates(line: bytes) -> bytes:
 
 
 def ids_in(line: bytes) -> Iterator[str]:
-    """Return the ids that stand in a line, those of requests and of answers alike.
+    """Return the ids that stand in a line, those of requests and of responses alike.
 
-    A line that does not end as an answer does was cut off, by the end of its server, say.
+    A line that does not end as a response does was cut off, by the end of its server, say.
     """
     if not line.rstrip().endswith((b"}", b"]")):
         return iter(())
@@ -205,25 +205,25 @@ class PendingRequests:
         self, message: Request | Notification | Response | Malformed, stream: str | None
     ) -> MessageReceived:
         if isinstance(message, Response):
-            return self._read_answer(message, stream)
+            return self._read_response(message, stream)
         if isinstance(message, Notification):
             return self._read_notification(message, stream)
         if isinstance(message, Request):
             return RequestReceived(message)
         return self._read_malformed(message, stream)
 
-    def _read_answer(self, answer: Response, stream: str | None) -> MessageReceived:
-        if answer.id is None and answer.error is not None:
+    def _read_response(self, response: Response, stream: str | None) -> MessageReceived:
+        if response.id is None and response.error is not None:
             request = self._take(self._only(stream))
             if request is None:
                 return Ignored("an error that names no request")
-            return ResponseReceived(request, None, answer.error)
-        request = self._take(answer.id)
+            return ResponseReceived(request, None, response.error)
+        request = self._take(response.id)
         if request is None:
-            return Ignored("an answer to no request that waits for one")
-        if answer.error is None and type(answer.result) is not dict:
+            return Ignored("a response to no request that waits for one")
+        if response.error is None and type(response.result) is not dict:
             return InvalidResponse(request, "the result is not an object")
-        return ResponseReceived(request, answer.result, answer.error)
+        return ResponseReceived(request, response.result, response.error)
 
     def _read_notification(self, notification: Notification, stream: str | None) -> MessageReceived:
         # Some servers write null for absent params.
@@ -285,7 +285,7 @@ def notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
     return orjson.dumps(_message(method, params))
 
 
-def answer(request: Request, *, result: Any = None, error: Any = None) -> bytes:
+def encode_response(request: Request, *, result: Any = None, error: Any = None) -> bytes:
     """Return the line of the response to a request of the server."""
     outcome = {"result": result} if error is None else {"error": error}
     return dumps({"jsonrpc": "2.0", "id": request.id, **outcome})

@@ -43,7 +43,7 @@ from .pending_requests import (
     PendingRequests,
     RequestReceived,
     ResponseReceived,
-    answer,
+    encode_response,
     notification,
 )
 from .shared_task import client_closed
@@ -196,7 +196,7 @@ class ClientSession:
         if not self.is_usable:
             raise self._ended_error()
         attempt.was_answered = False
-        attempt.answer = asyncio.get_running_loop().create_future()
+        attempt.response = asyncio.get_running_loop().create_future()
         message = self._with_meta(params, meta)
         request, line = self.requests.add(
             method, message, attempt, wants_progress=attempt.on_progress is not None
@@ -208,7 +208,7 @@ class ClientSession:
             self.transport.send(
                 ClientMessage(line, request.id, method, name, header_params, self._revision)
             )
-            outcome = await attempt.answer
+            outcome = await attempt.response
         except asyncio.CancelledError:
             self._cancel_request(request)
             raise
@@ -245,9 +245,9 @@ class ClientSession:
 
     def _cancel_request(self, request: PendingRequest) -> None:
         """Cancel a request, and notify the server (CLIENT-15)."""
-        answer = request.attempt.answer
+        response = request.attempt.response
         # A task that is cancelled while it awaits the future has cancelled the future.
-        if self.error is not None or (answer.done() and not answer.cancelled()):
+        if self.error is not None or (response.done() and not response.cancelled()):
             return
         is_told = self.transport.has_exchanges and (self._revision and self._revision.is_stateless)
         # A request of the handshake cannot be cancelled by a notification.
@@ -267,7 +267,7 @@ class ClientSession:
         """Handle a message."""
         for arrival in self.requests.receive(line, request_id):
             if isinstance(arrival, ResponseReceived) and isinstance(line, bytes):
-                arrival.request.attempt.answer_bytes = len(line)
+                arrival.request.attempt.response_bytes = len(line)
             try:
                 self._message_received(arrival)
             except Exception as error:
@@ -319,9 +319,9 @@ class ClientSession:
     async def _expire(self, error: SessionExpiredError) -> None:
         """Give pending requests time to get their own error, which allows a retry."""
         attempts = [each.attempt for each in self.requests.pending.values()]
-        answers = [each.answer for each in attempts if each.on_notification is None]
-        if answers:
-            await asyncio.wait(answers, timeout=_EXPIRY_SECONDS)
+        responses = [each.response for each in attempts if each.on_notification is None]
+        if responses:
+            await asyncio.wait(responses, timeout=_EXPIRY_SECONDS)
         self.lost(error)
 
     def _message_received(self, arrival: MessageReceived) -> None:
@@ -395,7 +395,7 @@ class ClientSession:
     def _settle(self, request: PendingRequest, outcome: dict[str, Any] | MCPError) -> None:
         """Set the outcome of a request; as a value, so that asyncio never warns of an exception."""
         self.requests.pending.pop(request.id, None)
-        future = request.attempt.answer
+        future = request.attempt.response
         if not future.done():
             future.set_result(outcome)
 
@@ -513,11 +513,11 @@ class OpenRequests:
     def ask(self, request: Request, revision: Revision) -> None:
         """Handle a request of the server."""
         if request.method == "ping":
-            self.reply(answer(request, result={}))
+            self.reply(encode_response(request, result={}))
         elif request.id in self._tasks or len(self._tasks) >= MAX_OPEN_REQUESTS:
             self._refuse(request, JsonRpcErrorCode.INVALID_REQUEST, "Too many open requests")
         else:
-            task = asyncio.create_task(self._answer(request, revision))
+            task = asyncio.create_task(self._respond(request, revision))
             self._tasks[request.id] = task
             task.add_done_callback(lambda _: self._tasks.pop(request.id, None))
 
@@ -538,16 +538,16 @@ class OpenRequests:
         if others:
             await asyncio.wait(others, timeout=_GRACE_SECONDS)
 
-    async def _answer(self, request: Request, revision: Revision) -> None:
+    async def _respond(self, request: Request, revision: Revision) -> None:
         held = [*self.deadlines()]
         for deadline in held:
             deadline.hold()
         try:
             async with asyncio.timeout(self.timeout):
-                result = await self.handlers.answer(request.method, request.params, revision)
-            self.reply(answer(request, result=result))
+                result = await self.handlers.handle(request.method, request.params, revision)
+            self.reply(encode_response(request, result=result))
         except ServerRequestRefused as refusal:
-            self.reply(answer(request, error=refusal.to_wire()))
+            self.reply(encode_response(request, error=refusal.to_wire()))
         except TimeoutError:
             self._refuse(request, JsonRpcErrorCode.INTERNAL_ERROR, "No answer in time")
         finally:
@@ -555,4 +555,4 @@ class OpenRequests:
                 deadline.resume()
 
     def _refuse(self, request: Request, code: int, message: str) -> None:
-        self.reply(answer(request, error={"code": int(code), "message": message}))
+        self.reply(encode_response(request, error={"code": int(code), "message": message}))

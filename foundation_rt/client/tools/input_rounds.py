@@ -68,12 +68,14 @@ class InputRounds:
         """Return the input that a result requires, with its opaque `requestState`."""
         along = {name: result[name] for name in ("requestState",) if name in result}
         if "inputRequests" in result:
-            along["inputResponses"] = await self._answers(session, result["inputRequests"], attempt)
+            along["inputResponses"] = await self._responses(
+                session, result["inputRequests"], attempt
+            )
         if not along:
             raise InvalidResponseError("the server wants input and does not say which")
         return along
 
-    async def _answers(
+    async def _responses(
         self, session: ClientSession, requests: Any, attempt: Attempt
     ) -> dict[str, Any]:
         """Run the caller's handlers, with the deadline paused (CLIENT-20)."""
@@ -81,7 +83,7 @@ class InputRounds:
             attempt.deadline.hold()
         try:
             async with asyncio.timeout(self.handler_timeout):
-                return await self.handlers.answer_all(requests, session.server.revision)
+                return await self.handlers.handle_all(requests, session.server.revision)
         except TimeoutError:
             raise MCPError(
                 "E210", "what the server asked was not answered in time", may_have_run=True

@@ -48,9 +48,9 @@ async def list_all(
         is_complete(session, method, page)
         listed = page.get(member)
         if type(listed) is not list:
-            raise InvalidResponseError(f"the answer to {method} has no list of {member}")
+            raise InvalidResponseError(f"the response to {method} has no list of {member}")
         entries += listed
-        size += attempt.answer_bytes
+        size += attempt.response_bytes
         if len(entries) > MAX_ENTRIES or size > MAX_LIST_BYTES:
             raise InvalidResponseError(
                 f"{method} has more than {MAX_ENTRIES:,} entries, or {MAX_LIST_BYTES:,} bytes"

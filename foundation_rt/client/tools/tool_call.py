@@ -60,13 +60,13 @@ class ToolCall:
         await self.tools.list(session, attempt)
         return await self._send(session, attempt)
 
-    def read(self, answer: Mapping[str, Any]) -> CallResult:
+    def read(self, wire: Mapping[str, Any]) -> CallResult:
         """Read a result, and check it against the tool's output schema (CLIENT-25).
 
         Raises:
             InvalidResponseError: it is invalid, or does not fit the schema.
         """
-        result = CallResult.read(answer, self.correlation_id)
+        result = CallResult.read(wire, self.correlation_id)
         tool = self._tool
         if tool is not None and tool.output_schema is not None and not result.is_error:
             _check_output(tool, result)

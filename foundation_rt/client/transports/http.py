@@ -1,8 +1,8 @@
 """Streamable HTTP, the client's side: every message is a POST, its HTTP response has the result.
 
     send ──► task of the message ──► exchange ─┬─► 202       there is nothing to say
-                                               ├─► JSON      the answer
-                                               ├─► events    what precedes the answer, and it
+                                               ├─► JSON      the response
+                                               ├─► events    what precedes the response, and it
                                                └─► refused   failed, or the old transport
     agreed ► task that listens ────► GET ────────► events    of the server, in the handshake mode
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("foundation_rt.client")
 
 DELETE_TIMEOUT: Final = 2.0
-"""Seconds that a server has to answer the DELETE of a session."""
+"""Seconds that a server has to respond to the DELETE of a session."""
 
 _INITIALIZED = "notifications/initialized"
 _LISTEN = "subscriptions/listen"  # lasts as long as the session: it would hold a slot for ever
 _MAX_NOTIFICATIONS = 20  # notifications under way; a thousand calls may be cancelled at once
-_MAX_ANSWERS = 100  # responses that the server has not taken; further ones are dropped
+_MAX_RESPONSES = 100  # responses that the server has not taken; further ones are dropped
 _EXPIRY_SECONDS = 1.0  # s; for what is under way in a session that has expired
 # The error data that suggest the old transport, which takes no POST at the URL of its stream.
 _NO_ENDPOINT = ({"status": 400}, {"status": 404}, {"status": 405})
@@ -69,7 +69,7 @@ class HttpTransport:
     _legacy: LegacyStream | None = field(default=None, init=False)
     _tasks: set[asyncio.Task[None]] = field(factory=set, init=False)
     _requests: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
-    _answers: set[asyncio.Task[None]] = field(factory=set, init=False)
+    _responses: set[asyncio.Task[None]] = field(factory=set, init=False)
     _admission: RequestLimiter = field(init=False)
     _notifying: asyncio.Semaphore = field(
         factory=lambda: asyncio.Semaphore(_MAX_NOTIFICATIONS), init=False
@@ -133,14 +133,14 @@ class HttpTransport:
         """POST a message; later ones wait until `notifications/initialized` was taken."""
         if self._wire is None or self._closing is not None:
             return
-        is_answer = message.method is None
-        if is_answer and len(self._answers) >= _MAX_ANSWERS:
+        is_response = message.method is None
+        if is_response and len(self._responses) >= _MAX_RESPONSES:
             log.debug("dropped: a response; the server has not taken the earlier ones")
             return
         task = self._start(self._send_message(message, self._wire))
-        if is_answer:
-            self._answers.add(task)
-            task.add_done_callback(self._answers.discard)
+        if is_response:
+            self._responses.add(task)
+            task.add_done_callback(self._responses.discard)
         if message.method == _INITIALIZED:
             self._initialized = task
         if message.request_id is not None:
@@ -205,7 +205,7 @@ class HttpTransport:
         if message.request_id is not None:
             self._receiver.failed(message.request_id, error)
         else:
-            what = message.method or "an answer"
+            what = message.method or "a response"
             log.warning("the server did not take %s: %s", what, error.code)
 
     # -- background tasks

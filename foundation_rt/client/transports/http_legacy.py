@@ -78,7 +78,7 @@ class LegacyStream:
                     self._take(event)
 
     async def post(self, message: ClientMessage) -> None:
-        """Send a message; its answer, if it has one, comes in the stream.
+        """Send a message; its response, if it has one, comes in the stream.
 
         The response may arrive before the POST is acknowledged; that is waited for no longer than
         for a notification.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, field
 
 from ...protocol.framing import LineTooLong
-from ...protocol.jsonrpc import Response as Answer
+from ...protocol.jsonrpc import Response as RpcResponse
 from ...protocol.jsonrpc import parse
 from ...shown import Shown
 from ..errors import (
@@ -44,7 +44,7 @@ _RETRY_MS = 1_000  # if the server names no time
 _LEAST_RETRY = 0.01  # s; if the server names 0, so that it cannot keep us busy
 _MOST_RETRY = 30.0  # s; bound of the backoff
 _LINGER_SECONDS = (
-    1.0  # s; for the end of a stream whose answer has come, so that its connection is kept
+    1.0  # s; for the end of a stream whose response has come, so that its connection is kept
 )
 _STATUS_SAYS_MORE = (401, 403, 404, 405, 429)  # than a JSON-RPC error that names no request
 
@@ -218,7 +218,7 @@ class HttpExchanges:
         streams, request_id = self.streams, message.request_id
         reader = streams.reader()
         headers = message_headers(message, streams.session_id)
-        reason = ConnectionLostError("the stream has ended without an answer", may_have_run=True)
+        reason = ConnectionLostError("the stream has ended without a response", may_have_run=True)
         try:
             async with (
                 asyncio.timeout(ACKNOWLEDGE_TIMEOUT if request_id is None else None),
@@ -230,7 +230,7 @@ class HttpExchanges:
                     if request_id is not None and streams.receiver.awaits(request_id):
                         await (
                             response.close_connection()
-                        )  # what comes next might be its answer (CHTTP-10)
+                        )  # what comes next might be its response (CHTTP-10)
         except CallTimeoutError:  # what a status says
             raise
         except TimeoutError:
@@ -280,7 +280,7 @@ class HttpExchanges:
         if response.status_code == 404 and self.streams.session_id is not None:
             raise expired()
         body = await read_refusal(response)
-        if isinstance(body, bytes) and _answers(message, response.status_code, body):
+        if isinstance(body, bytes) and _responds_to(message, response.status_code, body):
             self.streams.receiver.received(body, message.request_id)
         else:
             raise self.streams.wire.refusal(response, body)
@@ -292,11 +292,11 @@ class HttpExchanges:
         self.streams.session_id = session_id
 
 
-def _answers(message: ClientMessage, status: int, body: bytes) -> bool:
+def _responds_to(message: ClientMessage, status: int, body: bytes) -> bool:
     """Return whether the body of a refusal is a JSON-RPC response to its request."""
-    answer = parse(body)
-    if message.request_id is None or not isinstance(answer, Answer):
+    found = parse(body)
+    if message.request_id is None or not isinstance(found, RpcResponse):
         return False
-    if answer.id is None and answer.error is not None:
+    if found.id is None and found.error is not None:
         return status not in _STATUS_SAYS_MORE and status < 500
-    return bool(answer.id == message.request_id)
+    return bool(found.id == message.request_id)

@@ -344,14 +344,14 @@ class HttpWire:
         if self.server.auth is None:
             return HttpResponse.of(await connection.handle_async_request(request))
         try:
-            answer = await send_authenticated(request, body, connection, self.server.auth)
+            received = await send_authenticated(request, body, connection, self.server.auth)
         except (*_UNSENT, *_BROKEN, httpcore2.LocalProtocolError):
             raise
         except Exception as error:
             what = place_of(error)
             log.error("authentication failed: %s", what)
             raise ConnectionLostError(f"authentication failed: {what}", may_have_run=True) from None
-        return HttpResponse.of(answer)
+        return HttpResponse.of(received)
 
 
 def _is_untrusted(error: BaseException | None) -> bool:

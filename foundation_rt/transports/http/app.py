@@ -240,7 +240,7 @@ class HttpApplication:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            refusal = await self._answer(scope, receive, send)
+            refusal = await self._respond(scope, receive, send)
         except ClientGone:
             return
         except asyncio.CancelledError:
@@ -255,12 +255,12 @@ class HttpApplication:
             with suppress(RuntimeError):
                 await self._refuse(scope, send, refusal)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> HttpRefusal | None:
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> HttpRefusal | None:
         mount = str(scope.get("root_path", ""))
         path = str(scope["path"]).removeprefix(mount) or "/"
         serve = self._paths.get(path)
         if serve is None:
-            return await self._answer_without_auth(path, send)
+            return await self._respond_without_auth(path, send)
         if self._stopping:
             return STOPPING
         head = read_head(scope["headers"])
@@ -295,7 +295,7 @@ class HttpApplication:
         self._service.closed = True
         self._service, self._starting = None, asyncio.Lock()
 
-    async def _answer_without_auth(self, path: str, send: Send) -> HttpRefusal | None:
+    async def _respond_without_auth(self, path: str, send: Send) -> HttpRefusal | None:
         """Answer at the paths that hold no secret and are open to everyone."""
         if path in (HEALTH_PATH, READY_PATH):
             await self._send_health(send, path)

@@ -83,7 +83,7 @@ STOPPING = HttpRefusal(
     503, "The server is stopping", JsonRpcErrorCode.INTERNAL_ERROR, "server_stopping"
 )
 
-_Answering = HttpRefusal | Awaitable[HttpRefusal | None]
+_Responding = HttpRefusal | Awaitable[HttpRefusal | None]
 """The outcome of one POST: a refusal, or an awaitable that sends its response."""
 
 
@@ -135,12 +135,12 @@ class Endpoint:
         body = await read_body(request.head, request.receive, self.settings)
         if isinstance(body, HttpRefusal):
             return body
-        # The message is dropped before its answer is awaited, which may take hours (HTTP-28).
-        answering = self._take(request, parse(body))
+        # The message is dropped before its response is awaited, which may take hours (HTTP-28).
+        responding = self._take(request, parse(body))
         del body
-        return answering if isinstance(answering, HttpRefusal) else await answering
+        return responding if isinstance(responding, HttpRefusal) else await responding
 
-    def _take(self, request: HttpRequest, message: Message) -> _Answering:
+    def _take(self, request: HttpRequest, message: Message) -> _Responding:
         """Begin to handle the message of one POST."""
         params = ABSENT if isinstance(message, _WITHOUT_PARAMS) else message.params
         if is_stateless(request.head, params):
@@ -155,7 +155,7 @@ class Endpoint:
             return self._open_session(request, message)
         return self._take_in_session(request, message)
 
-    def _take_stateless(self, request: HttpRequest, message: Message) -> _Answering:
+    def _take_stateless(self, request: HttpRequest, message: Message) -> _Responding:
         """Handle a message on a connection of its own, which ends with the response (HTTP-10)."""
         if type(message) is Notification:
             return send_empty(request.send, 202)  # none has a meaning in this mode
@@ -177,13 +177,13 @@ class Endpoint:
         )
         connection.handle(message)
         self._open[connection] = response
-        return self._answer_stateless(request, connection, response)
+        return self._respond_stateless(request, connection, response)
 
-    async def _answer_stateless(
+    async def _respond_stateless(
         self, request: HttpRequest, connection: Connection, response: PostResponse
     ) -> HttpRefusal | None:
         try:
-            return await self._answer(request, response)
+            return await self._respond(request, response)
         finally:
             del self._open[connection]
             if connection.session.is_busy:
@@ -230,11 +230,11 @@ class Endpoint:
     async def _open_counted_session(
         self, request: HttpRequest, message: Request
     ) -> HttpRefusal | None:
-        answering = await self.check_rate(request) or self._open_session(request, message)
+        responding = await self.check_rate(request) or self._open_session(request, message)
         del message
-        return answering if isinstance(answering, HttpRefusal) else await answering
+        return responding if isinstance(responding, HttpRefusal) else await responding
 
-    def _open_session(self, request: HttpRequest, message: Request) -> _Answering:
+    def _open_session(self, request: HttpRequest, message: Request) -> _Responding:
         """Handle `initialize`; if it succeeds, the session gets an id (HTTP-03)."""
         refusal = self.sessions.check_capacity(request.principal)
         if refusal is not None:
@@ -256,9 +256,9 @@ class Endpoint:
             record = SessionRecord(identity_of(request.principal), peer.revision.name)
             self.events.open(session_id, record)
             headers.append((SESSION_HEADER, session_id.encode()))
-        return self._answer(request, response, headers)
+        return self._respond(request, response, headers)
 
-    def _take_in_session(self, request: HttpRequest, message: Message) -> _Answering:
+    def _take_in_session(self, request: HttpRequest, message: Message) -> _Responding:
         session = check_session_headers(request.head) or self._find(request)
         if isinstance(session, HttpRefusal):
             return session
@@ -274,12 +274,12 @@ class Endpoint:
             session.end_cancelled()
         if not requests and not response.finished:
             return send_empty(request.send, 202)
-        return self._answer_in_session(request, session, response)
+        return self._respond_in_session(request, session, response)
 
-    async def _answer_in_session(
+    async def _respond_in_session(
         self, request: HttpRequest, session: HttpSession, response: PostResponse
     ) -> HttpRefusal | None:
-        refusal = await self._answer(request, response)
+        refusal = await self._respond(request, response)
         self.sessions.touch(session.session_id)
         return refusal
 
@@ -298,12 +298,12 @@ class Endpoint:
             )
         return session
 
-    # -- answering -------------------------------------------------------------------------------
+    # -- responding ------------------------------------------------------------------------------
 
-    async def _answer(
+    async def _respond(
         self, request: HttpRequest, response: PostResponse, headers: Sequence[RawHeader] = ()
     ) -> HttpRefusal | None:
-        """Send the answer to a POST: as JSON if no message precedes the reply (HTTP-06).
+        """Send the response to a POST: as JSON if no message precedes the reply (HTTP-06).
 
         Returns:
             The refusal to send instead, if nothing was sent and the call was aborted because the

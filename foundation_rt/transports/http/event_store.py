@@ -5,8 +5,8 @@ stream, and none of another (RESUME-01, RESUME-02). Writing returns at once: the
 locally, and a remote store is updated in the background.
 
 The store is bounded, by the number and bytes of each session's events and by their age; the oldest
-are dropped first. A stream with missing events is not resumed: a gap would look like an answer that
-never came (RESUME-03).
+are dropped first. A stream with missing events is not resumed: a gap would look like a response
+that never came (RESUME-03).
 """
 
 from __future__ import annotations

@@ -164,12 +164,12 @@ def fetch_keys(issuer: str, jwks_uri: str | None) -> list[Any]:
 
     Raises:
         OSError: the issuer does not answer, or not in time.
-        ValueError: the answer is not a JWK set.
+        ValueError: the response is not a JWK set.
     """
     document = _fetch_json(jwks_uri or _discover(issuer))
     keys = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(keys, list):
-        raise ValueError("the answer is no set of keys")
+        raise ValueError("the response is no set of keys")
     return keys
 
 
@@ -216,21 +216,21 @@ def _fetch_json(url: str) -> Any:
             while chunk := response.read1(65536):
                 body += chunk
                 if len(body) > MAX_DOCUMENT_BYTES:
-                    raise ValueError("the answer is too long")
+                    raise ValueError("the response is too long")
                 if monotonic() > deadline:
                     raise TimeoutError
             if response.length:
-                raise ValueError("the answer is shorter than it says")
+                raise ValueError("the response is shorter than it says")
     except HTTPError:
         raise
     except URLError as error:
         raise OSError(str(error.reason)) from None
     except HTTPException as error:
-        raise ValueError(f"the answer is no HTTP: {type(error).__name__}") from None
+        raise ValueError(f"the response is no HTTP: {type(error).__name__}") from None
     try:
         return json.loads(body)
     except RecursionError:
-        raise ValueError("the answer is nested too deeply") from None
+        raise ValueError("the response is nested too deeply") from None
 
 
 def _import_keys(keys: list[Any]) -> Iterator[VerificationKey]:

@@ -94,7 +94,7 @@ class LegacyEndpoint:
         return None
 
     async def handle_message(self, request: HttpRequest) -> HttpRefusal | None:
-        """Handle one message of a client; its answer goes to the client's stream."""
+        """Handle one message of a client; its response goes to the client's stream."""
         if request.scope["method"] != "POST":
             return method_not_allowed("POST")
         refusal = check_post(request.head)

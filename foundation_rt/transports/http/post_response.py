@@ -1,6 +1,6 @@
-"""The answer to one POST: its reply as JSON, or a stream of events that ends with it (HTTP-06).
+"""The response to one POST: its reply as JSON, or a stream of events that ends with it (HTTP-06).
 
-The answer is JSON if the reply is the first message. It is a stream from the first message that
+The response is JSON if the reply is the first message. It is a stream from the first message that
 precedes the reply on. Where a client must be able to resume, it is a stream as soon as the reply
 takes long: without an event there is no id from which to resume (HTTP-07).
 
@@ -47,7 +47,7 @@ class Resumption(Protocol):
 
 @define(eq=False, repr=False)
 class PostResponse(Shown):
-    """The answer to one POST; belongs to the event loop's thread.
+    """The response to one POST; belongs to the event loop's thread.
 
     Args:
         body: the body of the HTTP response; None while there is none.
@@ -55,10 +55,10 @@ class PostResponse(Shown):
         requests: the ids of the requests that one reply answers; several are a batch.
 
     Attributes:
-        reply: the whole answer, if no message preceded it.
-        is_stream: whether the answer is a stream of events.
+        reply: the whole response, if no message preceded it.
+        is_stream: whether the response is a stream of events.
         last_event_id: the id of the last event recorded.
-        finished: whether the answer is complete.
+        finished: whether the response is complete.
     """
 
     body: EventBody | None
@@ -89,7 +89,7 @@ class PostResponse(Shown):
             self.finish()
 
     def finish(self) -> None:
-        """Complete the answer, with a reply or without one."""
+        """Complete the response, with a reply or without one."""
         if self.finished:
             return
         self.finished = True

@@ -50,7 +50,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def ask(handlers: ClientHandlers, method: str, params: Any, revision: str = "2025-11-25") -> Any:
-    return run(handlers.answer(method, params, REVISIONS[revision]))
+    return run(handlers.handle(method, params, REVISIONS[revision]))
 
 
 def refusal(
@@ -366,7 +366,8 @@ def test_invalid_value_is_named_and_not_logged(caplog: pytest.LogCaptureFixture)
         "data": {"reason": "invalid_answer"},
     }
     assert (
-        "the answer to elicitation/create cannot be sent: /content/f must be string" in caplog.text
+        "the response to elicitation/create cannot be sent: /content/f must be string"
+        in caplog.text
     )
     assert "secret" not in caplog.text
 
@@ -403,7 +404,7 @@ def test_handler_in_a_thread_leaves_the_loop_free_and_sees_the_context() -> None
     async def scenario() -> Any:
         variable.set("set")
         waiting = asyncio.create_task(
-            ClientHandlers(elicitation=wait).answer(ELICIT, FORM, SESSION)
+            ClientHandlers(elicitation=wait).handle(ELICIT, FORM, SESSION)
         )
         while not seen:
             await asyncio.sleep(0)
@@ -428,7 +429,7 @@ def test_cancelled_caller_does_not_wait_for_the_thread(caplog: pytest.LogCapture
 
     async def cancel_all(count: int) -> None:
         waiting = [
-            asyncio.create_task(handlers.answer(ELICIT, FORM, SESSION)) for _ in range(count)
+            asyncio.create_task(handlers.handle(ELICIT, FORM, SESSION)) for _ in range(count)
         ]
         for _ in waiting:
             await asyncio.to_thread(started.acquire)
@@ -469,7 +470,7 @@ def test_async_handler_is_cancelled_with_its_caller() -> None:
 
         handlers = ClientHandlers(elicitation=wait)
         for _ in range(MAX_HANDLERS + 1):  # none of them stays open
-            waiting = asyncio.create_task(handlers.answer(ELICIT, FORM, SESSION))
+            waiting = asyncio.create_task(handlers.handle(ELICIT, FORM, SESSION))
             await asked.wait()
             asked.clear()
             waiting.cancel()
@@ -497,7 +498,7 @@ def test_request_fails_if_no_thread_starts(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def ask_all(handlers: ClientHandlers, requests: Any) -> Any:
-    return run(handlers.answer_all(requests, NEWEST))
+    return run(handlers.handle_all(requests, NEWEST))
 
 
 @pytest.mark.rule("QUEST-14")
@@ -515,7 +516,7 @@ def test_input_requests_are_handled_at_once() -> None:
             "two": {"method": ELICIT, "params": {**FORM, "message": "two"}},
             "": {"method": LIST},
         }
-        return await handlers.answer_all(requests, NEWEST)
+        return await handlers.handle_all(requests, NEWEST)
 
     assert run(scenario()) == {
         "1": {"action": "accept", "content": {"f": "one"}},
@@ -569,7 +570,7 @@ def test_one_that_fails_ends_the_others() -> None:
         requests = {
             name: {"method": ELICIT, "params": {**FORM, "message": name}} for name in ("a", "fail")
         }
-        await ClientHandlers(elicitation=answer).answer_all(requests, NEWEST)
+        await ClientHandlers(elicitation=answer).handle_all(requests, NEWEST)
 
     with pytest.raises(ServerRequestRefused) as caught:
         run(scenario())
@@ -592,7 +593,7 @@ def test_cancelled_caller_cancels_all_handlers() -> None:
                 ended.append("cancelled")
 
         requests = {str(key): {"method": ELICIT, "params": FORM} for key in range(3)}
-        waiting = asyncio.create_task(ClientHandlers(elicitation=wait).answer_all(requests, NEWEST))
+        waiting = asyncio.create_task(ClientHandlers(elicitation=wait).handle_all(requests, NEWEST))
         await asked.wait()
         waiting.cancel()
         await waiting
@@ -630,13 +631,13 @@ def test_any_request_and_value_give_a_result_or_a_refusal(
     async def scenario() -> None:
         row = REVISIONS[revision]
         try:
-            sent = await handlers.answer(method, params, row)
+            sent = await handlers.handle(method, params, row)
             assert orjson.loads(orjson.dumps(sent)) == sent
         except ServerRequestRefused as refused:
             orjson.dumps(refused.to_wire())
         requests = {"1": {"method": method, "params": params}, "2": answer}
         with contextlib.suppress(MCPError):
-            await handlers.answer_all(requests, row)
+            await handlers.handle_all(requests, row)
 
     run(scenario())
 

@@ -21,7 +21,7 @@ from foundation_rt.client.session.pending_requests import (
     PendingRequests,
     RequestReceived,
     ResponseReceived,
-    answer,
+    encode_response,
     notification,
 )
 from foundation_rt.ids import SequentialIds, UuidRequestIds
@@ -97,12 +97,12 @@ def test_params_that_are_not_json_raise_and_leave_nothing_pending(bad: Any) -> N
 
 def test_server_request_is_answered_with_its_id() -> None:
     sent = Request(7, "roots/list", None)
-    assert orjson.loads(answer(sent, result={})) == {
+    assert orjson.loads(encode_response(sent, result={})) == {
         "jsonrpc": "2.0",
         "id": 7,
         "result": {},
     }
-    refused = orjson.loads(answer(sent, error={"code": 1, "message": "no"}))
+    refused = orjson.loads(encode_response(sent, error={"code": 1, "message": "no"}))
     assert refused == {"jsonrpc": "2.0", "id": 7, "error": {"code": 1, "message": "no"}}
 
 
@@ -112,7 +112,7 @@ def test_server_request_is_answered_with_its_id() -> None:
 @pytest.mark.rule("CLIENT-12")
 def test_an_answer_belongs_to_the_request_of_its_id_and_comes_once() -> None:
     talk, (first, second) = pending("a", "b")
-    assert only(talk.receive(line(id="made up", result={}), None)).reason.startswith("an answer")  # type: ignore[union-attr]
+    assert only(talk.receive(line(id="made up", result={}), None)).reason.startswith("a response")  # type: ignore[union-attr]
     arrival = only(talk.receive(line(id=second.id, result={"x": 1}), None))
     assert isinstance(arrival, ResponseReceived)
     assert (arrival.request, arrival.result, arrival.error) == (second, {"x": 1}, None)

@@ -776,7 +776,7 @@ def test_a_notification_that_is_refused_is_a_line_in_the_log(
     run(main())
     told = [each.getMessage() for each in caplog.records if each.name == "foundation_rt.client"]
     assert sorted(told) == [
-        "the server did not take an answer: E201",
+        "the server did not take a response: E201",
         "the server did not take notifications/cut: E201",
         "the server did not take notifications/x: E201",
     ]
