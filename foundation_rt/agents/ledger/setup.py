@@ -108,7 +108,7 @@ def make_store(
     if scheme == "sqlite":
         from ..stores.sqlite import SqliteAACPPersistenceAdapter
 
-        return SqliteAACPPersistenceAdapter(rest, logger=logger)
+        return SqliteAACPPersistenceAdapter(rest)
     if scheme == "postgresql":
         from ..stores.postgres import PostgresAACPPersistenceAdapter
 

@@ -19,11 +19,9 @@ import pytest
 
 from foundation_rt.agents.ledger.types import Outcome, Release, RequestState
 from foundation_rt.agents.persistence import StoreError
-from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter, adapter, schema
-from foundation_rt.agents.stores.sqlite.committer import Committer
-from foundation_rt.clock import ManualClock
+from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter, schema
+from foundation_rt.database.sqlite import WAL_VERSION
 from foundation_rt.errors import UsageError
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from tests.agents.stores.contract import (
     LEASE,
     NOW,
@@ -41,6 +39,8 @@ from tests.agents.stores.contract import (
 from tests.support.sizes import size
 
 PATIENCE = 30.0
+
+JOURNAL = "wal" if sqlite3.sqlite_version_info >= WAL_VERSION else "persist"
 
 
 class _Contract(WithinIsRefused, DurableStoreContract):
@@ -85,8 +85,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
 
 
-def opened(path: Path, logger: StructuredLogger | None = None) -> Ledger:
-    return Ledger(lambda: SqliteAACPPersistenceAdapter(path, logger))
+def opened(path: Path) -> Ledger:
+    return Ledger(lambda: SqliteAACPPersistenceAdapter(path))
 
 
 def inside(ledger: Ledger, operation: Callable[[sqlite3.Connection], Any]) -> Any:
@@ -153,7 +153,9 @@ def run_process(source: str, *arguments: object) -> str:
 
 # Holds the ledger open with a claim of its own, until its input ends.
 HOLDER = """
-import sys
+import os, sqlite3, sys
+if os.environ.get("JOURNAL") == "WAL":
+    sqlite3.sqlite_version_info = (3, 51, 3)
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
 from tests.agents.stores.contract import Ledger, outgoing
 with Ledger(lambda: SqliteAACPPersistenceAdapter(sys.argv[1])) as ledger:
@@ -182,7 +184,7 @@ def another_process(path: Path) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.rule("AACP-02", "AACP-31")
 def test_acknowledged_operation_was_synced(path: Path) -> None:
     with opened(path) as ledger:
-        assert query(ledger, "PRAGMA journal_mode") == "wal"
+        assert query(ledger, "PRAGMA journal_mode") == JOURNAL
         assert query(ledger, "PRAGMA synchronous") == 2  # FULL
         assert "synchronous=FULL" in ledger.adapter.durability
         assert ledger.adapter.shared
@@ -311,111 +313,10 @@ def test_programming_error_is_raised_unchanged(path: Path) -> None:
         inside(ledger, wrong)
 
 
-class FakeConnection:
-    """Runs nothing; fails where it is told to.
-
-    Attributes:
-        faults: errors by statement, each raised once.
-    """
-
-    def __init__(self) -> None:
-        self.faults: dict[str, sqlite3.Error] = {}
-        self.in_transaction = False
-        self.log: list[str] = []
-
-    def execute(self, sql: str) -> None:
-        self.log.append(sql)
-        if sql in self.faults:
-            raise self.faults.pop(sql)
-        if sql == "BEGIN IMMEDIATE":
-            self.in_transaction = True
-        elif sql in ("COMMIT", "ROLLBACK"):
-            self.in_transaction = False
-
-
 def fault(code: int) -> sqlite3.OperationalError:
     error = sqlite3.OperationalError("on purpose")
     error.sqlite_errorcode = code
     return error
-
-
-def perform_all(connection: Any, *operations: Any) -> list[Any]:
-    """Answers of a `Committer` to operations in one group."""
-
-    async def main() -> list[Any]:
-        committer = Committer(
-            lambda: connection, lambda closed: None, lambda error: StoreError(str(error))
-        )
-        await committer.start()
-        pause = Pause()
-        held = asyncio.ensure_future(committer.perform(pause))
-        await asyncio.to_thread(pause.begun.wait, PATIENCE)
-        waiting = [asyncio.ensure_future(committer.perform(each)) for each in operations]
-        await asyncio.sleep(0)
-        connection.log.clear()
-        pause.go_on.set()
-        answers = await asyncio.gather(held, *waiting, return_exceptions=True)
-        await committer.stop()
-        return list(answers[1:])
-
-    return asyncio.run(main())
-
-
-def set_fault(statement: str, code: int) -> Callable[[Any], str]:
-    """Return an operation that makes a later statement of its transaction fail."""
-
-    def operation(connection: FakeConnection) -> str:
-        if "set" not in connection.log:
-            connection.log.append("set")
-            connection.faults[statement] = fault(code)
-        return "done"
-
-    return operation
-
-
-@pytest.mark.rule("AACP-30")
-def test_commit_that_failed_fails_every_operation_of_its_group() -> None:
-    connection = FakeConnection()
-    answers = perform_all(
-        connection, set_fault("COMMIT", sqlite3.SQLITE_IOERR), lambda connection: "done"
-    )
-    assert [type(answer) for answer in answers] == [StoreError, StoreError]
-    assert connection.log.count("BEGIN IMMEDIATE") == 1  # it may have happened: not again
-    assert connection.log[-1] == "ROLLBACK"
-
-
-@pytest.mark.rule("AACP-30")
-def test_commit_that_filled_the_disk_is_tried_again_one_by_one() -> None:
-    connection = FakeConnection()
-    answers = perform_all(
-        connection, set_fault("COMMIT", sqlite3.SQLITE_FULL), lambda connection: "done"
-    )
-    assert answers == ["done", "done"]
-    assert connection.log.count("BEGIN IMMEDIATE") == 3
-
-
-@pytest.mark.rule("AACP-30")
-def test_transaction_that_is_lost_is_tried_again_one_by_one() -> None:
-    def loses(connection: FakeConnection) -> None:
-        connection.in_transaction = False
-        raise fault(sqlite3.SQLITE_FULL)
-
-    answers = perform_all(FakeConnection(), lambda connection: 1, loses, lambda connection: 3)
-    assert answers[0] == 1
-    assert isinstance(answers[1], StoreError)
-    assert answers[2] == 3
-
-
-def test_thread_survives_every_error() -> None:
-    connection = FakeConnection()
-    connection.faults["RELEASE operation"] = fault(sqlite3.SQLITE_ERROR)
-
-    def bug(connection: FakeConnection) -> None:
-        raise MemoryError
-
-    answers = perform_all(connection, bug, lambda connection: 2)
-    assert isinstance(answers[0], MemoryError)
-    assert answers[1] == 2
 
 
 # -- a file that cannot be a ledger ---------------------------------------------------------------
@@ -570,15 +471,17 @@ def test_record_too_large_for_the_disk_does_not_affect_its_group(path: Path) -> 
         assert sequences(ledger.append(outgoing("large", payload=b"1" * 1_000_000))) == [3]
 
 
-def test_ledger_that_another_writes_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "BUSY_TIMEOUT_S", 0.01)
+def test_ledger_that_another_writes_says_so(path: Path) -> None:
     with opened(path) as ledger, closing(sqlite3.connect(path, isolation_level=None)) as another:
         another.execute("BEGIN IMMEDIATE")
         store = ledger.adapter
+        store._database._committer._patience_s = 0.01
         answers = ledger.run(
             errors_of(store.append([outgoing("r1")], NOW), store.append([outgoing("r2")], NOW))
         )
-        assert ["another process has been writing" in str(error) for error in answers] == [True] * 2
+        assert ["another process has been using it" in str(error) for error in answers] == [
+            True
+        ] * 2
         another.execute("ROLLBACK")
         assert sequences(ledger.append(outgoing("r1"))) == [1]
 
@@ -627,20 +530,33 @@ def test_claims_of_another_process_are_respected(path: Path) -> None:
 
 
 @pytest.mark.rule("AACP-32")
-@pytest.mark.parametrize(
-    ("version", "warns"), [((3, 40, 1), True), ((3, 51, 2), True), ((3, 51, 3), False)]
-)
-def test_second_process_on_an_old_library_is_a_warning(
-    path: Path, monkeypatch: pytest.MonkeyPatch, version: tuple[int, int, int], warns: bool
+@pytest.mark.parametrize("version", [(3, 40, 1), WAL_VERSION])
+def test_ledger_of_an_earlier_release_in_a_wal_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch, version: tuple[int, int, int]
 ) -> None:
+    with opened(path) as ledger:
+        ledger.append(outgoing("r1"))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
     monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
-    sink = MemorySink()
-    logger = StructuredLogger(sink, ManualClock())
-    with opened(path, logger):
-        assert sink.lines == []
-    with another_process(path), opened(path, logger):
-        pass
-    assert [(line["level"], line["path"]) for line in sink.lines] == [("warn", str(path))] * warns
+    with opened(path) as ledger:
+        journal = "wal" if version >= WAL_VERSION else "persist"
+        assert query(ledger, "PRAGMA journal_mode") == journal
+        assert ledger.has_request("r1")
+
+
+@pytest.mark.rule("AACP-32")
+def test_ledger_that_another_process_has_in_a_wal_is_refused_by_an_old_library(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOURNAL", "WAL")
+    with another_process(path):
+        monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 2))
+        with pytest.raises(StoreError, match=r"with a WAL, which this SQLite .* may damage"):
+            opened(path)
+    with opened(path) as ledger:
+        assert query(ledger, "PRAGMA journal_mode") == "persist"
+        assert ledger.has_request("theirs")
 
 
 FORKER = """
@@ -654,7 +570,7 @@ def child(ledger, path):
     try:
         asyncio.run(ledger.adapter.append([outgoing("r2")], 0))
     except UsageError as error:
-        assert "make an adapter in the child process" in str(error)
+        assert "the child process must open it by itself" in str(error)
     else:
         raise AssertionError
     asyncio.run(ledger.adapter.close())
@@ -723,7 +639,7 @@ def resources() -> tuple[set[str], set[str]]:
     return {thread.name for thread in threading.enumerate()}, descriptors
 
 
-def test_close_leaves_no_wal_and_no_thread(path: Path, tmp_path: Path) -> None:
+def test_close_leaves_no_journal_and_no_thread(path: Path, tmp_path: Path) -> None:
     before = resources()
     for _ in range(3):
         with opened(path) as ledger:
@@ -809,20 +725,25 @@ def test_answer_to_a_closed_loop_is_dropped(path: Path) -> None:
 # -- size and speed -------------------------------------------------------------------------------
 
 
-def test_wal_does_not_grow_without_bound(path: Path) -> None:
+@pytest.mark.parametrize("version", [(3, 40, 1), WAL_VERSION])
+def test_journal_does_not_grow_without_bound(
+    path: Path, monkeypatch: pytest.MonkeyPatch, version: tuple[int, int, int]
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
+    journal = Path(f"{path}-{'wal' if version >= WAL_VERSION else 'journal'}")
     payload = b'"' + b"x" * 20_000 + b'"'
     sizes = []
     with opened(path) as ledger:
         for batch in range(40):
             ledger.append(*(outgoing(f"r{batch}-{n}", payload=payload) for n in range(40)))
-            sizes.append(Path(f"{path}-wal").stat().st_size)
+            sizes.append(journal.stat().st_size)
         ledger.append(outgoing("large", payload=b'"' + b"x" * 80_000_000 + b'"'))
         ledger.append(outgoing("after"))
-        given_back = Path(f"{path}-wal").stat().st_size
+        given_back = journal.stat().st_size
     # 16 MiB and a transaction; twice as much was written.
     assert max(sizes) < 24 * 2**20
     assert given_back <= 64 * 2**20
-    assert not Path(f"{path}-wal").exists()
+    assert not journal.exists()
 
 
 def test_queries_of_nodes_scan_no_table(path: Path) -> None:

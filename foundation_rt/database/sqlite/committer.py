@@ -6,10 +6,14 @@ and answers them when it is durable; operations that arrive meanwhile form the n
 operation has a savepoint of its own, so that one that fails does not affect the others (3 us an
 operation).
 
+Reads wait for no fsync but the one under way: the thread runs those that wait before it begins the
+next group, in one transaction that takes no lock of a writer. An operation that is large gets a
+transaction by itself, after the others that wait, so that it can neither delay nor fail them.
+
 A group that is lost before its commit, or fills the disk, has certainly not happened. Its
 operations are tried again one by one, so that only those fail that cause it. A group whose commit
-failed for another reason may have happened: each of its operations fails with `StoreError`
-(AACP-30).
+failed for another reason may have happened: each of its operations fails with
+`CommitUnknownError`.
 """
 
 from __future__ import annotations
@@ -17,12 +21,17 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from enum import Enum
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from attrs import define, field
+
+from ..errors import CommitUnknownError, DatabaseUnavailableError
+from . import files
 
 T = TypeVar("T")
 
@@ -30,18 +39,25 @@ Operation = Callable[[sqlite3.Connection], Any]
 Opener = Callable[[], sqlite3.Connection]
 Closer = Callable[[sqlite3.Connection], object]
 
-MAX_GROUP = 512
+MAX_GROUP: Final = 512
 """The most operations in one transaction: bounds the wait of the first one."""
+
+
+class OperationKind(Enum):
+    """What an operation needs."""
+
+    WRITE = "a transaction, which others may share"
+    ALONE = "a transaction by itself"
+    READ = "a snapshot"
+    LAST = "nothing: the connection is closed, and the thread ends"
 
 
 @define(eq=False, repr=False)
 class _Job:
-    """An operation and the future of its answer, which is a value or an error.
+    """An operation and the future of its answer, which is a value or an error."""
 
-    A job without an operation is the last one: it is answered when the connection is closed.
-    """
-
-    operation: Operation | None
+    kind: OperationKind
+    operation: Operation
     future: asyncio.Future[Any]
     value: Any = None
     error: BaseException | None = None
@@ -65,16 +81,21 @@ class Committer:
     """Performs operations on a connection of its own, in a thread of its own.
 
     Args:
+        path: of the file, for messages.
         opener: makes the connection, in the thread; `start` raises its errors.
         closer: closes the connection, in the thread.
-        explain: turns an error of SQLite into one with advice.
+        patience_s: how long an operation waits for the locks of other processes.
     """
 
+    _path: str
     _opener: Opener
     _closer: Closer
-    _explain: Callable[[sqlite3.Error], Exception]
+    _patience_s: float
     _jobs: SimpleQueue[_Job] = field(factory=SimpleQueue, init=False)
+    _alone: deque[_Job] = field(factory=deque, init=False)
     _thread: threading.Thread = field(init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _stopping: bool = field(default=False, init=False)
 
     async def start(self) -> None:
         """Open the connection.
@@ -82,7 +103,7 @@ class Committer:
         Raises:
             Exception: the error of the opener; the thread has ended then.
         """
-        opened = _new_job(_nothing)
+        opened = _new_job(OperationKind.READ, _nothing)
         self._thread = threading.Thread(
             target=self._run, args=(opened,), name="foundation-rt-sqlite", daemon=True
         )
@@ -90,30 +111,42 @@ class Committer:
         try:
             await opened.future
         except asyncio.CancelledError:
-            self._jobs.put(_new_job(None))
+            self._put(_new_job(OperationKind.LAST, _nothing))
             raise
         except BaseException:
             self._thread.join()  # it has nothing left to do
             raise
 
-    async def perform(self, operation: Callable[[sqlite3.Connection], T]) -> T:
+    async def perform(
+        self,
+        operation: Callable[[sqlite3.Connection], T],
+        kind: OperationKind = OperationKind.WRITE,
+    ) -> T:
         """Run an operation; return its answer when it is durable.
 
         Raises:
-            StoreError: the operation did not happen, or it is not known whether it did.
+            TransactionFailedError: the operation did not happen; the class says why.
+            CommitUnknownError: it is not known whether it happened.
             Exception: the error of the operation, which did not happen.
         """
-        job = _new_job(operation)
-        self._jobs.put(job)
+        job = _new_job(kind, operation)
+        self._put(job)
         value: T = await job.future
         return value
 
     async def stop(self) -> None:
         """Run the waiting operations, close the connection and end the thread, for good."""
-        last = _new_job(None)
-        self._jobs.put(last)
+        last = _new_job(OperationKind.LAST, _nothing)
+        self._put(last)
         await last.future
         self._thread.join()  # it has nothing left to do
+
+    def _put(self, job: _Job) -> None:
+        with self._lock:  # nothing comes after the last one
+            if self._stopping:
+                raise DatabaseUnavailableError(f"{self._path} is not open")
+            self._stopping = job.kind is OperationKind.LAST
+            self._jobs.put(job)
 
     # -- in the thread ------------------------------------------------------------------------
 
@@ -125,26 +158,48 @@ class Committer:
             _answer([opened])
             return
         _answer([opened])
-        while True:
-            jobs = self._next_group()
-            last = jobs.pop() if jobs[-1].operation is None else None
-            if jobs:
-                self._perform_group(connection, jobs)
-                _answer(jobs)
-            if last is not None:
-                break
+        last = None
+        while last is None or self._alone:
+            jobs = self._next_jobs(wait=not self._alone and last is None)
+            last = jobs.pop() if jobs and jobs[-1].kind is OperationKind.LAST else last
+            reads = [job for job in jobs if job.kind is OperationKind.READ]
+            if reads:
+                self._read_all(connection, reads)
+                _answer(reads)
+            group = [job for job in jobs if job.kind is OperationKind.WRITE]
+            self._alone.extend(job for job in jobs if job.kind is OperationKind.ALONE)
+            if not group and self._alone:
+                group.append(self._alone.popleft())
+            if group:
+                self._perform_group(connection, group)
+                _answer(group)
         self._closer(connection)
         _answer([last])
 
-    def _next_group(self) -> list[_Job]:
-        """Return the waiting jobs; wait while there are none."""
-        group = [self._jobs.get()]
+    def _next_jobs(self, wait: bool) -> list[_Job]:
+        """Return the waiting jobs."""
+        jobs = [self._jobs.get()] if wait else []
         try:
-            while len(group) < MAX_GROUP and group[-1].operation is not None:
-                group.append(self._jobs.get_nowait())
+            while len(jobs) < MAX_GROUP and not (jobs and jobs[-1].kind is OperationKind.LAST):
+                jobs.append(self._jobs.get_nowait())
         except Empty:
             pass
-        return group
+        return jobs
+
+    def _read_all(self, connection: sqlite3.Connection, jobs: Sequence[_Job]) -> None:
+        """Perform reads on one snapshot; in every case each has an answer."""
+        try:
+            _roll_back(connection)  # a transaction that a failed rollback may have left
+            files.begin_reading(connection, self._patience_s)
+            for job in jobs:
+                _read(connection, job)
+                job.error = self._explained(job.error)
+        except BaseException as error:
+            for job in jobs:
+                job.error = job.error or self._explained(error)
+        finally:
+            with suppress(sqlite3.Error):
+                _roll_back(connection)
 
     def _perform_group(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
         """Perform and commit jobs; in every case each has an answer and the thread goes on."""
@@ -162,7 +217,7 @@ class Committer:
 
     def _commit(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
         _roll_back(connection)  # a transaction that a failed rollback may have left
-        connection.execute("BEGIN IMMEDIATE")
+        files.begin_writing(connection, self._patience_s)
         try:
             for job in jobs:
                 job.error = None
@@ -171,19 +226,21 @@ class Committer:
             _roll_back(connection)
             raise _NotCommitted from error
         try:
-            connection.execute("COMMIT")
+            files.commit(connection, self._patience_s)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            code = files.code_of(error)
+            if code == sqlite3.SQLITE_FULL:
+                # Without its last page the transaction is in no WAL, and its journal undoes it.
+                raise _NotCommitted from error
+            if code == sqlite3.SQLITE_BUSY:  # it still waits for readers
                 raise
-            # Without its last frame the transaction is not in the WAL.
-            raise _NotCommitted from error
+            raise CommitUnknownError(f"{self._path}: the disk failed in COMMIT: {error}") from error
         finally:
             _roll_back(connection)
 
     def _perform(self, connection: sqlite3.Connection, job: _Job) -> None:
         connection.execute("SAVEPOINT operation")
         try:
-            assert job.operation is not None
             job.value = job.operation(connection)
         except BaseException as error:
             if not connection.in_transaction:  # SQLite has rolled back everything
@@ -193,7 +250,18 @@ class Committer:
         connection.execute("RELEASE operation")
 
     def _explained(self, error: BaseException | None) -> BaseException | None:
-        return self._explain(error) if isinstance(error, sqlite3.Error) else error
+        return files.explained(self._path, error) if isinstance(error, sqlite3.Error) else error
+
+
+def _read(connection: sqlite3.Connection, job: _Job) -> None:
+    changes = connection.total_changes
+    try:
+        job.value = job.operation(connection)
+    except BaseException as error:
+        job.error = error
+    else:
+        if connection.total_changes != changes:
+            job.error = TypeError("an operation that only reads has written: it was undone")
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
@@ -201,15 +269,15 @@ def _roll_back(connection: sqlite3.Connection) -> None:
         connection.execute("ROLLBACK")
 
 
-def _new_job(operation: Operation | None) -> _Job:
-    return _Job(operation, asyncio.get_running_loop().create_future())
+def _new_job(kind: OperationKind, operation: Operation) -> _Job:
+    return _Job(kind, operation, asyncio.get_running_loop().create_future())
 
 
 def _nothing(connection: sqlite3.Connection) -> None:
-    """Do nothing: the operation of a job that waits for the connection."""
+    """Do nothing: the operation of a job that waits for the connection, or for its end."""
 
 
-def _answer(jobs: list[_Job]) -> None:
+def _answer(jobs: Sequence[_Job]) -> None:
     """Resolve the futures of jobs: one call for each event loop, mostly one."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
     for job in jobs:

@@ -1,0 +1,110 @@
+"""The processes that have a database open: this one at most once (DB-14).
+
+Beside the database is an empty file with the suffix ``-presence``, which is never deleted. Every
+process that has the database open holds a shared `flock` on it, which the system releases in any
+case when the process dies. So a process that gets an exclusive lock, before it shares it, knows
+that all other processes are gone.
+
+Two connections of one process are refused for two reasons: they would write in turns where one
+writes in groups, and SQLite before 3.51.3 has a bug with them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+
+from attrs import define, field
+
+from ...errors import UsageError
+from ..errors import DatabaseUnavailableError
+
+_File = tuple[int, int, int]
+
+# The files that this process has open. The process is part of the key, since after a fork the files
+# of the parent are not those of the child. It is state of the process, and so of no object.
+_open_files: set[_File] = set()
+_lock = threading.Lock()
+
+_PAUSE_S = 0.01
+
+
+@define(eq=False, repr=False)
+class Presence:
+    """The place of this process among those that have a database open.
+
+    Attributes:
+        alone: no other process had the database open when this one entered.
+    """
+
+    alone: bool
+    _fd: int
+    _file: _File
+    _left: bool = field(default=False, init=False)
+
+    @classmethod
+    def enter(cls, path: str, patience_s: float) -> Presence:
+        """Enter; if alone, no other process can enter until `settle` is called.
+
+        Args:
+            path: of the database.
+            patience_s: how long to wait for a process that is entering alone.
+
+        Raises:
+            UsageError: this process has the database open already, or the file cannot be made.
+            DatabaseUnavailableError: another process has been entering for too long.
+        """
+        try:
+            fd = os.open(f"{path}-presence", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise UsageError(
+                f"cannot open {path}-presence ({error.strerror}): a database needs a folder that"
+                " exists and may be written to"
+            ) from None
+        status = os.fstat(fd)
+        file = (os.getpid(), status.st_dev, status.st_ino)
+        with _lock:
+            if file in _open_files:
+                os.close(fd)
+                raise UsageError(f"{path} is open in this process already: open it once")
+            _open_files.add(file)
+        presence = cls(False, fd, file)
+        try:
+            presence.alone = presence._try_lock(fcntl.LOCK_EX)
+            if not presence.alone:
+                presence._wait_to_share(path, patience_s)
+        except BaseException:
+            presence.leave()
+            raise
+        return presence
+
+    def settle(self) -> None:
+        """Let other processes enter."""
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def leave(self) -> None:
+        """Leave; a second call does nothing."""
+        with _lock:
+            if self._left:
+                return
+            self._left = True
+            _open_files.discard(self._file)
+        os.close(self._fd)
+
+    def _wait_to_share(self, path: str, patience_s: float) -> None:
+        deadline = time.monotonic() + patience_s
+        while not self._try_lock(fcntl.LOCK_SH):
+            if time.monotonic() >= deadline:
+                raise DatabaseUnavailableError(
+                    f"{path}: another process has been opening it for {patience_s:g} s: try again"
+                )
+            time.sleep(_PAUSE_S)
+
+    def _try_lock(self, kind: int) -> bool:
+        try:
+            fcntl.flock(self._fd, kind | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True

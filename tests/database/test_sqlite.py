@@ -1,0 +1,604 @@
+"""A SQLite file for applications: groups, reads, journals, and processes that share it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foundation_rt.database.errors import (
+    CommitUnknownError,
+    DatabaseFullError,
+    DatabaseReadOnlyError,
+    DatabaseUnavailableError,
+    TransactionFailedError,
+)
+from foundation_rt.database.sqlite import WAL_VERSION, SqliteDatabase
+from foundation_rt.database.sqlite.committer import Committer
+from foundation_rt.errors import UsageError
+
+PATIENCE = 30.0
+ROOT = Path(__file__).parents[2]
+VERSIONS = [(3, 40, 1), WAL_VERSION]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "app.db"
+
+
+@pytest.fixture(params=VERSIONS, ids=["rollback journal", "WAL"])
+def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[int, ...]:
+    """Have both journals: this process alone opens the file, so the bug is no concern."""
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", request.param)
+    found: tuple[int, ...] = request.param
+    return found
+
+
+def run(main: Coroutine[Any, Any, Any]) -> Any:
+    async def bounded() -> Any:
+        async with asyncio.timeout(PATIENCE):
+            return await main
+
+    return asyncio.run(bounded())
+
+
+def make_table(connection: sqlite3.Connection, alone: bool) -> None:
+    connection.execute("CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY, x BLOB) STRICT")
+
+
+@asynccontextmanager
+async def opened(path: Path, **options: Any) -> AsyncIterator[SqliteDatabase]:
+    database = SqliteDatabase(path, prepare=options.pop("prepare", make_table), **options)
+    await database.open()
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+def inserting(n: int, size: int = 0) -> Callable[[sqlite3.Connection], int]:
+    def operation(connection: sqlite3.Connection) -> int:
+        connection.execute("INSERT INTO t VALUES (?, zeroblob(?))", (n, size))
+        return n
+
+    return operation
+
+
+def numbers(connection: sqlite3.Connection) -> list[int]:
+    return [n for (n,) in connection.execute("SELECT n FROM t ORDER BY n")]
+
+
+def asking(sql: str) -> Callable[[sqlite3.Connection], Any]:
+    return lambda connection: connection.execute(sql).fetchone()[0]
+
+
+class Pause:
+    """Holds the thread, so that what is asked meanwhile waits together."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, connection: Any) -> None:
+        self.begun.set()
+        assert self.go_on.wait(PATIENCE)
+
+
+async def together(database: SqliteDatabase, *operations: Any) -> list[Any]:
+    """Return the answers, or errors, of operations that waited together."""
+    pause = Pause()
+    held = asyncio.ensure_future(database.write(pause))
+    await asyncio.to_thread(pause.begun.wait, PATIENCE)
+    waiting = [asyncio.ensure_future(operation) for operation in operations]
+    await asyncio.sleep(0)  # they are in the queue now
+    pause.go_on.set()
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    await held
+    return answers
+
+
+# -- groups of operations, on a connection that fails where it is told to -------------------------
+
+
+class FakeConnection:
+    """Runs nothing; fails where it is told to.
+
+    Attributes:
+        faults: errors by statement, each raised once.
+        stays: they are raised every time.
+    """
+
+    def __init__(self) -> None:
+        self.faults: dict[str, sqlite3.Error] = {}
+        self.stays = False
+        self.in_transaction = False
+        self.log: list[str] = []
+
+    def execute(self, sql: str) -> None:
+        self.log.append(sql)
+        if sql in self.faults:
+            raise self.faults[sql] if self.stays else self.faults.pop(sql)
+        if sql == "BEGIN IMMEDIATE":
+            self.in_transaction = True
+        elif sql in ("COMMIT", "ROLLBACK"):
+            self.in_transaction = False
+
+
+def fault(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("on purpose")
+    error.sqlite_errorcode = code
+    return error
+
+
+def perform_all(connection: Any, *operations: Any) -> list[Any]:
+    """Return the answers of a `Committer` to operations in one group."""
+
+    async def main() -> list[Any]:
+        committer = Committer("app.db", lambda: connection, lambda closed: None, 0.0)
+        await committer.start()
+        pause = Pause()
+        held = asyncio.ensure_future(committer.perform(pause))
+        await asyncio.to_thread(pause.begun.wait, PATIENCE)
+        waiting = [asyncio.ensure_future(committer.perform(each)) for each in operations]
+        await asyncio.sleep(0)
+        connection.log.clear()
+        pause.go_on.set()
+        answers = await asyncio.gather(held, *waiting, return_exceptions=True)
+        await committer.stop()
+        return list(answers[1:])
+
+    return asyncio.run(main())
+
+
+def set_fault(statement: str, code: int) -> Callable[[Any], str]:
+    """Return an operation that makes a later statement of its transaction fail."""
+
+    def operation(connection: FakeConnection) -> str:
+        if "set" not in connection.log:
+            connection.log.append("set")
+            connection.faults[statement] = fault(code)
+        return "done"
+
+    return operation
+
+
+@pytest.mark.rule("DB-01", "DB-12")
+def test_commit_that_failed_fails_every_operation_of_its_group() -> None:
+    connection = FakeConnection()
+    answers = perform_all(
+        connection, set_fault("COMMIT", sqlite3.SQLITE_IOERR), lambda connection: "done"
+    )
+    assert [type(answer) for answer in answers] == [CommitUnknownError, CommitUnknownError]
+    assert connection.log.count("BEGIN IMMEDIATE") == 1  # it may have happened: not again
+    assert connection.log[-1] == "ROLLBACK"
+
+
+@pytest.mark.rule("DB-01")
+def test_commit_that_waited_for_readers_in_vain_has_not_happened() -> None:
+    connection = FakeConnection()
+    connection.stays = True
+    answers = perform_all(connection, set_fault("COMMIT", sqlite3.SQLITE_BUSY), lambda c: "done")
+    assert [type(answer) for answer in answers] == [DatabaseUnavailableError] * 2
+    assert connection.log[-1] == "ROLLBACK"
+
+
+@pytest.mark.rule("DB-01", "DB-12")
+def test_commit_that_filled_the_disk_is_tried_again_one_by_one() -> None:
+    connection = FakeConnection()
+    answers = perform_all(
+        connection, set_fault("COMMIT", sqlite3.SQLITE_FULL), lambda connection: "done"
+    )
+    assert answers == ["done", "done"]
+    assert connection.log.count("BEGIN IMMEDIATE") == 3
+
+
+@pytest.mark.rule("DB-01", "DB-12")
+def test_transaction_that_is_lost_is_tried_again_one_by_one() -> None:
+    def loses(connection: FakeConnection) -> None:
+        connection.in_transaction = False
+        raise fault(sqlite3.SQLITE_FULL)
+
+    answers = perform_all(FakeConnection(), lambda connection: 1, loses, lambda connection: 3)
+    assert answers[0] == 1
+    assert isinstance(answers[1], DatabaseFullError)
+    assert answers[2] == 3
+
+
+def test_thread_survives_every_error() -> None:
+    connection = FakeConnection()
+    connection.faults["RELEASE operation"] = fault(sqlite3.SQLITE_ERROR)
+
+    def bug(connection: FakeConnection) -> None:
+        raise MemoryError
+
+    answers = perform_all(connection, bug, lambda connection: 2)
+    assert isinstance(answers[0], MemoryError)
+    assert answers[1] == 2
+
+
+# -- operations -----------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DB-12")
+def test_operations_share_a_transaction_and_fail_alone(
+    path: Path, version: tuple[int, ...]
+) -> None:
+    statements: list[str] = []
+
+    async def main() -> None:
+        async with opened(path) as database:
+            await database.read(lambda connection: connection.set_trace_callback(statements.append))
+            answers = await together(
+                database,
+                database.write(inserting(1)),
+                database.write(inserting(1)),
+                database.write(inserting(2), alone=True),
+                database.write(inserting(3)),
+            )
+            await database.read(lambda connection: connection.set_trace_callback(None))
+            assert isinstance(answers[1], sqlite3.IntegrityError)
+            assert [answers[0], *answers[2:]] == [1, 2, 3]
+            assert await database.read(numbers) == [1, 2, 3]
+
+    run(main())
+    # Of what held the thread, of those that share one, and of the one that has its own.
+    assert statements.count("BEGIN IMMEDIATE") == 3
+    inserts = [each for each in statements if each.startswith(("INSERT", "BEGIN I"))]
+    assert inserts[-2:] == ["BEGIN IMMEDIATE", "INSERT INTO t VALUES (2, zeroblob(0))"]
+
+
+@pytest.mark.rule("DB-13")
+def test_reads_come_before_the_writes_that_wait(path: Path, version: tuple[int, ...]) -> None:
+    statements: list[str] = []
+
+    async def main() -> None:
+        async with opened(path) as database:
+            await database.write(inserting(1))
+            await database.read(lambda connection: connection.set_trace_callback(statements.append))
+            answers = await together(database, database.write(inserting(2)), database.read(numbers))
+            assert answers == [2, [1]]
+            await database.read(lambda connection: connection.set_trace_callback(None))
+
+    run(main())
+    found = [each for each in statements if each in ("BEGIN", "BEGIN IMMEDIATE")]
+    assert found == ["BEGIN IMMEDIATE", "BEGIN", "BEGIN IMMEDIATE", "BEGIN"]
+
+
+@pytest.mark.rule("DB-13")
+def test_read_that_writes_is_undone(path: Path, version: tuple[int, ...]) -> None:
+    async def main() -> None:
+        async with opened(path) as database:
+            with pytest.raises(TypeError, match="it was undone"):
+                await database.read(inserting(1))
+            with pytest.raises(ZeroDivisionError):
+                await database.read(lambda connection: 1 / 0)
+            assert await database.read(numbers) == []
+
+    run(main())
+
+
+@pytest.mark.rule("DB-01")
+@pytest.mark.parametrize("alone", [False, True])
+def test_operation_too_large_for_the_disk_fails_alone(
+    path: Path, version: tuple[int, ...], alone: bool
+) -> None:
+    async def main() -> None:
+        async with opened(path) as database:
+            pages = await database.read(asking("PRAGMA page_count")) + 20
+            await database.read(asking(f"PRAGMA max_page_count = {pages}"))
+            answers = await together(
+                database,
+                database.write(inserting(1)),
+                database.write(inserting(2, 1_000_000), alone=alone),
+                database.write(inserting(3)),
+            )
+            assert isinstance(answers[1], DatabaseFullError)
+            assert str(answers[1]) == f"{path}: the disk is full: make room"
+            assert await database.read(numbers) == [1, 3]
+
+    run(main())
+
+
+@contextmanager
+def a_small_disk(folder: Path) -> Iterator[Path]:
+    """Mount a file system of 1 MiB; skip the test where this is not possible."""
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("may not mount a file system here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.rule("DB-01", "DB-12")
+def test_full_disk_loses_nothing(tmp_path: Path, version: tuple[int, ...]) -> None:
+    async def main(folder: Path) -> None:
+        async with opened(folder / "app.db") as database:
+            done: list[int] = []
+            with pytest.raises(DatabaseFullError):
+                while True:
+                    done.append(await database.write(inserting(len(done), 10_000)))
+            assert done
+            assert await database.read(numbers) == done
+            subprocess.run(["mount", "-o", "remount,size=16m", folder], check=True)
+            await database.write(inserting(5000))
+            assert await database.read(numbers) == [*done, 5000]
+
+    with a_small_disk(tmp_path) as folder:
+        run(main(folder))
+
+
+@pytest.mark.rule("DB-01")
+@pytest.mark.parametrize(
+    ("code", "expected", "advice"),
+    [
+        (sqlite3.SQLITE_READONLY, DatabaseReadOnlyError, "change its permissions"),
+        (sqlite3.SQLITE_READONLY | 5 << 8, DatabaseReadOnlyError, "change its permissions"),
+        (sqlite3.SQLITE_CANTOPEN, DatabaseReadOnlyError, "let its folder be written to"),
+        (sqlite3.SQLITE_FULL, DatabaseFullError, "make room"),
+        (sqlite3.SQLITE_BUSY, DatabaseUnavailableError, "try again"),
+        (sqlite3.SQLITE_CORRUPT, TransactionFailedError, "restore it from a backup"),
+        (sqlite3.SQLITE_IOERR, TransactionFailedError, "on purpose"),
+    ],
+)
+def test_error_of_the_file_has_the_class_of_what_would_help(
+    path: Path, code: int, expected: type[Exception], advice: str
+) -> None:
+    def fail(connection: sqlite3.Connection) -> None:
+        raise fault(code)
+
+    async def main() -> None:
+        async with opened(path) as database:
+            for failing in (database.write(fail), database.read(fail)):
+                with pytest.raises(TransactionFailedError) as caught:
+                    await failing
+                assert type(caught.value) is expected
+                assert str(caught.value).startswith(f"{path}: ")
+                assert advice in str(caught.value)
+            await database.write(inserting(1))
+
+    run(main())
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DB-11")
+def test_journal_follows_the_version_of_the_library(path: Path, version: tuple[int, ...]) -> None:
+    expected = "wal" if version >= WAL_VERSION else "persist"
+
+    async def main() -> None:
+        for before in ("WAL", "DELETE"):
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute(f"PRAGMA journal_mode = {before}")
+            async with opened(path) as database:
+                assert await database.read(asking("PRAGMA journal_mode")) == expected
+                assert await database.read(asking("PRAGMA synchronous")) == 2  # FULL
+                await database.write(inserting(1 if before == "WAL" else 2))
+        assert {each.name for each in path.parent.iterdir()} == {"app.db", "app.db-presence"}
+
+    run(main())
+
+
+@pytest.mark.rule("DB-11")
+def test_process_that_joins_keeps_the_rollback_journal(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with opened(path) as database:
+            assert await database.read(asking("PRAGMA journal_mode")) == "persist"
+
+    with another_process(path, "old"):
+        monkeypatch.setattr(sqlite3, "sqlite_version_info", WAL_VERSION)
+        run(main())
+
+
+@pytest.mark.rule("DB-11")
+def test_old_library_refuses_a_wal_of_another_process(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 2))
+
+    async def main() -> None:
+        with pytest.raises(DatabaseUnavailableError, match=r"may damage: .* SQLite 3\.51\.3"):
+            await SqliteDatabase(path).open()
+
+    with another_process(path, "new"):
+        run(main())
+
+
+@pytest.mark.rule("DB-08")
+def test_private_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "app.db"
+
+    async def main() -> None:
+        with pytest.raises(UsageError, match="a folder that exists"):
+            await SqliteDatabase(path).open()
+        async with opened(path, private=True) as database:
+            await database.write(inserting(1))
+            for each in (path.parent.parent, path.parent):
+                assert stat.S_IMODE(each.stat().st_mode) == 0o700
+            for each in path.parent.iterdir():
+                assert stat.S_IMODE(each.stat().st_mode) == 0o600, each
+
+    before = os.umask(0)
+    try:
+        run(main())
+    finally:
+        os.umask(before)
+
+
+def test_error_of_prepare_leaves_nothing_open(path: Path) -> None:
+    def fail(connection: sqlite3.Connection, alone: bool) -> None:
+        raise UsageError("not this one")
+
+    async def main() -> None:
+        with pytest.raises(UsageError, match="not this one"):
+            await SqliteDatabase(path, prepare=fail).open()
+        async with opened(path) as database:
+            with pytest.raises(UsageError, match="open it once"):
+                await SqliteDatabase(path).open()
+            with pytest.raises(UsageError, match="open it once"):
+                await database.open()
+        for _ in range(2):
+            await database.close()
+            with pytest.raises(DatabaseUnavailableError, match="is not open"):
+                await database.read(numbers)
+
+    run(main())
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+WRITER = """
+import asyncio, sqlite3, sys
+from foundation_rt.database.sqlite import SqliteDatabase
+from tests.database.test_sqlite import inserting, make_table
+path, library, first = sys.argv[1:]
+sqlite3.sqlite_version_info = (3, 51, 3) if library == "new" else (3, 40, 1)
+
+async def main():
+    database = SqliteDatabase(path, prepare=make_table)
+    await database.open()
+    print("open", flush=True)
+    n = int(first)
+    while n and sys.stdin.readline():
+        await database.write(inserting(n))
+        print(n, flush=True)
+        n += 1
+    sys.stdin.read()
+    await database.close()
+
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def another_process(
+    path: Path, library: str = "old", first: int = 0
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a process that has the file open, and inserts a number for each line it is sent."""
+    words = [sys.executable, "-c", WRITER, str(path), library, str(first)]
+    with subprocess.Popen(
+        words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "open\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.rule("DB-15")
+def test_data_version_shows_changes_of_other_processes_only(path: Path) -> None:
+    async def main(process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        async with opened(path) as database:
+            first = await database.data_version()
+            await database.write(inserting(1))
+            assert await database.data_version() == first
+            process.stdin.write("\n")
+            process.stdin.flush()
+            process.stdout.readline()
+            assert await database.data_version() != first
+            assert await database.read(numbers) == [1, 7]
+
+    with another_process(path, first=7) as process:
+        run(main(process))
+
+
+@pytest.mark.rule("DB-14")
+def test_process_knows_whether_it_is_alone(path: Path) -> None:
+    alone: list[bool] = []
+
+    async def main() -> None:
+        async with opened(path, prepare=lambda connection, found: alone.append(found)):
+            pass
+
+    with another_process(path) as process:
+        run(main())
+        process.send_signal(signal.SIGKILL)
+        process.wait(PATIENCE)
+    run(main())
+    assert alone == [False, True]
+
+
+@pytest.mark.rule("DB-16")
+def test_wait_for_another_process_is_bounded(path: Path, version: tuple[int, ...]) -> None:
+    async def main() -> None:
+        async with opened(path, patience_s=0.05) as database:
+            with closing(sqlite3.connect(path, isolation_level=None)) as another:
+                another.execute("BEGIN IMMEDIATE")
+                for alone in (False, True):
+                    with pytest.raises(DatabaseUnavailableError, match="for too long"):
+                        await database.write(inserting(1), alone=alone)
+                assert await database.read(numbers) == []
+                another.execute("ROLLBACK")
+            await database.write(inserting(1))
+
+    run(main())
+
+
+HOG = """
+import asyncio, sys
+from foundation_rt.database.sqlite import SqliteDatabase
+from tests.database.test_sqlite import inserting
+
+async def write(database, first):
+    for n in range(first, first + 10**6):
+        await database.write(inserting(n))
+        if n == first + 10:
+            print("busy", flush=True)
+
+async def main():
+    database = SqliteDatabase(sys.argv[1])
+    await database.open()
+    await asyncio.gather(*(write(database, task * 10**7) for task in range(1, 9)))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.rule("DB-16")
+def test_process_that_writes_without_pause_does_not_keep_others_out(path: Path) -> None:
+    async def main() -> None:
+        async with opened(path) as database:
+            words = [sys.executable, "-c", HOG, str(path)]
+            with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as hog:
+                try:
+                    assert hog.stdout is not None
+                    assert hog.stdout.readline() == b"busy\n"
+                    for n in range(20):
+                        await database.write(inserting(n))
+                        assert await database.read(asking("SELECT count(*) FROM t")) > n
+                finally:
+                    hog.kill()
+
+    run(main())
+
+
+def test_fork_needs_a_database_of_its_own(path: Path) -> None:
+    async def main() -> None:
+        async with opened(path) as database:
+            pid, database._pid = database._pid, -1
+            with pytest.raises(UsageError, match="the child process must open it by itself"):
+                await database.read(numbers)
+            database._pid = pid
+
+    run(main())
