@@ -48,6 +48,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a test that is a coroutine function; leave any other to pytest."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    info = pyfuncitem._fixtureinfo
-    run_test(pyfuncitem.obj, info.argnames, pyfuncitem.funcargs)
+    values = pyfuncitem.funcargs
+    if pyfuncitem.get_closest_marker("virtual_time"):
+        values.setdefault("clock", ManualClock())
+    run_test(pyfuncitem.obj, pyfuncitem._fixtureinfo.argnames, values)
     return True

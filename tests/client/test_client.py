@@ -33,9 +33,12 @@ from tests.support.scripted_transport import (
     play,
     refusal,
     result,
+    scripted,
     settle,
     tool,
 )
+
+pytestmark = pytest.mark.virtual_time
 
 NONCE = {"nonce": "one"}
 ONCE = RetryPolicy(max_attempts=1)
@@ -66,16 +69,14 @@ def rounds(harness: ScriptedHarness, *acts: Act, method: str = "tools/call") -> 
 
 @pytest.mark.rule("CLIENT-24")
 @pytest.mark.parametrize("revision", BOTH)
-def test_a_call(revision: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_call(revision: str) -> None:
+    async with scripted(revision=revision) as (client, harness):
         answer = await client.call("play", NONCE, correlation_id="mine")
         assert (answer.text, answer.structured, answer.correlation_id) == ("one", NONCE, "mine")
         (sent,) = harness.of("tools/call")
         assert sent["params"]["_meta"]["correlationId"] == "mine"
         await client.call("play", NONCE)
         assert "correlationId" not in harness.of("tools/call")[1]["params"].get("_meta", {})
-
-    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-25")
@@ -92,8 +93,8 @@ def test_a_call(revision: str) -> None:
     ],
     ids=repr,
 )
-def test_a_structured_result_is_checked(answer: dict[str, Any], is_good: bool) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_structured_result_is_checked(answer: dict[str, Any], is_good: bool) -> None:
+    async with scripted() as (client, _):
         arguments = {**NONCE, "acts": [result(**answer)]}
         (outcome,) = await asyncio.gather(client.call("play", arguments), return_exceptions=True)
         if is_good:
@@ -102,26 +103,21 @@ def test_a_structured_result_is_checked(answer: dict[str, Any], is_good: bool) -
             assert isinstance(outcome, InvalidResponseError)
             assert outcome.may_have_run
 
-    play(scenario)
-
 
 @pytest.mark.rule("CLIENT-25")
-def test_a_tool_that_fails_has_answered() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_tool_that_fails_has_answered() -> None:
+    async with scripted() as (client, harness):
         failed = result(content=[{"type": "text", "text": "no such city"}], isError=True)
         answer = await client.call("play", {**NONCE, "acts": [failed]})
         with pytest.raises(ToolCallError, match="no such city"):
             answer.value()
         assert harness.nonces() == ["one"]
 
-    play(scenario)
-
 
 @pytest.mark.rule("CLIENT-20")
-def test_how_long_a_call_may_take() -> None:
+async def test_how_long_a_call_may_take() -> None:
     """What the call says, else what is said of the tool, else of the client."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(timeout=7, tool_timeouts={"play": 3}) as (client, _):
         await client.initialize()
         loop = asyncio.get_running_loop()
         for name, timeout, expected in (
@@ -137,14 +133,16 @@ def test_how_long_a_call_may_take() -> None:
             assert isinstance(await error_of(call), CallTimeoutError)
             assert loop.time() - began == pytest.approx(expected, abs=0.001)
 
-    play(scenario, timeout=7, tool_timeouts={"play": 3})
-
 
 @pytest.mark.rule("CLIENT-20")
-def test_one_deadline_for_everything() -> None:
+async def test_one_deadline_for_everything() -> None:
     """For connecting, listing, retries and rounds together."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    points: dict[str, list[Act]] = {
+        "server/discover": [["wait", "discover"], ["answer"]],
+        "tools/list": [["wait", "list"], ["answer"]],
+        "tools/call": [["wait", "call"], refusal(-32603)],
+    }
+    async with scripted(points, revision=STATELESS) as (client, harness):
         loop = asyncio.get_running_loop()
         began = loop.time()
         call = asyncio.ensure_future(client.call("play_again", NONCE, timeout=5))
@@ -154,17 +152,10 @@ def test_one_deadline_for_everything() -> None:
         assert isinstance(await error_of(call), CallTimeoutError)
         assert loop.time() - began == pytest.approx(5, abs=0.001)
 
-    points: dict[str, list[Act]] = {
-        "server/discover": [["wait", "discover"], ["answer"]],
-        "tools/list": [["wait", "list"], ["answer"]],
-        "tools/call": [["wait", "call"], refusal(-32603)],
-    }
-    play(scenario, points, revision=STATELESS)
-
 
 @pytest.mark.rule("CLIENT-44")
-def test_call_waits_for_a_congested_transport() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_call_waits_for_a_congested_transport() -> None:
+    async with scripted() as (client, harness):
         await client.initialize()
         harness.transport.jam()
         calls = await begun(*(client.call("play", {"nonce": str(each)}) for each in range(5)))
@@ -181,8 +172,6 @@ def test_call_waits_for_a_congested_transport() -> None:
         assert (await lost).text == "one"
         assert harness.of("notifications/cancelled") == []
 
-    play(scenario)
-
 
 # -- rounds ----------------------------------------------------------------------------------------
 
@@ -196,10 +185,15 @@ def test_call_waits_for_a_congested_transport() -> None:
         ("prompts/get", lambda client: client.get_prompt("p", {"a": "b"})),
     ],
 )
-def test_input_request_is_answered(method: str, operation: Any) -> None:
+async def test_input_request_is_answered(method: str, operation: Any) -> None:
     """Only the responses of the last round, with the state as it came, under a new id."""
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def handler() -> list[str]:
+        asked.append(1)
+        return ["file:///x"]
+
+    asked: list[int] = []
+    async with scripted(revision=STATELESS, roots=handler) as (client, harness):
         await client.initialize()
         last = result(messages=[]) if method == "prompts/get" else ["answer"]
         rounds(harness, asks("a", "b", requestState=STATE), asks("c"), last, method=method)
@@ -213,18 +207,11 @@ def test_input_request_is_answered(method: str, operation: Any) -> None:
         assert third["params"] == {**params, "inputResponses": {"c": roots}}
         assert len(asked) == 3
 
-    async def handler() -> list[str]:
-        asked.append(1)
-        return ["file:///x"]
-
-    asked: list[int] = []
-    play(scenario, revision=STATELESS, roots=handler)
-
 
 @pytest.mark.rule("CLIENT-26")
 @pytest.mark.parametrize("state", [STATE, "", None, 5, {"a": [1]}], ids=repr)
-def test_a_state_goes_back_as_it_came(state: Any) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_state_goes_back_as_it_came(state: Any) -> None:
+    async with scripted(revision=STATELESS) as (client, harness):
         await client.initialize()
         rounds(harness, asks(requestState=state))
         await client.call("play", NONCE)
@@ -232,27 +219,23 @@ def test_a_state_goes_back_as_it_came(state: Any) -> None:
         assert said["requestState"] == state
         assert "inputResponses" not in said
 
-    play(scenario, revision=STATELESS)
-
 
 @pytest.mark.rule("CLIENT-26")
-def test_a_server_that_asks_without_end() -> None:
+async def test_a_server_that_asks_without_end() -> None:
     """It is answered ten times; nobody is asked what is not sent then."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
-        await client.initialize()
-        rounds(harness, *[asks("a")] * 50)
-        error = await error_of(client.call("play", NONCE))
-        assert (error.code, error.may_have_run) == ("E209", True)
-        assert len(asked) == MAX_ROUNDS
-        assert harness.count("tools/call") == MAX_ROUNDS + 1
 
     async def handler() -> list[str]:
         asked.append(1)
         return []
 
     asked: list[int] = []
-    play(scenario, revision=STATELESS, roots=handler)
+    async with scripted(revision=STATELESS, roots=handler) as (client, harness):
+        await client.initialize()
+        rounds(harness, *[asks("a")] * 50)
+        error = await error_of(client.call("play", NONCE))
+        assert (error.code, error.may_have_run) == ("E209", True)
+        assert len(asked) == MAX_ROUNDS
+        assert harness.count("tools/call") == MAX_ROUNDS + 1
 
 
 @pytest.mark.rule("CLIENT-26", "CLIENT-14")
@@ -270,37 +253,46 @@ def test_a_server_that_asks_without_end() -> None:
     ],
     ids=repr,
 )
-def test_invalid_input_request_is_an_invalid_response(answer: Act) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_invalid_input_request_is_an_invalid_response(answer: Act) -> None:
+    async with scripted(revision=STATELESS, roots=list) as (client, harness):
         await client.initialize()
         rounds(harness, answer)
         error = await error_of(client.call("play", NONCE))
         assert (error.code, error.may_have_run) == ("E209", True)
         assert harness.count("tools/call") == 1
 
-    play(scenario, revision=STATELESS, roots=list)
-
 
 @pytest.mark.rule("CLIENT-26")
-def test_other_requests_ask_nothing_back() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_other_requests_ask_nothing_back() -> None:
+    async with scripted(revision=STATELESS, roots=list) as (client, harness):
         await client.initialize()
         rounds(harness, asks("a"), method="completion/complete")
         assert (await error_of(client.complete("p", "a"))).code in ("E205", "E209")
         rounds(harness, asks("a"), method="resources/list")
         assert (await error_of(client.list_resources())).code == "E209"
 
-    play(scenario, revision=STATELESS, roots=list)
-
 
 @pytest.mark.rule("CLIENT-21", "CLIENT-26", "RETRY-10")
 @pytest.mark.parametrize(
     "how", ["lost between", "lost later", "refused", "declined", "late", "thinks"]
 )
-def test_call_that_asked_for_input_may_have_run(how: str) -> None:
+async def test_call_that_asked_for_input_may_have_run(how: str) -> None:
     """It is not begun anew, whatever becomes of it; the user is not asked twice either."""
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def handler() -> list[str]:
+        asked.append(1)
+        if how == "lost between":
+            clients[0].transport.lose()
+            await settle()
+        if how == "declined":
+            raise ValueError
+        if how == "thinks":
+            await asyncio.sleep(1_000)
+        return []
+
+    clients: list[ScriptedHarness] = []
+    asked: list[int] = []
+    async with scripted(revision=STATELESS, roots=handler, handler_timeout=20) as (client, harness):
         clients.append(harness)
         await client.initialize()
         second: Act = {
@@ -318,25 +310,14 @@ def test_call_that_asked_for_input_may_have_run(how: str) -> None:
             how, "E201" if how.startswith("lost") else "E210"
         )
 
-    async def handler() -> list[str]:
-        asked.append(1)
-        if how == "lost between":
-            clients[0].transport.lose()
-            await settle()
-        if how == "declined":
-            raise ValueError
-        if how == "thinks":
-            await asyncio.sleep(1_000)
-        return []
-
-    clients: list[ScriptedHarness] = []
-    asked: list[int] = []
-    play(scenario, revision=STATELESS, roots=handler, handler_timeout=20)
-
 
 @pytest.mark.rule("CLIENT-20", "CLIENT-26")
-def test_a_deadline_stands_still_between_rounds() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_deadline_stands_still_between_rounds() -> None:
+    async def handler() -> list[str]:
+        await asyncio.sleep(6)
+        return []
+
+    async with scripted(revision=STATELESS, roots=handler, handler_timeout=20) as (client, harness):
         await client.initialize()
         rounds(harness, *[asks("a")] * 3)
         loop = asyncio.get_running_loop()
@@ -348,31 +329,23 @@ def test_a_deadline_stands_still_between_rounds() -> None:
         assert isinstance(await error_of(client.call("play", NONCE, timeout=1)), CallTimeoutError)
         assert loop.time() - began == pytest.approx(21, abs=0.001)
 
-    async def handler() -> list[str]:
-        await asyncio.sleep(6)
-        return []
-
-    play(scenario, revision=STATELESS, roots=handler, handler_timeout=20)
-
 
 @pytest.mark.rule("CLIENT-26")
-def test_in_the_handshake_mode_a_result_asks_nothing() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_in_the_handshake_mode_a_result_asks_nothing() -> None:
+    async with scripted(roots=list) as (client, harness):
         await client.initialize()
         rounds(harness, asks("a"))
         assert (await error_of(client.call("play", NONCE))).code == "E209"
         assert harness.count("tools/call") == 1
 
-    play(scenario, roots=list)
-
 
 @pytest.mark.rule("CLIENT-26")
 @pytest.mark.parametrize("revision", BOTH)
-def test_sampling_works_in_both_modes(revision: str) -> None:
+async def test_sampling_works_in_both_modes(revision: str) -> None:
     params = {"messages": [{"role": "user", "content": {"type": "text", "text": "2 + 2?"}}]}
     server_request = {"method": "sampling/createMessage", "params": {**params, "maxTokens": 5}}
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(revision=revision, sampling=lambda request: FOUR) as (client, harness):
         await client.initialize()
         if revision == STATELESS:
             rounds(
@@ -386,15 +359,13 @@ def test_sampling_works_in_both_modes(revision: str) -> None:
             (told,) = [each["result"] for each in harness.answers()]
         assert told["content"] == {"type": "text", "text": "4"}
 
-    play(scenario, revision=revision, sampling=lambda request: FOUR)
-
 
 # -- what is known ---------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("CLIENT-06", "CLIENT-07")
-def test_nothing_is_started_before_the_first_call() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_nothing_is_started_before_the_first_call() -> None:
+    async with scripted() as (client, harness):
         await settle()
         assert (client.server, client.stderr_tail, harness.transports) == (None, "", [])
         assert not client.has_capability("tools")
@@ -406,8 +377,6 @@ def test_nothing_is_started_before_the_first_call() -> None:
         harness.transport.lose()
         await settle()
         assert client.server is None
-
-    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-06")
@@ -422,8 +391,13 @@ def test_nothing_is_started_before_the_first_call() -> None:
         ("completions", lambda client: client.complete("x", "y")),
     ],
 )
-def test_missing_capability_is_refused_without_a_request(capability: str, operation: Any) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_missing_capability_is_refused_without_a_request(
+    capability: str, operation: Any
+) -> None:
+    async with scripted({"initialize": [capabilities(resources=None, prompts=None)]}) as (
+        client,
+        harness,
+    ):
         await client.initialize()
         sent = len(harness.sent)
         error = await error_of(operation(client))
@@ -431,11 +405,9 @@ def test_missing_capability_is_refused_without_a_request(capability: str, operat
         assert (error.code, error.capability) == ("E205", capability)
         assert len(harness.sent) == sent
 
-    play(scenario, {"initialize": [capabilities(resources=None, prompts=None)]})
-
 
 @pytest.mark.rule("CLIENT-26")
-def test_resources_prompts_and_completions_are_returned() -> None:
+async def test_resources_prompts_and_completions_are_returned() -> None:
     points = {
         "initialize": [capabilities(completions={})],
         "prompts/get": [
@@ -444,7 +416,7 @@ def test_resources_prompts_and_completions_are_returned() -> None:
         "completion/complete": [result(completion={"values": ["Oslo"], "total": 1})],
     }
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(points) as (client, harness):
         (contents,) = (await client.read_resource("play://one")).contents
         assert contents.uri == "play://one"
         (message,) = (await client.get_prompt("p", {"a": "b"})).messages
@@ -460,15 +432,13 @@ def test_resources_prompts_and_completions_are_returned() -> None:
         }
         assert second["ref"] == {"type": "ref/resource", "uri": "x://{city}"}
 
-    play(scenario, points)
-
 
 @pytest.mark.rule("CLIENT-24")
 @pytest.mark.parametrize(
     ("revision", "method"), [(HANDSHAKE, "ping"), (STATELESS, "server/discover")]
 )
-def test_a_sign_of_life(revision: str, method: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_sign_of_life(revision: str, method: str) -> None:
+    async with scripted(revision=revision) as (client, harness):
         await client.initialize()
         before = harness.count(method)
         assert await client.ping() == 0
@@ -476,31 +446,28 @@ def test_a_sign_of_life(revision: str, method: str) -> None:
         harness.play({method: []})
         assert isinstance(await error_of(client.ping(timeout=1)), CallTimeoutError)
 
-    play(scenario, revision=revision)
-
 
 @pytest.mark.rule("CLIENT-04")
-def test_lost_session_during_set_level_fails_the_start() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_lost_session_during_set_level_fails_the_start() -> None:
+    async with scripted({"logging/setLevel": [["die"]]}, log_level="error", retries=ONCE) as (
+        client,
+        _,
+    ):
         assert isinstance(await error_of(client.ping()), ConnectionLostError)
-
-    play(scenario, {"logging/setLevel": [["die"]]}, log_level="error", retries=ONCE)
 
 
 @pytest.mark.rule("CLIENT-04")
 @pytest.mark.parametrize("acts", [[["answer"]], [refusal(-32601)], [refusal(-32603)]], ids=repr)
-def test_a_log_level_that_is_refused_costs_nothing_else(acts: list[Act]) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_log_level_that_is_refused_costs_nothing_else(acts: list[Act]) -> None:
+    async with scripted({"logging/setLevel": acts}, log_level="error") as (client, harness):
         await client.call("play", NONCE)
         (sent,) = harness.of("logging/setLevel")
         assert sent["params"] == {"level": "error"}
 
-    play(scenario, {"logging/setLevel": acts}, log_level="error")
-
 
 @pytest.mark.rule("CLIENT-51")
-def test_closed_twice_and_used_afterwards() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_closed_twice_and_used_afterwards() -> None:
+    async with scripted() as (client, harness):
         await client.initialize()
         await asyncio.gather(client.close(), client.close())
         await client.close()
@@ -510,16 +477,12 @@ def test_closed_twice_and_used_afterwards() -> None:
             assert str(error) == "E201 the client is closed. Make another client."
         assert len(harness.transports) == 1
 
-    play(scenario)
-
 
 @pytest.mark.rule("CLIENT-51")
-def test_never_used_and_closed() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_never_used_and_closed() -> None:
+    async with scripted() as (client, harness):
         await client.close()
         assert harness.transports == []
-
-    play(scenario)
 
 
 members = st.sampled_from(

@@ -24,7 +24,7 @@ both_modes = pytest.mark.parametrize(
 )
 
 
-pytestmark = pytest.mark.usefixtures("clock")
+pytestmark = pytest.mark.virtual_time
 
 
 @asynccontextmanager

@@ -2,7 +2,8 @@
 
 It runs in a loop of its own for at most `PATIENCE` seconds, and must leave no task behind. If it,
 or a fixture of it, has the fixture `clock`, the time of the loop is that of the clock (see
-`virtual_loop`). The fixture `loop_factory` of a module makes another loop.
+`virtual_loop`); so it is with `pytest.mark.virtual_time`, for a test that does not look at the
+clock. The fixture `loop_factory` of a module makes another loop.
 
 An argument that is an async context manager is entered in the loop: the test gets what it yields.
 """

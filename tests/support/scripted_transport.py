@@ -1,13 +1,14 @@
 """A client and a scripted server in this process, in virtual time, with all that the client sends.
 
-The server runs a script (`misbehaving_script`) behind a `MisbehavingTransport`. `play` runs a
-scenario with a client, and then checks that neither a task nor a timer is left.
+The server runs a script (`misbehaving_script`) behind a `MisbehavingTransport`. `scripted` gives a
+client of it, and then checks that neither a task nor a timer is left.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -120,38 +121,45 @@ class ScriptedTransport(MisbehavingTransport):
         self.say({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
 
 
-Scene = Callable[[Client, ScriptedHarness], Awaitable[None]]
-
-
-def play(
-    scenario: Scene,
+@asynccontextmanager
+async def scripted(
     points: dict[str, list[Act]] | None = None,
     *,
     revision: str = HANDSHAKE,
     has_exchanges: bool = False,
     draw: float = 0.5,
     **options: Any,
-) -> None:
-    """Run a scenario; nothing may be left after it, whatever became of the client.
+) -> AsyncIterator[tuple[Client, ScriptedHarness]]:
+    """Yield a client and its server; nothing may be left of either, whatever became of the client.
 
     Args:
         points: what the server does, and where.
         draw: what is drawn for the waits between tries.
         options: of the client, and its handlers.
     """
+    harness = ScriptedHarness(revision, has_exchanges)
+    harness.play(points or {})
+    handlers = {name: options.pop(name) for name in HANDLERS if name in options}
+    async with Client(
+        harness.make_transport,
+        ClientOptions(revision=revision, **options),
+        ClientHandlers(**handlers),
+        draw=lambda: draw,
+    ) as client:
+        yield client, harness
+    must_be_gone(harness)
+
+
+def play(
+    scenario: Callable[[Client, ScriptedHarness], Awaitable[None]],
+    points: dict[str, list[Act]] | None = None,
+    **options: Any,
+) -> None:
+    """Run a scenario with what `scripted` yields, for tests that make many."""
 
     async def main(clock: ManualClock) -> None:
-        harness = ScriptedHarness(revision, has_exchanges)
-        harness.play(points or {})
-        handlers = {name: options.pop(name) for name in HANDLERS if name in options}
-        async with Client(
-            harness.make_transport,
-            ClientOptions(revision=revision, **options),
-            ClientHandlers(**handlers),
-            draw=lambda: draw,
-        ) as client:
+        async with scripted(points, **options) as (client, harness):
             await scenario(client, harness)
-        must_be_gone(harness)
 
     run_virtual(main)
 

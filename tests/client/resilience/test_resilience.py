@@ -30,7 +30,10 @@ from tests.support.scripted_transport import (
     play,
     refusal,
     result,
+    scripted,
 )
+
+pytestmark = pytest.mark.virtual_time
 
 ONCE = RetryPolicy(max_attempts=1)
 STRICT = BreakerSettings(failure_threshold=1, reset_timeout_ms=30_000)
@@ -116,8 +119,8 @@ def test_errors_that_are_no_failure_of_the_server(acts: list[Act]) -> None:
     ],
     ids=repr,
 )
-def test_result_of_a_probe_decides_the_circuit(acts: list[Act], after: CircuitState) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_result_of_a_probe_decides_the_circuit(acts: list[Act], after: CircuitState) -> None:
+    async with scripted(breaker=STRICT, retries=ONCE) as (client, _):
         await error_of(call(client, [refusal(-32603)]))
         assert client.circuit_state is OPEN
         await asyncio.sleep(30)
@@ -125,13 +128,11 @@ def test_result_of_a_probe_decides_the_circuit(acts: list[Act], after: CircuitSt
         await asyncio.gather(call(client, acts), return_exceptions=True)
         assert client.circuit_state is after
 
-    play(scenario, breaker=STRICT, retries=ONCE)
-
 
 @pytest.mark.rule("BREAK-17")
 @pytest.mark.parametrize("how", ["cancelled", "wrong arguments", "no such tool", "not JSON"])
-def test_a_probe_that_says_nothing_is_given_back(how: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_probe_that_says_nothing_is_given_back(how: str) -> None:
+    async with scripted(breaker=STRICT, retries=ONCE) as (client, _):
         await error_of(call(client, [refusal(-32603)]))
         await asyncio.sleep(30)
         if how == "cancelled":
@@ -149,27 +150,26 @@ def test_a_probe_that_says_nothing_is_given_back(how: str) -> None:
         await call(client, [["answer"]])
         assert client.circuit_state is CLOSED
 
-    play(scenario, breaker=STRICT, retries=ONCE)
-
 
 @pytest.mark.rule("BREAK-16")
-def test_wrong_arguments_are_no_failure() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_wrong_arguments_are_no_failure() -> None:
+    async with scripted(breaker=STRICT) as (client, harness):
         for _ in range(10):
             assert isinstance(await error_of(client.call("play", {})), InvalidArgumentsError)
         assert client.circuit_state is CLOSED
         assert harness.nonces() == []
 
-    play(scenario, breaker=STRICT)
-
 
 @pytest.mark.rule("CLIENT-28", "BREAK-10")
 @pytest.mark.parametrize("where", ["open", "initialize", "tools/list", "tools/call", "later"])
-def test_one_lost_connection_is_one_failure_however_many_wait(where: str) -> None:
+async def test_one_lost_connection_is_one_failure_however_many_wait(where: str) -> None:
     points: dict[str, list[Act]] = {where: [["refuse" if where == "open" else "die"]]}
     acts: list[Act] = [["die"]] if where == "tools/call" else []
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(points, retries=ONCE, breaker=BreakerSettings(failure_threshold=3)) as (
+        client,
+        harness,
+    ):
         if where == "later":
             await client.initialize()
             client.invalidate()
@@ -179,12 +179,10 @@ def test_one_lost_connection_is_one_failure_however_many_wait(where: str) -> Non
             assert isinstance(each, ConnectionLostError)
         assert client._breakers.server.failures == 1
 
-    play(scenario, points, retries=ONCE, breaker=BreakerSettings(failure_threshold=3))
-
 
 @pytest.mark.rule("CLIENT-48", "BREAK-16")
-def test_a_session_that_expired_is_no_failure_however_many_wait() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_session_that_expired_is_no_failure_however_many_wait() -> None:
+    async with scripted(breaker=STRICT, retries=ONCE) as (client, _):
         await client.initialize()
         gone = refusal(-32000, "Session not found")
         acts: list[list[Act]] = [[gone], [], []]
@@ -193,25 +191,21 @@ def test_a_session_that_expired_is_no_failure_however_many_wait() -> None:
         assert client.circuit_state is CLOSED
         assert client._breakers.server.failures == 0
 
-    play(scenario, breaker=STRICT, retries=ONCE)
-
 
 @pytest.mark.rule("BREAK-10")
-def test_every_call_that_is_late_is_a_failure() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_every_call_that_is_late_is_a_failure() -> None:
+    async with scripted(retries=ONCE) as (client, _):
         await client.initialize()
         calls = await begun(*(call(client, [], timeout=1) for _ in range(4)))
         await asyncio.gather(*calls, return_exceptions=True)
         assert client._breakers.server.failures == 4
 
-    play(scenario, retries=ONCE)
-
 
 @pytest.mark.rule("BREAK-10")
-def test_a_tools_own_circuit() -> None:
+async def test_a_tools_own_circuit() -> None:
     """It opens for that tool alone; refused by it, the server's permit is given back."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    breaker = BreakerSettings(failure_threshold=2, reset_timeout_ms=30_000)
+    async with scripted(breaker=breaker, tool_breakers=True, retries=ONCE) as (client, _):
         for _ in range(2):
             await error_of(call(client, [refusal(-32603)]))
             await call(client, [["answer"]], tool="play_again")
@@ -227,13 +221,10 @@ def test_a_tools_own_circuit() -> None:
         await call(client, [["answer"]])
         assert client.tool_circuit_state("play") is CLOSED
 
-    breaker = BreakerSettings(failure_threshold=2, reset_timeout_ms=30_000)
-    play(scenario, breaker=breaker, tool_breakers=True, retries=ONCE)
-
 
 @pytest.mark.rule("BREAK-17")
-def test_the_servers_only_probe_is_given_back_where_the_tool_refuses() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_the_servers_only_probe_is_given_back_where_the_tool_refuses() -> None:
+    async with scripted(breaker=STRICT, tool_breakers=True, retries=ONCE) as (client, _):
         slow = await begun(call(client, [], timeout=10))
         await error_of(call(client, [], tool="play_again", timeout=5))
         await error_of(slow[0])  # the circuit of the tool opens later than that of the server
@@ -243,8 +234,6 @@ def test_the_servers_only_probe_is_given_back_where_the_tool_refuses() -> None:
         assert isinstance(await error_of(call(client, [])), CircuitOpenError)
         await call(client, [["answer"]], tool="play_again")
         assert client.circuit_state is CLOSED
-
-    play(scenario, breaker=STRICT, tool_breakers=True, retries=ONCE)
 
 
 @pytest.mark.rule("BREAK-11")
@@ -259,35 +248,30 @@ def test_the_servers_only_probe_is_given_back_where_the_tool_refuses() -> None:
     ],
     ids=repr,
 )
-def test_tool_failure_that_came_as_answer_does_not_count_for_its_server(
+async def test_tool_failure_that_came_as_answer_does_not_count_for_its_server(
     acts: list[Act], is_the_servers: bool
 ) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(breaker=STRICT, tool_breakers=True, retries=ONCE) as (client, _):
         await client.initialize()
         await error_of(call(client, acts, timeout=5))
         assert client.tool_circuit_state("play") is OPEN
         assert client.circuit_state is (OPEN if is_the_servers else CLOSED)
 
-    play(scenario, breaker=STRICT, tool_breakers=True, retries=ONCE)
-
 
 @pytest.mark.rule("BREAK-11")
-def test_call_that_is_tried_three_times_is_one_failure() -> None:
+async def test_call_that_is_tried_three_times_is_one_failure() -> None:
     """Two failing reads, six requests, are two failures of the five that open the circuit."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted() as (client, harness):
         for number in (1, 2):
             await error_of(call(client, [refusal(-32603)], idempotent=True))
             assert harness.nonces() == ["one"] * 3 * number
             assert client._breakers.server.failures == number
         assert client.circuit_state is CLOSED
 
-    play(scenario)
-
 
 @pytest.mark.rule("BREAK-11")
-def test_call_whose_second_attempt_succeeds_is_a_success() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_call_whose_second_attempt_succeeds_is_a_success() -> None:
+    async with scripted() as (client, harness):
         await error_of(call(client, [refusal(-32603)]))
         harness.play({"tools/call": [refusal(-32603)]})
         (failing,) = await begun(client.call("play_again", {"nonce": "two"}))
@@ -297,12 +281,10 @@ def test_call_whose_second_attempt_succeeds_is_a_success() -> None:
         assert harness.nonces() == ["one", "two", "two"]
         assert client._breakers.server.failures == 0
 
-    play(scenario)
-
 
 @pytest.mark.rule("BREAK-11")
-def test_failing_probe_is_tried_once() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_failing_probe_is_tried_once() -> None:
+    async with scripted(breaker=STRICT) as (client, harness):
         await error_of(call(client, [refusal(-32603)], idempotent=True))
         assert client.circuit_state is OPEN
         await asyncio.sleep(30)
@@ -312,15 +294,15 @@ def test_failing_probe_is_tried_once() -> None:
         assert len(harness.nonces()) == sent + 1
         assert client.circuit_state is OPEN
 
-    play(scenario, breaker=STRICT)
-
 
 # -- what is answered without the server -----------------------------------------------------------
 
 
 @pytest.mark.rule("BREAK-12")
-def test_server_that_fails_every_call_opens_the_circuit_whatever_is_read_from_the_cache() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_server_that_fails_every_call_opens_the_circuit_whatever_is_read_from_the_cache() -> (
+    None
+):
+    async with scripted(retries=ONCE) as (client, harness):
         for _ in range(5):
             await error_of(call(client, [refusal(-32603)]))
             await client.list_tools()
@@ -329,13 +311,11 @@ def test_server_that_fails_every_call_opens_the_circuit_whatever_is_read_from_th
         assert client.circuit_state is OPEN
         assert harness.count("tools/list") == harness.count("initialize") == 1
 
-    play(scenario, retries=ONCE)
-
 
 @pytest.mark.rule("BREAK-12")
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_cached_list_is_answered_while_the_circuit_is_open(is_lost: bool) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_cached_list_is_answered_while_the_circuit_is_open(is_lost: bool) -> None:
+    async with scripted(breaker=STRICT, retries=ONCE) as (client, harness):
         listed = await client.list_tools()
         await error_of(call(client, [["die"] if is_lost else refusal(-32603)]))
         assert client.circuit_state is OPEN
@@ -348,12 +328,10 @@ def test_cached_list_is_answered_while_the_circuit_is_open(is_lost: bool) -> Non
         assert len(harness.sent) == sent
         assert len(harness.transports) == 1
 
-    play(scenario, breaker=STRICT, retries=ONCE)
-
 
 @pytest.mark.rule("BREAK-12")
-def test_half_open_circuit_is_not_closed_by_an_answer_from_the_cache() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_half_open_circuit_is_not_closed_by_an_answer_from_the_cache() -> None:
+    async with scripted(breaker=STRICT, retries=ONCE) as (client, _):
         await error_of(call(client, [refusal(-32603)]))
         await asyncio.sleep(30)
         (probe,) = await begun(call(client, []))
@@ -365,15 +343,16 @@ def test_half_open_circuit_is_not_closed_by_an_answer_from_the_cache() -> None:
         await client.list_tools()
         assert client.circuit_state is HALF_OPEN
 
-    play(scenario, breaker=STRICT, retries=ONCE)
-
 
 @pytest.mark.rule("BREAK-13", "BREAK-19", "BREAK-10")
 @pytest.mark.parametrize(("has_exchanges", "after"), [(True, CLOSED), (False, OPEN)])
-def test_late_call_that_was_not_sent_is_a_failure_only_where_the_server_does_not_read(
+async def test_late_call_that_was_not_sent_is_a_failure_only_where_the_server_does_not_read(
     has_exchanges: bool, after: CircuitState
 ) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(breaker=STRICT, retries=ONCE, has_exchanges=has_exchanges) as (
+        client,
+        harness,
+    ):
         await client.initialize()
         harness.transport.jam()
         for each in await begun(*(call(client, [["answer"]], timeout=1) for _ in range(5))):
@@ -385,16 +364,17 @@ def test_late_call_that_was_not_sent_is_a_failure_only_where_the_server_does_not
         if after is CLOSED:
             await call(client, [["answer"]])
 
-    play(scenario, breaker=STRICT, retries=ONCE, has_exchanges=has_exchanges)
-
 
 @pytest.mark.rule("BREAK-18", "BREAK-02")
 @pytest.mark.parametrize("has_begun", [False, True])
-def test_waiting_call_is_not_sent_after_the_circuit_opened(has_begun: bool) -> None:
+async def test_waiting_call_is_not_sent_after_the_circuit_opened(has_begun: bool) -> None:
     asks = result(resultType="input_required", requestState="x")
     acts: list[Act] = [["wait", "on"], asks] if has_begun else [["answer"]]
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(breaker=STRICT, retries=ONCE, has_exchanges=True, revision=STATELESS) as (
+        client,
+        harness,
+    ):
         await client.initialize()
         slow = await begun(call(client, [], timeout=1))
         first = await begun(call(client, acts)) if has_begun else []
@@ -410,12 +390,10 @@ def test_waiting_call_is_not_sent_after_the_circuit_opened(has_begun: bool) -> N
         assert error.may_have_run is has_begun
         assert len(harness.of("tools/call")) == sent
 
-    play(scenario, breaker=STRICT, retries=ONCE, has_exchanges=True, revision=STATELESS)
-
 
 @pytest.mark.rule("BREAK-13", "BREAK-03")
-def test_call_that_waits_for_its_turn_is_a_probe_only_when_it_is_sent() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_call_that_waits_for_its_turn_is_a_probe_only_when_it_is_sent() -> None:
+    async with scripted(breaker=STRICT, retries=ONCE, has_exchanges=True) as (client, harness):
         await error_of(call(client, [refusal(-32603)]))
         await asyncio.sleep(30)
         harness.transport.jam()
@@ -432,17 +410,13 @@ def test_call_that_waits_for_its_turn_is_a_probe_only_when_it_is_sent() -> None:
         await patient
         assert client.circuit_state is CLOSED
 
-    play(scenario, breaker=STRICT, retries=ONCE, has_exchanges=True)
-
 
 @pytest.mark.rule("BREAK-16")
-def test_made_up_names_do_not_pile_up() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_made_up_names_do_not_pile_up() -> None:
+    async with scripted(tool_breakers=True) as (client, _):
         for each in range(20):
             await error_of(client.call(f"made up {each}"))
         assert client._breakers._tools == {}
-
-    play(scenario, tool_breakers=True)
 
 
 # -- what is tried again ---------------------------------------------------------------------------
@@ -453,20 +427,18 @@ def test_made_up_names_do_not_pile_up() -> None:
     ("tool", "idempotent", "times"),
     [("play", None, 1), ("play", True, 3), ("play_again", None, 3), ("play_again", False, 1)],
 )
-def test_call_that_may_have_run_is_repeated_if_idempotent(
+async def test_call_that_may_have_run_is_repeated_if_idempotent(
     tool: str, idempotent: bool | None, times: int
 ) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted() as (client, harness):
         error = await error_of(call(client, [refusal(-32603)], tool, idempotent=idempotent))
         assert (error.code, error.may_have_run) == ("E201", True)
         assert harness.nonces() == ["one"] * times
 
-    play(scenario)
-
 
 @pytest.mark.rule("RETRY-10")
-def test_call_that_did_not_run_is_repeated() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_call_that_did_not_run_is_repeated() -> None:
+    async with scripted() as (client, harness):
         details = {"reason": "rate_limit", "retryAfterMs": 700}
         busy = refusal(-32000, code="RESOURCE_EXHAUSTED", details=details)
         began = asyncio.get_running_loop().time()
@@ -476,24 +448,19 @@ def test_call_that_did_not_run_is_repeated() -> None:
         # 2 waits, which are never shorter than the server asked for.
         assert asyncio.get_running_loop().time() - began == pytest.approx(1.4, abs=0.001)
 
-    play(scenario)
-
 
 @pytest.mark.rule("RETRY-10")
 @pytest.mark.parametrize("code", [-32602, -32601, -32700])
-def test_call_that_is_not_retryable_is_not_repeated(code: int) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_call_that_is_not_retryable_is_not_repeated(code: int) -> None:
+    async with scripted() as (client, harness):
         await error_of(call(client, [refusal(code)], idempotent=True))
         assert harness.nonces() == ["one"]
 
-    play(scenario)
-
 
 @pytest.mark.rule("RETRY-12", "CLIENT-20")
-def test_nothing_is_tried_past_the_deadline() -> None:
+async def test_nothing_is_tried_past_the_deadline() -> None:
     """A wait that would outlast it is not begun: the error comes at once."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(retries=RetryPolicy(base_delay_ms=1_000)) as (client, harness):
         await client.initialize()
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -502,14 +469,11 @@ def test_nothing_is_tried_past_the_deadline() -> None:
         assert harness.nonces() == ["one"] * 2
         assert loop.time() - began == pytest.approx(0.5, abs=0.001)
 
-    play(scenario, retries=RetryPolicy(base_delay_ms=1_000))
-
 
 @pytest.mark.rule("RETRY-13")
-def test_nothing_is_tried_inside_an_open_circuit() -> None:
+async def test_nothing_is_tried_inside_an_open_circuit() -> None:
     """The error is the one the call had before the circuit opened: it says more than a refusal."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(breaker=STRICT) as (client, harness):
         (waiting,) = await begun(call(client, [refusal(-32603)], idempotent=True))
         assert harness.nonces() == ["one"]
         await error_of(call(client, [refusal(-32603)]))  # opens it meanwhile
@@ -522,56 +486,47 @@ def test_nothing_is_tried_inside_an_open_circuit() -> None:
         assert (refused.code, refused.may_have_run) == ("E201", False)
         assert harness.nonces() == ["one"] * 2
 
-    play(scenario, breaker=STRICT)
-
 
 @pytest.mark.rule("RETRY-11")
 @pytest.mark.parametrize("number", [-32603, 0])
-def test_prompt_refused_for_a_missing_argument_is_not_repeated(number: int) -> None:
+async def test_prompt_refused_for_a_missing_argument_is_not_repeated(number: int) -> None:
     arguments = [{"name": "city", "required": True}, {"name": "day"}, 5, {"required": True}]
     prompts = [{"name": "other"}, 7, {"name": "weather", "arguments": arguments}]
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    points = {"prompts/get": [refusal(number)], "prompts/list": [result(prompts=prompts)]}
+    async with scripted(points, require={"prompts"}, breaker=STRICT) as (client, harness):
         error = await error_of(client.get_prompt("weather", {"day": "Monday"}))
         assert (error.code, error.retryable, error.original_code) == ("E203", False, number)
         assert "requires city" in error.message
         assert harness.count("prompts/get") == harness.count("prompts/list") == 1
         assert client.circuit_state is CLOSED
 
-    points = {"prompts/get": [refusal(number)], "prompts/list": [result(prompts=prompts)]}
-    play(scenario, points, require={"prompts"}, breaker=STRICT)
-
 
 @pytest.mark.rule("RETRY-11", "RETRY-10")
 @pytest.mark.parametrize("listing", [result(prompts=[{"name": "weather"}]), refusal(-32603)])
-def test_prompt_that_lacks_nothing_is_tried_again(listing: Act) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_prompt_that_lacks_nothing_is_tried_again(listing: Act) -> None:
+    points = {"prompts/get": [refusal(-32603)], "prompts/list": [listing]}
+    async with scripted(points, require={"prompts"}) as (client, harness):
         error = await error_of(client.get_prompt("weather"))
         assert (error.code, error.original_code) == ("E201", -32603)
         assert harness.count("prompts/get") == 3
 
-    points = {"prompts/get": [refusal(-32603)], "prompts/list": [listing]}
-    play(scenario, points, require={"prompts"})
-
 
 @pytest.mark.rule("RETRY-12")
-def test_all_calls_share_one_budget() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_all_calls_share_one_budget() -> None:
+    breaker = BreakerSettings(failure_threshold=1_000)
+    async with scripted(retries=RetryPolicy(budget=4), breaker=breaker) as (client, harness):
         await client.initialize()
         calls = [call(client, [refusal(-32603)], idempotent=True) for _ in range(10)]
         await asyncio.gather(*calls, return_exceptions=True)
         assert len(harness.nonces()) == 10 + 4
 
-    breaker = BreakerSettings(failure_threshold=1_000)
-    play(scenario, retries=RetryPolicy(budget=4), breaker=breaker)
-
 
 @pytest.mark.rule("CLIENT-28", "RETRY-14")
 @pytest.mark.parametrize("revision", ["2024-11-05", STATELESS])
-def test_a_lost_session_is_made_again_once_without_a_pause(revision: str) -> None:
+async def test_a_lost_session_is_made_again_once_without_a_pause(revision: str) -> None:
     """It is neither paid for nor waited for; a second loss is, as any other failure."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(revision=revision, retries=RetryPolicy(budget=0)) as (client, harness):
         await client.initialize()
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -581,17 +536,16 @@ def test_a_lost_session_is_made_again_once_without_a_pause(revision: str) -> Non
         assert harness.nonces() == ["one"] * 2
         assert loop.time() == began
 
-    play(scenario, revision=revision, retries=RetryPolicy(budget=0))
-
 
 @pytest.mark.rule("CLIENT-28", "RETRY-14")
-def test_a_call_that_ends_its_server_runs_once_more_than_it_is_tried() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_call_that_ends_its_server_runs_once_more_than_it_is_tried() -> None:
+    async with scripted(revision="2024-11-05", retries=RetryPolicy(max_attempts=3)) as (
+        client,
+        harness,
+    ):
         await client.initialize()
         await error_of(call(client, [["die"]], "play_again"))
         assert harness.nonces() == ["one"] * (3 + 1)
-
-    play(scenario, revision="2024-11-05", retries=RetryPolicy(max_attempts=3))
 
 
 @pytest.mark.rule("BREAK-05")
@@ -611,8 +565,8 @@ def test_circuit_state_needs_no_event_loop() -> None:
 
 @pytest.mark.rule("CLIENT-28", "CLIENT-07")
 @pytest.mark.parametrize("how", ["lost", "expired"])
-def test_a_hundred_calls_are_repeated_in_one_new_session(how: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_hundred_calls_are_repeated_in_one_new_session(how: str) -> None:
+    async with scripted(retries=RetryPolicy(max_attempts=1)) as (client, harness):
         await client.initialize()
         harness.play({"tools/call": [["wait", "go"], refusal(-32000, "Session not found")]})
         tool = "play_again" if how == "lost" else "play"
@@ -633,22 +587,17 @@ def test_a_hundred_calls_are_repeated_in_one_new_session(how: str) -> None:
         assert len(harness.nonces()) == 200
         assert client._breakers.server.failures == 0
 
-    play(scenario, retries=RetryPolicy(max_attempts=1))
-
 
 @pytest.mark.rule("CLIENT-21")
 @pytest.mark.parametrize("acts", [[["die"]], []], ids=["lost", "late"])
-def test_an_error_speaks_for_all_tries(acts: list[Act]) -> None:
+async def test_an_error_speaks_for_all_tries(acts: list[Act]) -> None:
     """The first try may have run; that the last one cannot have run does not help."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(connect_timeout=100) as (client, harness):
         await client.initialize()
         harness.play({"open": [["hang"]]})
         error = await error_of(call(client, acts, "play_again", timeout=5))
         assert isinstance(error, CallTimeoutError)
         assert error.may_have_run
-
-    play(scenario, connect_timeout=100)
 
 
 verdicts = st.sampled_from(["answer", "fails", "refuses", "late", "dies"])

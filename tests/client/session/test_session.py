@@ -29,8 +29,11 @@ from tests.support.scripted_transport import (
     must_be_gone,
     play,
     refusal,
+    scripted,
     settle,
 )
+
+pytestmark = pytest.mark.virtual_time
 
 NONCE = {"nonce": "one"}
 
@@ -49,12 +52,11 @@ def held(harness: ScriptedHarness, method: str = "tools/call") -> str:
 @pytest.mark.parametrize("how", ["cancelled", "late"])
 @pytest.mark.parametrize("revision", BOTH)
 @pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
-def test_cancelled_request_notifies_the_server(
+async def test_cancelled_request_notifies_the_server(
     how: str, revision: str, has_exchanges: bool
 ) -> None:
     """Once, and by a message only where the end of an exchange does not say it."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(revision=revision, has_exchanges=has_exchanges) as (client, harness):
         (call,) = await begun(client.call("play", {**NONCE, "acts": []}, timeout=5))
         if how == "cancelled":
             call.cancel()
@@ -68,15 +70,12 @@ def test_cancelled_request_notifies_the_server(
         assert harness.transport.forgotten == [held(harness)]
         assert (await client.call("play", NONCE)).text == "one"
 
-    play(scenario, revision=revision, has_exchanges=has_exchanges)
-
 
 @pytest.mark.rule("CLIENT-15")
 @pytest.mark.parametrize("acts", [[["answer"]], [refusal(-32603)], [["die"]]], ids=repr)
-def test_answered_request_is_not_cancelled(acts: list[Act]) -> None:
+async def test_answered_request_is_not_cancelled(acts: list[Act]) -> None:
     """Cancelled in the very turn in which the answer has come, and nobody is told."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted() as (client, harness):
         await client.initialize()
         arguments = {**NONCE, "acts": [["wait", "go"], *acts]}
         (call,) = await begun(client.call("play", arguments))
@@ -90,21 +89,17 @@ def test_answered_request_is_not_cancelled(acts: list[Act]) -> None:
         await settle()
         assert harness.of("notifications/cancelled") == []
 
-    play(scenario)
-
 
 @pytest.mark.rule("CLIENT-15")
 @pytest.mark.parametrize("revision", BOTH)
-def test_cancelled_handshake_request_sends_no_notification(revision: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_cancelled_handshake_request_sends_no_notification(revision: str) -> None:
+    points: dict[str, list[Act]] = {"initialize": [], "server/discover": []}
+    async with scripted(points, revision=revision, connect_timeout=5) as (client, harness):
         error = await error_of(client.initialize(timeout=50))
         assert isinstance(error, CallTimeoutError)
         assert harness.of("notifications/cancelled") == []
         await settle()
         assert harness.transport.is_closed
-
-    points: dict[str, list[Act]] = {"initialize": [], "server/discover": []}
-    play(scenario, points, revision=revision, connect_timeout=5)
 
 
 @pytest.mark.rule("CLIENT-15", "CLIENT-29")
@@ -203,24 +198,23 @@ def test_closing_may_be_cancelled_at_any_moment(turns: int) -> None:
     ],
     ids=repr,
 )
-def test_whether_it_may_have_run(points: dict[str, list[Act]], may_have_run: bool) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_whether_it_may_have_run(points: dict[str, list[Act]], may_have_run: bool) -> None:
+    async with scripted(points, connect_timeout=100, has_exchanges=True) as (client, harness):
         error = await error_of(client.call("play", NONCE, timeout=5))
         assert error.may_have_run == may_have_run
         assert bool(harness.nonces()) == ("tools/call" in points)
-
-    play(scenario, points, connect_timeout=100, has_exchanges=True)
 
 
 # -- what it hears ---------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("CLIENT-16")
-def test_progress_goes_to_its_own_call() -> None:
+async def test_progress_goes_to_its_own_call() -> None:
     """By the id of the request; other tokens are nobody's, and nonsense is dropped."""
     heard: list[Any] = []
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted() as (client, harness):
+
         def note(name: str) -> Any:
             return lambda *progress: heard.append((name, *progress))
 
@@ -246,14 +240,16 @@ def test_progress_goes_to_its_own_call() -> None:
         tell("notifications/progress", progressToken=a, progress=4)
         assert heard == [("b", 1, None, None), ("a", 2.5, 5, "half"), ("a", 3, None, None)]
 
-    play(scenario)
-
 
 @pytest.mark.rule("CLIENT-16")
-def test_log_messages_go_to_the_calls_they_may_belong_to() -> None:
+async def test_log_messages_go_to_the_calls_they_may_belong_to() -> None:
     heard: list[Any] = []
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(on_log=lambda *message: heard.append(("all", *message))) as (
+        client,
+        harness,
+    ):
+
         def note(name: str) -> Any:
             return lambda *message: heard.append((name, *message))
 
@@ -277,8 +273,6 @@ def test_log_messages_go_to_the_calls_they_may_belong_to() -> None:
             ("all", "info", None, None),
             ("all", "debug", None, "late"),
         ]
-
-    play(scenario, on_log=lambda *message: heard.append(("all", *message)))
 
 
 @pytest.mark.rule("CLIENT-42")
@@ -326,12 +320,12 @@ LOG, CHANGED = "notifications/message", "notifications/tools/list_changed"
 
 
 @pytest.mark.rule("CLIENT-50")
-def test_a_loss_is_a_warning_only_where_somebody_had_the_session(
+async def test_a_loss_is_a_warning_only_where_somebody_had_the_session(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "foundation_rt.client")
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted() as (client, harness):
         harness.play({"tools/list": [["die"]]})
         await error_of(client.initialize(timeout=0.01))
         assert caplog.records == []
@@ -343,17 +337,14 @@ def test_a_loss_is_a_warning_only_where_somebody_had_the_session(
             "the connection was lost: the server is gone"
         ]
 
-    play(scenario)
-
 
 # -- sessions that expire --------------------------------------------------------------------------
 
 
 @pytest.mark.rule("CLIENT-48")
-def test_pending_requests_may_get_their_own_expiry_error() -> None:
+async def test_pending_requests_may_get_their_own_expiry_error() -> None:
     """A second at most; what has not heard by then may have run."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted() as (client, harness):
         await client.initialize()
         gone = refusal(-32000, "Session not found")
         harness.play({"tools/call": [["wait", "first"], gone]})
@@ -374,15 +365,12 @@ def test_pending_requests_may_get_their_own_expiry_error() -> None:
         assert len(harness.transports) == 2
         assert sorted(harness.nonces()) == ["a", "a", "b", "b", "c"]
 
-    play(scenario)
-
 
 @pytest.mark.rule("CLIENT-49")
 @pytest.mark.parametrize("revision", BOTH)
-def test_replaced_server_gets_a_new_handshake(revision: str) -> None:
+async def test_replaced_server_gets_a_new_handshake(revision: str) -> None:
     """It refuses the revision that was agreed on: nothing ran."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(revision=revision) as (client, harness):
         await client.initialize()
         (call,) = await begun(
             client.call("play", {**NONCE, "acts": [refusal(-32022, supported=[revision])]})
@@ -391,12 +379,10 @@ def test_replaced_server_gets_a_new_handshake(revision: str) -> None:
         assert (error.may_have_run, error.original_code) == (False, -32022)
         assert len(harness.transports) == 4  # repeated once, and tried three times in all
 
-    play(scenario, revision=revision)
-
 
 @pytest.mark.rule("CLIENT-48", "BREAK-16", "BREAK-17")
-def test_waiting_sender_of_an_expired_session_gets_its_error() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_waiting_sender_of_an_expired_session_gets_its_error() -> None:
+    async with scripted() as (client, harness):
         acts = [["wait", "go"], refusal(-32000, "Session not found")]
         (first,) = await begun(client.call("play", {**NONCE, "acts": acts}))
         (other,) = await begun(client.call("play", {"nonce": "other", "acts": []}))
@@ -412,14 +398,11 @@ def test_waiting_sender_of_an_expired_session_gets_its_error() -> None:
             each.cancel()
         await asyncio.wait([first, other])
 
-    play(scenario)
-
 
 @pytest.mark.rule("CLIENT-48")
-def test_listening_request_does_not_delay_the_next_session() -> None:
+async def test_listening_request_does_not_delay_the_next_session() -> None:
     """What listens hears of no change in a session that has expired."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(revision=STATELESS) as (client, harness):
         await client.initialize()
         await settle()
         assert harness.count("subscriptions/listen") == 1
@@ -433,8 +416,6 @@ def test_listening_request_does_not_delay_the_next_session() -> None:
         assert (await call).text == "one"
         assert loop.time() == began
 
-    play(scenario, revision=STATELESS)
-
 
 # -- what the server asks --------------------------------------------------------------------------
 
@@ -444,13 +425,11 @@ def server_request(number: int) -> dict[str, Any]:
 
 
 @pytest.mark.rule("CLIENT-17")
-def test_a_ping_is_answered_at_once() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_ping_is_answered_at_once() -> None:
+    async with scripted() as (client, harness):
         await client.initialize()
         harness.transport.ask("are you there", "ping")
         assert harness.answers() == [{"jsonrpc": "2.0", "id": "are you there", "result": {}}]
-
-    play(scenario)
 
 
 @pytest.mark.rule("CLIENT-17")
@@ -468,7 +447,7 @@ def test_in_the_stateless_mode_servers_ask_nothing(caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.rule("CLIENT-43")
-def test_server_requests_are_bounded_and_end_with_the_session() -> None:
+async def test_server_requests_are_bounded_and_end_with_the_session() -> None:
     started, ended = [], []
 
     async def handler() -> list[Any]:
@@ -479,7 +458,7 @@ def test_server_requests_are_bounded_and_end_with_the_session() -> None:
         finally:
             ended.append(1)
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(roots=handler) as (client, harness):
         await client.initialize()
         for number in range(MAX_OPEN_REQUESTS):
             harness.transport.say(server_request(number))
@@ -502,12 +481,10 @@ def test_server_requests_are_bounded_and_end_with_the_session() -> None:
         assert len(ended) == MAX_OPEN_REQUESTS + 1
         assert len(harness.answers()) == 2
 
-    play(scenario, roots=handler)
-
 
 @pytest.mark.rule("CLIENT-43")
-def test_server_request_without_a_result_is_refused() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_server_request_without_a_result_is_refused() -> None:
+    async with scripted(roots=never, handler_timeout=10) as (client, harness):
         await client.initialize()
         harness.transport.ask(1, "sampling/createMessage")
         harness.transport.ask(2, "no/such/method")
@@ -516,8 +493,6 @@ def test_server_request_without_a_result_is_refused() -> None:
         codes = {each["id"]: each["error"]["code"] for each in harness.answers()}
         assert codes == {1: -32601, 2: -32601, 3: -32603}
 
-    play(scenario, roots=never, handler_timeout=10)
-
 
 async def never() -> list[Any]:
     await asyncio.get_running_loop().create_future()
@@ -525,7 +500,7 @@ async def never() -> list[Any]:
 
 
 @pytest.mark.rule("CLIENT-29")
-def test_handler_that_ignores_cancellation_delays_no_close() -> None:
+async def test_handler_that_ignores_cancellation_delays_no_close() -> None:
     async def stubborn() -> list[Any]:
         for _ in range(4):
             try:
@@ -534,7 +509,7 @@ def test_handler_that_ignores_cancellation_delays_no_close() -> None:
                 continue
         return []
 
-    async def main(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(roots=stubborn) as (client, harness):
         await client.initialize()
         harness.transport.say(server_request(1))
         await settle()
@@ -546,36 +521,34 @@ def test_handler_that_ignores_cancellation_delays_no_close() -> None:
         await asyncio.sleep(400)
         assert harness.answers() == []
 
-    play(main, roots=stubborn)
-
 
 @pytest.mark.rule("CLIENT-29")
-def test_a_handler_may_close_the_client() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_handler_may_close_the_client() -> None:
+    async def handler() -> list[Any]:
+        await clients[0].close()
+        return []
+
+    clients: list[Client] = []
+    async with scripted(roots=handler) as (client, harness):
         clients.append(client)
         await client.initialize()
         harness.transport.say(server_request(1))
         await settle()
         assert harness.transport.is_closed
 
-    async def handler() -> list[Any]:
-        await clients[0].close()
-        return []
-
-    clients: list[Client] = []
-    play(scenario, roots=handler)
-
 
 @pytest.mark.rule("CLIENT-20")
 @pytest.mark.parametrize(("thinking", "is_late"), [(3.0, False), (9.0, False), (10.5, True)])
-def test_a_deadline_stands_still_while_a_person_answers(thinking: float, is_late: bool) -> None:
+async def test_a_deadline_stands_still_while_a_person_answers(
+    thinking: float, is_late: bool
+) -> None:
     """But no longer than a request may take."""
 
     async def handler() -> list[Any]:
         await asyncio.sleep(thinking)
         return []
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(roots=handler, handler_timeout=10) as (client, harness):
         await client.initialize()
         acts: list[Act] = [["ask", "roots/list", {}], ["wait", "answer"], ["answer"]]
         (outcome,) = await asyncio.gather(
@@ -586,16 +559,14 @@ def test_a_deadline_stands_still_while_a_person_answers(thinking: float, is_late
             assert harness.answers()[0]["error"]["code"] == -32603
         assert not isinstance(outcome, BaseException)
 
-    play(scenario, roots=handler, handler_timeout=10)
-
 
 @pytest.mark.rule("CLIENT-20")
-def test_endless_server_requests_do_not_pause_deadlines_for_ever() -> None:
+async def test_endless_server_requests_do_not_pause_deadlines_for_ever() -> None:
     async def handler() -> list[Any]:
         await asyncio.sleep(6)
         return []
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(roots=handler, handler_timeout=10) as (client, harness):
         await client.initialize()
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -606,8 +577,6 @@ def test_endless_server_requests_do_not_pause_deadlines_for_ever() -> None:
         error = await error_of(client.call("play", {**NONCE, "acts": acts}, timeout=2))
         assert isinstance(error, CallTimeoutError)
         assert loop.time() - began <= 2 + 10 + 0.001
-
-    play(scenario, roots=handler, handler_timeout=10)
 
 
 messages = st.recursive(
@@ -645,8 +614,8 @@ def test_whatever_a_server_says_between_calls_go_on(said: list[Any], revision: s
 
 
 @pytest.mark.rule("CLIENT-12")
-def test_params_that_are_not_json_raise_an_error() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_params_that_are_not_json_raise_an_error() -> None:
+    async with scripted(revision=HANDSHAKE) as (client, harness):
         for operation in (
             client.get_prompt("x", {"a": object()}),  # type: ignore[dict-item]
             client.read_resource("file:///\ud800"),
@@ -660,20 +629,18 @@ def test_params_that_are_not_json_raise_an_error() -> None:
         assert client.circuit_state is CircuitState.CLOSED
         assert harness.transport.receiver.requests.pending == {}
 
-    play(scenario, revision=HANDSHAKE)
-
 
 # -- mistakes of this program ----------------------------------------------------------------------
 
 
 @pytest.mark.rule("CLIENT-18")
-def test_bug_while_handling_a_response_fails_its_request(
+async def test_bug_while_handling_a_response_fails_its_request(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*said: Any) -> MCPError:
         raise ZeroDivisionError("some token")
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted() as (client, harness):
         await client.initialize()
         monkeypatch.setattr(session, "map_mcp_error", broken)
         arguments = {**NONCE, "acts": [refusal(-32603)]}
@@ -685,5 +652,3 @@ def test_bug_while_handling_a_response_fails_its_request(
             assert "some token" not in text
         assert (await client.call("play", NONCE)).text == "one"
         assert harness.count("initialize") == 1
-
-    play(scenario)

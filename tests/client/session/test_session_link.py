@@ -27,8 +27,11 @@ from tests.support.scripted_transport import (
     play,
     refusal,
     result,
+    scripted,
     settle,
 )
+
+pytestmark = pytest.mark.virtual_time
 
 ONCE = RetryPolicy(max_attempts=1)
 FIRST = {HANDSHAKE: "initialize", STATELESS: "server/discover"}
@@ -37,8 +40,8 @@ modes = pytest.mark.parametrize("revision", BOTH)
 
 @pytest.mark.rule("CLIENT-07")
 @modes
-def test_a_hundred_first_calls_make_one_session(revision: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_hundred_first_calls_make_one_session(revision: str) -> None:
+    async with scripted(revision=revision) as (client, harness):
         operations = [client.call("play", {"nonce": str(each)}) for each in range(100)]
         results = await asyncio.gather(*operations, client.ping(), client.list_resources())
         assert [each.text for each in results[:100]] == [str(each) for each in range(100)]  # type: ignore[union-attr]
@@ -47,15 +50,15 @@ def test_a_hundred_first_calls_make_one_session(revision: str) -> None:
         assert harness.count("tools/list") == 1
         assert harness.count("notifications/initialized") == (revision == HANDSHAKE)
 
-    play(scenario, revision=revision)
-
 
 @pytest.mark.rule("CLIENT-07")
 @modes
-def test_cancelled_caller_leaves_the_new_session_to_others(revision: str) -> None:
+async def test_cancelled_caller_leaves_the_new_session_to_others(revision: str) -> None:
     """All may go: the session is made for the next."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted({FIRST[revision]: [["wait", "go"], ["answer"]]}, revision=revision) as (
+        client,
+        harness,
+    ):
         calls = await begun(*(client.call("play", {"nonce": "x"}) for _ in range(10)))
         for each in calls:
             each.cancel()
@@ -66,12 +69,10 @@ def test_cancelled_caller_leaves_the_new_session_to_others(revision: str) -> Non
         assert len(harness.transports) == 1
         assert harness.nonces() == ["y"]
 
-    play(scenario, {FIRST[revision]: [["wait", "go"], ["answer"]]}, revision=revision)
-
 
 @pytest.mark.rule("CLIENT-07")
-def test_failed_session_fails_all_waiting_calls_and_no_later_one() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_failed_session_fails_all_waiting_calls_and_no_later_one() -> None:
+    async with scripted({"open": [["refuse"]]}, retries=ONCE) as (client, harness):
         calls = await begun(*(client.call("play", {"nonce": "x"}) for _ in range(10)))
         for each in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(each, ConnectionLostError)
@@ -80,13 +81,15 @@ def test_failed_session_fails_all_waiting_calls_and_no_later_one() -> None:
         harness.play({})
         assert (await client.call("play", {"nonce": "y"})).text == "y"
 
-    play(scenario, {"open": [["refuse"]]}, retries=ONCE)
-
 
 @pytest.mark.rule("CLIENT-07")
 @pytest.mark.parametrize("point", ["open", "initialize", "tools/list"])
-def test_one_that_is_never_ready(point: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_one_that_is_never_ready(point: str) -> None:
+    hang: list[Act] = [["hang"]] if point == "open" else []
+    async with scripted({point: hang}, retries=ONCE, connect_timeout=5, has_exchanges=True) as (
+        client,
+        harness,
+    ):
         loop = asyncio.get_running_loop()
         began = loop.time()
         error = await error_of(client.call("play", {"nonce": "x"}))
@@ -96,16 +99,15 @@ def test_one_that_is_never_ready(point: str) -> None:
         assert loop.time() - began == pytest.approx(5, abs=0.001)
         assert all(each.is_closed for each in harness.transports)
 
-    hang: list[Act] = [["hang"]] if point == "open" else []
-    play(scenario, {point: hang}, retries=ONCE, connect_timeout=5, has_exchanges=True)
-
 
 @pytest.mark.rule("CHILD-17")
 @pytest.mark.parametrize("point", ["open", "initialize"])
-def test_process_that_is_slow_to_start_is_waited_for_as_long_as_a_call_has_time(point: str) -> None:
+async def test_process_that_is_slow_to_start_is_waited_for_as_long_as_a_call_has_time(
+    point: str,
+) -> None:
     """It is started once, by the first of three calls, and ended when the last has gone."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    hang: list[Act] = [["hang"]] if point == "open" else []
+    async with scripted({point: hang}, retries=ONCE, connect_timeout=5) as (client, harness):
         loop = asyncio.get_running_loop()
         began = loop.time()
         (longest,) = await begun(client.call("play", {"nonce": "x"}, timeout=36))
@@ -120,42 +122,36 @@ def test_process_that_is_slow_to_start_is_waited_for_as_long_as_a_call_has_time(
         assert harness.transport.is_closed
         assert len(harness.transports) == 1
 
-    hang: list[Act] = [["hang"]] if point == "open" else []
-    play(scenario, {point: hang}, retries=ONCE, connect_timeout=5)
-
 
 @pytest.mark.rule("CHILD-17")
-def test_process_that_starts_after_connect_timeout_answers_the_call_that_waits() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_process_that_starts_after_connect_timeout_answers_the_call_that_waits() -> None:
+    async with scripted({"initialize": [["wait", "go"], ["answer"]]}) as (client, harness):
         (waiting,) = await begun(client.call("play", {"nonce": "x"}))
         await asyncio.sleep(36)
         harness.transport.release("go")
         assert (await waiting).text == "x"
         assert len(harness.transports) == 1
 
-    play(scenario, {"initialize": [["wait", "go"], ["answer"]]})
-
 
 @pytest.mark.rule("CHILD-17")
-def test_process_without_waiting_calls_has_connect_timeout_to_start() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_process_without_waiting_calls_has_connect_timeout_to_start() -> None:
+    async with scripted({"initialize": []}, retries=ONCE, connect_timeout=5) as (client, harness):
         await error_of(client.call("play", {"nonce": "x"}, timeout=1))
         await asyncio.sleep(3)
         assert not harness.transport.is_closed
         await asyncio.sleep(2)
         assert harness.transport.is_closed
 
-    play(scenario, {"initialize": []}, retries=ONCE, connect_timeout=5)
-
 
 @pytest.mark.rule("CLIENT-44")
 @pytest.mark.parametrize("point", ["open", "initialize", "tools/list", "jam"])
-def test_timeout_before_sending_shows_the_stderr_of_the_server(
+async def test_timeout_before_sending_shows_the_stderr_of_the_server(
     point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ScriptedTransport, "stderr_tail", lambda _: "it writes: no key")
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    hang: list[Act] = [["hang"]] if point == "open" else []
+    async with scripted({} if point == "jam" else {point: hang}, retries=ONCE) as (client, harness):
         if point == "jam":
             await client.initialize()
             harness.transport.jam()
@@ -169,31 +165,26 @@ def test_timeout_before_sending_shows_the_stderr_of_the_server(
             await client.ping(timeout=1)
         harness.transport.lose()
 
-    hang: list[Act] = [["hang"]] if point == "open" else []
-    play(scenario, {} if point == "jam" else {point: hang}, retries=ONCE)
-
 
 @pytest.mark.rule("CLIENT-08")
-def test_a_server_of_another_revision_is_warned_of_by_both_names(
+async def test_a_server_of_another_revision_is_warned_of_by_both_names(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("WARNING", "foundation_rt.client")
     spoken = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}}
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    introduction = result(serverInfo={"name": "old", "version": "1"}, **spoken)
+    async with scripted({"initialize": [introduction]}) as (client, _):
         server = await client.initialize()
         assert server.revision.name == "2024-11-05"
         assert [each.getMessage() for each in caplog.records] == [
             "the server was asked for revision 2025-11-25, and speaks '2024-11-05'"
         ]
 
-    introduction = result(serverInfo={"name": "old", "version": "1"}, **spoken)
-    play(scenario, {"initialize": [introduction]})
-
 
 @pytest.mark.rule("CLIENT-07", "CLIENT-29")
-def test_a_failed_beginning_leaves_nothing() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_failed_beginning_leaves_nothing() -> None:
+    async with scripted(retries=ONCE) as (client, harness):
         for point in ("open", "initialize", "notifications/initialized", "tools/list"):
             harness.play({point: [["refuse" if point == "open" else "die"]]})
             await asyncio.gather(client.call("play", {"nonce": "x"}), return_exceptions=True)
@@ -202,8 +193,6 @@ def test_a_failed_beginning_leaves_nothing() -> None:
         harness.play({})
         await client.ping()
         assert sum(not each.is_closed for each in harness.transports) == 1
-
-    play(scenario, retries=ONCE)
 
 
 @pytest.mark.rule("CLIENT-28")
@@ -236,16 +225,13 @@ def test_a_connection_may_be_lost_at_any_moment(revision: str, turns: list[int])
 
 
 @pytest.mark.rule("CLIENT-48")
-def test_a_session_that_expires_again_and_again_is_given_up() -> None:
+async def test_a_session_that_expires_again_and_again_is_given_up() -> None:
     """Once for nothing, and then as any other failure."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(retries=RetryPolicy(max_attempts=3)) as (client, harness):
         gone = refusal(-32000, "Session not found")
         error = await error_of(client.call("play", {"nonce": "x", "acts": [gone]}))
         assert (error.code, error.may_have_run) == ("E201", False)
         assert len(harness.transports) == 1 + 1 + 2
-
-    play(scenario, retries=RetryPolicy(max_attempts=3))
 
 
 @pytest.mark.rule("CLIENT-37")
@@ -270,8 +256,9 @@ async def test_a_server_that_ends_for_being_probed_is_not_probed_again(
 
 @pytest.mark.rule("CLIENT-29")
 @pytest.mark.parametrize("point", ["open", "initialize", "tools/list"])
-def test_closed_while_it_begins(point: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_closed_while_it_begins(point: str) -> None:
+    hang: list[Act] = [["hang"]] if point == "open" else []
+    async with scripted({point: hang}) as (client, harness):
         (call,) = await begun(client.call("play", {"nonce": "x"}))
         await client.close()
         must_be_gone(harness) if point != "open" else None
@@ -279,9 +266,6 @@ def test_closed_while_it_begins(point: str) -> None:
         assert isinstance(error, ConnectionLostError)
         assert (error.may_have_run, error.retryable) == (False, False)
         assert len(harness.transports) == 1
-
-    hang: list[Act] = [["hang"]] if point == "open" else []
-    play(scenario, {point: hang})
 
 
 @pytest.mark.rule("CLIENT-29")

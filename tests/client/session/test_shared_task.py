@@ -18,7 +18,7 @@ from tests.support.misbehaving_transport import MemoryHarness
 Scene = Callable[[Client, MemoryHarness], Awaitable[None]]
 
 
-pytestmark = pytest.mark.usefixtures("clock")
+pytestmark = pytest.mark.virtual_time
 
 
 @asynccontextmanager

@@ -33,8 +33,11 @@ from tests.support.scripted_transport import (
     play,
     refusal,
     result,
+    scripted,
     settle,
 )
+
+pytestmark = pytest.mark.virtual_time
 
 UPDATED = "notifications/resources/updated"
 KEY = "io.modelcontextprotocol/subscriptionId"
@@ -80,10 +83,9 @@ async def taken(changes: Subscription) -> list[str]:
 
 @pytest.mark.rule("CLIENT-31", "CLIENT-32")
 @modes
-def test_a_subscription(revision: str) -> None:
+async def test_a_subscription(revision: str) -> None:
     """A URI that changed twice comes once; parts of it count for it, as they are named."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(revision=revision) as (client, harness):
         async with client.subscribe(ONE, TWO) as changes:
             update(harness, TWO, ONE, TWO, ONE + "/part", "play://other", ONE + "more", 5, None)
             assert await taken(changes) == [TWO, ONE, ONE + "/part"]
@@ -103,13 +105,15 @@ def test_a_subscription(revision: str) -> None:
         update(harness, ONE)
         assert await taken(changes) == []
 
-    play(scenario, revision=revision)
-
 
 @pytest.mark.rule("CLIENT-31")
 @modes
-def test_it_is_entered_when_the_server_has_confirmed(revision: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_it_is_entered_when_the_server_has_confirmed(revision: str) -> None:
+    confirm: Act = ["acknowledge"] if revision == STATELESS else ["answer"]
+    async with scripted({SUBSCRIBE[revision]: [["wait", "go"], confirm]}, revision=revision) as (
+        client,
+        harness,
+    ):
         changes = client.subscribe(ONE)
         (entering,) = await begun(changes.__aenter__())
         assert not entering.done()
@@ -117,9 +121,6 @@ def test_it_is_entered_when_the_server_has_confirmed(revision: str) -> None:
         await settle()
         assert entering.done()
         changes.close()
-
-    confirm: Act = ["acknowledge"] if revision == STATELESS else ["answer"]
-    play(scenario, {SUBSCRIBE[revision]: [["wait", "go"], confirm]}, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-31", "CLIENT-20")
@@ -135,16 +136,14 @@ def test_it_is_entered_when_the_server_has_confirmed(revision: str) -> None:
     ],
     ids=repr,
 )
-def test_one_that_is_not_confirmed(revision: str, acts: list[Act], code: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_one_that_is_not_confirmed(revision: str, acts: list[Act], code: str) -> None:
+    async with scripted({SUBSCRIBE[revision]: acts}, revision=revision) as (client, _):
         changes = client.subscribe(ONE, timeout=3)
         error = await error_of(changes.__aenter__())
         assert error.code == code
         assert await error_of(taken_error(changes)) is error
         await settle()
         assert client._subscriptions._open == {}
-
-    play(scenario, {SUBSCRIBE[revision]: acts}, revision=revision)
 
 
 async def taken_error(changes: Subscription) -> None:
@@ -153,18 +152,19 @@ async def taken_error(changes: Subscription) -> None:
 
 
 @pytest.mark.rule("CLIENT-31")
-def test_one_that_ends_before_it_begins() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_one_that_ends_before_it_begins() -> None:
+    async with scripted({"subscriptions/listen": [result()]}, revision=STATELESS) as (client, _):
         error = await error_of(client.subscribe(ONE).__aenter__())
         assert (error.code, error.retryable) == ("E201", True)
-
-    play(scenario, {"subscriptions/listen": [result()]}, revision=STATELESS)
 
 
 @pytest.mark.rule("CLIENT-31")
 @modes
-def test_expired_session_is_replaced_for_a_subscription(revision: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_expired_session_is_replaced_for_a_subscription(revision: str) -> None:
+    async with scripted(revision=revision, retries=RetryPolicy(max_attempts=1)) as (
+        client,
+        harness,
+    ):
         await client.initialize()
         gone = [["wait", "go"], refusal(-32000, "Session not found")]
         harness.play({SUBSCRIBE[revision]: gone})
@@ -175,92 +175,85 @@ def test_expired_session_is_replaced_for_a_subscription(revision: str) -> None:
         assert len(harness.transports) == 2
         changes.close()
 
-    play(scenario, revision=revision, retries=RetryPolicy(max_attempts=1))
-
 
 @pytest.mark.rule("CLIENT-31", "BREAK-17")
 @modes
-def test_an_open_circuit_refuses_it_at_once(revision: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_an_open_circuit_refuses_it_at_once(revision: str) -> None:
+    async with scripted(revision=revision, breaker=BreakerSettings(failure_threshold=1)) as (
+        client,
+        harness,
+    ):
         await error_of(client.call("play", {"nonce": "x", "acts": [refusal(-32603)]}))
         assert isinstance(await error_of(client.subscribe(ONE).__aenter__()), CircuitOpenError)
         assert harness.count(SUBSCRIBE[HANDSHAKE]) == 0
         assert listens(harness) == []
 
-    play(scenario, revision=revision, breaker=BreakerSettings(failure_threshold=1))
-
 
 @pytest.mark.rule("CLIENT-54")
 @modes
-def test_it_outlives_sessions(revision: str) -> None:
+async def test_it_outlives_sessions(revision: str) -> None:
     """It makes the next by itself; what happened meanwhile nobody knows, so all has changed."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
-        async with client.subscribe(ONE, TWO) as changes:
-            for times in range(2, 4):
-                harness.transport.lose()
-                await asyncio.sleep(3)
-                assert len(harness.transports) == times
-                assert await taken(changes) == [ONE, TWO]
-                update(harness, TWO)
-                assert await taken(changes) == [TWO]
-
-    play(scenario, revision=revision)
+    async with (
+        scripted(revision=revision) as (client, harness),
+        client.subscribe(ONE, TWO) as changes,
+    ):
+        for times in range(2, 4):
+            harness.transport.lose()
+            await asyncio.sleep(3)
+            assert len(harness.transports) == times
+            assert await taken(changes) == [ONE, TWO]
+            update(harness, TWO)
+            assert await taken(changes) == [TWO]
 
 
 @pytest.mark.rule("CLIENT-54", "CLIENT-20")
 @modes
-def test_a_server_that_does_not_confirm_it_again(revision: str) -> None:
+async def test_a_server_that_does_not_confirm_it_again(revision: str) -> None:
     """It is asked again and again, with pauses, and never waited for beyond the time it has."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
-        async with client.subscribe(ONE, timeout=2) as changes:
-            harness.play({SUBSCRIBE[revision]: []})
-            harness.transport.lose()
-            await asyncio.sleep(100)
-            asked = harness.count("resources/subscribe") + len(listens(harness))
-            assert 4 <= asked <= 10
-            harness.play({})
-            await asyncio.sleep(40)
-            assert await taken(changes) == [ONE]
-
     # A circuit that does not open: what is looked at are the pauses.
     breaker = BreakerSettings(failure_threshold=1_000)
-    play(scenario, revision=revision, breaker=breaker, retries=RetryPolicy(max_attempts=1))
+    async with (
+        scripted(revision=revision, breaker=breaker, retries=RetryPolicy(max_attempts=1)) as (
+            client,
+            harness,
+        ),
+        client.subscribe(ONE, timeout=2) as changes,
+    ):
+        harness.play({SUBSCRIBE[revision]: []})
+        harness.transport.lose()
+        await asyncio.sleep(100)
+        asked = harness.count("resources/subscribe") + len(listens(harness))
+        assert 4 <= asked <= 10
+        harness.play({})
+        await asyncio.sleep(40)
+        assert await taken(changes) == [ONE]
 
 
 @pytest.mark.rule("CLIENT-54")
 @modes
-def test_one_that_is_refused_later_ends(revision: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
-        async with client.subscribe(ONE) as changes:
-            harness.play({SUBSCRIBE[revision]: [refusal(-32602)]})
-            harness.transport.lose()
-            await asyncio.sleep(3)
-            assert (await error_of(taken_error(changes))).code == "E203"
-
-    play(scenario, revision=revision)
+async def test_one_that_is_refused_later_ends(revision: str) -> None:
+    async with scripted(revision=revision) as (client, harness), client.subscribe(ONE) as changes:
+        harness.play({SUBSCRIBE[revision]: [refusal(-32602)]})
+        harness.transport.lose()
+        await asyncio.sleep(3)
+        assert (await error_of(taken_error(changes))).code == "E203"
 
 
 @pytest.mark.rule("CLIENT-54")
 @pytest.mark.parametrize("how", ["answered", "cancelled"])
-def test_stream_that_the_server_ends_is_opened_again(how: str) -> None:
+async def test_stream_that_the_server_ends_is_opened_again(how: str) -> None:
     """With pauses that grow, if it does so each time."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
-        async with client.subscribe(ONE) as changes:
-            for times in range(1, 7):
-                (*_, last) = listens(harness)
-                assert len(listens(harness)) == times
-                if how == "answered":
-                    harness.transport.say({"jsonrpc": "2.0", "id": last["id"], "result": {}})
-                else:
-                    harness.transport.tell("notifications/cancelled", requestId=last["id"])
-                await asyncio.sleep(min(2 ** (times - 1), 30) + 0.1)
-                assert await taken(changes) == [ONE]
-            assert len(harness.transports) == 1
-
-    play(scenario, revision=STATELESS)
+    async with scripted(revision=STATELESS) as (client, harness), client.subscribe(ONE) as changes:
+        for times in range(1, 7):
+            (*_, last) = listens(harness)
+            assert len(listens(harness)) == times
+            if how == "answered":
+                harness.transport.say({"jsonrpc": "2.0", "id": last["id"], "result": {}})
+            else:
+                harness.transport.tell("notifications/cancelled", requestId=last["id"])
+            await asyncio.sleep(min(2 ** (times - 1), 30) + 0.1)
+            assert await taken(changes) == [ONE]
+        assert len(harness.transports) == 1
 
 
 @pytest.mark.rule("CLIENT-31", "CLIENT-29")
@@ -294,23 +287,20 @@ def test_entering_may_be_given_up_at_any_moment(revision: str, turns: int, close
 
 
 @pytest.mark.rule("CLIENT-56")
-def test_resource_of_another_subscription_is_not_unsubscribed() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
-        async with client.subscribe(ONE) as others:
-            async with client.subscribe(ONE, TWO):
-                pass
-            await settle()
-            (sent,) = harness.of("resources/unsubscribe")
-            assert sent["params"]["uri"] == TWO
-            update(harness, ONE)
-            assert await taken(others) == [ONE]
-
-    play(scenario)
+async def test_resource_of_another_subscription_is_not_unsubscribed() -> None:
+    async with scripted() as (client, harness), client.subscribe(ONE) as others:
+        async with client.subscribe(ONE, TWO):
+            pass
+        await settle()
+        (sent,) = harness.of("resources/unsubscribe")
+        assert sent["params"]["uri"] == TWO
+        update(harness, ONE)
+        assert await taken(others) == [ONE]
 
 
 @pytest.mark.rule("CLIENT-56")
-def test_resource_of_a_new_subscription_is_not_unsubscribed() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_resource_of_a_new_subscription_is_not_unsubscribed() -> None:
+    async with scripted() as (client, harness):
         harness.play({"resources/unsubscribe": [["wait", "go"], ["answer"]]})
         async with client.subscribe(ONE, TWO):
             pass
@@ -322,34 +312,28 @@ def test_resource_of_a_new_subscription_is_not_unsubscribed() -> None:
             update(harness, TWO)
             assert await taken(changes) == [TWO]
 
-    play(scenario)
-
 
 @pytest.mark.rule("CLIENT-56")
 @pytest.mark.parametrize("acts", [[], [refusal(-32601)], [["die"]]], ids=repr)
-def test_a_server_that_does_not_take_it_back(acts: list[Act]) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_server_that_does_not_take_it_back(acts: list[Act]) -> None:
+    async with scripted({"resources/unsubscribe": acts}) as (client, _):
         async with client.subscribe(ONE) as changes:
             pass
         await asyncio.sleep(5)
         assert await taken(changes) == []
 
-    play(scenario, {"resources/unsubscribe": acts})
-
 
 @pytest.mark.rule("CLIENT-06")
-def test_a_server_that_has_no_subscriptions() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_server_that_has_no_subscriptions() -> None:
+    async with scripted({"initialize": [capabilities(resources={})]}) as (client, _):
         error = await error_of(client.subscribe(ONE).__aenter__())
         assert isinstance(error, NotOfferedError)
         assert error.capability == "resources.subscribe"
 
-    play(scenario, {"initialize": [capabilities(resources={})]})
-
 
 @pytest.mark.rule("CLIENT-31")
-def test_wrong_use_of_a_subscription_raises() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_wrong_use_of_a_subscription_raises() -> None:
+    async with scripted() as (client, harness):
         with pytest.raises(UsageError, match="URI"):
             client.subscribe()
         changes = client.subscribe(ONE)
@@ -365,14 +349,15 @@ def test_wrong_use_of_a_subscription_raises() -> None:
         await settle()
         assert harness.count("resources/unsubscribe") == 1
 
-    play(scenario)
-
 
 @pytest.mark.rule("CLIENT-54")
-def test_a_mistake_while_it_is_made_again_is_not_hidden() -> None:
+async def test_a_mistake_while_it_is_made_again_is_not_hidden() -> None:
     """Nor does it leave anybody waiting."""
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    def broken() -> Any:
+        raise ZeroDivisionError
+
+    async with scripted() as (client, harness):
         async with client.subscribe(ONE) as changes:
             client._link.make_transport = broken
             harness.transport.lose()
@@ -382,15 +367,10 @@ def test_a_mistake_while_it_is_made_again_is_not_hidden() -> None:
         with pytest.raises(ZeroDivisionError):
             await client.subscribe(ONE).__aenter__()
 
-    def broken() -> Any:
-        raise ZeroDivisionError
-
-    play(scenario)
-
 
 @pytest.mark.rule("CLIENT-53")
-def test_a_stream_that_ends_with_its_session_leaves_the_next_list_alone() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_stream_that_ends_with_its_session_leaves_the_next_list_alone() -> None:
+    async with scripted(revision=STATELESS) as (client, harness):
         await client.initialize()
         await settle()
         (sent,) = harness.of("subscriptions/listen")
@@ -403,21 +383,15 @@ def test_a_stream_that_ends_with_its_session_leaves_the_next_list_alone() -> Non
         await client.call("play", {"nonce": "x"})
         assert harness.count("tools/list") == 2
 
-    play(scenario, revision=STATELESS)
-
 
 @pytest.mark.rule("CLIENT-32")
 @modes
-def test_kept_changes_are_bounded(revision: str) -> None:
+async def test_kept_changes_are_bounded(revision: str) -> None:
     """Beyond a thousand changes it is the resource itself that has changed."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
-        async with client.subscribe(ONE) as changes:
-            update(harness, *(f"{ONE}/{number}" for number in range(5_000)))
-            assert len(changes._changed) <= 1_001
-            assert ONE in await taken(changes)
-
-    play(scenario, revision=revision)
+    async with scripted(revision=revision) as (client, harness), client.subscribe(ONE) as changes:
+        update(harness, *(f"{ONE}/{number}" for number in range(5_000)))
+        assert len(changes._changed) <= 1_001
+        assert ONE in await taken(changes)
 
 
 # -- lists -----------------------------------------------------------------------------------------
@@ -426,11 +400,13 @@ def test_kept_changes_are_bounded(revision: str) -> None:
 @pytest.mark.rule("CLIENT-53")
 @modes
 @pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
-def test_lists_that_change(revision: str, has_exchanges: bool) -> None:
+async def test_lists_that_change(revision: str, has_exchanges: bool) -> None:
     """Also where nothing was announced, and on whichever stream it comes."""
     heard: list[str] = []
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(
+        revision=revision, has_exchanges=has_exchanges, on_list_changed=heard.append
+    ) as (client, harness):
         await client.call("play", {"nonce": "x"})
         stream = None
         if revision == STATELESS:
@@ -447,58 +423,47 @@ def test_lists_that_change(revision: str, has_exchanges: bool) -> None:
         await client.call("play", {"nonce": "x"})
         assert harness.count("tools/list") == 2
 
-    play(
-        scenario,
-        revision=revision,
-        has_exchanges=has_exchanges,
-        on_list_changed=heard.append,
-    )
-
 
 @pytest.mark.rule("CLIENT-53")
-def test_client_without_a_callback_listens_to_tools_only() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_client_without_a_callback_listens_to_tools_only() -> None:
+    async with scripted(revision=STATELESS) as (client, harness):
         await client.initialize()
         await settle()
         (sent,) = harness.of("subscriptions/listen")
         assert sent["params"]["notifications"] == {"toolsListChanged": True}
 
-    play(scenario, revision=STATELESS)
-
 
 @pytest.mark.rule("CLIENT-53")
-def test_server_without_list_changed_gets_no_listen_request() -> None:
+async def test_server_without_list_changed_gets_no_listen_request() -> None:
     discovered = {"supportedVersions": [STATELESS], "capabilities": {"tools": {}}}
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted({"server/discover": [result(**discovered)]}, revision=STATELESS) as (
+        client,
+        harness,
+    ):
         await client.initialize()
         await settle()
         assert harness.of("subscriptions/listen") == []
-
-    play(scenario, {"server/discover": [result(**discovered)]}, revision=STATELESS)
 
 
 @pytest.mark.rule("CLIENT-53")
 @pytest.mark.parametrize(
     ("acts", "times"), [([refusal(-32601)], 1), ([refusal(-32603)], 5), ([result()], 5)], ids=repr
 )
-def test_a_server_that_will_not_tell(acts: list[Act], times: int) -> None:
+async def test_a_server_that_will_not_tell(acts: list[Act], times: int) -> None:
     """It is asked again with pauses that grow, if that may help; calls go on meanwhile."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted({"subscriptions/listen": acts}, revision=STATELESS) as (client, harness):
         await client.initialize()
         await asyncio.sleep(1 + 2 + 4 + 8 + 1)
         assert harness.count("subscriptions/listen") == times
         assert (await client.call("play", {"nonce": "x"})).text == "x"
 
-    play(scenario, {"subscriptions/listen": acts}, revision=STATELESS)
-
 
 @pytest.mark.rule("CLIENT-53")
-def test_after_a_gap_the_lists_may_have_changed() -> None:
+async def test_after_a_gap_the_lists_may_have_changed() -> None:
     heard: list[str] = []
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(revision=STATELESS, on_list_changed=heard.append) as (client, harness):
         await client.initialize()
         await settle()
         (sent,) = harness.of("subscriptions/listen")
@@ -508,14 +473,12 @@ def test_after_a_gap_the_lists_may_have_changed() -> None:
         await client.list_tools()
         assert harness.count("tools/list") == 2
 
-    play(scenario, revision=STATELESS, on_list_changed=heard.append)
-
 
 @pytest.mark.rule("CLIENT-53")
-def test_the_listening_of_a_lost_session_does_not_disturb_the_next() -> None:
+async def test_the_listening_of_a_lost_session_does_not_disturb_the_next() -> None:
     heard: list[str] = []
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(revision=STATELESS, on_list_changed=heard.append) as (client, harness):
         await client.initialize()
         await settle()
         harness.transport.lose()
@@ -527,21 +490,17 @@ def test_the_listening_of_a_lost_session_does_not_disturb_the_next() -> None:
         assert harness.count("tools/list") == 2
         assert harness.count("subscriptions/listen") == 2
 
-    play(scenario, revision=STATELESS, on_list_changed=heard.append)
-
 
 @pytest.mark.rule("CLIENT-42")
-def test_exception_of_a_list_callback_is_only_logged() -> None:
+async def test_exception_of_a_list_callback_is_only_logged() -> None:
     def broken(kind: str) -> None:
         raise KeyError(kind)
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(on_list_changed=broken) as (client, harness):
         await client.initialize()
         harness.transport.tell("notifications/tools/list_changed")
         await client.call("play", {"nonce": "x"})
         assert harness.count("tools/list") == 2
-
-    play(scenario, on_list_changed=broken)
 
 
 told = st.sampled_from([ONE, TWO, ONE + "/a", "other", 5]).map(lambda uri: ("update", uri))
@@ -585,8 +544,9 @@ def test_any_history_of_a_subscription(history: list[tuple[Any, ...]], revision:
 
 @pytest.mark.rule("CLIENT-51")
 @modes
-def test_iteration_ends_when_the_client_is_closed(revision: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_iteration_ends_when_the_client_is_closed(revision: str) -> None:
+    async with scripted(revision=revision) as (client, harness):
+
         async def listen() -> list[str]:
             async with client.subscribe(ONE) as changes:
                 return [uri async for uri in changes]
@@ -598,5 +558,3 @@ def test_iteration_ends_when_the_client_is_closed(revision: str) -> None:
         error = await error_of(client.subscribe(ONE).__aenter__())
         assert isinstance(error, MCPError)
         assert not isinstance(error, CallTimeoutError)
-
-    play(scenario, revision=revision)

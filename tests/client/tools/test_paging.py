@@ -19,8 +19,11 @@ from tests.support.scripted_transport import (
     error_of,
     play,
     result,
+    scripted,
     tool,
 )
+
+pytestmark = pytest.mark.virtual_time
 
 LISTS = [
     ("resources/list", "resources", Client.list_resources),
@@ -48,12 +51,11 @@ def pages(harness: ScriptedHarness, method: str, member: str, *said: dict[str, A
 @pytest.mark.rule("CLIENT-22")
 @pytest.mark.parametrize(("method", "member", "operation"), LISTS)
 @pytest.mark.parametrize("revision", BOTH)
-def test_pages_are_followed_to_the_end(
+async def test_pages_are_followed_to_the_end(
     method: str, member: str, operation: Any, revision: str
 ) -> None:
     """With each cursor as it came; an empty one is one, null is none."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(revision=revision) as (client, harness):
         await client.initialize()
         cursors = ["a", "", "ä" * 100]
         pages(harness, method, member, *({"nextCursor": each} for each in cursors), {})
@@ -63,8 +65,6 @@ def test_pages_are_followed_to_the_end(
         assert [each.get("cursor") for each in asked] == [None, *cursors]
         pages(harness, method, member, {"nextCursor": None})
         assert len(await operation(client)) == 1
-
-    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-22")
@@ -83,8 +83,8 @@ def test_pages_are_followed_to_the_end(
     ],
     ids=repr,
 )
-def test_a_list_that_is_none_or_does_not_end(said: list[dict[str, Any]]) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_list_that_is_none_or_does_not_end(said: list[dict[str, Any]]) -> None:
+    async with scripted() as (client, harness):
         await client.initialize()
         pages(harness, "resources/list", "resources", {})
         acts = [["reply", {"result": {"resources": [], **each}}] for each in said]
@@ -94,19 +94,15 @@ def test_a_list_that_is_none_or_does_not_end(said: list[dict[str, Any]]) -> None
         assert isinstance(await error_of(client.list_resources()), InvalidResponseError)
         assert harness.count("resources/list") <= 4
 
-    play(scenario)
-
 
 @pytest.mark.rule("CLIENT-22")
-def test_a_list_of_ever_new_cursors_is_given_up() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_list_of_ever_new_cursors_is_given_up() -> None:
+    async with scripted(max_pages=7) as (client, harness):
         await client.initialize()
         many = ({"nextCursor": str(number)} for number in range(50))
         pages(harness, "resources/list", "resources", *many)
         error = await error_of(client.list_resources())
         assert (error.code, harness.count("resources/list")) == ("E209", 7)
-
-    play(scenario, max_pages=7)
 
 
 @pytest.mark.rule("CLIENT-22")
@@ -115,13 +111,13 @@ def test_a_list_of_ever_new_cursors_is_given_up() -> None:
     [("MAX_ENTRIES", 3), ("MAX_LIST_BYTES", 3_700)],
 )
 @pytest.mark.parametrize(("method", "member", "operation"), LISTS)
-def test_a_list_that_is_too_long_is_given_up(
+async def test_a_list_that_is_too_long_is_given_up(
     bound: str, most: int, method: str, member: str, operation: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all its pages together, each of which would do."""
     monkeypatch.setattr(paging, bound, most)
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted() as (client, harness):
         await client.initialize()
         said = [{"nextCursor": str(number), "_meta": {"x": "x" * 1_000}} for number in range(50)]
         pages(harness, method, member, *said)
@@ -130,44 +126,38 @@ def test_a_list_that_is_too_long_is_given_up(
         pages(harness, method, member, *said[:2], {"_meta": {"x": "x" * 1_000}})
         assert len(await operation(client)) == 3
 
-    play(scenario)
-
 
 @pytest.mark.rule("CLIENT-22")
-def test_the_bounds_hold_for_tools_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_bounds_hold_for_tools_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "MAX_ENTRIES", 3)
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted({"tools/list": [result(tools=[tool(name) for name in "abcd"])]}) as (
+        client,
+        harness,
+    ):
         assert (await error_of(client.list_tools())).code == "E209"
         harness.play({"tools/list": [result(tools=[tool(name) for name in "abc"])]})
         assert len(await client.list_tools()) == 3
 
-    play(scenario, {"tools/list": [result(tools=[tool(name) for name in "abcd"])]})
-
 
 @pytest.mark.rule("CLIENT-22", "CLIENT-14")
 @pytest.mark.parametrize("kind", ["input_required", "partial", 5, None])
-def test_a_page_is_complete(kind: Any) -> None:
+async def test_a_page_is_complete(kind: Any) -> None:
     """Lists ask nothing back."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(revision=STATELESS) as (client, harness):
         await client.initialize()
         pages(harness, "resources/list", "resources", {"resultType": kind})
         assert (await error_of(client.list_resources())).code == "E209"
 
-    play(scenario, revision=STATELESS)
-
 
 @pytest.mark.rule("CLIENT-22")
-def test_invalid_entries_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_invalid_entries_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    async with scripted() as (client, harness):
         entries = [5, None, {"uri": "x://y"}, [], "x", {"name": "a"}, {"uri": 5}, {"uri": ""}]
         harness.play({"resources/list": [result(resources=entries)]})
         caplog.clear()
         assert [each.uri for each in await client.list_resources()] == ["x://y"]
         assert caplog.messages == ["resources/list: 7 left out: a resource is listed without a uri"]
-
-    play(scenario)
 
 
 hints = st.none() | st.integers(-10, 10_000_000) | st.sampled_from(["5", 1.5, True, [], {}])

@@ -30,9 +30,12 @@ from tests.support.scripted_transport import (
     play,
     refusal,
     result,
+    scripted,
     settle,
     tool,
 )
+
+pytestmark = pytest.mark.virtual_time
 
 CHANGED: Act = ["flood", 1, {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
 STRICT = {
@@ -54,8 +57,8 @@ def count(harness: ScriptedHarness) -> int:
 
 
 @pytest.mark.rule("CLIENT-23")
-def test_they_are_listed_once_as_long_as_they_are_fresh() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_they_are_listed_once_as_long_as_they_are_fresh() -> None:
+    async with scripted(listed(tool("a")), tool_cache_ttl_ms=60_000) as (client, harness):
         await client.call("a")
         for _ in range(3):
             await asyncio.sleep(19)
@@ -71,12 +74,10 @@ def test_they_are_listed_once_as_long_as_they_are_fresh() -> None:
         await client.call("a")
         assert count(harness) == 3
 
-    play(scenario, listed(tool("a")), tool_cache_ttl_ms=60_000)
-
 
 @pytest.mark.rule("CLIENT-46")
-def test_a_hint_of_the_server_wins() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_hint_of_the_server_wins() -> None:
+    async with scripted(listed(tool("a"), ttlMs=1_000)) as (client, harness):
         await client.call("a")
         await asyncio.sleep(0.9)
         await client.call("a")
@@ -85,14 +86,11 @@ def test_a_hint_of_the_server_wins() -> None:
         await client.call("a")
         assert count(harness) == 2
 
-    play(scenario, listed(tool("a"), ttlMs=1_000))
-
 
 @pytest.mark.rule("CLIENT-46")
-def test_list_without_lifetime_serves_calls_until_it_fails() -> None:
+async def test_list_without_lifetime_serves_calls_until_it_fails() -> None:
     """A hint of 0: it is read anew whenever it is shown, and before it refuses anything."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(listed(tool("a"), ttlMs=0)) as (client, harness):
         for _ in range(3):
             await client.call("a", {"city": "Oslo"})
         assert count(harness) == 1
@@ -109,15 +107,13 @@ def test_list_without_lifetime_serves_calls_until_it_fails() -> None:
         await client.call("a", {"city": 5})
         assert count(harness) == 5
 
-    play(scenario, listed(tool("a"), ttlMs=0))
-
 
 @pytest.mark.rule("CTOOL-24")
 @pytest.mark.parametrize(
     ("members", "is_sent"),
     [({}, False), ({"$schema": LATER}, True), ({"patternProperties": {"^z": {}}}, True)],
 )
-def test_alternatives_that_lead_back_never_stop_the_loop(
+async def test_alternatives_that_lead_back_never_stop_the_loop(
     members: dict[str, Any], is_sent: bool
 ) -> None:
     """Each level has two alternatives: 2 ** 60 attempts, if none was remembered or counted."""
@@ -127,7 +123,11 @@ def test_alternatives_that_lead_back_never_stop_the_loop(
     for _ in range(60):
         deep = {"x": deep}
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    tools = listed(tool("out", outputSchema=schema), tool("in", inputSchema=schema))
+    async with scripted({**tools, "tools/call": [result(content=[], structuredContent=deep)]}) as (
+        client,
+        harness,
+    ):
         assert (await error_of(client.call("out"))).code == "E209"
         if is_sent:  # the engine for later dialects and for patterns does not remember
             assert (await client.call("in", deep)).structured == deep
@@ -135,12 +135,9 @@ def test_alternatives_that_lead_back_never_stop_the_loop(
             assert (await error_of(client.call("in", deep))).code == "E203"
         assert harness.count("tools/call") == 1 + is_sent
 
-    tools = listed(tool("out", outputSchema=schema), tool("in", inputSchema=schema))
-    play(scenario, {**tools, "tools/call": [result(content=[], structuredContent=deep)]})
-
 
 @pytest.mark.rule("CTOOL-24")
-def test_a_check_of_too_many_steps_refuses_a_result_and_sends_arguments(
+async def test_a_check_of_too_many_steps_refuses_a_result_and_sends_arguments(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """30,000 values with 100 alternatives each: 40,000,000 steps."""
@@ -148,7 +145,11 @@ def test_a_check_of_too_many_steps_refuses_a_result_and_sends_arguments(
     alternatives = [{"minimum": 10**9 + number} for number in range(100)]
     schema = {"type": "object", "properties": {"x": {"items": {"anyOf": alternatives}}}}
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    tools = listed(tool("out", outputSchema=schema), tool("in", inputSchema=schema))
+    async with scripted({**tools, "tools/call": [result(content=[], structuredContent=many)]}) as (
+        client,
+        harness,
+    ):
         error = await error_of(client.call("out"))
         assert error.code == "E209"
         assert "too complex" in error.message
@@ -157,29 +158,24 @@ def test_a_check_of_too_many_steps_refuses_a_result_and_sends_arguments(
         assert harness.of("tools/call")[-1]["params"]["arguments"] == many
         assert "arguments of 'in' are sent unchecked: they are too complex" in caplog.messages
 
-    tools = listed(tool("out", outputSchema=schema), tool("in", inputSchema=schema))
-    play(scenario, {**tools, "tools/call": [result(content=[], structuredContent=many)]})
-
 
 @pytest.mark.rule("CTOOL-26")
-def test_a_result_says_why_it_was_not_checked() -> None:
+async def test_a_result_says_why_it_was_not_checked() -> None:
     dear = {"type": "object", "required": [f"p{number}" for number in range(3000)]}
     answer = result(content=[], structuredContent={"a": 1})
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    tools = listed(tool("dear", outputSchema=dear), tool("plain", outputSchema={}))
+    async with scripted({**tools, "tools/call": [answer]}) as (client, _):
         unchecked = await client.call("dear")
         assert unchecked.structured == {"a": 1}
         assert unchecked.unchecked is not None
         assert "more than 2000" in unchecked.unchecked
         assert (await client.call("plain")).unchecked is None
 
-    tools = listed(tool("dear", outputSchema=dear), tool("plain", outputSchema={}))
-    play(scenario, {**tools, "tools/call": [answer]})
-
 
 @pytest.mark.rule("CLIENT-24", "CLIENT-47")
-def test_a_list_of_this_second_refuses_by_itself() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_list_of_this_second_refuses_by_itself() -> None:
+    async with scripted(listed(tool("a", inputSchema=STRICT))) as (client, harness):
         await client.initialize()
         sent = len(harness.sent)
         unknown = await error_of(client.call("b"))
@@ -191,12 +187,10 @@ def test_a_list_of_this_second_refuses_by_itself() -> None:
         await settle()
         assert len(harness.sent) == sent
 
-    play(scenario, listed(tool("a", inputSchema=STRICT)))
-
 
 @pytest.mark.rule("CLIENT-24", "CLIENT-47")
-def test_a_list_that_is_not_fresh_is_read_again_before_it_refuses() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_list_that_is_not_fresh_is_read_again_before_it_refuses() -> None:
+    async with scripted(listed(tool("a", inputSchema=STRICT), ttlMs=1_000)) as (client, harness):
         await client.initialize()
         await asyncio.sleep(2)
         harness.play(listed(tool("a"), tool("b"), ttlMs=1_000))
@@ -210,12 +204,10 @@ def test_a_list_that_is_not_fresh_is_read_again_before_it_refuses() -> None:
         assert isinstance(error, InvalidArgumentsError)
         assert count(harness) == 4
 
-    play(scenario, listed(tool("a", inputSchema=STRICT), ttlMs=1_000))
-
 
 @pytest.mark.rule("CLIENT-24", "CLIENT-47")
-def test_a_fresh_list_is_read_again_before_it_refuses_once_a_second_at_most() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_fresh_list_is_read_again_before_it_refuses_once_a_second_at_most() -> None:
+    async with scripted(listed(tool("a", inputSchema=STRICT))) as (client, harness):
         await client.initialize()
         await asyncio.sleep(2)
         harness.play(listed(tool("a"), tool("b")))
@@ -234,37 +226,30 @@ def test_a_fresh_list_is_read_again_before_it_refuses_once_a_second_at_most() ->
         assert {error.code for error in await asyncio.gather(*refused)} == {"E204"}
         assert count(harness) == 4
 
-    play(scenario, listed(tool("a", inputSchema=STRICT)))
-
 
 @pytest.mark.rule("CLIENT-24", "CLIENT-47")
-def test_a_tool_that_is_gone_when_its_arguments_do_not_fit() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_tool_that_is_gone_when_its_arguments_do_not_fit() -> None:
+    async with scripted(listed(tool("a", inputSchema=STRICT), ttlMs=0)) as (client, harness):
         await client.initialize()
         harness.play(listed(tool("b"), ttlMs=0))
         assert (await error_of(client.call("a", {"town": 5}))).code == "E204"
 
-    play(scenario, listed(tool("a", inputSchema=STRICT), ttlMs=0))
-
 
 @pytest.mark.rule("CLIENT-24")
-def test_arguments_are_checked_as_their_json() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_arguments_are_checked_as_their_json() -> None:
+    cities = {"type": "object", "properties": {"city": {"type": "array"}}}
+    async with scripted(listed(tool("a", inputSchema=cities))) as (client, harness):
         await client.call("a", {"city": ("Oslo", "Bergen")})
         assert harness.of("tools/call")[0]["params"]["arguments"] == {"city": ["Oslo", "Bergen"]}
         for mistake in ({5: 5}, {"a": {1}}, {"a": 10**5000}, 5, "ab", [1]):
             error = await error_of(client.call("a", mistake))  # type: ignore[arg-type]
             assert (error.code, error.may_have_run) == ("E203", False)
 
-    cities = {"type": "object", "properties": {"city": {"type": "array"}}}
-    play(scenario, listed(tool("a", inputSchema=cities)))
-
 
 @pytest.mark.rule("CLIENT-45", "CLIENT-30")
-def test_list_that_changed_while_it_was_read_serves_waiting_calls() -> None:
+async def test_list_that_changed_while_it_was_read_serves_waiting_calls() -> None:
     """And nobody else: who comes later, and knows of a new tool, has it listed anew."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(listed(tool("a"))) as (client, harness):
         await client.initialize()
         client.invalidate()
         harness.play({**ANSWER, "tools/list": [["wait", "old"], *listed(tool("a"))["tools/list"]]})
@@ -280,28 +265,23 @@ def test_list_that_changed_while_it_was_read_serves_waiting_calls() -> None:
         assert [each.name for each in await client.list_tools()] == ["b"]
         assert count(harness) == 3
 
-    play(scenario, listed(tool("a")))
-
 
 @pytest.mark.rule("CLIENT-45", "CLIENT-30")
-def test_server_with_an_ever_changing_list_can_be_called() -> None:
+async def test_server_with_an_ever_changing_list_can_be_called() -> None:
     points = {**ANSWER, "tools/list": [CHANGED, result(tools=[tool("a")])]}
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(points) as (client, harness):
         for times in range(1, 5):
             await client.call("a")
             assert count(harness) == times + 1  # what was read while connecting was not kept
         assert (await error_of(client.call("b"))).code == "E204"
 
-    play(scenario, points)
-
 
 @pytest.mark.rule("CLIENT-23")
 @pytest.mark.parametrize("revision", BOTH)
-def test_waiting_call_may_be_cancelled(revision: str) -> None:
+async def test_waiting_call_may_be_cancelled(revision: str) -> None:
     """All may: the list is read to its end, and serves the next."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(listed(tool("a")), revision=revision) as (client, harness):
         await client.initialize()
         client.invalidate()
         harness.play({**ANSWER, "tools/list": [["wait", "go"], result(tools=[tool("a")])]})
@@ -315,8 +295,6 @@ def test_waiting_call_may_be_cancelled(revision: str) -> None:
         assert count(harness) == 2
         assert harness.of("notifications/cancelled") == []
 
-    play(scenario, listed(tool("a")), revision=revision)
-
 
 @pytest.mark.rule("CLIENT-23")
 @pytest.mark.parametrize(
@@ -324,8 +302,8 @@ def test_waiting_call_may_be_cancelled(revision: str) -> None:
     [([refusal(-32602)], "E203"), ([refusal(-32603)], "E201"), ([result(tools=5)], "E209")],
     ids=repr,
 )
-def test_a_list_that_cannot_be_had(acts: list[Act], code: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_list_that_cannot_be_had(acts: list[Act], code: str) -> None:
+    async with scripted(listed(tool("a"))) as (client, harness):
         await client.initialize()
         client.invalidate()
         harness.play({**ANSWER, "tools/list": acts})
@@ -335,14 +313,11 @@ def test_a_list_that_cannot_be_had(acts: list[Act], code: str) -> None:
         harness.play(listed(tool("a")))
         await client.call("a")
 
-    play(scenario, listed(tool("a")))
-
 
 @pytest.mark.rule("CLIENT-20", "CLIENT-23")
-def test_a_list_that_does_not_come() -> None:
+async def test_a_list_that_does_not_come() -> None:
     """Each call has its own time; the list has that of the client."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(listed(tool("a")), timeout=10) as (client, harness):
         await client.initialize()
         client.invalidate()
         harness.play({"tools/list": []})
@@ -358,12 +333,10 @@ def test_a_list_that_does_not_come() -> None:
         assert count(harness) == 4  # it was tried three times
         assert harness.count("notifications/cancelled") == 3
 
-    play(scenario, listed(tool("a")), timeout=10)
-
 
 @pytest.mark.rule("CLIENT-23", "CLIENT-28")
-def test_lost_listing_is_repeated_in_the_next_session() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_lost_listing_is_repeated_in_the_next_session() -> None:
+    async with scripted(listed(tool("a"))) as (client, harness):
         await client.initialize()
         client.invalidate()
         harness.play({"tools/list": []})
@@ -373,8 +346,6 @@ def test_lost_listing_is_repeated_in_the_next_session() -> None:
         await asyncio.gather(*calls)
         assert len(harness.transports) == 2
         assert client._breakers.server.failures == 0
-
-    play(scenario, listed(tool("a")))
 
 
 @pytest.mark.rule("CLIENT-23")
@@ -403,23 +374,25 @@ BROKEN = {
 @pytest.mark.rule("CLIENT-23", "CTOOL-09")
 @pytest.mark.parametrize("revision", BOTH)
 @pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
-def test_tools_whose_headers_break_the_rules(revision: str, has_exchanges: bool) -> None:
+async def test_tools_whose_headers_break_the_rules(revision: str, has_exchanges: bool) -> None:
     """Over HTTP, in the stateless mode, they are left out; elsewhere there are no headers."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    tools = [tool("bad", inputSchema=BROKEN), tool("good", inputSchema=MIRRORED)]
+    async with scripted(listed(*tools), revision=revision, has_exchanges=has_exchanges) as (
+        client,
+        _,
+    ):
         names = [each.name for each in await client.list_tools()]
         is_strict = has_exchanges and revision == STATELESS
         assert names == (["good"] if is_strict else ["bad", "good"])
 
-    tools = [tool("bad", inputSchema=BROKEN), tool("good", inputSchema=MIRRORED)]
-    play(scenario, listed(*tools), revision=revision, has_exchanges=has_exchanges)
-
 
 @pytest.mark.rule("CLIENT-27")
-def test_headers_that_the_server_wants_otherwise() -> None:
+async def test_headers_that_the_server_wants_otherwise() -> None:
     """Once, after the tools were listed anew; the call is checked by what is listed then."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted(listed(tool("a")), revision=STATELESS, has_exchanges=True) as (
+        client,
+        harness,
+    ):
         await client.initialize()
         harness.play(
             {
@@ -433,12 +406,11 @@ def test_headers_that_the_server_wants_otherwise() -> None:
         assert [dict(each.header_params) for each in sent] == [{}, {"City": "Oslo"}]
         assert count(harness) == 2
 
-    play(scenario, listed(tool("a")), revision=STATELESS, has_exchanges=True)
-
 
 @pytest.mark.rule("CLIENT-27", "CLIENT-25")
-def test_result_is_checked_against_the_newest_list() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_result_is_checked_against_the_newest_list() -> None:
+    first = tool("a", outputSchema={"type": "object", "required": ["sea"]})
+    async with scripted(listed(first), revision=STATELESS, has_exchanges=True) as (client, harness):
         await client.initialize()
         new = tool("a", outputSchema={"type": "object", "required": ["sky"]})
         harness.play({"tools/call": [refusal(-32020)], "tools/list": [["wait", "go"]]})
@@ -450,34 +422,30 @@ def test_result_is_checked_against_the_newest_list() -> None:
         assert (await call).structured == {"sky": "grey"}
         assert harness.count("tools/call") == 2
 
-    first = tool("a", outputSchema={"type": "object", "required": ["sea"]})
-    play(scenario, listed(first), revision=STATELESS, has_exchanges=True)
-
 
 @pytest.mark.rule("CLIENT-27")
-def test_time_over_after_a_refusal_has_not_run() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_time_over_after_a_refusal_has_not_run() -> None:
+    async with scripted(listed(tool("a")), revision=STATELESS, has_exchanges=True) as (
+        client,
+        harness,
+    ):
         await client.initialize()
         harness.play({"tools/call": [refusal(-32020)], "tools/list": []})
         error = await error_of(client.call("a", timeout=2))
         assert isinstance(error, CallTimeoutError)
         assert not error.may_have_run
 
-    play(scenario, listed(tool("a")), revision=STATELESS, has_exchanges=True)
-
 
 @pytest.mark.rule("CLIENT-27")
 @pytest.mark.parametrize("refused", [refusal(-32601), refusal(-32602, "Unknown tool: a")], ids=repr)
-def test_a_tool_that_the_server_does_not_know_any_more(refused: Act) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_a_tool_that_the_server_does_not_know_any_more(refused: Act) -> None:
+    async with scripted(listed(tool("a"))) as (client, harness):
         await client.initialize()
         harness.play({"tools/call": [refused], "tools/list": [result(tools=[tool("b")])]})
         assert (await error_of(client.call("a"))).code == "E204"
         assert (await error_of(client.call("a"))).code == "E204"
         assert harness.count("tools/call") == 1
         assert count(harness) == 2
-
-    play(scenario, listed(tool("a")))
 
 
 @pytest.mark.rule("CTOOL-04")
@@ -494,7 +462,7 @@ def test_a_tool_that_cannot_be_checked_is_called_with_one_warning(
 
 
 @pytest.mark.rule("CLIENT-06")
-def test_a_server_without_tools() -> None:
+async def test_a_server_without_tools() -> None:
     discovered: list[Act] = [
         [
             "answer",
@@ -508,14 +476,12 @@ def test_a_server_without_tools() -> None:
         ]
     ]
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async with scripted({"initialize": discovered}, require=()) as (client, harness):
         await client.initialize()
         for operation in (client.list_tools(), client.call("a"), client.get_tool_schema("a")):
             error = await error_of(operation)
             assert (error.code, error.may_have_run) == ("E205", False)
         assert count(harness) == 0
-
-    play(scenario, {"initialize": discovered}, require=())
 
 
 steps = st.sampled_from(["call", "unknown", "list", "changed", "invalidate", "wait", "hint", "die"])
@@ -557,8 +523,8 @@ def test_any_history_of_a_list(history: list[str], hint: int | None) -> None:
 
 
 @pytest.mark.rule("CLIENT-51")
-def test_listing_ends_with_the_client() -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_listing_ends_with_the_client() -> None:
+    async with scripted(listed(tool("a"))) as (client, harness):
         await client.initialize()
         harness.play({"tools/list": []})
         tasks = []
@@ -569,8 +535,6 @@ def test_listing_ends_with_the_client() -> None:
         await client.close()
         for each in await asyncio.gather(*tasks, return_exceptions=True):
             assert isinstance(each, ConnectionLostError | MCPError)
-
-    play(scenario, listed(tool("a")))
 
 
 @dataclass
@@ -589,8 +553,8 @@ class Height(Enum):
     [nan, inf, -inf, [None, nan], {"a": (1, [inf])}, Place("Oslo", nan), [Height.UNKNOWN]],
     ids=repr,
 )
-def test_nan_and_infinity_are_not_sent_as_null(value: Any) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+async def test_nan_and_infinity_are_not_sent_as_null(value: Any) -> None:
+    async with scripted(listed(tool("a"))) as (client, harness):
         error = await error_of(client.call("a", {"x": value}))
         assert (error.code, error.may_have_run) == ("E203", False)
         assert harness.count("tools/call") == 0
@@ -598,8 +562,6 @@ def test_nan_and_infinity_are_not_sent_as_null(value: Any) -> None:
         await client.call("a", {"x": places})
         sent = harness.of("tools/call")[0]["params"]["arguments"]
         assert sent == {"x": [{"city": "null", "height": 1.5}, None, "NaN", [1e308, True]]}
-
-    play(scenario, listed(tool("a")))
 
 
 TASKS = {"tasks": {"requests": {"tools": {"call": {}}}}}
@@ -621,10 +583,16 @@ TASKS = {"tasks": {"requests": {"tools": {"call": {}}}}}
     ],
     ids=repr,
 )
-def test_a_tool_that_runs_as_a_task_only_is_not_called(
+async def test_a_tool_that_runs_as_a_task_only_is_not_called(
     execution: Any, capabilities: dict[str, Any], is_refused: bool
 ) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    introduced = {
+        "protocolVersion": HANDSHAKE,
+        "serverInfo": {"name": "s", "version": "1"},
+        "capabilities": {"tools": {}, **capabilities},
+    }
+    points = listed(tool("a", execution=execution))
+    async with scripted(points | {"initialize": [result(**introduced)]}) as (client, harness):
         if not is_refused:
             assert (await client.call("a")).text == "done"
             return
@@ -633,11 +601,3 @@ def test_a_tool_that_runs_as_a_task_only_is_not_called(
         assert "task" in str(error)
         assert harness.count("tools/call") == 0
         assert client.circuit_state == "CLOSED"
-
-    introduced = {
-        "protocolVersion": HANDSHAKE,
-        "serverInfo": {"name": "s", "version": "1"},
-        "capabilities": {"tools": {}, **capabilities},
-    }
-    points = listed(tool("a", execution=execution))
-    play(scenario, points | {"initialize": [result(**introduced)]})
