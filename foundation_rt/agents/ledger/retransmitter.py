@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from attrs import define, frozen
 
+from ...backoff import exponential_delay
 from ...errors import StructuredError
 from .types import MessageRecord, MessageState
 
@@ -83,11 +84,9 @@ class Retransmitter:
     def backoff_delay_ms(self, attempts: int) -> int:
         """Return the delay after so many attempts (at least 1), in whole ms (at least 1)."""
         policy = self.policy
-        try:
-            delay = policy.base_delay_ms * float(policy.backoff_multiplier) ** (attempts - 1)
-        except OverflowError:  # larger than a float, so larger than every delay
-            delay = policy.max_delay_ms
-        delay = min(delay, policy.max_delay_ms)
+        delay = exponential_delay(
+            attempts, policy.base_delay_ms, policy.max_delay_ms, policy.backoff_multiplier
+        )
         return max(1, int(delay * (1 - policy.jitter * self.random())))
 
     def next_attempt_at_ms(self, message: MessageRecord, now_ms: int) -> int | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
+from ...backoff import exponential_delay
 from ...shown import Shown
 from .settings import at_least
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from .resilience import Permits
 
 _COST = 10  # of a retry, in tenths; a success gives back one
-_MAX_DOUBLINGS = 62  # 1 ms has become 146 million years; a power of 2 must not grow for ever
 
 
 @frozen(eq=False, repr=False)
@@ -60,9 +60,9 @@ class RetryPolicy(Shown):
             draw: random, from 0 to 1.
             retry_after: time that the server asked for, in s: the minimum, up to `max_delay_ms`.
         """
-        doublings = min(attempt - 1, _MAX_DOUBLINGS)
         longest = self.max_delay_ms / 1000
-        drawn: float = min(self.base_delay_ms * 2**doublings / 1000, longest) * draw
+        grown_ms = exponential_delay(attempt, self.base_delay_ms, self.max_delay_ms)
+        drawn = grown_ms / 1000 * draw
         # In this order: what a server sends may be no number (NaN), which no comparison picks.
         return drawn if retry_after is None else min(max(drawn, retry_after), longest)
 

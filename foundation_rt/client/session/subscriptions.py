@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from itertools import count
 from types import TracebackType
 from typing import Any, Protocol
 
 from attrs import define, field
 
+from ...backoff import exponential_delay
 from ...errors import UsageError
 from ..errors import MCPError, NotOfferedError
 from ..resilience.retries import Attempt
@@ -146,8 +148,8 @@ _LISTS = {
     "notifications/resources/list_changed": "resources",
 }
 # Between two attempts, in s: doubled each time, and reset after one that lasted.
-_FIRST_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 30.0
+_FIRST_DELAY_SECONDS = 1.0
+_MAX_DELAY_SECONDS = 30.0
 
 
 class Perform(Protocol):
@@ -242,7 +244,7 @@ class ClientSubscriptions:
     async def _maintain(self, subscription: Subscription) -> None:
         """Subscribe in each session, until the subscription is closed."""
         clock = asyncio.get_running_loop().time
-        pause = _FIRST_PAUSE_SECONDS
+        attempt = 1
         while True:
             began = clock()
             try:
@@ -252,11 +254,11 @@ class ClientSubscriptions:
                 if not (subscription.is_established and may_pass):
                     subscription.ended(error)
                     return
-                log.info("the subscription is made again in %g s: %s", pause, error)
-            if clock() - began > _LONGEST_PAUSE_SECONDS:
-                pause = _FIRST_PAUSE_SECONDS
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                log.info("the subscription has ended, and is made again: %s", error)
+            if clock() - began > _MAX_DELAY_SECONDS:
+                attempt = 1
+            await _back_off(attempt)
+            attempt += 1
 
     async def _follow_session(self, subscription: Subscription) -> None:
         """Subscribe, and return when the session or the stream has ended."""
@@ -288,7 +290,7 @@ class ClientSubscriptions:
     async def _unsubscribe(self, session: ClientSession, uris: Sequence[str]) -> None:
         """Unsubscribe, in the handshake mode; after a failure, later changes are ignored."""
         try:
-            async with asyncio.timeout(_FIRST_PAUSE_SECONDS):
+            async with asyncio.timeout(_FIRST_DELAY_SECONDS):
                 for uri in uris:
                     # A new subscription may have been made meanwhile.
                     if not any(uri in each.uris for each in self._open):
@@ -298,8 +300,7 @@ class ClientSubscriptions:
 
     async def _listen_to_lists(self, session: ClientSession, kinds: Sequence[str]) -> None:
         """Listen while the session lasts; a server that refuses is not asked again."""
-        pause = _FIRST_PAUSE_SECONDS
-        while True:
+        for attempt in count(1):
             try:
                 await _listen(
                     session, {f"{kind}ListChanged": True for kind in kinds}, self.notified
@@ -308,12 +309,16 @@ class ClientSubscriptions:
                 if not error.retryable:
                     log.info("the server does not notify of changes: %s", error.message)
                     return
-            await asyncio.sleep(pause)
+            await _back_off(attempt)
             if not session.is_usable:
                 return  # the next session listens by itself
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             for kind in kinds:  # they may have changed meanwhile
                 self.on_list_changed(kind)
+
+
+async def _back_off(attempt: int) -> None:
+    """Wait after so many attempts in a row."""
+    await asyncio.sleep(exponential_delay(attempt, _FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS))
 
 
 def _updated(notification: NotificationReceived, subscriptions: Iterable[Subscription]) -> None:

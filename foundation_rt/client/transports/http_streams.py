@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
+from ...backoff import exponential_delay
 from ...protocol.framing import LineTooLong
 from ...protocol.jsonrpc import Response as RpcResponse
 from ...protocol.jsonrpc import parse
@@ -67,7 +68,7 @@ class ReconnectBackoff(Shown):
             draw: random, from 0 to 1, so that many clients do not reconnect at one time.
         """
         least = max((_RETRY_MS if retry_ms is None else retry_ms) / 1000, _LEAST_RETRY)
-        most = max(least, min(least * (1 << min(self.failures, 10)), _MOST_RETRY))
+        most = max(least, exponential_delay(self.failures + 1, least, _MOST_RETRY))
         return least + draw * (most - least)
 
 

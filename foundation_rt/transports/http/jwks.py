@@ -25,6 +25,7 @@ from attrs import define, field
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
+from ...backoff import exponential_delay
 from ...config.types import ISSUER_URL
 
 if TYPE_CHECKING:
@@ -128,8 +129,7 @@ class KeySource:
         """Return the time from the fetch that has just ended to the next one, in seconds."""
         if not self._failures:
             return MIN_INTERVAL_SECONDS
-        doublings = min(self._failures - 1, 10)
-        return min(MIN_INTERVAL_SECONDS, FIRST_RETRY_SECONDS * (1 << doublings))
+        return exponential_delay(self._failures, FIRST_RETRY_SECONDS, MIN_INTERVAL_SECONDS)
 
     async def _fetch(self, now: float) -> bool:
         """Fetch the keys; return whether that succeeded."""

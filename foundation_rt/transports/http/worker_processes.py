@@ -24,6 +24,7 @@ from types import FrameType
 
 from attrs import define, field
 
+from ...backoff import exponential_delay
 from ...engine.shutdown import handling_signals
 
 WORKER_VARIABLE = "FOUNDATION_RT_WORKER"
@@ -66,18 +67,18 @@ def keep_workers(arguments: Sequence[str], count: int) -> int:
 
 
 @define(eq=False, repr=False)
-class Backoff:
-    """The pauses between the successive workers of one slot."""
+class WorkerBackoff:
+    """The delays between the successive workers of one slot."""
 
-    _delay: float = field(default=_FIRST_DELAY, init=False)
+    _ended_soon: int = field(default=0, init=False)  # in a row
 
     def delay_after(self, seconds: float) -> float:
-        """Return the pause after a worker that has lived for `seconds`, in seconds."""
+        """Return the delay after a worker that has lived for `seconds`, in seconds."""
         if seconds >= SETTLED_SECONDS:
-            self._delay = _FIRST_DELAY
+            self._ended_soon = 0
             return 0.0
-        delay, self._delay = self._delay, min(_MAX_DELAY, 2 * self._delay)
-        return delay
+        self._ended_soon += 1
+        return exponential_delay(self._ended_soon, _FIRST_DELAY, _MAX_DELAY)
 
 
 @define(eq=False, repr=False)
@@ -92,7 +93,7 @@ class _WorkerSlot:
         due: when the next one is to be started, in monotonic seconds.
     """
 
-    backoff: Backoff = field(factory=Backoff)
+    backoff: WorkerBackoff = field(factory=WorkerBackoff)
     process: subprocess.Popen[bytes] | None = None
     channel: socket.socket | None = None
     reported: bool = False

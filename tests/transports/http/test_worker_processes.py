@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from foundation_rt.transports.http.worker_processes import SETTLED_SECONDS, Backoff
+from foundation_rt.transports.http.worker_processes import SETTLED_SECONDS, WorkerBackoff
 
 
 @pytest.mark.rule("HTTP-34", "HTTP-35")
 def test_pauses_double_up_to_a_limit_while_workers_end_soon() -> None:
-    backoff = Backoff()
+    backoff = WorkerBackoff()
     pauses = [backoff.delay_after(0.5) for _ in range(9)]
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
 
 
 @pytest.mark.rule("HTTP-34")
 def test_settled_worker_is_replaced_at_once_and_backoff_restarts() -> None:
-    backoff = Backoff()
+    backoff = WorkerBackoff()
     assert [backoff.delay_after(0) for _ in range(3)] == [0.1, 0.2, 0.4]
     assert backoff.delay_after(SETTLED_SECONDS) == 0
     assert backoff.delay_after(0) == 0.1
