@@ -453,7 +453,7 @@ def test_request_without_a_response_times_out() -> None:
     rig.assert_all_ended()
 
 
-def test_error_after_a_server_request_is_the_handlers_own() -> None:
+async def test_error_after_a_server_request_is_the_handlers_own() -> None:
     rig = ServerFixture()
 
     @rig.server.tool
@@ -461,13 +461,10 @@ def test_error_after_a_server_request_is_the_handlers_own() -> None:
         await ctx.roots()
         raise ToolError("NOT_FOUND", "no such thing")
 
-    async def scene() -> None:
-        client = AnsweringClient(rig.server)
-        client.start("ask")
-        client.answer(await client.asked("roots/list"), {"roots": []})
-        assert value_of(await client.next())["code"] == "NOT_FOUND"
-
-    asyncio.run(scene())
+    client = AnsweringClient(rig.server)
+    client.start("ask")
+    client.answer(await client.asked("roots/list"), {"roots": []})
+    assert value_of(await client.next())["code"] == "NOT_FOUND"
 
 
 class Silent:

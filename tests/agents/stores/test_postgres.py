@@ -169,28 +169,22 @@ def backends(adapter: PostgresAACPPersistenceAdapter) -> list[int]:
 # -- opening ----------------------------------------------------------------------------------
 
 
-def test_new_ledger_may_be_opened_by_many_at_once(place: Place) -> None:
-    async def main() -> None:
-        adapters = [place.adapter() for _ in range(8)]
-        await asyncio.gather(*(each.open() for each in adapters))
-        await asyncio.gather(*(each.close() for each in adapters))
-        assert await place.rows("SELECT version FROM {schema}.migration") == [(1,)]
-
-    run(main())
+async def test_new_ledger_may_be_opened_by_many_at_once(place: Place) -> None:
+    adapters = [place.adapter() for _ in range(8)]
+    await asyncio.gather(*(each.open() for each in adapters))
+    await asyncio.gather(*(each.close() for each in adapters))
+    assert await place.rows("SELECT version FROM {schema}.migration") == [(1,)]
 
 
-def test_ledger_of_a_newer_version_is_refused(place: Place) -> None:
-    async def main() -> None:
-        async with place.open() as ledger:
-            await ledger.append([outgoing("r1")], NOW)
-        await place.rows("INSERT INTO {schema}.migration VALUES (99)")
-        with pytest.raises(UsageError, match=r"version 99.*up to 1: use the newer"):
-            await place.adapter().open()
-        await place.rows("DELETE FROM {schema}.migration WHERE version = 99")
-        async with place.open() as ledger:
-            assert await ledger.get_last_sequence("a", "b") == 1
-
-    run(main())
+async def test_ledger_of_a_newer_version_is_refused(place: Place) -> None:
+    async with place.open() as ledger:
+        await ledger.append([outgoing("r1")], NOW)
+    await place.rows("INSERT INTO {schema}.migration VALUES (99)")
+    with pytest.raises(UsageError, match=r"version 99.*up to 1: use the newer"):
+        await place.adapter().open()
+    await place.rows("DELETE FROM {schema}.migration WHERE version = 99")
+    async with place.open() as ledger:
+        assert await ledger.get_last_sequence("a", "b") == 1
 
 
 @pytest.mark.parametrize("schema", ["", "Aacp", "1a", 'a"b', "a-b", "a" * 64])
@@ -248,30 +242,24 @@ def test_operation_before_open_raises() -> None:
 
 
 @pytest.mark.rule("AACP-30")
-def test_connections_lost_while_idle_are_replaced(place: Place) -> None:
-    async def main() -> None:
-        async with place.open() as ledger:
-            await asyncio.gather(*(ledger.append([outgoing(f"r{n}")], NOW) for n in range(8)))
-            for n in (8, 9):
-                await place.kill(backends(ledger))
-                assert await ledger.get_last_sequence("a", "b") == n
-                appended = await ledger.append([outgoing(f"r{n}")], NOW)
-                assert appended == [Appended(EntryVerdict.NEW, n + 1)]
-
-    run(main())
+async def test_connections_lost_while_idle_are_replaced(place: Place) -> None:
+    async with place.open() as ledger:
+        await asyncio.gather(*(ledger.append([outgoing(f"r{n}")], NOW) for n in range(8)))
+        for n in (8, 9):
+            await place.kill(backends(ledger))
+            assert await ledger.get_last_sequence("a", "b") == n
+            appended = await ledger.append([outgoing(f"r{n}")], NOW)
+            assert appended == [Appended(EntryVerdict.NEW, n + 1)]
 
 
 @pytest.mark.rule("AACP-30")
-def test_transaction_interrupted_before_its_commit_is_repeated(place: Place) -> None:
-    async def main() -> None:
-        async with place.open() as ledger:
-            await ledger.append([outgoing("r1")], NOW)
-            async with place.locked("link"):
-                append = asyncio.create_task(ledger.append([outgoing("r2")], NOW))
-                await place.kill(await place.waiting())
-            assert await append == [Appended(EntryVerdict.NEW, 2)]
-
-    run(main())
+async def test_transaction_interrupted_before_its_commit_is_repeated(place: Place) -> None:
+    async with place.open() as ledger:
+        await ledger.append([outgoing("r1")], NOW)
+        async with place.locked("link"):
+            append = asyncio.create_task(ledger.append([outgoing("r2")], NOW))
+            await place.kill(await place.waiting())
+        assert await append == [Appended(EntryVerdict.NEW, 2)]
 
 
 END_AT_COMMIT = """
@@ -283,131 +271,109 @@ CREATE CONSTRAINT TRIGGER fall AFTER INSERT ON {schema}.request
 
 
 @pytest.mark.rule("AACP-30")
-def test_operation_interrupted_in_its_commit_raises_and_may_be_repeated(place: Place) -> None:
-    async def main() -> None:
-        async with place.open() as ledger:
-            await place.rows(END_AT_COMMIT)
-            with pytest.raises(StoreError):
-                await ledger.append([outgoing("r1")], NOW)
-            await place.rows("DROP TRIGGER fall ON {schema}.request")
-            assert await ledger.append([outgoing("r1")], NOW) == [Appended(EntryVerdict.NEW, 1)]
-
-    run(main())
+async def test_operation_interrupted_in_its_commit_raises_and_may_be_repeated(place: Place) -> None:
+    async with place.open() as ledger:
+        await place.rows(END_AT_COMMIT)
+        with pytest.raises(StoreError):
+            await ledger.append([outgoing("r1")], NOW)
+        await place.rows("DROP TRIGGER fall ON {schema}.request")
+        assert await ledger.append([outgoing("r1")], NOW) == [Appended(EntryVerdict.NEW, 1)]
 
 
-def test_transaction_that_takes_too_long_is_cut(
+async def test_transaction_that_takes_too_long_is_cut(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        async with place.open() as ledger:
-            await ledger.append([outgoing("r1")], NOW)
-            async with place.locked("link"):
-                with monkeypatch.context() as patch:
-                    patch.setattr(ledger._connections, "operation_s", 0.2)
-                    with pytest.raises(StoreError):
-                        await ledger.append([outgoing("r2")], NOW)
-            assert [each.seq for each in await ledger.append([outgoing("r2")], NOW)] == [2]
-
-    run(main())
+    async with place.open() as ledger:
+        await ledger.append([outgoing("r1")], NOW)
+        async with place.locked("link"):
+            with monkeypatch.context() as patch:
+                patch.setattr(ledger._connections, "operation_s", 0.2)
+                with pytest.raises(StoreError):
+                    await ledger.append([outgoing("r2")], NOW)
+        assert [each.seq for each in await ledger.append([outgoing("r2")], NOW)] == [2]
 
 
-def test_wait_for_a_connection_is_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with place.open(connections=1) as ledger:
-            await ledger.append([outgoing("r1")], NOW)
-            monkeypatch.setattr(ledger._connections, "connect_s", 0.1)
-            async with place.locked("link"):
-                append = asyncio.create_task(ledger.append([outgoing("r2")], NOW))
-                await place.waiting()
-                with pytest.raises(StoreError, match="busy"):
-                    await ledger.get_last_sequence("a", "b")
-            await append
-
-    run(main())
-
-
-def test_cancelled_caller_leaves_the_connection_usable(place: Place) -> None:
-    async def main() -> None:
-        async with place.open(connections=1) as ledger:
-            await ledger.append([outgoing("r1")], NOW)
-            async with place.locked("link"):
-                append = asyncio.create_task(ledger.append([outgoing("r2")], NOW))
-                await place.waiting()
-                append.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await append
-            assert [each.seq for each in await ledger.append([outgoing("r3")], NOW)] == [2]
-
-    run(main())
+async def test_wait_for_a_connection_is_bounded(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with place.open(connections=1) as ledger:
+        await ledger.append([outgoing("r1")], NOW)
+        monkeypatch.setattr(ledger._connections, "connect_s", 0.1)
+        async with place.locked("link"):
+            append = asyncio.create_task(ledger.append([outgoing("r2")], NOW))
+            await place.waiting()
+            with pytest.raises(StoreError, match="busy"):
+                await ledger.get_last_sequence("a", "b")
+        await append
 
 
-def test_statement_that_fails_is_a_store_error(place: Place) -> None:
-    async def main() -> None:
-        async with place.open() as ledger:
-            await ledger.append([outgoing("r1")], NOW)
-            await place.rows("ALTER TABLE {schema}.request RENAME TO elsewhere")
-            with pytest.raises(StoreError, match="does not exist"):
-                await ledger.append([outgoing("r2")], NOW)
-            await place.rows("ALTER TABLE {schema}.elsewhere RENAME TO request")
-            assert [each.seq for each in await ledger.append([outgoing("r2")], NOW)] == [2]
+async def test_cancelled_caller_leaves_the_connection_usable(place: Place) -> None:
+    async with place.open(connections=1) as ledger:
+        await ledger.append([outgoing("r1")], NOW)
+        async with place.locked("link"):
+            append = asyncio.create_task(ledger.append([outgoing("r2")], NOW))
+            await place.waiting()
+            append.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await append
+        assert [each.seq for each in await ledger.append([outgoing("r3")], NOW)] == [2]
 
-    run(main())
+
+async def test_statement_that_fails_is_a_store_error(place: Place) -> None:
+    async with place.open() as ledger:
+        await ledger.append([outgoing("r1")], NOW)
+        await place.rows("ALTER TABLE {schema}.request RENAME TO elsewhere")
+        with pytest.raises(StoreError, match="does not exist"):
+            await ledger.append([outgoing("r2")], NOW)
+        await place.rows("ALTER TABLE {schema}.elsewhere RENAME TO request")
+        assert [each.seq for each in await ledger.append([outgoing("r2")], NOW)] == [2]
 
 
 # -- several at once --------------------------------------------------------------------------
 
 
 @pytest.mark.rule("AACP-70")
-def test_locked_mailbox_is_passed_over_with_a_hint(place: Place) -> None:
-    async def main() -> None:
-        async with place.open() as ledger:
-            await ledger.append([outgoing("r1"), outgoing("r2", target="c")], NOW)
-            async with place.locked("mailbox WHERE agent_id = 'b'"):
-                claimed = await ledger.claim({"b": 10, "c": 10}, "me", NOW, NOW + LEASE)
-                assert [each.request_id for each in claimed.claims] == ["r2"]
-                assert claimed.next_at_ms is not None
-                assert NOW < claimed.next_at_ms < NOW + 100
+async def test_locked_mailbox_is_passed_over_with_a_hint(place: Place) -> None:
+    async with place.open() as ledger:
+        await ledger.append([outgoing("r1"), outgoing("r2", target="c")], NOW)
+        async with place.locked("mailbox WHERE agent_id = 'b'"):
             claimed = await ledger.claim({"b": 10, "c": 10}, "me", NOW, NOW + LEASE)
-            assert [each.request_id for each in claimed.claims] == ["r1"]
-
-    run(main())
+            assert [each.request_id for each in claimed.claims] == ["r2"]
+            assert claimed.next_at_ms is not None
+            assert NOW < claimed.next_at_ms < NOW + 100
+        claimed = await ledger.claim({"b": 10, "c": 10}, "me", NOW, NOW + LEASE)
+        assert [each.request_id for each in claimed.claims] == ["r1"]
 
 
 @pytest.mark.rule("AACP-22")
-def test_lease_renewed_concurrently_is_not_claimed(place: Place) -> None:
-    async def main() -> None:
-        async with place.open() as ledger, place.direct() as other:
-            await ledger.append([outgoing("r1"), outgoing("r2")], NOW)
-            await ledger.claim({"b": 1}, "first", NOW, NOW + LEASE)
-            later = NOW + LEASE
-            async with other.transaction():  # what `renew` does, not committed yet
-                await other.execute(
-                    f"UPDATE {place.schema}.request SET lease_until_ms = {later + LEASE}"
-                    " WHERE request_id = 'r1'".encode()
-                )
-                claim = asyncio.create_task(ledger.claim({"b": 10}, "second", later, later + LEASE))
-                await place.waiting()
-            claimed = await claim
-            assert claimed.claims == []  # not even r2, for it is behind r1
-            assert claimed.next_at_ms == later + LEASE
-
-    run(main())
+async def test_lease_renewed_concurrently_is_not_claimed(place: Place) -> None:
+    async with place.open() as ledger, place.direct() as other:
+        await ledger.append([outgoing("r1"), outgoing("r2")], NOW)
+        await ledger.claim({"b": 1}, "first", NOW, NOW + LEASE)
+        later = NOW + LEASE
+        async with other.transaction():  # what `renew` does, not committed yet
+            await other.execute(
+                f"UPDATE {place.schema}.request SET lease_until_ms = {later + LEASE}"
+                " WHERE request_id = 'r1'".encode()
+            )
+            claim = asyncio.create_task(ledger.claim({"b": 10}, "second", later, later + LEASE))
+            await place.waiting()
+        claimed = await claim
+        assert claimed.claims == []  # not even r2, for it is behind r1
+        assert claimed.next_at_ms == later + LEASE
 
 
 @pytest.mark.rule("AACP-12", "AACP-30")
-def test_same_request_on_two_links_concurrently_is_entered_once(place: Place) -> None:
-    async def main() -> None:
-        async with place.open() as ledger:
-            await ledger.append([outgoing("r0"), outgoing("r00", "x", "y")], NOW)
-            for n in range(20):
-                made = outgoing(f"r{n}x"), outgoing(f"r{n}x", "x", "y")
-                both = await asyncio.gather(*(ledger.append([each], NOW) for each in made))
-                verdicts = sorted(each.verdict for [each] in both)
-                assert verdicts == [EntryVerdict.CONFLICT, EntryVerdict.NEW]
-            numbers = [await ledger.get_last_sequence(*link) for link in (("a", "b"), ("x", "y"))]
-            assert sum(numbers) == 22
-
-    run(main())
+async def test_same_request_on_two_links_concurrently_is_entered_once(place: Place) -> None:
+    async with place.open() as ledger:
+        await ledger.append([outgoing("r0"), outgoing("r00", "x", "y")], NOW)
+        for n in range(20):
+            made = outgoing(f"r{n}x"), outgoing(f"r{n}x", "x", "y")
+            both = await asyncio.gather(*(ledger.append([each], NOW) for each in made))
+            verdicts = sorted(each.verdict for [each] in both)
+            assert verdicts == [EntryVerdict.CONFLICT, EntryVerdict.NEW]
+        numbers = [await ledger.get_last_sequence(*link) for link in (("a", "b"), ("x", "y"))]
+        assert sum(numbers) == 22
 
 
 @pytest.mark.rule("AACP-10", "AACP-11", "AACP-30")
@@ -560,88 +526,73 @@ async def effects(place: Place) -> list[str]:
 
 
 @pytest.mark.rule("AACP-53")
-def test_writes_happen_with_the_outcome_and_once(place: Place) -> None:
-    async def main() -> None:
-        async with with_claims(place, 1) as (ledger, [claim]):
-            end = completion(claim)
-            end.in_transaction = noting(place, "done")
-            for _ in range(2):
-                [done] = await ledger.complete([end], NOW)
-                assert done.record.state is RequestState.COMPLETED
-            assert await effects(place) == ["done"]
-
-    run(main())
+async def test_writes_happen_with_the_outcome_and_once(place: Place) -> None:
+    async with with_claims(place, 1) as (ledger, [claim]):
+        end = completion(claim)
+        end.in_transaction = noting(place, "done")
+        for _ in range(2):
+            [done] = await ledger.complete([end], NOW)
+            assert done.record.state is RequestState.COMPLETED
+        assert await effects(place) == ["done"]
 
 
 @pytest.mark.rule("AACP-53", "AACP-23")
-def test_writes_of_a_claim_that_was_lost_do_not_happen(place: Place) -> None:
-    async def main() -> None:
-        async with with_claims(place, 1) as (ledger, [claim]):
-            await ledger.claim({"b": 1}, "other", NOW + LEASE, NOW + 2 * LEASE)
-            end = completion(claim)
-            end.in_transaction = noting(place, "late")
-            assert await ledger.complete([end], NOW) == [Completed(None, None)]
-            assert await effects(place) == []
-
-    run(main())
+async def test_writes_of_a_claim_that_was_lost_do_not_happen(place: Place) -> None:
+    async with with_claims(place, 1) as (ledger, [claim]):
+        await ledger.claim({"b": 1}, "other", NOW + LEASE, NOW + 2 * LEASE)
+        end = completion(claim)
+        end.in_transaction = noting(place, "late")
+        assert await ledger.complete([end], NOW) == [Completed(None, None)]
+        assert await effects(place) == []
 
 
 @pytest.mark.rule("AACP-53")
 @pytest.mark.parametrize("cause", ["its own error", "a constraint"])
-def test_failed_write_withholds_its_outcome_only(place: Place, cause: str) -> None:
+async def test_failed_write_withholds_its_outcome_only(place: Place, cause: str) -> None:
     error = RuntimeError("no") if cause == "its own error" else None
 
-    async def main() -> None:
-        async with with_claims(place, 3) as (ledger, claims):
-            ends = [completion(claim) for claim in claims]
-            ends[0].in_transaction = noting(place, "first")
-            ends[1].in_transaction = noting(place, "second" if error else "first", error)
-            ends[2].in_transaction = noting(place, "third")
-            done = await ledger.complete(ends, NOW)
-            assert [each.record is not None for each in done] == [True, False, True]
-            assert [each.response.seq for each in done if each.response] == [1, 2]
-            expected = RuntimeError if error else psycopg.errors.UniqueViolation
-            assert isinstance(done[1].failure, expected)
-            assert await effects(place) == ["first", "third"]
-            [renewed] = await ledger.renew([(claims[1].request_id, 1)], NOW + 2 * LEASE)
-            assert renewed
-
-    run(main())
+    async with with_claims(place, 3) as (ledger, claims):
+        ends = [completion(claim) for claim in claims]
+        ends[0].in_transaction = noting(place, "first")
+        ends[1].in_transaction = noting(place, "second" if error else "first", error)
+        ends[2].in_transaction = noting(place, "third")
+        done = await ledger.complete(ends, NOW)
+        assert [each.record is not None for each in done] == [True, False, True]
+        assert [each.response.seq for each in done if each.response] == [1, 2]
+        expected = RuntimeError if error else psycopg.errors.UniqueViolation
+        assert isinstance(done[1].failure, expected)
+        assert await effects(place) == ["first", "third"]
+        [renewed] = await ledger.renew([(claims[1].request_id, 1)], NOW + 2 * LEASE)
+        assert renewed
 
 
 @pytest.mark.rule("AACP-53")
-def test_interrupted_writes_are_repeated(place: Place) -> None:
+async def test_interrupted_writes_are_repeated(place: Place) -> None:
     tries: list[int] = []
 
-    async def main() -> None:
-        async with with_claims(place, 1) as (ledger, [claim]):
+    async with with_claims(place, 1) as (ledger, [claim]):
 
-            async def in_transaction(connection: psycopg.AsyncConnection[Any]) -> None:
-                await noting(place, f"try {len(tries)}")(connection)
-                tries.append(connection.info.backend_pid)
-                if len(tries) == 1:
-                    await place.kill(tries)
-                    await connection.execute("SELECT")
+        async def in_transaction(connection: psycopg.AsyncConnection[Any]) -> None:
+            await noting(place, f"try {len(tries)}")(connection)
+            tries.append(connection.info.backend_pid)
+            if len(tries) == 1:
+                await place.kill(tries)
+                await connection.execute("SELECT")
 
-            end = completion(claim)
-            end.in_transaction = in_transaction
-            [done] = await ledger.complete([end], NOW)
-            assert done.record is not None
-            assert await effects(place) == ["try 1"]
-
-    run(main())
+        end = completion(claim)
+        end.in_transaction = in_transaction
+        [done] = await ledger.complete([end], NOW)
+        assert done.record is not None
+        assert await effects(place) == ["try 1"]
 
 
 @pytest.mark.rule("AACP-53")
-def test_writes_may_not_end_the_transaction(place: Place) -> None:
-    async def main() -> None:
-        async with with_claims(place, 1) as (ledger, [claim]):
-            end = completion(claim)
-            end.in_transaction = lambda connection: connection.commit()
-            [done] = await ledger.complete([end], NOW)
-            assert isinstance(done.failure, psycopg.ProgrammingError)
-
-    run(main())
+async def test_writes_may_not_end_the_transaction(place: Place) -> None:
+    async with with_claims(place, 1) as (ledger, [claim]):
+        end = completion(claim)
+        end.in_transaction = lambda connection: connection.commit()
+        [done] = await ledger.complete([end], NOW)
+        assert isinstance(done.failure, psycopg.ProgrammingError)
 
 
 # -- hints, and retention ---------------------------------------------------------------------
@@ -665,70 +616,56 @@ class Calls:
                 await self._called.wait()
 
 
-def test_changes_of_other_processes_are_notified_and_own_are_not(place: Place) -> None:
-    async def main() -> None:
-        async with place.open() as one, place.open() as two:
-            calls = Calls()
-            one.on_change(calls)
-            await calls.until(1)  # it listens
-            await one.append([outgoing("r1")], NOW)
-            await two.append([outgoing("r2")], NOW)
-            await calls.until(2)
-            assert calls.count == 2
-            [claim] = (await one.claim({"b": 1}, "me", NOW, NOW + LEASE)).claims
-            await two.complete([completion(claim)], NOW)
-            await calls.until(3)
-
-    run(main())
+async def test_changes_of_other_processes_are_notified_and_own_are_not(place: Place) -> None:
+    async with place.open() as one, place.open() as two:
+        calls = Calls()
+        one.on_change(calls)
+        await calls.until(1)  # it listens
+        await one.append([outgoing("r1")], NOW)
+        await two.append([outgoing("r2")], NOW)
+        await calls.until(2)
+        assert calls.count == 2
+        [claim] = (await one.claim({"b": 1}, "me", NOW, NOW + LEASE)).claims
+        await two.complete([completion(claim)], NOW)
+        await calls.until(3)
 
 
-def test_listener_that_was_cut_off_listens_again(place: Place) -> None:
-    async def main() -> None:
-        async with place.open() as one, place.open() as two:
-            calls = Calls()
-            one.on_change(calls)
-            await calls.until(1)
-            listening = await place.rows(
-                "SELECT pid FROM pg_stat_activity WHERE query = 'LISTEN \"{schema}\"'"
-            )
-            await place.kill([pid for (pid,) in listening])
-            await calls.until(2)  # for what was missed
-            await two.append([outgoing("r1")], NOW)
-            await calls.until(3)
-
-    run(main())
+async def test_listener_that_was_cut_off_listens_again(place: Place) -> None:
+    async with place.open() as one, place.open() as two:
+        calls = Calls()
+        one.on_change(calls)
+        await calls.until(1)
+        listening = await place.rows(
+            "SELECT pid FROM pg_stat_activity WHERE query = 'LISTEN \"{schema}\"'"
+        )
+        await place.kill([pid for (pid,) in listening])
+        await calls.until(2)  # for what was missed
+        await two.append([outgoing("r1")], NOW)
+        await calls.until(3)
 
 
 @pytest.mark.rule("AACP-15")
-def test_large_purge_takes_several_transactions(
+async def test_large_purge_takes_several_transactions(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapter, "_PURGE_BATCH", 2)
 
-    async def main() -> None:
-        async with place.open() as ledger:
-            await ledger.append([outgoing(f"r{n}") for n in range(5)], NOW)
-            await ledger.append(
-                [outgoing(f"f{n}", target="far", local=False) for n in range(5)], NOW
-            )
-            assert await ledger.purge_expired(NOW + TTL) == 15
-            assert await ledger.purge_expired(NOW + TTL) == 0
-
-    run(main())
+    async with place.open() as ledger:
+        await ledger.append([outgoing(f"r{n}") for n in range(5)], NOW)
+        await ledger.append([outgoing(f"f{n}", target="far", local=False) for n in range(5)], NOW)
+        assert await ledger.purge_expired(NOW + TTL) == 15
+        assert await ledger.purge_expired(NOW + TTL) == 0
 
 
-def test_handlers_numbers_and_arrays_are_taken_as_psycopg_does(place: Place) -> None:
+async def test_handlers_numbers_and_arrays_are_taken_as_psycopg_does(place: Place) -> None:
     """What the ledger needs for its own arrays changes nothing for who borrows its connection."""
 
     async def in_transaction(connection: psycopg.AsyncConnection[Any]) -> None:
         cursor = await connection.execute("SELECT %s::text[], pg_typeof(%s)::text", (["a"], 5))
         assert await cursor.fetchall() == [(["a"], "smallint")]
 
-    async def main() -> None:
-        async with with_claims(place, 1) as (ledger, [claim]):
-            end = completion(claim)
-            end.in_transaction = in_transaction
-            [done] = await ledger.complete([end], NOW)
-            assert done.failure is None
-
-    run(main())
+    async with with_claims(place, 1) as (ledger, [claim]):
+        end = completion(claim)
+        end.in_transaction = in_transaction
+        [done] = await ledger.complete([end], NOW)
+        assert done.failure is None

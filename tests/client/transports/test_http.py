@@ -82,62 +82,53 @@ async def refused(talk: Talk, method: str = "tools/call") -> MCPError:
 
 
 @pytest.mark.rule("CHTTP-05", "CHTTP-08", "CHTTP-13")
-def test_stateless_request_is_a_post_with_its_mcp_headers() -> None:
+async def test_stateless_request_is_a_post_with_its_mcp_headers() -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.result({"a": 1}, mcp_session_id="nobody asked", set_cookie="a=b")
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            assert await talk.call("tools/call", "caf\xe9", header_params={"X": "y"}) == {"a": 1}
-            await talk.call("tools/list")
-        first, second = talk.server.asked
-        assert (first.method, first.target) == ("POST", "/mcp")
-        assert first.headers["accept"] == "application/json, text/event-stream"
-        assert first.headers["accept-encoding"] == "identity"
-        assert first.headers["host"] == talk.server.url.split("/")[2]
-        assert first.headers["mcp-protocol-version"] == STATELESS.name
-        assert first.headers["mcp-method"] == "tools/call"
-        assert first.headers["mcp-name"] == "=?base64?Y2Fmw6k=?="
-        assert first.headers["mcp-param-x"] == "y"
-        assert not {"cookie", "mcp-session-id", "mcp-name"} & second.headers.keys()
-        assert talk.server.connections == 1
-
-    run(main())
+    async with talking(answer) as talk:
+        assert await talk.call("tools/call", "caf\xe9", header_params={"X": "y"}) == {"a": 1}
+        await talk.call("tools/list")
+    first, second = talk.server.asked
+    assert (first.method, first.target) == ("POST", "/mcp")
+    assert first.headers["accept"] == "application/json, text/event-stream"
+    assert first.headers["accept-encoding"] == "identity"
+    assert first.headers["host"] == talk.server.url.split("/")[2]
+    assert first.headers["mcp-protocol-version"] == STATELESS.name
+    assert first.headers["mcp-method"] == "tools/call"
+    assert first.headers["mcp-name"] == "=?base64?Y2Fmw6k=?="
+    assert first.headers["mcp-param-x"] == "y"
+    assert not {"cookie", "mcp-session-id", "mcp-name"} & second.headers.keys()
+    assert talk.server.connections == 1
 
 
 @pytest.mark.rule("CHTTP-06", "CHTTP-19")
-def test_a_session_is_named_in_everything_that_follows_and_ended() -> None:
+async def test_a_session_is_named_in_everything_that_follows_and_ended() -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if not await session(asked, out):
             out.result()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            await talk.begin()
-            await talk.call("tools/list")
-        first, *rest = talk.server.asked
-        assert not {"mcp-session-id", "mcp-protocol-version"} & first.headers.keys()
-        assert {asked.headers["mcp-session-id"] for asked in rest} == {"s-1"}
-        assert {asked.headers["mcp-protocol-version"] for asked in rest} == {SESSIONS.name}
-        assert rest[-1].method == "DELETE"
-
-    run(main())
+    async with talking(answer) as talk:
+        await talk.begin()
+        await talk.call("tools/list")
+    first, *rest = talk.server.asked
+    assert not {"mcp-session-id", "mcp-protocol-version"} & first.headers.keys()
+    assert {asked.headers["mcp-session-id"] for asked in rest} == {"s-1"}
+    assert {asked.headers["mcp-protocol-version"] for asked in rest} == {SESSIONS.name}
+    assert rest[-1].method == "DELETE"
 
 
 @pytest.mark.rule("CHTTP-06")
-def test_an_id_of_a_session_that_no_header_holds_is_refused() -> None:
+async def test_an_id_of_a_session_that_no_header_holds_is_refused() -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         await session(asked, out, "a\xe9")
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            assert isinstance(await refused(talk, "initialize"), InvalidResponseError)
-
-    run(main())
+    async with talking(answer) as talk:
+        assert isinstance(await refused(talk, "initialize"), InvalidResponseError)
 
 
 @pytest.mark.rule("CHTTP-07", "CHTTP-27")
-def test_nothing_overtakes_the_end_of_the_handshake() -> None:
+async def test_nothing_overtakes_the_end_of_the_handshake() -> None:
     taken = asyncio.Event()
 
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
@@ -146,24 +137,21 @@ def test_nothing_overtakes_the_end_of_the_handshake() -> None:
         if not await session(asked, out):
             out.result()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            await talk.begin()
-            asked = talk.send("tools/list")
-            while len(talk.server.asked) < 2:
-                await asyncio.sleep(0)
-            for _ in range(20):
-                await asyncio.sleep(0)
-            assert [each.rpc for each in talk.server.asked][1:] == ["notifications/initialized"]
-            taken.set()
-            await talk.outcome(asked)
-            assert talk.server.of("GET") or talk.server.asked[2].rpc == "tools/list"
-
-    run(main())
+    async with talking(answer) as talk:
+        await talk.begin()
+        asked = talk.send("tools/list")
+        while len(talk.server.asked) < 2:
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert [each.rpc for each in talk.server.asked][1:] == ["notifications/initialized"]
+        taken.set()
+        await talk.outcome(asked)
+        assert talk.server.of("GET") or talk.server.asked[2].rpc == "tools/list"
 
 
 @pytest.mark.rule("CHTTP-03", "CHTTP-02")
-def test_a_user_s_token_goes_to_the_server_and_nowhere_else(
+async def test_a_user_s_token_goes_to_the_server_and_nowhere_else(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -172,17 +160,14 @@ def test_a_user_s_token_goes_to_the_server_and_nowhere_else(
         assert asked.headers["authorization"] == f"Bearer {SECRET}"
         out.whole(403, f"bad token {SECRET}".encode(), content_type="text/plain")
 
-    async def main() -> None:
-        headers = {"Authorization": f"Bearer {SECRET}"}
-        async with talking(answer, path=f"/x?key={SECRET}", headers=headers) as talk:
-            error = await refused(talk)
-            assert talk.server.asked[0].target == f"/x?key={SECRET}"
-            assert talk.transport.description.endswith("/x")
-            assert SECRET not in f"{error} {error!r} {vars(error)}"
-            talk.notify("notifications/roots/list_changed")
-        assert SECRET not in caplog.text
-
-    run(main())
+    headers = {"Authorization": f"Bearer {SECRET}"}
+    async with talking(answer, path=f"/x?key={SECRET}", headers=headers) as talk:
+        error = await refused(talk)
+        assert talk.server.asked[0].target == f"/x?key={SECRET}"
+        assert talk.transport.description.endswith("/x")
+        assert SECRET not in f"{error} {error!r} {vars(error)}"
+        talk.notify("notifications/roots/list_changed")
+    assert SECRET not in caplog.text
 
 
 class Renewing(httpx2.Auth):
@@ -202,31 +187,25 @@ class Failing(httpx2.Auth):
         yield
 
 
-def test_authentication_of_httpx2_is_carried_out() -> None:
+async def test_authentication_of_httpx2_is_carried_out() -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.headers["authorization"] == "new":
             out.result()
         else:
             out.whole(401, b"x" * 1_000_000)
 
-    async def main() -> None:
-        async with talking(answer, auth=Renewing()) as talk:
-            assert await talk.call("tools/list") == {}
-            assert len(talk.server.asked) == 2
-
-    run(main())
+    async with talking(answer, auth=Renewing()) as talk:
+        assert await talk.call("tools/list") == {}
+        assert len(talk.server.asked) == 2
 
 
-def test_authentication_that_fails_costs_the_request_and_nothing_else() -> None:
+async def test_authentication_that_fails_costs_the_request_and_nothing_else() -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         raise AssertionError("nothing is sent")
 
-    async def main() -> None:
-        async with talking(answer, auth=Failing()) as talk:
-            error = await refused(talk)
-            assert (error.code, "RuntimeError" in error.message) == ("E201", True)
-
-    run(main())
+    async with talking(answer, auth=Failing()) as talk:
+        error = await refused(talk)
+        assert (error.code, "RuntimeError" in error.message) == ("E201", True)
 
 
 class Leaking(httpx2.Auth):
@@ -247,24 +226,21 @@ class Stopping(httpx2.Auth):
 
 @pytest.mark.rule("CHTTP-03", "CHTTP-37", "CHTTP-15")
 @pytest.mark.parametrize("auth", [Leaking(), Stopping()])
-def test_nothing_that_authentication_holds_stands_in_an_error_or_the_log(
+async def test_nothing_that_authentication_holds_stands_in_an_error_or_the_log(
     auth: httpx2.Auth, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.result()
 
-    async def main() -> None:
-        async with talking(answer, auth=auth) as talk:
-            error = await refused(talk)
-            assert error.code == "E201"
-            assert error.may_have_run is isinstance(auth, Stopping)
-            assert SECRET not in f"{error} {error!r} {caplog.text}"
-
-    run(main())
+    async with talking(answer, auth=auth) as talk:
+        error = await refused(talk)
+        assert error.code == "E201"
+        assert error.may_have_run is isinstance(auth, Stopping)
+        assert SECRET not in f"{error} {error!r} {caplog.text}"
 
 
 @pytest.mark.rule("CHTTP-27")
-def test_listening_survives_authentication_that_fails() -> None:
+async def test_listening_survives_authentication_that_fails() -> None:
     class NotAtFirst(httpx2.Auth):
         times = 0
 
@@ -281,85 +257,73 @@ def test_listening_survives_authentication_that_fails() -> None:
         elif not await session(asked, out):
             out.result()
 
-    async def main() -> None:
-        async with talking(answer, auth=NotAtFirst()) as talk:
-            await talk.begin()
-            await talk.heard.until(lambda: talk.heard.told)
-
-    run(main())
+    async with talking(answer, auth=NotAtFirst()) as talk:
+        await talk.begin()
+        await talk.heard.until(lambda: talk.heard.told)
 
 
 @pytest.mark.rule("CHTTP-10", "CHTTP-11", "CHTTP-15")
-def test_where_no_connection_is_free_nothing_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_no_connection_is_free_nothing_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_wire, "MAX_CONNECTIONS", 1)
     monkeypatch.setattr(http_wire, "CONNECT_TIMEOUT", 0.02)
 
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         await out.gone()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            talk.send("tools/call")
-            while not talk.server.asked:
-                await asyncio.sleep(0)
-            error = await refused(talk)
-            assert (error.code, error.may_have_run) == ("E201", False)
-            assert "are in use" in error.message
-
-    run(main())
+    async with talking(answer) as talk:
+        talk.send("tools/call")
+        while not talk.server.asked:
+            await asyncio.sleep(0)
+        error = await refused(talk)
+        assert (error.code, error.may_have_run) == ("E201", False)
+        assert "are in use" in error.message
 
 
 @pytest.mark.rule("CHTTP-11", "CHTTP-15")
-def test_refusal_of_a_proxy_is_reported_without_its_text(
+async def test_refusal_of_a_proxy_is_reported_without_its_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         assert (asked.method, asked.target) == ("CONNECT", "server.example:443")
         out.raw(f"HTTP/1.1 407 {SECRET}\r\nContent-Length: 0\r\n\r\n".encode())
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            monkeypatch.setenv("https_proxy", talk.server.url.split("/")[2])
-            monkeypatch.setenv("no_proxy", "")
-            transport, heard = HttpTransport(HttpServer("https://server.example/mcp")), Heard()
-            await transport.open(heard)
-            error = await refused(Talk(transport, heard, talk.server))
-            assert (error.code, error.may_have_run) == ("E201", False)
-            place = "https://server.example/mcp"
-            assert error.message == f"the proxy refused the connection to {place}"
-            await transport.close()
-
-    run(main())
+    async with talking(answer) as talk:
+        monkeypatch.setenv("https_proxy", talk.server.url.split("/")[2])
+        monkeypatch.setenv("no_proxy", "")
+        transport, heard = HttpTransport(HttpServer("https://server.example/mcp")), Heard()
+        await transport.open(heard)
+        error = await refused(Talk(transport, heard, talk.server))
+        assert (error.code, error.may_have_run) == ("E201", False)
+        place = "https://server.example/mcp"
+        assert error.message == f"the proxy refused the connection to {place}"
+        await transport.close()
 
 
 @pytest.mark.rule("CHTTP-10")
-def test_transport_is_congested_while_all_slots_are_taken() -> None:
+async def test_transport_is_congested_while_all_slots_are_taken() -> None:
     go = asyncio.Event()
 
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         await go.wait()
         out.result()
 
-    async def main() -> None:
-        async with talking(answer, max_connections=3) as talk:
-            waiting = [talk.send("tools/list") for _ in range(2)]
-            assert not talk.transport.is_congested
-            await talk.transport.drained()
-            waiting.append(talk.send("tools/list"))
-            assert talk.transport.is_congested
-            drained = asyncio.ensure_future(talk.transport.drained())
-            await asyncio.sleep(0)
-            assert not drained.done()
-            futures = [talk.heard.waiting[each] for each in waiting]
-            go.set()
-            await asyncio.gather(drained, *futures)
-            assert not talk.transport.is_congested
-
-    run(main())
+    async with talking(answer, max_connections=3) as talk:
+        waiting = [talk.send("tools/list") for _ in range(2)]
+        assert not talk.transport.is_congested
+        await talk.transport.drained()
+        waiting.append(talk.send("tools/list"))
+        assert talk.transport.is_congested
+        drained = asyncio.ensure_future(talk.transport.drained())
+        await asyncio.sleep(0)
+        assert not drained.done()
+        futures = [talk.heard.waiting[each] for each in waiting]
+        go.set()
+        await asyncio.gather(drained, *futures)
+        assert not talk.transport.is_congested
 
 
 @pytest.mark.rule("CHTTP-12")
-def test_a_request_that_is_forgotten_closes_its_exchange() -> None:
+async def test_a_request_that_is_forgotten_closes_its_exchange() -> None:
     left = asyncio.Event()
 
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
@@ -371,26 +335,23 @@ def test_a_request_that_is_forgotten_closes_its_exchange() -> None:
         await out.gone()
         left.set()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            slow = talk.send("tools/call")
-            await talk.heard.until(lambda: talk.heard.told)
-            del talk.heard.waiting[slow]
-            talk.transport.forget(slow)
-            await left.wait()
-            assert await talk.call("tools/list") == {}
-            talk.transport.forget(slow)
-            talk.transport.forget("never heard of")
-        assert talk.heard.told[0][1] == slow
-
-    run(main())
+    async with talking(answer) as talk:
+        slow = talk.send("tools/call")
+        await talk.heard.until(lambda: talk.heard.told)
+        del talk.heard.waiting[slow]
+        talk.transport.forget(slow)
+        await left.wait()
+        assert await talk.call("tools/list") == {}
+        talk.transport.forget(slow)
+        talk.transport.forget("never heard of")
+    assert talk.heard.told[0][1] == slow
 
 
 # -- what comes
 
 
 @pytest.mark.rule("CHTTP-13")
-def test_messages_before_the_response_belong_to_its_request() -> None:
+async def test_messages_before_the_response_belong_to_its_request() -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.stream(content_type="Text/Event-Stream; charset=utf-8")
         out.say(b": hello\n\n")
@@ -399,18 +360,15 @@ def test_messages_before_the_response_belong_to_its_request() -> None:
         out.event(answer_to(asked, {"n": 1}), "event: message\n")
         out.end()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            assert await talk.call("tools/call") == {"n": 1}
-            assert await talk.call("tools/call") == {"n": 1}
-            assert [request_id for _, request_id in talk.heard.told] == ["request-1", "request-2"]
-            assert talk.server.connections == 1
-
-    run(main())
+    async with talking(answer) as talk:
+        assert await talk.call("tools/call") == {"n": 1}
+        assert await talk.call("tools/call") == {"n": 1}
+        assert [request_id for _, request_id in talk.heard.told] == ["request-1", "request-2"]
+        assert talk.server.connections == 1
 
 
 @pytest.mark.rule("CHTTP-13")
-def test_a_stream_that_does_not_end_after_its_answer_is_closed(
+async def test_a_stream_that_does_not_end_after_its_answer_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http_streams, "_LINGER_SECONDS", 0.01)
@@ -422,12 +380,9 @@ def test_a_stream_that_does_not_end_after_its_answer_is_closed(
         await out.gone()
         left.set()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            assert await talk.call("tools/call") == {}
-            await left.wait()
-
-    run(main())
+    async with talking(answer) as talk:
+        assert await talk.call("tools/call") == {}
+        await left.wait()
 
 
 Answering = dict[str, Any]
@@ -458,22 +413,19 @@ Answering = dict[str, Any]
         {"status": 303, "location": "\xff\xfe"},
     ],
 )
-def test_a_response_that_is_no_answer_is_e209(answering: Answering) -> None:
+async def test_a_response_that_is_no_answer_is_e209(answering: Answering) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.whole(**{"status": 200} | answering)
 
-    async def main() -> None:
-        async with talking(answer, max_message_bytes=10_000) as talk:
-            error = await refused(talk)
-            assert error.code == "E209"
-            assert SECRET not in str(error)
-            if answering["status"] >= 300:
-                assert not error.may_have_run
-                assert len(talk.server.asked) == 1
-            if "me:" in answering.get("location", ""):
-                assert "https://other/mcp;" in error.message
-
-    run(main())
+    async with talking(answer, max_message_bytes=10_000) as talk:
+        error = await refused(talk)
+        assert error.code == "E209"
+        assert SECRET not in str(error)
+        if answering["status"] >= 300:
+            assert not error.may_have_run
+            assert len(talk.server.asked) == 1
+        if "me:" in answering.get("location", ""):
+            assert "https://other/mcp;" in error.message
 
 
 @pytest.mark.rule("CHTTP-14", "CHTTP-23")
@@ -496,20 +448,17 @@ def test_event_that_is_too_long_is_reported_and_the_stream_goes_on() -> None:
 
 
 @pytest.mark.rule("CHTTP-15")
-def test_request_did_not_run_if_no_server_listens() -> None:
-    async def main() -> None:
-        server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        server.close()
-        await server.wait_closed()
-        transport, heard = HttpTransport(HttpServer(f"http://127.0.0.1:{port}/")), Heard()
-        await transport.open(heard)
-        error = await refused(Talk(transport, heard, None))  # type: ignore[arg-type]
-        assert isinstance(error, ConnectionLostError)
-        assert (error.code, error.may_have_run) == ("E201", False)
-        await transport.close()
-
-    run(main())
+async def test_request_did_not_run_if_no_server_listens() -> None:
+    server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    transport, heard = HttpTransport(HttpServer(f"http://127.0.0.1:{port}/")), Heard()
+    await transport.open(heard)
+    error = await refused(Talk(transport, heard, None))  # type: ignore[arg-type]
+    assert isinstance(error, ConnectionLostError)
+    assert (error.code, error.may_have_run) == ("E201", False)
+    await transport.close()
 
 
 BROKEN = {
@@ -530,41 +479,35 @@ BROKEN = {
 
 @pytest.mark.rule("CHTTP-15", "CHTTP-24")
 @pytest.mark.parametrize("what", BROKEN.values(), ids=BROKEN)
-def test_request_whose_connection_breaks_may_have_run(what: bytes) -> None:
+async def test_request_whose_connection_breaks_may_have_run(what: bytes) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.raw(what)
         if what:
             await out.writer.drain()
         out.writer.close()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            error = await refused(talk)
-            assert isinstance(error, ConnectionLostError)
-            assert error.may_have_run
-            assert len(talk.server.asked) == 1
-
-    run(main())
+    async with talking(answer) as talk:
+        error = await refused(talk)
+        assert isinstance(error, ConnectionLostError)
+        assert error.may_have_run
+        assert len(talk.server.asked) == 1
 
 
 @pytest.mark.rule("CHTTP-37")
-def test_a_server_that_sends_our_head_back_puts_no_secret_into_an_error() -> None:
+async def test_a_server_that_sends_our_head_back_puts_no_secret_into_an_error() -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.raw(f"POST {asked.target} {asked.headers['authorization']}\r\n\r\n".encode())
 
-    async def main() -> None:
-        headers = {"Authorization": SECRET}
-        async with talking(answer, path=f"/mcp?key={SECRET}", headers=headers) as talk:
-            error = await refused(talk)
-            assert (error.code, error.may_have_run) == ("E201", True)
-            assert SECRET not in f"{error} {error!r} {error.__cause__!r}"
-
-    run(main())
+    headers = {"Authorization": SECRET}
+    async with talking(answer, path=f"/mcp?key={SECRET}", headers=headers) as talk:
+        error = await refused(talk)
+        assert (error.code, error.may_have_run) == ("E201", True)
+        assert SECRET not in f"{error} {error!r} {error.__cause__!r}"
 
 
 @pytest.mark.rule("CHTTP-37")
 @pytest.mark.parametrize("way", ["json", "events", "status"])
-def test_a_server_that_sends_our_head_back_in_an_error_is_not_quoted(way: str) -> None:
+async def test_a_server_that_sends_our_head_back_in_an_error_is_not_quoted(way: str) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         head = {"target": asked.target, **asked.headers}
         error = {"code": -32603, "message": f"bad request: {head}", "data": {"head": head}}
@@ -576,19 +519,16 @@ def test_a_server_that_sends_our_head_back_in_an_error_is_not_quoted(way: str) -
         else:
             out.json(message, 400 if way == "status" else 200)
 
-    async def main() -> None:
-        headers = {"Authorization": f"Bearer {SECRET}"}
-        async with talking(answer, path=f"/mcp?key={SECRET}", headers=headers) as talk:
-            said = f"{await talk.outcome(talk.send('tools/call'))}"
-            assert "bad request" in said
-            assert SECRET not in said
-
-    run(main())
+    headers = {"Authorization": f"Bearer {SECRET}"}
+    async with talking(answer, path=f"/mcp?key={SECRET}", headers=headers) as talk:
+        said = f"{await talk.outcome(talk.send('tools/call'))}"
+        assert "bad request" in said
+        assert SECRET not in said
 
 
 @pytest.mark.rule("CHTTP-33")
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
-def test_bug_of_the_client_leaves_no_request_pending(
+async def test_bug_of_the_client_leaves_no_request_pending(
     kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
@@ -598,22 +538,19 @@ def test_bug_of_the_client_leaves_no_request_pending(
     def received(self: Heard, line: Any, request_id: Any) -> None:
         raise ZeroDivisionError(SECRET)
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            monkeypatch.setattr(Heard, "received", received)
-            error = await refused(talk)
-            assert (error.code, error.may_have_run) == ("E201", True)
-            assert "ZeroDivisionError" in error.message
-            assert "ZeroDivisionError" in caplog.text
-            assert SECRET not in f"{error} {caplog.text}"
-
-    run(main())
+    async with talking(answer) as talk:
+        monkeypatch.setattr(Heard, "received", received)
+        error = await refused(talk)
+        assert (error.code, error.may_have_run) == ("E201", True)
+        assert "ZeroDivisionError" in error.message
+        assert "ZeroDivisionError" in caplog.text
+        assert SECRET not in f"{error} {caplog.text}"
 
 
 @pytest.mark.rule("CHTTP-13", "CHTTP-15", "CHTTP-22")
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 @pytest.mark.parametrize("chunked", [True, False])
-def test_cut_after_any_byte_a_response_is_an_answer_or_may_have_run(
+async def test_cut_after_any_byte_a_response_is_an_answer_or_may_have_run(
     kind: str, chunked: bool
 ) -> None:
     def whole(asked: ReceivedRequest) -> bytes:
@@ -636,22 +573,18 @@ def test_cut_after_any_byte_a_response_is_an_answer_or_may_have_run(
         await out.writer.drain()
         out.writer.close()
 
-    async def main() -> None:
-        nonlocal cut
-        async with talking(answer) as talk:
-            answered = []
-            while not sizes or cut <= sizes[-1]:
-                try:
-                    assert await talk.call("tools/call") == {"n": 1}
-                    answered.append(cut)
-                except ConnectionLostError as error:
-                    assert error.may_have_run
-                cut += 1
-            # The answer counts from its last byte on; of JSON that is the last byte of all.
-            assert answered == [*range(answered[0], cut)]
-            assert answered[0] <= sizes[-1]
-
-    run(main())
+    async with talking(answer) as talk:
+        answered = []
+        while not sizes or cut <= sizes[-1]:
+            try:
+                assert await talk.call("tools/call") == {"n": 1}
+                answered.append(cut)
+            except ConnectionLostError as error:
+                assert error.may_have_run
+            cut += 1
+        # The answer counts from its last byte on; of JSON that is the last byte of all.
+        assert answered == [*range(answered[0], cut)]
+        assert answered[0] <= sizes[-1]
 
 
 @pytest.mark.rule("CHTTP-16")
@@ -670,7 +603,7 @@ def test_cut_after_any_byte_a_response_is_an_answer_or_may_have_run(
     ],
 )
 @pytest.mark.parametrize("names_none", [False, True])
-def test_http_status_maps_to_an_error(
+async def test_http_status_maps_to_an_error(
     status: int, code: str, may_have_run: bool, names_none: bool
 ) -> None:
     said = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "because"}}
@@ -681,32 +614,26 @@ def test_http_status_maps_to_an_error(
         else:
             out.whole(status, b"because", content_type="text/plain", retry_after="7")
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            if names_none and status == 400:
-                assert await talk.call("tools/call") == said["error"]
-                return
-            error = await refused(talk)
-            assert (error.code, error.may_have_run) == (code, may_have_run)
-            assert error.data == {"status": status}
-            assert error.retry_after == 7
-            assert error.message.endswith(f"{status}: because")
-
-    run(main())
+    async with talking(answer) as talk:
+        if names_none and status == 400:
+            assert await talk.call("tools/call") == said["error"]
+            return
+        error = await refused(talk)
+        assert (error.code, error.may_have_run) == (code, may_have_run)
+        assert error.data == {"status": status}
+        assert error.retry_after == 7
+        assert error.message.endswith(f"{status}: because")
 
 
 @pytest.mark.rule("CHTTP-16")
 @pytest.mark.parametrize("status", [400, 404, 403, 500, 503])
-def test_an_answer_to_the_request_counts_whatever_the_status(status: int) -> None:
+async def test_an_answer_to_the_request_counts_whatever_the_status(status: int) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         error = {"code": -32601, "message": "no such method"}
         out.json({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}, status)
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            assert (await talk.call("no/such"))["code"] == -32601
-
-    run(main())
+    async with talking(answer) as talk:
+        assert (await talk.call("no/such"))["code"] == -32601
 
 
 @pytest.mark.rule("CHTTP-16")
@@ -723,28 +650,22 @@ def test_an_answer_to_the_request_counts_whatever_the_status(status: int) -> Non
     ],
 )
 @pytest.mark.parametrize("kind", ["application/json", "text/html", "\xe9"])
-def test_whatever_a_refusal_says_it_is_one(body: bytes, kind: str) -> None:
+async def test_whatever_a_refusal_says_it_is_one(body: bytes, kind: str) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.whole(500, body, content_type=kind)
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            error = await refused(talk)
-            assert (error.code, len(error.message) < 1_200) == ("E201", True)
-
-    run(main())
+    async with talking(answer) as talk:
+        error = await refused(talk)
+        assert (error.code, len(error.message) < 1_200) == ("E201", True)
 
 
 @pytest.mark.rule("CHTTP-14", "CHTTP-16")
-def test_a_refusal_that_is_packed_is_one_by_its_status() -> None:
+async def test_a_refusal_that_is_packed_is_one_by_its_status() -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.whole(401, PACKED, content_type="application/json", content_encoding="gzip")
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            assert (await refused(talk)).code == "E207"
-
-    run(main())
+    async with talking(answer) as talk:
+        assert (await refused(talk)).code == "E207"
 
 
 @pytest.mark.rule("CHTTP-17")
@@ -804,7 +725,7 @@ def test_a_notification_that_is_never_taken_holds_nothing_up_for_ever(
 
 
 @pytest.mark.rule("CHTTP-17")
-def test_a_server_that_asks_on_and_takes_no_answer_costs_no_more_than_a_hundred() -> None:
+async def test_a_server_that_asks_on_and_takes_no_answer_costs_no_more_than_a_hundred() -> None:
     takes = asyncio.Event()
 
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
@@ -817,29 +738,26 @@ def test_a_server_that_asks_on_and_takes_no_answer_costs_no_more_than_a_hundred(
     def answers(talk: Talk) -> int:
         return [asked.rpc for asked in talk.server.asked].count(None)
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            for _ in range(1_000):
-                talk.notify(None)
-            assert len(talk.transport._tasks) == 100
-            assert await talk.call("tools/list") == {}
-            takes.set()
-            while talk.transport._tasks:
-                await asyncio.sleep(0)
-            assert answers(talk) == 100
+    async with talking(answer) as talk:
+        for _ in range(1_000):
             talk.notify(None)
-            while talk.transport._tasks:
-                await asyncio.sleep(0)
-            assert answers(talk) == 101
-
-    run(main())
+        assert len(talk.transport._tasks) == 100
+        assert await talk.call("tools/list") == {}
+        takes.set()
+        while talk.transport._tasks:
+            await asyncio.sleep(0)
+        assert answers(talk) == 100
+        talk.notify(None)
+        while talk.transport._tasks:
+            await asyncio.sleep(0)
+        assert answers(talk) == 101
 
 
 # -- sessions that expire
 
 
 @pytest.mark.rule("CHTTP-18")
-def test_every_request_that_an_expired_session_refused_is_known_not_to_have_run() -> None:
+async def test_every_request_that_an_expired_session_refused_is_known_not_to_have_run() -> None:
     is_known, slow = True, asyncio.Event()
 
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
@@ -851,33 +769,29 @@ def test_every_request_that_an_expired_session_refused_is_known_not_to_have_run(
             else:
                 out.json({"jsonrpc": "2.0", "id": None, "error": {"code": -1, "message": ""}}, 404)
 
-    async def main() -> None:
-        nonlocal is_known
-        async with talking(answer) as talk:
-            await talk.begin()
+    async with talking(answer) as talk:
+        await talk.begin()
+        await talk.call("tools/list")
+        is_known = False
+        outcomes = [talk.outcome(talk.send("tools/call")) for _ in range(3)]
+        with pytest.raises(SessionExpiredError) as raised:
             await talk.call("tools/list")
-            is_known = False
-            outcomes = [talk.outcome(talk.send("tools/call")) for _ in range(3)]
-            with pytest.raises(SessionExpiredError) as raised:
-                await talk.call("tools/list")
-            assert not raised.value.may_have_run
-            assert not talk.heard.ended
-            later = talk.outcome(talk.send("tools/list"))
-            slow.set()
-            errors = await asyncio.gather(later, *outcomes, return_exceptions=True)
-            for error in errors:
-                assert isinstance(error, SessionExpiredError)
-                assert not error.may_have_run
-            await talk.heard.until(lambda: talk.heard.ended)
-        assert isinstance(talk.heard.ended[0], SessionExpiredError)
-        assert not talk.server.of("DELETE")
-        assert [each.rpc for each in talk.server.of("POST")].count("tools/list") == 2
-
-    run(main())
+        assert not raised.value.may_have_run
+        assert not talk.heard.ended
+        later = talk.outcome(talk.send("tools/list"))
+        slow.set()
+        errors = await asyncio.gather(later, *outcomes, return_exceptions=True)
+        for error in errors:
+            assert isinstance(error, SessionExpiredError)
+            assert not error.may_have_run
+        await talk.heard.until(lambda: talk.heard.ended)
+    assert isinstance(talk.heard.ended[0], SessionExpiredError)
+    assert not talk.server.of("DELETE")
+    assert [each.rpc for each in talk.server.of("POST")].count("tools/list") == 2
 
 
 @pytest.mark.rule("CHTTP-18")
-def test_unanswered_requests_fail_with_the_expired_session(
+async def test_unanswered_requests_fail_with_the_expired_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http_channel, "_EXPIRY_SECONDS", 0.01)
@@ -889,15 +803,12 @@ def test_unanswered_requests_fail_with_the_expired_session(
             else:
                 out.whole(404)
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            await talk.begin()
-            slow = talk.outcome(talk.send("tools/call"))
-            assert not (await refused(talk, "tools/list")).may_have_run
-            with pytest.raises(SessionExpiredError):
-                await slow
-
-    run(main())
+    async with talking(answer) as talk:
+        await talk.begin()
+        slow = talk.outcome(talk.send("tools/call"))
+        assert not (await refused(talk, "tools/list")).may_have_run
+        with pytest.raises(SessionExpiredError):
+            await slow
 
 
 # -- streams that are resumed
@@ -905,7 +816,7 @@ def test_unanswered_requests_fail_with_the_expired_session(
 
 @pytest.mark.rule("CHTTP-24")
 @pytest.mark.parametrize("how", ["ended", "cut"])
-def test_a_stream_goes_on_from_its_last_event(how: str) -> None:
+async def test_a_stream_goes_on_from_its_last_event(how: str) -> None:
     call: list[ReceivedRequest] = []
 
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
@@ -923,21 +834,18 @@ def test_a_stream_goes_on_from_its_last_event(how: str) -> None:
             out.event(answer_to(call[0], {"n": 1}))
         out.end() if how == "ended" else out.writer.close()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            await talk.begin()
-            assert await talk.call("tools/call") == {"n": 1}
-            assert [request_id for _, request_id in talk.heard.told] == ["request-2"] * 2
-        resumed = [each for each in talk.server.of("GET") if "last-event-id" in each.headers]
-        assert [each.headers["last-event-id"] for each in resumed] == ["e-2", "e-3"]
-        assert {each.headers["mcp-session-id"] for each in resumed} == {"s-1"}
-
-    run(main())
+    async with talking(answer) as talk:
+        await talk.begin()
+        assert await talk.call("tools/call") == {"n": 1}
+        assert [request_id for _, request_id in talk.heard.told] == ["request-2"] * 2
+    resumed = [each for each in talk.server.of("GET") if "last-event-id" in each.headers]
+    assert [each.headers["last-event-id"] for each in resumed] == ["e-2", "e-3"]
+    assert {each.headers["mcp-session-id"] for each in resumed} == {"s-1"}
 
 
 @pytest.mark.rule("CHTTP-24")
 @pytest.mark.parametrize("stream", [b"", b"data: {}\n\n", b"id: \x01\ndata: {}\n\n", b"id: 1\n"])
-def test_a_stream_without_an_id_is_not_resumed(stream: bytes) -> None:
+async def test_a_stream_without_an_id_is_not_resumed(stream: bytes) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if not await session(asked, out):
             assert asked.method == "POST"
@@ -946,18 +854,15 @@ def test_a_stream_without_an_id_is_not_resumed(stream: bytes) -> None:
                 out.say(stream)
             out.end()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            await talk.begin()
-            error = await refused(talk)
-            assert (error.code, error.may_have_run) == ("E201", True)
-
-    run(main())
+    async with talking(answer) as talk:
+        await talk.begin()
+        error = await refused(talk)
+        assert (error.code, error.may_have_run) == ("E201", True)
 
 
 @pytest.mark.rule("CHTTP-24")
 @pytest.mark.parametrize("status", [200, 400, 404, 405])
-def test_stream_whose_resumption_is_refused_is_not_resumed_again(status: int) -> None:
+async def test_stream_whose_resumption_is_refused_is_not_resumed_again(status: int) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if await session(asked, out):
             return
@@ -968,21 +873,18 @@ def test_stream_whose_resumption_is_refused_is_not_resumed_again(status: int) ->
         else:
             out.whole(status, b"{}", content_type="application/json")
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            await talk.begin()
-            error = await refused(talk)
-            assert (error.code, error.may_have_run) == ("E201", True)
-            asked = [each for each in talk.server.of("GET") if "last-event-id" in each.headers]
-            assert len(asked) == 1
-            assert not talk.heard.ended
-
-    run(main())
+    async with talking(answer) as talk:
+        await talk.begin()
+        error = await refused(talk)
+        assert (error.code, error.may_have_run) == ("E201", True)
+        asked = [each for each in talk.server.of("GET") if "last-event-id" in each.headers]
+        assert len(asked) == 1
+        assert not talk.heard.ended
 
 
 @pytest.mark.rule("CHTTP-25")
 @pytest.mark.parametrize("how", ["503", "cut", "empty"])
-def test_five_attempts_in_vain_are_the_last(how: str) -> None:
+async def test_five_attempts_in_vain_are_the_last(how: str) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if await session(asked, out):
             return
@@ -995,19 +897,16 @@ def test_five_attempts_in_vain_are_the_last(how: str) -> None:
         else:
             out.cut()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            await talk.begin()
-            error = await refused(talk)
-            assert (error.code, error.may_have_run) == ("E201", True)
-            asked = [each for each in talk.server.of("GET") if "last-event-id" in each.headers]
-            assert len(asked) == MAX_ATTEMPTS
-
-    run(main())
+    async with talking(answer) as talk:
+        await talk.begin()
+        error = await refused(talk)
+        assert (error.code, error.may_have_run) == ("E201", True)
+        asked = [each for each in talk.server.of("GET") if "last-event-id" in each.headers]
+        assert len(asked) == MAX_ATTEMPTS
 
 
 @pytest.mark.rule("CHTTP-25")
-def test_an_attempt_that_brings_something_is_not_in_vain() -> None:
+async def test_an_attempt_that_brings_something_is_not_in_vain() -> None:
     call: list[ReceivedRequest] = []
 
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
@@ -1023,12 +922,9 @@ def test_an_attempt_that_brings_something_is_not_in_vain() -> None:
             out.event(answer_to(call[0]))
         out.end()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            await talk.begin()
-            assert await talk.call("tools/call") == {}
-
-    run(main())
+    async with talking(answer) as talk:
+        await talk.begin()
+        assert await talk.call("tools/call") == {}
 
 
 @pytest.mark.rule("CHTTP-24", "CHTTP-26")
@@ -1096,27 +992,24 @@ def test_listening_stream_is_read_and_opened_again() -> None:
 
 @pytest.mark.rule("CHTTP-27")
 @pytest.mark.parametrize("status", [200, 204, 400, 401, 404, 405])
-def test_server_without_a_listening_stream_gets_one_get(status: int) -> None:
+async def test_server_without_a_listening_stream_gets_one_get(status: int) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method == "GET":
             out.whole(status)
         elif not await session(asked, out):
             out.result()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            await talk.begin()
-            while talk.transport._tasks:
-                await asyncio.sleep(0)
-            assert await talk.call("tools/list") == {}
-            assert len(talk.server.of("GET")) == 1
-            assert not talk.heard.ended
-
-    run(main())
+    async with talking(answer) as talk:
+        await talk.begin()
+        while talk.transport._tasks:
+            await asyncio.sleep(0)
+        assert await talk.call("tools/list") == {}
+        assert len(talk.server.of("GET")) == 1
+        assert not talk.heard.ended
 
 
 @pytest.mark.rule("CHTTP-18", "CHTTP-27")
-def test_404_for_a_stream_that_was_there_means_that_the_session_has_expired() -> None:
+async def test_404_for_a_stream_that_was_there_means_that_the_session_has_expired() -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method == "GET" and "last-event-id" not in asked.headers:
             out.stream()
@@ -1127,67 +1020,58 @@ def test_404_for_a_stream_that_was_there_means_that_the_session_has_expired() ->
         else:
             await session(asked, out)
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            await talk.begin()
-            await talk.heard.until(lambda: talk.heard.ended)
-            assert isinstance(talk.heard.ended[0], SessionExpiredError)
-
-    run(main())
+    async with talking(answer) as talk:
+        await talk.begin()
+        await talk.heard.until(lambda: talk.heard.ended)
+        assert isinstance(talk.heard.ended[0], SessionExpiredError)
 
 
 @pytest.mark.rule("CHTTP-27", "CHTTP-24")
-def test_in_the_stateless_mode_nothing_is_listened_to_or_resumed() -> None:
+async def test_in_the_stateless_mode_nothing_is_listened_to_or_resumed() -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         assert asked.method == "POST"
         out.stream()
         out.say(b"id: 1\n\n")
         out.end()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            talk.transport.negotiated(STATELESS)
-            error = await refused(talk)
-            assert (error.code, error.may_have_run) == ("E201", True)
-
-    run(main())
+    async with talking(answer) as talk:
+        talk.transport.negotiated(STATELESS)
+        error = await refused(talk)
+        assert (error.code, error.may_have_run) == ("E201", True)
 
 
 # -- the end
 
 
 @pytest.mark.rule("CHTTP-19")
-def test_close_ends_all_that_runs_and_is_there_to_be_called_twice() -> None:
+async def test_close_ends_all_that_runs_and_is_there_to_be_called_twice() -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method == "GET":
             out.stream()
         elif not await session(asked, out):
             await out.gone()
 
-    async def main() -> None:
-        before = ResourceSnapshot.now()
-        async with talking(answer) as talk:
-            await talk.begin()
-            for _ in range(10):
-                talk.send("tools/call")
-            while len(talk.server.asked) < 13:
-                await asyncio.sleep(0)
-            await asyncio.gather(talk.transport.close(), talk.transport.close())
-            assert not talk.transport._tasks
-            talk.send("tools/list")
-            talk.transport.forget("request-2")
-        assert talk.server.of("DELETE")
-        assert not talk.heard.ended
-        del talk
-        await asyncio.sleep(0)
-        ResourceSnapshot.now().must_equal(before)
-
-    run(main())
+    before = ResourceSnapshot.now()
+    async with talking(answer) as talk:
+        await talk.begin()
+        for _ in range(10):
+            talk.send("tools/call")
+        while len(talk.server.asked) < 13:
+            await asyncio.sleep(0)
+        await asyncio.gather(talk.transport.close(), talk.transport.close())
+        assert not talk.transport._tasks
+        talk.send("tools/list")
+        talk.transport.forget("request-2")
+    assert talk.server.of("DELETE")
+    assert not talk.heard.ended
+    del talk
+    await asyncio.sleep(0)
+    ResourceSnapshot.now().must_equal(before)
 
 
 @pytest.mark.rule("CHTTP-19")
 @pytest.mark.parametrize("how", ["cancelled", "in time"])
-def test_a_server_that_does_not_take_the_end_of_its_session_is_left(
+async def test_a_server_that_does_not_take_the_end_of_its_session_is_left(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_channel, "DELETE_TIMEOUT", 0.01 if how == "in time" else PATIENCE)
@@ -1200,71 +1084,59 @@ def test_a_server_that_does_not_take_the_end_of_its_session_is_left(
         elif not await session(asked, out):
             out.result()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            await talk.begin()
-            closing = asyncio.ensure_future(talk.transport.close())
-            if how == "cancelled":
-                await asked_to_end.wait()
-                closing.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await closing
-            else:
+    async with talking(answer) as talk:
+        await talk.begin()
+        closing = asyncio.ensure_future(talk.transport.close())
+        if how == "cancelled":
+            await asked_to_end.wait()
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
                 await closing
-            await talk.transport.close()
-
-    run(main())
+        else:
+            await closing
+        await talk.transport.close()
 
 
 @pytest.mark.rule("CHTTP-19")
-def test_transport_that_was_not_opened_can_be_closed() -> None:
-    async def main() -> None:
-        transport = HttpTransport(HttpServer("http://127.0.0.1:9/"))
-        await transport.close()
-        transport.send(ClientMessage(b"{}", "1", "ping"))
-        assert transport.stderr_tail() == ""
-
-    run(main())
+async def test_transport_that_was_not_opened_can_be_closed() -> None:
+    transport = HttpTransport(HttpServer("http://127.0.0.1:9/"))
+    await transport.close()
+    transport.send(ClientMessage(b"{}", "1", "ping"))
+    assert transport.stderr_tail() == ""
 
 
 @pytest.mark.rule("CHTTP-11")
 @pytest.mark.parametrize("proxy", ["http://[::1", "gopher://me:hunter2hunter2@host", "socks5://a"])
-def test_invalid_proxy_is_reported_without_its_password(
+async def test_invalid_proxy_is_reported_without_its_password(
     proxy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", proxy)
     monkeypatch.setenv("http_proxy", proxy)
     monkeypatch.setenv("no_proxy", "")
 
-    async def main() -> None:
-        with pytest.raises(ConnectionLostError, match="environment") as raised:
-            await HttpTransport(HttpServer("http://example.org/")).open(Heard())
-        assert SECRET not in str(raised.value)
-
-    run(main())
+    with pytest.raises(ConnectionLostError, match="environment") as raised:
+        await HttpTransport(HttpServer("http://example.org/")).open(Heard())
+    assert SECRET not in str(raised.value)
 
 
 @pytest.mark.rule("CHTTP-11", "CHTTP-03")
-def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         assert asked.target == "http://server.example/mcp"
         out.result()
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            monkeypatch.setenv("http_proxy", talk.server.url.split("/")[2])
-            monkeypatch.setenv("no_proxy", "")
-            transport, heard = HttpTransport(HttpServer("http://server.example/mcp")), Heard()
-            await transport.open(heard)
-            assert await Talk(transport, heard, talk.server).call("tools/list") == {}
-            await transport.close()
-
-    run(main())
+    async with talking(answer) as talk:
+        monkeypatch.setenv("http_proxy", talk.server.url.split("/")[2])
+        monkeypatch.setenv("no_proxy", "")
+        transport, heard = HttpTransport(HttpServer("http://server.example/mcp")), Heard()
+        await transport.open(heard)
+        assert await Talk(transport, heard, talk.server).call("tools/list") == {}
+        await transport.close()
 
 
 @pytest.mark.rule("CHTTP-11")
 @pytest.mark.parametrize("is_trusted", [True, False])
-def test_a_certificate_that_is_not_trusted_is_not_worth_another_try(
+async def test_a_certificate_that_is_not_trusted_is_not_worth_another_try(
     is_trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
@@ -1273,21 +1145,18 @@ def test_a_certificate_that_is_not_trusted_is_not_worth_another_try(
         out.event(answer_to(asked, {"n": 1}))
         out.end()
 
-    async def main() -> None:
-        tls = self_signed(tmp_path)
+    tls = self_signed(tmp_path)
+    if is_trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    async with talking(answer, tls=tls) as talk:
         if is_trusted:
-            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
-        async with talking(answer, tls=tls) as talk:
-            if is_trusted:
-                assert await talk.call("tools/call") == {"n": 1}
-                assert await talk.call("tools/call") == {"n": 1}
-                assert talk.server.connections == 1
-                return
-            error = await refused(talk)
-            assert (error.code, error.may_have_run, error.retryable) == ("E201", False, False)
-            assert "SSL_CERT_FILE" in str(error)
-
-    run(main())
+            assert await talk.call("tools/call") == {"n": 1}
+            assert await talk.call("tools/call") == {"n": 1}
+            assert talk.server.connections == 1
+            return
+        error = await refused(talk)
+        assert (error.code, error.may_have_run, error.retryable) == ("E201", False, False)
+        assert "SSL_CERT_FILE" in str(error)
 
 
 # -- our own server

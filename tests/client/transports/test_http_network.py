@@ -14,7 +14,7 @@ import uvloop
 from foundation_rt.client.transports import http_connections
 from foundation_rt.client.transports.http_connections import Network, NetworkStream
 from tests.support.leaks import ResourceSnapshot
-from tests.support.scripted_http import ReceivedRequest, ScriptedReply, run, self_signed, talking
+from tests.support.scripted_http import ReceivedRequest, ScriptedReply, self_signed, talking
 
 LIVENESS = 60.0
 
@@ -222,16 +222,15 @@ def test_head_and_body_of_a_request_arrive_in_one_piece() -> None:
 
 
 @pytest.mark.rule("CHTTP-36", "CHTTP-11")
-def test_answer_over_tls_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answer_over_tls_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tls = self_signed(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
 
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.result({"text": "x" * 1_000_000})
 
-    async def main() -> None:
-        async with talking(answer, tls=tls) as talk:
-            for _ in range(2):
-                assert len((await talk.call("tools/call"))["text"]) == 1_000_000
-
-    run(main())
+    async with talking(answer, tls=tls) as talk:
+        for _ in range(2):
+            assert len((await talk.call("tools/call"))["text"]) == 1_000_000

@@ -37,9 +37,14 @@ from tests.support.recording_receiver import (
 
 ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line), sys.stdout.flush()"
 
-both_loops = pytest.mark.parametrize(
-    "loop", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
-)
+
+@pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def loop_factory(request: pytest.FixtureRequest) -> Any:
+    """Return what makes the loop of the test."""
+    return request.param
+
+
+both_loops = pytest.mark.usefixtures("loop_factory")
 
 
 def number(told: RecordingReceiver) -> int:
@@ -91,19 +96,16 @@ def test_a_command_line_that_is_none_is_refused(text: str) -> None:
 
 
 @pytest.mark.rule("CHILD-01")
-def test_a_server_leads_a_session_of_its_own_in_its_directory(tmp_path: Path) -> None:
+async def test_a_server_leads_a_session_of_its_own_in_its_directory(tmp_path: Path) -> None:
     code = "import os, sys; print(os.getsid(0) == os.getpid(), os.getcwd(), sys.argv[1])"
 
-    async def main() -> None:
-        transport, told = await opened(python(code, "$HOME; *", cwd=tmp_path))
-        assert await told.count(1) == [f"True {tmp_path} $HOME; *".encode()]
-        await transport.close()
-
-    run(main())
+    transport, told = await opened(python(code, "$HOME; *", cwd=tmp_path))
+    assert await told.count(1) == [f"True {tmp_path} $HOME; *".encode()]
+    await transport.close()
 
 
 @pytest.mark.rule("CHILD-02")
-def test_environment_is_a_few_inherited_variables_and_the_given_ones(
+async def test_environment_is_a_few_inherited_variables_and_the_given_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in list(os.environ):
@@ -112,14 +114,11 @@ def test_environment_is_a_few_inherited_variables_and_the_given_ones(
         monkeypatch.setenv(name, f"our {name}")
     code = "import os; print(sorted(each for each in os.environ.items() if each[0] != 'LC_CTYPE'))"
 
-    async def main() -> None:
-        transport, told = await opened(python(code, env={"HOME": "theirs", "OWN": "1"}))
-        [line] = await told.count(1)
-        expected = {"PATH": "our PATH", "HOME": "theirs", "LC_TIME": "our LC_TIME", "OWN": "1"}
-        assert line == str(sorted(expected.items())).encode()
-        await transport.close()
-
-    run(main())
+    transport, told = await opened(python(code, env={"HOME": "theirs", "OWN": "1"}))
+    [line] = await told.count(1)
+    expected = {"PATH": "our PATH", "HOME": "theirs", "LC_TIME": "our LC_TIME", "OWN": "1"}
+    assert line == str(sorted(expected.items())).encode()
+    await transport.close()
 
 
 @pytest.mark.rule("CHILD-03")
@@ -170,8 +169,8 @@ def script(folder: Path, text: str, mode: int) -> str:
         ("cwd", "there is no directory ", "Correct cwd"),
     ],
 )
-def test_failed_start_says_what_to_correct(
-    tmp_path: Path, loop: Any, case: str, reason: str, remedy: str
+async def test_failed_start_says_what_to_correct(
+    tmp_path: Path, case: str, reason: str, remedy: str
 ) -> None:
     servers = {
         "name": lambda: StdioServer("no-such-program"),
@@ -181,54 +180,42 @@ def test_failed_start_says_what_to_correct(
         "cwd": lambda: python("pass", cwd=tmp_path / "nowhere"),
     }
 
-    async def main() -> None:
-        transport = ChildProcessTransport(servers[case]())
-        with pytest.raises(ConnectionLostError) as caught:
-            await transport.open(RecordingReceiver())
-        assert reason in caught.value.message
-        assert transport.stderr_tail() == caught.value.message
-        assert remedy in caught.value.suggested_action
-        assert not caught.value.may_have_run
-        say(transport, b"{}")
-        await transport.drained()
-        await transport.close()
-
-    run(main(), loop)
+    transport = ChildProcessTransport(servers[case]())
+    with pytest.raises(ConnectionLostError) as caught:
+        await transport.open(RecordingReceiver())
+    assert reason in caught.value.message
+    assert transport.stderr_tail() == caught.value.message
+    assert remedy in caught.value.suggested_action
+    assert not caught.value.may_have_run
+    say(transport, b"{}")
+    await transport.drained()
+    await transport.close()
 
 
 @both_loops
 @pytest.mark.rule("CHILD-04")
-def test_a_server_that_is_being_started_does_not_run_yet(loop: Any) -> None:
-    async def main() -> None:
-        transport = ChildProcessTransport(python("pass"))
-        opening = asyncio.create_task(transport.open(RecordingReceiver()))
-        await asyncio.sleep(0)
-        assert transport.stderr_tail() == f"{transport.description} has not been started"
-        await opening
-        assert transport.stderr_tail() != f"{transport.description} has not been started"
-        await transport.close()
-
-    run(main(), loop)
+async def test_a_server_that_is_being_started_does_not_run_yet() -> None:
+    transport = ChildProcessTransport(python("pass"))
+    opening = asyncio.create_task(transport.open(RecordingReceiver()))
+    await asyncio.sleep(0)
+    assert transport.stderr_tail() == f"{transport.description} has not been started"
+    await opening
+    assert transport.stderr_tail() != f"{transport.description} has not been started"
+    await transport.close()
 
 
 @pytest.mark.rule("CHILD-04")
-def test_file_that_is_no_program_is_reported(tmp_path: Path) -> None:
-    async def main() -> None:
-        transport = ChildProcessTransport(StdioServer(script(tmp_path, "no first line", 0o755)))
-        with pytest.raises(ConnectionLostError, match="is no program") as caught:
-            await transport.open(RecordingReceiver())
-        assert "name that in its first line" in caught.value.suggested_action
-
-    run(main())  # uvloop has a shell try it
+async def test_file_that_is_no_program_is_reported(tmp_path: Path) -> None:
+    transport = ChildProcessTransport(StdioServer(script(tmp_path, "no first line", 0o755)))
+    with pytest.raises(ConnectionLostError, match="is no program") as caught:
+        await transport.open(RecordingReceiver())
+    assert "name that in its first line" in caught.value.suggested_action
 
 
 @pytest.mark.rule("CHILD-04")
-def test_other_start_errors_repeat_the_system_message() -> None:
-    async def main() -> None:
-        with pytest.raises(ConnectionLostError, match="Argument list too long"):
-            await ChildProcessTransport(python("pass", "x" * 1_000_000)).open(RecordingReceiver())
-
-    run(main())
+async def test_other_start_errors_repeat_the_system_message() -> None:
+    with pytest.raises(ConnectionLostError, match="Argument list too long"):
+        await ChildProcessTransport(python("pass", "x" * 1_000_000)).open(RecordingReceiver())
 
 
 # -- lines
@@ -236,19 +223,16 @@ def test_other_start_errors_repeat_the_system_message() -> None:
 
 @both_loops
 @pytest.mark.rule("CHILD-05", "CHILD-06")
-def test_lines_come_and_go_in_order(loop: Any) -> None:
+async def test_lines_come_and_go_in_order() -> None:
     lines = [b"%d " % number + b"x" * (number * number % 100_000) for number in range(400)]
 
-    async def main() -> None:
-        transport, told = await opened(python(ECHO))
-        for line in lines:
-            await transport.drained()
-            say(transport, line)
-        assert await told.count(len(lines)) == lines
-        await transport.close()
-        assert told.errors == []
-
-    run(main(), loop)
+    transport, told = await opened(python(ECHO))
+    for line in lines:
+        await transport.drained()
+        say(transport, line)
+    assert await told.count(len(lines)) == lines
+    await transport.close()
+    assert told.errors == []
 
 
 @pytest.mark.rule("CHILD-05")
@@ -266,30 +250,24 @@ def test_any_bytes_make_a_line(lines: list[bytes]) -> None:
 
 
 @pytest.mark.rule("CHILD-05")
-def test_a_line_that_is_too_long_stands_in_its_place() -> None:
-    async def main() -> None:
-        transport, told = await opened(
-            python("print('a'); print('b' * 50); print('c')"), max_message_bytes=10
-        )
-        assert await told.count(3) == [b"a", LineTooLong(10), b"c"]
-        await transport.close()
-
-    run(main())
+async def test_a_line_that_is_too_long_stands_in_its_place() -> None:
+    transport, told = await opened(
+        python("print('a'); print('b' * 50); print('c')"), max_message_bytes=10
+    )
+    assert await told.count(3) == [b"a", LineTooLong(10), b"c"]
+    await transport.close()
 
 
 @pytest.mark.rule("CHILD-05")
-def test_nothing_is_delivered_after_close() -> None:
+async def test_nothing_is_delivered_after_close() -> None:
     code = "import sys\nprint('ready', flush=True)\nsys.stdin.read()\nprint('late')"
 
-    async def main() -> None:
-        transport, told = await opened(python(code))
-        await told.count(1)
-        await transport.close()
-        assert told.lines == [b"ready"]
-        assert told.errors == []
-        assert transport.stderr_tail().endswith("ended with exit code 0")
-
-    run(main())
+    transport, told = await opened(python(code))
+    await told.count(1)
+    await transport.close()
+    assert told.lines == [b"ready"]
+    assert told.errors == []
+    assert transport.stderr_tail().endswith("ended with exit code 0")
 
 
 # -- a server that does not read
@@ -305,61 +283,50 @@ for line in sys.stdin.buffer: print(len(line), flush=True)
 
 @both_loops
 @pytest.mark.rule("CHILD-06")
-def test_sender_waits_until_the_server_reads(loop: Any) -> None:
-    async def main() -> None:
-        transport, told = await opened(python(DEAF, shutdown_grace=SHORT))
-        await told.count(1)
-        assert not transport.is_congested
-        await transport.drained()
-        say(transport, b"x" * 1_000_000)
-        assert transport.is_congested
-        waiting = [asyncio.ensure_future(transport.drained()) for _ in range(3)]
-        say(transport, b"y")
-        done, _ = await asyncio.wait(waiting, timeout=0)
-        assert not done
-        os.kill(number(told), signal.SIGUSR1)
-        await asyncio.gather(*waiting)
-        assert not transport.is_congested
-        assert (await told.count(3))[1:] == [b"1000001", b"2"]
-        await transport.close()
-
-    run(main(), loop)
+async def test_sender_waits_until_the_server_reads() -> None:
+    transport, told = await opened(python(DEAF, shutdown_grace=SHORT))
+    await told.count(1)
+    assert not transport.is_congested
+    await transport.drained()
+    say(transport, b"x" * 1_000_000)
+    assert transport.is_congested
+    waiting = [asyncio.ensure_future(transport.drained()) for _ in range(3)]
+    say(transport, b"y")
+    done, _ = await asyncio.wait(waiting, timeout=0)
+    assert not done
+    os.kill(number(told), signal.SIGUSR1)
+    await asyncio.gather(*waiting)
+    assert not transport.is_congested
+    assert (await told.count(3))[1:] == [b"1000001", b"2"]
+    await transport.close()
 
 
 @pytest.mark.rule("CHILD-06")
-def test_waiting_sender_continues_when_the_transport_ends() -> None:
-    async def main() -> None:
-        transport, told = await opened(python(DEAF, shutdown_grace=SHORT))
-        await told.count(1)
-        say(transport, b"x" * 1_000_000)
-        waiting = asyncio.ensure_future(transport.drained())
-        await transport.close()
-        await waiting
-        assert not transport.is_congested
-        for _ in range(10):
-            say(transport, b"nobody hears it")
-
-    run(main())
+async def test_waiting_sender_continues_when_the_transport_ends() -> None:
+    transport, told = await opened(python(DEAF, shutdown_grace=SHORT))
+    await told.count(1)
+    say(transport, b"x" * 1_000_000)
+    waiting = asyncio.ensure_future(transport.drained())
+    await transport.close()
+    await waiting
+    assert not transport.is_congested
+    for _ in range(10):
+        say(transport, b"nobody hears it")
 
 
 @pytest.mark.rule("CHILD-07")
-def test_server_that_never_reads_loses_the_transport() -> None:
-    async def main() -> None:
-        transport, told = await opened(
-            python(DEAF, shutdown_grace=SHORT), max_message_bytes=200_000
-        )
-        await told.count(1)
-        say(transport, b"x" * 1_000_000)  # one message may be of any size
-        assert not told.errors
-        for _ in range(100):
-            say(transport, b"y" * 100_000)
-        assert not told.errors  # not while it is being sent to
-        error = await told.end()
-        assert "does not read" in error.message
-        assert error.may_have_run
-        await transport.close()
-
-    run(main())
+async def test_server_that_never_reads_loses_the_transport() -> None:
+    transport, told = await opened(python(DEAF, shutdown_grace=SHORT), max_message_bytes=200_000)
+    await told.count(1)
+    say(transport, b"x" * 1_000_000)  # one message may be of any size
+    assert not told.errors
+    for _ in range(100):
+        say(transport, b"y" * 100_000)
+    assert not told.errors  # not while it is being sent to
+    error = await told.end()
+    assert "does not read" in error.message
+    assert error.may_have_run
+    await transport.close()
 
 
 # -- stderr
@@ -438,25 +405,22 @@ def test_a_callback_that_raises_is_called_no_more(caplog: pytest.LogCaptureFixtu
         ("import os; os.kill(os.getpid(), 40)", "was ended by signal 40"),
     ],
 )
-def test_end_of_a_server_is_reported(loop: Any, code: str, fate: str) -> None:
-    async def main() -> None:
-        transport, told = await opened(python(code))
-        error = await told.end()
-        assert isinstance(error, ConnectionLostError)
-        assert error.message == f"the server {transport.description} {fate}"
-        assert error.may_have_run
-        assert transport.stderr_tail() == f"{transport.description} {fate}"
-        say(transport, b"{}")
-        await transport.drained()
-        await transport.close()
-        assert len(told.errors) == 1
-
-    run(main(), loop)
+async def test_end_of_a_server_is_reported(code: str, fate: str) -> None:
+    transport, told = await opened(python(code))
+    error = await told.end()
+    assert isinstance(error, ConnectionLostError)
+    assert error.message == f"the server {transport.description} {fate}"
+    assert error.may_have_run
+    assert transport.stderr_tail() == f"{transport.description} {fate}"
+    say(transport, b"{}")
+    await transport.drained()
+    await transport.close()
+    assert len(told.errors) == 1
 
 
 @both_loops
 @pytest.mark.rule("CHILD-05", "CHILD-08", "CHILD-09")
-def test_end_is_reported_after_all_output(loop: Any) -> None:
+async def test_end_is_reported_after_all_output() -> None:
     code = """
 import sys
 for number in range(20_000): print(number, "x" * 50)
@@ -466,18 +430,15 @@ sys.stderr.write("before\\n" * 1_000 + "\\x1b[31mwhat went wrong\\x1b[0m\\n")
 sys.exit(3)
 """
 
-    async def main() -> None:
-        transport, told = await opened(python(code))
-        error = await told.end()
-        assert [int(line.split()[0]) for line in told.lines[:-1]] == [*range(20_000)]
-        assert told.lines[-1] == b"half a line"
-        assert "ended with exit code 3; the last lines of its stderr:\nbefore\n" in error.message
-        assert error.message.endswith("before\nwhat went wrong\n")
-        assert len(error.message) < 2_300
-        assert transport.stderr_tail().endswith("what went wrong\n")
-        await transport.close()
-
-    run(main(), loop)
+    transport, told = await opened(python(code))
+    error = await told.end()
+    assert [int(line.split()[0]) for line in told.lines[:-1]] == [*range(20_000)]
+    assert told.lines[-1] == b"half a line"
+    assert "ended with exit code 3; the last lines of its stderr:\nbefore\n" in error.message
+    assert error.message.endswith("before\nwhat went wrong\n")
+    assert len(error.message) < 2_300
+    assert transport.stderr_tail().endswith("what went wrong\n")
+    await transport.close()
 
 
 # Starts a process that holds all pipes, says its id and ends; or stays.
@@ -510,21 +471,18 @@ async def family(
 @both_loops
 @pytest.mark.rule("CHILD-09", "CHILD-11", "CHILD-12")
 @pytest.mark.parametrize("kind", ["mild", "stubborn"])
-def test_end_is_reported_while_another_process_holds_the_pipes(loop: Any, kind: str) -> None:
-    async def main() -> None:
-        transport, told, leader = await family(kind, "goes", SHORT)
-        say(transport, b"go")
-        error = await told.end()
-        assert "ended with exit code 0" in error.message
-        await transport.close()
-        assert not living(leader)
-
-    run(main(), loop)
+async def test_end_is_reported_while_another_process_holds_the_pipes(kind: str) -> None:
+    transport, told, leader = await family(kind, "goes", SHORT)
+    say(transport, b"go")
+    error = await told.end()
+    assert "ended with exit code 0" in error.message
+    await transport.close()
+    assert not living(leader)
 
 
 @pytest.mark.rule("CHILD-10")
 @pytest.mark.parametrize(("pipe", "name"), [(0, "input"), (1, "output")])
-def test_a_server_that_closes_a_pipe_is_of_no_use(pipe: int, name: str) -> None:
+async def test_a_server_that_closes_a_pipe_is_of_no_use(pipe: int, name: str) -> None:
     code = f"""
 import os, signal
 print(os.getpid(), flush=True)
@@ -532,14 +490,11 @@ os.close({pipe})
 while True: signal.pause()
 """
 
-    async def main() -> None:
-        transport, told = await opened(python(code, shutdown_grace=SHORT))
-        error = await told.end()
-        assert error.message == f"the server {transport.description} has closed its {name}"
-        await transport.close()
-        assert has_vanished(number(told))
-
-    run(main())
+    transport, told = await opened(python(code, shutdown_grace=SHORT))
+    error = await told.end()
+    assert error.message == f"the server {transport.description} has closed its {name}"
+    await transport.close()
+    assert has_vanished(number(told))
 
 
 # -- close
@@ -547,7 +502,7 @@ while True: signal.pause()
 
 @both_loops
 @pytest.mark.rule("CHILD-11", "CHILD-12")
-def test_a_server_may_end_by_itself_after_everything_that_was_sent(loop: Any) -> None:
+async def test_a_server_may_end_by_itself_after_everything_that_was_sent() -> None:
     code = """
 import os, sys
 print(os.getpid(), flush=True)
@@ -555,16 +510,13 @@ read = sys.stdin.read()
 sys.stderr.write(f"{len(read)}")
 """
 
-    async def main() -> None:
-        transport, told = await opened(python(code))
-        await told.count(1)
-        say(transport, b"x" * 1_000_000)
-        await transport.close()
-        assert transport.stderr == "1000001"
-        assert "exit code 0" in transport.stderr_tail()
-        assert has_vanished(number(told))
-
-    run(main(), loop)
+    transport, told = await opened(python(code))
+    await told.count(1)
+    say(transport, b"x" * 1_000_000)
+    await transport.close()
+    assert transport.stderr == "1000001"
+    assert "exit code 0" in transport.stderr_tail()
+    assert has_vanished(number(told))
 
 
 HEEDLESS = """
@@ -580,49 +532,40 @@ while True: signal.pause()
 
 @both_loops
 @pytest.mark.rule("CHILD-08", "CHILD-11", "CHILD-12")
-def test_one_that_does_not_is_terminated(loop: Any) -> None:
-    async def main() -> None:
-        transport, told = await opened(python(HEEDLESS, "mild", shutdown_grace=1.0))
-        await told.count(1)
-        await transport.close()
-        assert transport.stderr == "terminated\n"
-        assert "ended with exit code 5" in transport.stderr_tail()
-        assert has_vanished(number(told))
-        assert told.errors == []
-
-    run(main(), loop)
+async def test_one_that_does_not_is_terminated() -> None:
+    transport, told = await opened(python(HEEDLESS, "mild", shutdown_grace=1.0))
+    await told.count(1)
+    await transport.close()
+    assert transport.stderr == "terminated\n"
+    assert "ended with exit code 5" in transport.stderr_tail()
+    assert has_vanished(number(told))
+    assert told.errors == []
 
 
 @both_loops
 @pytest.mark.rule("CHILD-11", "CHILD-12")
-def test_and_then_killed(loop: Any) -> None:
-    async def main() -> None:
-        transport, told = await opened(python(HEEDLESS, "stubborn", shutdown_grace=SHORT))
-        await told.count(1)
-        await transport.close()
-        assert "was ended by SIGKILL" in transport.stderr_tail()
-        assert has_vanished(number(told))
-        assert told.errors == []
-
-    run(main(), loop)
+async def test_and_then_killed() -> None:
+    transport, told = await opened(python(HEEDLESS, "stubborn", shutdown_grace=SHORT))
+    await told.count(1)
+    await transport.close()
+    assert "was ended by SIGKILL" in transport.stderr_tail()
+    assert has_vanished(number(told))
+    assert told.errors == []
 
 
 @pytest.mark.rule("CHILD-11", "CHILD-12")
 @pytest.mark.parametrize("kind", ["mild", "stubborn"])
-def test_processes_of_a_server_end_with_it(kind: str) -> None:
-    async def main() -> None:
-        transport, told, leader = await family(kind, "stays", 0.3)
-        await transport.close()
-        assert not living(leader)
-        assert has_vanished(leader)
-        assert told.errors == []
-
-    run(main())
+async def test_processes_of_a_server_end_with_it(kind: str) -> None:
+    transport, told, leader = await family(kind, "stays", 0.3)
+    await transport.close()
+    assert not living(leader)
+    assert has_vanished(leader)
+    assert told.errors == []
 
 
 @both_loops
 @pytest.mark.rule("CHILD-12")
-def test_a_process_that_left_the_group_holds_nothing_up(loop: Any) -> None:
+async def test_a_process_that_left_the_group_holds_nothing_up() -> None:
     """It made a session of its own, to outlive us; it has all pipes, and reads none."""
     code = """
 import os, signal, subprocess, sys
@@ -631,69 +574,54 @@ subprocess.Popen([sys.executable, "-I", "-S", "-c", code], start_new_session=Tru
 signal.pause()
 """
 
-    async def main() -> None:
-        before = ResourceSnapshot.now().descriptors
-        transport, told = await opened(python(code, shutdown_grace=SHORT))
-        await told.count(1)
-        try:
-            say(transport, b"x" * 1_000_000)
-            await transport.close()
-            join_watchers()
-            assert not {
-                each for each in ResourceSnapshot.now().descriptors - before if "pipe:" in each
-            }
-            assert living(number(told))
-        finally:
-            os.kill(number(told), signal.SIGKILL)
-
-    run(main(), loop)
+    before = ResourceSnapshot.now().descriptors
+    transport, told = await opened(python(code, shutdown_grace=SHORT))
+    await told.count(1)
+    try:
+        say(transport, b"x" * 1_000_000)
+        await transport.close()
+        join_watchers()
+        assert not {each for each in ResourceSnapshot.now().descriptors - before if "pipe:" in each}
+        assert living(number(told))
+    finally:
+        os.kill(number(told), signal.SIGKILL)
 
 
 @pytest.mark.rule("CHILD-12")
-def test_close_may_be_called_often_and_at_once() -> None:
-    async def main() -> None:
-        transport, told = await opened(python(HEEDLESS, "mild", shutdown_grace=SHORT))
-        await told.count(1)
-        await asyncio.gather(*(transport.close() for _ in range(5)))
-        await transport.close()
-        assert has_vanished(number(told))
-
-    run(main())
+async def test_close_may_be_called_often_and_at_once() -> None:
+    transport, told = await opened(python(HEEDLESS, "mild", shutdown_grace=SHORT))
+    await told.count(1)
+    await asyncio.gather(*(transport.close() for _ in range(5)))
+    await transport.close()
+    assert has_vanished(number(told))
 
 
 @pytest.mark.rule("CHILD-12")
-def test_closed_transport_cannot_be_opened() -> None:
-    async def main() -> None:
-        transport = ChildProcessTransport(python("pass"))
-        say(transport, b"{}")
-        assert transport.stderr_tail() == ""
-        await transport.close()
-        with pytest.raises(MCPError, match="opened once"):
-            await transport.open(RecordingReceiver())
-
-    run(main())
+async def test_closed_transport_cannot_be_opened() -> None:
+    transport = ChildProcessTransport(python("pass"))
+    say(transport, b"{}")
+    assert transport.stderr_tail() == ""
+    await transport.close()
+    with pytest.raises(MCPError, match="opened once"):
+        await transport.open(RecordingReceiver())
 
 
 @both_loops
 @pytest.mark.rule("CHILD-18")
-def test_a_close_that_is_cancelled_kills_at_once(loop: Any) -> None:
-    async def main() -> None:
-        transport, _, leader = await family("stubborn", "goes", LONG)
-        closing = asyncio.ensure_future(transport.close())
-        await asyncio.sleep(0)
-        closing.cancel()
-        await asyncio.wait([closing])
-        assert closing.cancelled()
-        assert has_vanished(leader)
-        assert not living(leader)
-        await transport.close()
-
-    run(main(), loop)
+async def test_a_close_that_is_cancelled_kills_at_once() -> None:
+    transport, _, leader = await family("stubborn", "goes", LONG)
+    closing = asyncio.ensure_future(transport.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert closing.cancelled()
+    assert has_vanished(leader)
+    assert not living(leader)
+    await transport.close()
 
 
-@both_loops
 @pytest.mark.rule("CHILD-18")
-def test_the_end_of_the_loop_kills_at_once(loop: Any) -> None:
+def test_the_end_of_the_loop_kills_at_once(loop_factory: Any) -> None:
     leaders: list[int] = []
 
     async def keep() -> None:
@@ -712,7 +640,7 @@ def test_the_end_of_the_loop_kills_at_once(loop: Any) -> None:
         await asyncio.sleep(0)
 
     tasks: list[asyncio.Future[None]] = []
-    with asyncio.Runner(loop_factory=loop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(main())
         assert not tasks[0].done()
     assert tasks[0].cancelled()
@@ -723,45 +651,39 @@ def test_the_end_of_the_loop_kills_at_once(loop: Any) -> None:
 @both_loops
 @pytest.mark.rule("CHILD-12", "CHILD-18")
 @pytest.mark.parametrize("steps", range(6))
-def test_close_ends_an_open_that_is_under_way(loop: Any, steps: int) -> None:
-    async def main() -> None:
-        before = ResourceSnapshot.now().children
-        transport = ChildProcessTransport(python("import sys; sys.stdin.read()"))
-        opening = asyncio.ensure_future(transport.open(RecordingReceiver()))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        was_open = opening.done()
-        await transport.close()
-        await asyncio.wait([opening])
-        assert was_open == (opening.exception() is None)
-        assert isinstance(opening.exception(), ConnectionLostError | None)
-        assert ResourceSnapshot.now().children == before
-
-    run(main(), loop)
+async def test_close_ends_an_open_that_is_under_way(steps: int) -> None:
+    before = ResourceSnapshot.now().children
+    transport = ChildProcessTransport(python("import sys; sys.stdin.read()"))
+    opening = asyncio.ensure_future(transport.open(RecordingReceiver()))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    was_open = opening.done()
+    await transport.close()
+    await asyncio.wait([opening])
+    assert was_open == (opening.exception() is None)
+    assert isinstance(opening.exception(), ConnectionLostError | None)
+    assert ResourceSnapshot.now().children == before
 
 
 @both_loops
 @pytest.mark.rule("CHILD-18")
 @pytest.mark.parametrize("steps", range(6))
-def test_an_open_that_is_cancelled_leaves_nothing(loop: Any, steps: int) -> None:
-    async def main() -> None:
-        before = ResourceSnapshot.now().children
-        transport = ChildProcessTransport(python("import signal; signal.pause()"))
-        opening = asyncio.ensure_future(transport.open(RecordingReceiver()))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        if opening.cancel():
-            await asyncio.wait([opening])
-            assert opening.cancelled()
-            assert ResourceSnapshot.now().children == before
-        # Either way: a close that is cancelled before it could do anything.
-        closing = asyncio.ensure_future(transport.close())
+async def test_an_open_that_is_cancelled_leaves_nothing(steps: int) -> None:
+    before = ResourceSnapshot.now().children
+    transport = ChildProcessTransport(python("import signal; signal.pause()"))
+    opening = asyncio.ensure_future(transport.open(RecordingReceiver()))
+    for _ in range(steps):
         await asyncio.sleep(0)
-        closing.cancel()
-        await asyncio.wait([closing])
+    if opening.cancel():
+        await asyncio.wait([opening])
+        assert opening.cancelled()
         assert ResourceSnapshot.now().children == before
-
-    run(main(), loop)
+    # Either way: a close that is cancelled before it could do anything.
+    closing = asyncio.ensure_future(transport.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert ResourceSnapshot.now().children == before
 
 
 # -- nothing is left
@@ -794,19 +716,16 @@ def join_watchers() -> None:
 
 @both_loops
 @pytest.mark.rule("CHILD-12")
-def test_fifty_rounds_leave_nothing_behind(loop: Any) -> None:
-    async def main() -> None:
-        await one_round("at its end")
-        join_watchers()
-        before = ResourceSnapshot.now()
-        with pytest.raises(ConnectionLostError):
-            await ChildProcessTransport(StdioServer("no-such-program")).open(RecordingReceiver())
-        for count in range(50):
-            await one_round([*ENDINGS][count % len(ENDINGS)])
-        join_watchers()
-        ResourceSnapshot.now().must_equal(before)
-
-    run(main(), loop)
+async def test_fifty_rounds_leave_nothing_behind() -> None:
+    await one_round("at its end")
+    join_watchers()
+    before = ResourceSnapshot.now()
+    with pytest.raises(ConnectionLostError):
+        await ChildProcessTransport(StdioServer("no-such-program")).open(RecordingReceiver())
+    for count in range(50):
+        await one_round([*ENDINGS][count % len(ENDINGS)])
+    join_watchers()
+    ResourceSnapshot.now().must_equal(before)
 
 
 FIRST_PROCESS = """
