@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .agents.local import AgentCoordinator as AgentCoordinator
     from .agents.messages import AgentContext as AgentContext
     from .agents.messages import AgentMessage as AgentMessage
+    from .core.context import SessionLog as SessionLog
     from .core.context import ToolContext as ToolContext
     from .core.dispatcher import Dispatcher as Dispatcher
     from .engine.connection import Connection as Connection
@@ -138,6 +139,7 @@ _HOMES = {
     "SamplingMessage": "server_requests.sampling",
     "Server": "server",
     "ServerOptions": "runtime",
+    "SessionLog": "core.context",
     "Text": "protocol.content",
     "TextContents": "protocol.content",
     "ToolAnnotations": "protocol.tool_annotations",

@@ -380,6 +380,23 @@ class Server:
             return []
         return self._runtime.publisher.subscriptions.names("resource")
 
+    def list_changed(self, kind: str) -> None:
+        """Notify all clients that a list has changed, with or without a registration (SUB-14).
+
+        From any thread. For a list whose entries change by other means: the resources of a
+        template, for instance. A registration notifies by itself.
+
+        Args:
+            kind: `tools`, `resources` or `prompts`.
+
+        Raises:
+            UsageError: there is no such list.
+        """
+        if kind not in ("tools", "resources", "prompts"):
+            raise UsageError(f"a list is tools, resources or prompts, not {kind!r}")
+        if self._runtime is not None:
+            self._runtime.publisher.list_changed(kind)
+
     def elicitation_completed(self, elicitation_id: str) -> None:
         """Notify the client whose user has finished on the page of an elicitation (ASK-18).
 

@@ -68,6 +68,7 @@ PUBLIC = {
     "SamplingMessage",
     "Server",
     "ServerOptions",
+    "SessionLog",
     "Text",
     "TextContents",
     "ToolAnnotations",

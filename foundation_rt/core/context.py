@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from attrs import define, field
 
 from ..errors import UsageError
+from ..protocol.jsonrpc import encode
 from ..protocol.peer import LOGGING_LEVELS, Peer, is_wanted
 from ..protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
 
@@ -33,6 +34,49 @@ _NO_CLIENT = Peer(REVISIONS[NEWEST_HANDSHAKE_REVISION], log_level=None)
 _Content = TypeVar("_Content")
 
 
+class SessionLog:
+    """The log of the session of a client, also after the call was answered (NOTE-07).
+
+    It knows the session by its id alone: an application may keep it for longer than the session.
+    Made by `ToolContext.session_log`; a plain class, as it is made where it is needed.
+    """
+
+    __slots__ = ("_send", "_session_id")
+
+    def __init__(self, send: Callable[[int, str, bytes], None], session_id: int | None) -> None:
+        self._send = send
+        self._session_id = session_id
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        """Send a log message to the client, if its session lives and wants this level.
+
+        May be called in any thread, at any time. A client of the stateless mode has no session, and
+        gets nothing.
+
+        Args:
+            level: one of `protocol.peer.LOGGING_LEVELS`.
+            data: a value that can be written as JSON.
+            logger: the name of the logger, for the client.
+
+        Raises:
+            TypeError: `data` cannot be written as JSON.
+            UsageError: there is no such level.
+        """
+        params = _log_params(level, data, logger)
+        if self._session_id is not None:
+            message = {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
+            self._send(self._session_id, level, encode(message))
+
+
+def _log_params(level: str, data: Any, logger: str | None) -> dict[str, Any]:
+    if level not in LOGGING_LEVELS:
+        raise UsageError(f"a log message is {', '.join(LOGGING_LEVELS)}, not {level!r}")
+    params: dict[str, Any] = {"level": level, "data": data}
+    if logger is not None:
+        params["logger"] = logger
+    return params
+
+
 class CallConnection(Protocol):
     """The connection to the client of a call."""
 
@@ -41,6 +85,9 @@ class CallConnection(Protocol):
 
     def close_stream(self, call: Invocation) -> None:
         """End the response of a call that goes on; safe from any thread."""
+
+    def session_log(self, call: Invocation) -> SessionLog:
+        """Return the log of the session that made `call`."""
 
     def server_requester(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
         """Return the object that asks the client; raise `UsageError` if the handler may not."""
@@ -141,15 +188,21 @@ class ToolContext:
         Raises:
             UsageError: there is no such level.
         """
-        if level not in LOGGING_LEVELS:
-            raise UsageError(f"a log message is {', '.join(LOGGING_LEVELS)}, not {level!r}")
+        params = _log_params(level, data, logger)
         if not is_wanted(level, self.client.log_level):
             return
-        params: dict[str, Any] = {"level": level, "data": data}
-        if logger is not None:
-            params["logger"] = logger
         call, connection = self._require_call()
         connection.notify(call, "notifications/message", params)
+
+    @property
+    def session_log(self) -> SessionLog:
+        """The log of the client's session, for what goes on after this call (NOTE-07).
+
+        Raises:
+            UsageError: the context was made without a call.
+        """
+        call, connection = self._require_call()
+        return connection.session_log(call)
 
     # -- requests to the client ----------------------------------------------------------------
 

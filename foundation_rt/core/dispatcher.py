@@ -32,7 +32,7 @@ from ..protocol.jsonrpc import (
     invalid,
     read,
 )
-from ..protocol.peer import Peer, brings_peer, read_stateless_peer
+from ..protocol.peer import Peer, brings_peer, is_wanted, read_stateless_peer
 from .batches import MAX_BATCH, PendingBatch, gather, wait
 from .effects import ClientDisconnected, Log, Notify, Resolve
 from .invocation import Phase
@@ -200,6 +200,13 @@ class Dispatcher:
         if session.state is not State.RUNNING or kind not in session.capabilities:
             return []
         return [Notify(encode({"jsonrpc": "2.0", "method": list_changed_method(kind)}))]
+
+    def log_to_session(self, session: Session, level: str, line: bytes) -> list[Effect]:
+        """Send a log message that belongs to no call to a RUNNING connection (NOTE-07)."""
+        peer = session.peer
+        if session.state is not State.RUNNING or peer is None:
+            return []
+        return [Notify(line)] if is_wanted(level, peer.log_level) else []
 
     def notify_subscriber(self, session: Session, published: Publish) -> list[Effect]:
         """Send a notification to a subscriber that still has its topic (SUB-02)."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ..core.context import SessionLog
 from ..core.effects import Abort, Event, Extend, Log, Notify, Publish, Reply, Subscribe
 from ..core.invocation import Invocation
 from ..core.session import Session, State
@@ -164,6 +165,11 @@ class Connection:
         """End the response of a call that goes on; safe from any thread."""
         if self.close_response is not None:
             self.scheduler.return_to_host(partial(self.close_response, call.request_id))
+
+    def session_log(self, call: Invocation) -> SessionLog:
+        """Return the log of the session that made `call`; without effect in the stateless mode."""
+        session_id = None if call.peer.revision.is_stateless else self.session.id
+        return SessionLog(self.engine.publisher.log, session_id)
 
     def server_requester(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
         """Return the way of a handler to ask its client; raise `UsageError` if it may not."""

@@ -14,9 +14,9 @@ from weakref import ref
 from ..core.subscriptions import list_changed_method
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from ..core.effects import Publish
+    from ..core.effects import Effect, Publish
     from ..core.session import Session
     from ..core.subscriptions import Subscriptions
     from .connection import Connection
@@ -56,17 +56,32 @@ class Publisher:
     def publish(self, effects: Iterable[Publish]) -> None:
         """Send each notification on the connection of its session, if that is still there."""
         for effect in effects:
-            known = self._connections.get(effect.session_id)
-            connection = None if known is None else known()
-            if connection is None:
-                continue
-            send = partial(connection.apply, connection.dispatcher.notify_subscriber, effect)
-            # In place where that is allowed: queued, the notifications to thousands of subscribers
-            # took 5 KB each.
-            if connection.scheduler.is_here():
-                send()
-            else:
-                connection.scheduler.return_to_host(send)
+            connection = self._connection_of(effect.session_id)
+            if connection is not None:
+                self._decide(connection, connection.dispatcher.notify_subscriber, effect)
+
+    def log(self, session_id: int, level: str, line: bytes) -> None:
+        """Send a log message, encoded, to a session that lives and wants this level (NOTE-07)."""
+        connection = self._connection_of(session_id)
+        if connection is not None:
+            self._decide(connection, connection.dispatcher.log_to_session, level, line)
+
+    def _connection_of(self, session_id: int) -> Connection | None:
+        known = self._connections.get(session_id)
+        return None if known is None else known()
+
+    @staticmethod
+    def _decide(
+        connection: Connection, decide: Callable[..., list[Effect]], *arguments: Any
+    ) -> None:
+        """Decide, and perform the decision, where the host of `connection` expects that."""
+        send = partial(connection.apply, decide, *arguments)
+        # In place where that is allowed: queued, the notifications to thousands of subscribers
+        # took 5 KB each.
+        if connection.scheduler.is_here():
+            send()
+        else:
+            connection.scheduler.return_to_host(send)
 
     def list_changed(self, kind: str) -> None:
         """Notify clients of a changed list of `tools`, `resources` or `prompts` (LIFE-10)."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt import AbortSignal, ToolContext, UsageError
+from foundation_rt import AbortSignal, SessionLog, ToolContext, UsageError
 from foundation_rt.protocol.peer import LOGGING_LEVELS
 from tests.support.answering_client import PREFIX, AnsweringClient, value_of
 from tests.support.server_fixture import ServerFixture
@@ -106,7 +108,9 @@ async def test_stateless_request_sets_its_own_level(
 
 
 @pytest.mark.rule("NOTE-04", "NOTE-06")
-def test_handler_with_unknown_level_gets_usage_error() -> None:
+async def test_handler_with_unknown_level_gets_usage_error(
+    fixture: ServerFixture,
+) -> None:
     context = ToolContext(
         "run", "correlation", AbortSignal(), ServerFixture().server.runtime.logger
     )
@@ -130,6 +134,133 @@ async def test_messages_to_client_are_not_in_server_log(fixture: ServerFixture) 
     assert client.unread() == []
     assert len(fixture.logged("for the operator")) == 1
     assert fixture.logged("for the client") == []
+
+
+# -- the log of the session -----------------------------------------------------------------------
+
+
+class Job:
+    """A tool that starts what goes on after its call; keeps the log of each session."""
+
+    def __init__(self, fixture: ServerFixture) -> None:
+        self.logs: list[SessionLog] = []
+
+        @fixture.server.tool
+        def start(ctx: ToolContext) -> str:
+            self.logs.append(ctx.session_log)
+            return "started"
+
+    def tell(self, level: str, data: object, logger: str | None = None) -> None:
+        """Log from another thread."""
+        thread = threading.Thread(target=self.logs[-1].log, args=(level, data, logger))
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+@pytest.mark.rule("NOTE-07")
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", HANDSHAKE])
+async def test_session_log_goes_on_after_the_answer_to_its_session_alone(
+    fixture: ServerFixture, revision: str
+) -> None:
+    job = Job(fixture)
+    client, other = (AnsweringClient(fixture.server, revision) for _ in range(2))
+    assert value_of(await client.call("start")) == "started"
+    job.tell("info", {"done": 0}, "jobs")
+    assert (await client.next()) == {
+        "jsonrpc": "2.0",
+        "method": "notifications/message",
+        "params": {"level": "info", "data": {"done": 0}, "logger": "jobs"},
+    }
+    job.logs[-1].log("error", None)  # on the loop of the host
+    assert (await client.next())["params"] == {"level": "error", "data": None}
+    job.tell("debug", "not wanted")
+    await client.settle()
+    assert client.unread() == other.unread() == []
+
+
+@pytest.mark.rule("NOTE-05", "NOTE-07")
+async def test_session_log_has_the_level_of_the_session_at_that_moment(
+    fixture: ServerFixture,
+) -> None:
+    job = Job(fixture)
+    client = AnsweringClient(fixture.server)
+    await client.call("start")
+    client.request("logging/setLevel", {"level": "error"})
+    assert (await client.next())["result"] == {}
+    job.tell("warning", 1)
+    job.tell("error", 2)
+    assert (await client.next())["params"]["data"] == 2
+
+
+@pytest.mark.rule("NOTE-08")
+async def test_stateless_call_has_a_session_log_without_effect(fixture: ServerFixture) -> None:
+    job = Job(fixture)
+    client = AnsweringClient(fixture.server, STATELESS)
+    call = {"name": "start", "arguments": {}}
+    request_id = client.request("tools/call", call, **{f"{PREFIX}logLevel": "debug"})
+    assert (await client.next())["id"] == request_id
+    job.tell("emergency", "anyone?")
+    await client.settle()
+    assert client.unread() == []
+
+
+@pytest.mark.rule("NOTE-08")
+async def test_stateless_call_on_a_connection_with_a_session_logs_nothing_to_it(
+    fixture: ServerFixture,
+) -> None:
+    job = Job(fixture)
+    client = AnsweringClient(fixture.server)
+    meta = {"protocolVersion": STATELESS, "clientCapabilities": {}, "logLevel": "debug"}
+    call = {"name": "start", "arguments": {}}
+    client.request("tools/call", call, **{f"{PREFIX}{name}": meta[name] for name in meta})
+    assert value_of(await client.next()) == "started"
+    job.tell("emergency", "anyone?")
+    await client.settle()
+    assert client.unread() == []
+
+
+@pytest.mark.rule("NOTE-07")
+@pytest.mark.parametrize("ending", ["closed", "dropped"])
+def test_session_log_keeps_no_session(ending: str) -> None:
+    fixture = ServerFixture()
+    logs = []
+
+    @fixture.server.tool(inline=True)
+    def start(ctx: ToolContext) -> None:
+        logs.append(ctx.session_log)
+
+    peer = fixture.connect()
+    peer.answer(peer.start("start"))
+    gone = weakref.ref(peer.connection.session)
+    if ending == "closed":
+        peer.connection.close()
+    peer.take()
+    logs[0].log("info", 1)
+    assert [each["method"] for each in peer.take()] == (
+        ["notifications/message"] if ending == "dropped" else []
+    )
+    del peer
+    gc.collect()
+    assert gone() is None
+    logs[0].log("info", 2)
+
+
+@pytest.mark.rule("NOTE-06", "NOTE-07")
+async def test_session_log_refuses_what_cannot_be_sent(fixture: ServerFixture) -> None:
+    job = Job(fixture)
+    for revision in (HANDSHAKE, STATELESS):
+        client = AnsweringClient(fixture.server, revision)
+        await client.call("start")
+        with pytest.raises(UsageError, match="a log message is debug"):
+            job.logs[-1].log("warn", 1)
+    client = AnsweringClient(fixture.server)
+    await client.call("start")
+    with pytest.raises(TypeError):
+        job.logs[-1].log("info", object())
+    context = ToolContext("run", "id", AbortSignal(), fixture.server.runtime.logger)
+    with pytest.raises(UsageError, match="made by hand"):
+        _ = context.session_log
 
 
 # -- progress --------------------------------------------------------------------------------------

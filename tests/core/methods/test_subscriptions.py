@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foundation_rt import ToolContext, ToolDefinition
+from foundation_rt import Server, ToolContext, ToolDefinition, UsageError
 from foundation_rt.core.methods.subscriptions import MAX_LISTENING
 from foundation_rt.core.subscriptions import MAX_SUBSCRIPTION_ID_LENGTH, MAX_TOPICS
 from tests.support.answering_client import AnsweringClient
@@ -18,6 +18,8 @@ from tests.support.asgi import META
 from tests.support.server_fixture import ServerFixture
 
 STATELESS = "2026-07-28"
+HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+ANOTHER = {"tools": "prompts", "prompts": "resources", "resources": "tools"}
 ID_KEY = "io.modelcontextprotocol/subscriptionId"
 NOTHING = ToolDefinition("nothing", "", {"type": "object"})
 
@@ -67,6 +69,42 @@ async def listen(client: AnsweringClient, **wanted: Any) -> tuple[int, dict[str,
 
 
 # -- the handshake mode ----------------------------------------------------------------------------
+
+
+@pytest.mark.rule("SUB-14")
+@pytest.mark.parametrize("kind", ["tools", "resources", "prompts"])
+async def test_list_changed_notifies_every_client_without_a_registration(
+    fixture: ServerFixture, kind: str
+) -> None:
+    fixture.server.resource("note://1")(lambda: "")
+    fixture.server.prompt(name="p")(lambda: "")
+    sessions = [AnsweringClient(fixture.server, revision) for revision in HANDSHAKES]
+    listener, other = (AnsweringClient(fixture.server, STATELESS) for _ in range(2))
+    request_id, _ = await listen(listener, **{f"{kind}ListChanged": True})
+    await listen(other, **{f"{ANOTHER[kind]}ListChanged": True})
+    for notify in (in_a_thread, lambda function: function()):
+        notify(lambda: fixture.server.list_changed(kind))
+        for client in sessions:
+            assert await client.next() == changed(kind)
+        assert await listener.next() == changed(kind, request_id)
+    assert other.unread() == []
+
+
+@pytest.mark.rule("SUB-14", "LIFE-13")
+async def test_list_that_was_not_offered_is_not_notified(fixture: ServerFixture) -> None:
+    fixture.server.list_changed("tools")  # nobody is there
+    client = AnsweringClient(fixture.server)
+    fixture.server.list_changed("prompts")
+    await client.settle()
+    assert client.unread() == []
+
+
+@pytest.mark.rule("SUB-14")
+@pytest.mark.parametrize("kind", ["tool", "", "tools/list", None])
+def test_unknown_list_is_a_usage_error(kind: Any) -> None:
+    with pytest.raises(UsageError, match="tools, resources or prompts"):
+        Server().list_changed(kind)
+    Server().list_changed("tools")  # the server has not been started
 
 
 def in_a_thread(function: Callable[[], object]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from foundation_rt import ToolContext
 from tests.support.asgi import META, REVISION, ask, call, open_session, post, request, visit
 from tests.support.http_harness import HttpHarness, harness
 from tests.support.services import need_redis
@@ -508,6 +509,33 @@ async def test_notifications_go_to_latest_get_stream(harness: HttpHarness) -> No
     third.leave()
     await third.finish()
     assert len(third.messages) == 1
+
+
+@pytest.mark.rule("HTTP-12", "NOTE-07")
+@with_harness()
+async def test_session_log_goes_to_get_stream_of_its_session(harness: HttpHarness) -> None:
+    logs = []
+
+    @harness.server.tool
+    def start(context: ToolContext) -> str:
+        logs.append(context.session_log)
+        return "started"
+
+    session, other = await open_session(harness.app), await open_session(harness.app)
+    streams = [session.get(), other.get()]
+    await session.call("start", 1).finish()
+    await asyncio.to_thread(logs[0].log, "info", {"done": 100}, "jobs")
+    await streams[0].until(lambda: streams[0].messages)
+    params = {"level": "info", "data": {"done": 100}, "logger": "jobs"}
+    assert [each["params"] for each in streams[0].messages if "message" in each["method"]] == [
+        params
+    ]
+    for stream in streams:
+        stream.leave()
+        await stream.finish()
+    assert not [each for each in streams[1].messages if "message" in each["method"]]
+    assert (await session.delete().finish()).status in (200, 204)
+    logs[0].log("info", "the session has ended")
 
 
 @pytest.mark.rule("HTTP-12")
