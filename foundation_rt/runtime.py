@@ -57,6 +57,10 @@ _DRAIN_SHARE = 0.5
 """The share of the time for leaving the lifespan in which handlers may still end."""
 
 
+_AUDIT_SHARE = 0.5
+"""The share of the time for the last records in which those of the audit log are written."""
+
+
 @define(eq=False, repr=False)
 class ServerOptions:
     """Components that replace the defaults of a server.
@@ -350,12 +354,20 @@ class Runtime:
         self.logger.error("event loop error", {"what": message, "error": described})
 
     def flush_logs(self, timeout: float) -> None:
-        """Write the buffered log records, in `timeout` seconds at most, and go on."""
+        """Write the buffered log and audit records, in `timeout` seconds at most, and go on."""
+        until = time.monotonic() + timeout
+        if self.audit is not None:
+            self.audit.flush(timeout * _AUDIT_SHARE)  # what it cannot write is logged
+            timeout = max(0.0, until - time.monotonic())
         if self._sink is not None:
             self._sink.flush(timeout)
 
     def close_logs(self, timeout: float) -> None:
-        """Write the buffered log records, in `timeout` seconds at most, and end the writer."""
+        """Write the buffered log and audit records, in `timeout` seconds at most, and end that."""
+        until = time.monotonic() + timeout
+        if self.audit is not None:
+            self.audit.close(timeout * _AUDIT_SHARE)
+            timeout = max(0.0, until - time.monotonic())
         if self._sink is not None:
             self._sink.close(timeout)
 

@@ -32,6 +32,7 @@ from .client.session.pending_requests import (
 from .client.transports.memory import MemoryTransport
 from .client.transports.transport import ClientMessage
 from .clock import Clock, ManualClock
+from .engine.shutdown import FINAL_FLUSH_SECONDS
 from .errors import JsonRpcErrorCode, ToolError
 from .ids import IdGenerator, SequentialIds
 from .logs.logger import MemorySink, StructuredLogger
@@ -107,6 +108,7 @@ class TestClient:
     answers: Answers | None = field(default=None, kw_only=True)
     notifications: list[dict[str, Any]] = field(factory=list, init=False)
     _sink: MemorySink | None = field(default=None, init=False)
+    _audit: AuditLog | None = field(default=None, init=False)
     _servers_audit: AuditLog | None = field(default=None, init=False)
     _transport: MemoryTransport = field(init=False)
     _requests: PendingRequests = field(factory=lambda: PendingRequests(SequentialIds()), init=False)
@@ -118,7 +120,7 @@ class TestClient:
             runtime = _composed(self.server, self._sink, self.clock, self.ids)
             # The records of `server.audit` belong into the same log.
             self._servers_audit = self.server.runtime.audit
-            self.server.runtime.audit = runtime.audit
+            self.server.runtime.audit = self._audit = runtime.audit
         self._transport = MemoryTransport(self.server, runtime)
         try:
             await self._open()
@@ -156,6 +158,8 @@ class TestClient:
             runtime = self.server.runtime
             runtime.registry.attach_logger(runtime.logger)
             runtime.audit = self._servers_audit
+            if self._audit is not None:
+                self._audit.close(FINAL_FLUSH_SECONDS)
             if runtime.agents is not None:
                 runtime.attach_agents(runtime.agents)
 

@@ -23,6 +23,7 @@ from attrs import astuple, field, fields, frozen
 from ..version import __version__
 from .types import (
     API_KEY,
+    FILE_PATH,
     HOST_NAME,
     HTTP_PATH,
     ISSUER_URL,
@@ -444,6 +445,9 @@ class AuditSection(Settings):
     )
     sensitive_data: SensitiveData = setting(
         "truncate", Choice(get_args(SensitiveData)), "How arguments are shown."
+    )
+    file: str | None = setting(
+        None, FILE_PATH, "File of the records, as JSON lines; by default they are in the log."
     )
 
 

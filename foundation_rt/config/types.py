@@ -197,6 +197,9 @@ _REST_OF_URL = "(/[A-Za-z0-9._~%!&'()*+,;=:@/?-]*)?"
 _LOOPBACK = r"http://(localhost|127\.0\.0\.1|\[::1\])" + _PORT
 
 KEY_NAME = KeyName()
+FILE_PATH = Pattern(
+    "[^\\u0000-\\u001f\\u007f-\\u009f]{1,4095}", "the path of a file", optional=True
+)
 HTTP_PATH = Pattern("/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?", "a path such as /mcp")
 HOST_NAME = Pattern(rf"\*|{_HOST}", "a host such as example.com or example.com:8443, or *")
 ORIGIN = Pattern(rf"\*|[a-z][a-z0-9+.-]*://{_HOST}", "an origin such as https://example.com, or *")

@@ -1,8 +1,9 @@
 """The audit log: records of calls, sessions and refusals in the server's log, by category.
 
-A record is a line with the message "audit" (OPS-11). Records come from four places: from this
-middleware before a handler starts, from the observers of completion records after it has ended,
-from the HTTP transport when authentication fails, and from the application (`Server.audit`).
+A record is a line with the message "audit" (OPS-11), in the log or in a file of its own (OPS-36).
+Records come from four places: from this middleware before a handler starts, from the observers of
+completion records after it has ended, from the HTTP transport when authentication fails, and from
+the application (`Server.audit`).
 
 The level of the log does not apply to audit records. Its redaction does: the value of a secret key
 is never written, however much of the arguments the configuration shows (OPS-13).
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..core.invocation import Invocation
     from ..core.session import Session
     from ..engine.executor import Proceed
+    from .audit_file import AuditFile
 
 MESSAGE = "audit"
 
@@ -50,16 +52,29 @@ class AuditLog:
         logger: lends its sink, clock and redactor.
         settings: the `audit` section of the configuration.
         is_administrative: returns whether the tool of that name is administrative.
+        file: gets the records instead of the log.
     """
 
     _logger: StructuredLogger
     _settings: AuditSection
     _is_administrative: Callable[[str], bool]
+    _file: AuditFile | None = None
     _stream: StructuredLogger = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         logger = self._logger
-        self._stream = StructuredLogger(logger.sink, logger.clock, "info", logger.redactor)
+        sink = self._file or logger.sink
+        self._stream = StructuredLogger(sink, logger.clock, "info", logger.redactor)
+
+    def flush(self, timeout: float) -> None:
+        """Write the records so far to the file, in `timeout` seconds at most, and go on."""
+        if self._file is not None:
+            self._file.flush(timeout)
+
+    def close(self, timeout: float) -> None:
+        """Write the records so far to the file, in `timeout` seconds at most, and take no more."""
+        if self._file is not None:
+            self._file.close(timeout)
 
     def write(self, event_type: str, category: AuditCategory, success: bool, **fields: Any) -> None:
         """Write one record.

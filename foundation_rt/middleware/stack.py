@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..logs.logger import StructuredLogger
     from ..registry.tools import ToolRegistry
     from .audit import AuditLog
+    from .audit_file import AuditFile
     from .metrics import Metrics
     from .observers import CallObserver
     from .rate_limit import RateLimit
@@ -102,6 +103,7 @@ def build_stack(
 
     Raises:
         MissingExtraError: the extra of a part is not installed.
+        UsageError: `audit.file` cannot be written.
     """
     stack = MiddlewareStack()
     around: list[Middleware] = []
@@ -117,7 +119,9 @@ def build_stack(
     if config.audit.enabled:
         from .audit import AuditLog
 
-        stack.audit = AuditLog(logger, config.audit, partial(_is_administrative, registry))
+        stack.audit = AuditLog(
+            logger, config.audit, partial(_is_administrative, registry), _audit_file(config, logger)
+        )
         stack.observers.append(stack.audit.observe)
         around.append(stack.audit)
     if config.rate_limit.is_set():
@@ -139,6 +143,20 @@ def build_stack(
     if around:
         stack.around = partial(wrap, tuple(around))
     return stack
+
+
+def _audit_file(config: ServerConfig, logger: StructuredLogger) -> AuditFile | None:
+    """Return the file of the audit log; None if its records are written to the log.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    if config.audit.file is None:
+        return None
+    from .audit_file import AuditFile, check_path
+
+    check_path(config.audit.file)
+    return AuditFile(config.audit.file, config.logging.buffer_bytes, logger)
 
 
 def _is_tool(registry: ToolRegistry, name: str) -> bool:

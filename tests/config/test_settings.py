@@ -65,6 +65,10 @@ EXAMPLES = {
         ["iban", "a b", "ключ", "c" * 256],
         ["", "--", "—", "c" * 257, "a\n", "\udcff"],
     ),
+    config.FILE_PATH: (
+        ["audit.jsonl", "/var/log/a b/ä.jsonl", "x" * 4095],
+        ["", "x" * 4096, "a\n", "a\x00b", "\udcff"],
+    ),
     config.HTTP_PATH: (["/", "/mcp", "/a/b.c"], ["", "mcp", "/mcp/", "//", "/a?b", "/a\n", "/ä"]),
     config.HOST_NAME: (
         ["*", "example.com", "example.com:8443", "[::1]:80", "under_score"],
