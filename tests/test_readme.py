@@ -71,6 +71,19 @@ def test_the_test_of_the_first_tool_passes(names: dict[str, Any]) -> None:
     asyncio.run(names["test_forecast"]())
 
 
+def test_the_section_of_an_application_is_set_by_a_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FOUNDATION_RT_SHOP__MAX_ORDERS", "500")
+    server = _run({"__name__": "shop"}, "class ShopSettings")["server"]
+
+    async def call() -> Any:
+        async with TestClient(server) as client:
+            return await client.call("limit")
+
+    assert asyncio.run(call()) == 500
+
+
 def test_the_tool_with_a_context_works(names: dict[str, Any]) -> None:
     async def call() -> Any:
         async with names["TestClient"](names["server"]) as client:

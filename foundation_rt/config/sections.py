@@ -1,26 +1,10 @@
 """Sections of applications: what defines one, and how they join the configuration (CONF-24).
 
-An application imports from here what it defines its section with::
+An application imports from here what it defines its section with: `Settings`, `setting`, `group`,
+and the types of settings. The README has an example. An operator sets them as ours: by a variable,
+`FOUNDATION_RT_SHOP__MAX_ORDERS=500`, or by a table `[shop]` in a file.
 
-    from attrs import frozen
-    from foundation_rt import Server
-    from foundation_rt.config.sections import Integer, Settings, StoreUrl, setting
-
-    @frozen
-    class ShopSettings(Settings):
-        "Where the shop keeps its orders."
-
-        database: str = setting("memory", StoreUrl(("memory",), ("postgresql",)), "The database.")
-        max_orders: int = setting(100, Integer(1, 10_000), "Most orders of one call.")
-
-    server = Server("shop", sections={"shop": ShopSettings})
-
-    @server.tool
-    def limit() -> int:
-        return server.settings(ShopSettings).max_orders
-
-An operator sets them as ours: `FOUNDATION_RT_SHOP__MAX_ORDERS=500`, or `[shop]` in a file. A start
-without such sections does not import this module.
+A start without such sections does not import this module.
 """
 
 from __future__ import annotations
