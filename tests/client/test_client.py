@@ -16,15 +16,12 @@ from foundation_rt.client.errors import (
     InvalidResponseError,
     MCPError,
     NotOfferedError,
-    ToolCallError,
 )
 from foundation_rt.client.resilience.circuit_breaker import CircuitState
 from foundation_rt.client.resilience.retries import RetryPolicy
-from foundation_rt.client.tools.input_rounds import MAX_ROUNDS
 from tests.support.misbehaving_script import TOOLS, Act
 from tests.support.scripted_transport import (
     BOTH,
-    HANDSHAKE,
     STATELESS,
     ScriptedHarness,
     begun,
@@ -67,18 +64,6 @@ def rounds(harness: ScriptedHarness, *acts: Act, method: str = "tools/call") -> 
 # -- calls -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("CLIENT-24")
-@pytest.mark.parametrize("revision", BOTH)
-async def test_a_call(revision: str) -> None:
-    async with scripted(revision=revision) as (client, harness):
-        answer = await client.call("play", NONCE, correlation_id="mine")
-        assert (answer.text, answer.structured, answer.correlation_id) == ("one", NONCE, "mine")
-        (sent,) = harness.of("tools/call")
-        assert sent["params"]["_meta"]["correlationId"] == "mine"
-        await client.call("play", NONCE)
-        assert "correlationId" not in harness.of("tools/call")[1]["params"].get("_meta", {})
-
-
 @pytest.mark.rule("CLIENT-25")
 @pytest.mark.parametrize(
     ("answer", "is_good"),
@@ -102,16 +87,6 @@ async def test_a_structured_result_is_checked(answer: dict[str, Any], is_good: b
         else:
             assert isinstance(outcome, InvalidResponseError)
             assert outcome.may_have_run
-
-
-@pytest.mark.rule("CLIENT-25")
-async def test_a_tool_that_fails_has_answered() -> None:
-    async with scripted() as (client, harness):
-        failed = result(content=[{"type": "text", "text": "no such city"}], isError=True)
-        answer = await client.call("play", {**NONCE, "acts": [failed]})
-        with pytest.raises(ToolCallError, match="no such city"):
-            answer.value()
-        assert harness.nonces() == ["one"]
 
 
 @pytest.mark.rule("CLIENT-20")
@@ -218,24 +193,6 @@ async def test_a_state_goes_back_as_it_came(state: Any) -> None:
         said = harness.of("tools/call")[1]["params"]
         assert said["requestState"] == state
         assert "inputResponses" not in said
-
-
-@pytest.mark.rule("CLIENT-26")
-async def test_a_server_that_asks_without_end() -> None:
-    """It is answered ten times; nobody is asked what is not sent then."""
-
-    async def handler() -> list[str]:
-        asked.append(1)
-        return []
-
-    asked: list[int] = []
-    async with scripted(revision=STATELESS, roots=handler) as (client, harness):
-        await client.initialize()
-        rounds(harness, *[asks("a")] * 50)
-        error = await error_of(client.call("play", NONCE))
-        assert (error.code, error.may_have_run) == ("E209", True)
-        assert len(asked) == MAX_ROUNDS
-        assert harness.count("tools/call") == MAX_ROUNDS + 1
 
 
 @pytest.mark.rule("CLIENT-26", "CLIENT-14")
@@ -431,20 +388,6 @@ async def test_resources_prompts_and_completions_are_returned() -> None:
             "context": {"arguments": {"a": "b"}},
         }
         assert second["ref"] == {"type": "ref/resource", "uri": "x://{city}"}
-
-
-@pytest.mark.rule("CLIENT-24")
-@pytest.mark.parametrize(
-    ("revision", "method"), [(HANDSHAKE, "ping"), (STATELESS, "server/discover")]
-)
-async def test_a_sign_of_life(revision: str, method: str) -> None:
-    async with scripted(revision=revision) as (client, harness):
-        await client.initialize()
-        before = harness.count(method)
-        assert await client.ping() == 0
-        assert harness.count(method) == before + 1
-        harness.play({method: []})
-        assert isinstance(await error_of(client.ping(timeout=1)), CallTimeoutError)
 
 
 @pytest.mark.rule("CLIENT-04")

@@ -691,19 +691,6 @@ async def test_temporary_error_is_retried_before_requests_behind_it(
         assert (await record_of(agents, "r1")).epoch == 4
 
 
-@pytest.mark.rule("AACP-63")
-async def test_temporary_error_is_final_after_max_executions(harness: CoordinatorHarness) -> None:
-    async def busy(message: AgentMessage, context: AgentContext) -> Any:
-        raise ToolError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
-
-    async with harness.coordinator(policy=busy_is_temporary(max_executions=3)) as agents:
-        agents.register_agent("a", busy)
-        with pytest.raises(RequestFailedError) as caught:
-            await agents.send_request("a", 1, request_id="r1")
-        assert caught.value.code is ErrorCode.RESOURCE_EXHAUSTED
-        assert (await record_of(agents, "r1")).epoch == 3
-
-
 @pytest.mark.rule("AACP-25")
 async def test_handler_that_cancels_its_task_is_retried_with_delay(
     harness: CoordinatorHarness,
@@ -1105,25 +1092,6 @@ async def test_full_backlog_refuses_messages(harness: CoordinatorHarness) -> Non
 # -- one ledger, several coordinators -------------------------------------------------------------
 
 
-@pytest.mark.rule("AACP-22", "AACP-42")
-async def test_agent_of_other_process_on_shared_ledger_answers(harness: CoordinatorHarness) -> None:
-    store = FaultyStore(shared=True)
-    async with (
-        harness.coordinator("one", store=store) as one,
-        harness.coordinator("two", store=store) as two,
-    ):
-        two.register_agent("b", echo)
-        result = await one.send_request("b", 5, request_id="r1")
-        assert result == {"type": "message", "payload": 5, "from": "one"}
-        record = await record_of(one, "r1")
-        assert record.epoch == 1
-        request_id = await unknown(one, "nobody", 1)
-        await asyncio.sleep(10)
-        assert await outcome_of(one, request_id) is Outcome.UNKNOWN
-        one.register_agent("nobody", echo)
-        await until_finished(two, request_id)
-
-
 @pytest.mark.rule("AACP-22")
 async def test_change_hint_of_ledger_is_followed_at_once(harness: CoordinatorHarness) -> None:
     store = FaultyStore(shared=True)
@@ -1141,57 +1109,6 @@ async def test_change_hint_of_ledger_is_followed_at_once(harness: CoordinatorHar
                 listener()
         await sent
         assert harness.clock.monotonic() - begin < 0.1
-
-
-@pytest.mark.rule("AACP-01", "AACP-05", "AACP-22", "AACP-23", "AACP-24")
-async def test_lapsed_lease_is_taken_over_and_late_outcome_refused(
-    harness: CoordinatorHarness,
-) -> None:
-    store, gate, heir = FaultyStore(shared=True), Gate(), Gate()
-    heir.opened.set()
-    aacp = {"lease_ms": 3000}
-    async with harness.coordinator("one", store=store, aacp=aacp) as one:
-        one.register_agent("a", gate)
-        request_id = await unknown(one, "a", 1)
-        await gate.begun.wait()
-        async with harness.coordinator("two", store=store, aacp=aacp) as two:
-            two.register_agent("a", heir)
-            await asyncio.sleep(20)
-            assert heir.seen == []  # the lease is renewed
-            store.gates["renew"] = asyncio.Event()  # "one" is paused, as far as leases go
-            await until_finished(two, request_id)
-            assert heir.seen == [1]
-            store.gates.pop("renew").set()
-            await asyncio.sleep(3)
-            gate.opened.set()
-            await asyncio.sleep(1)
-            assert gate.reasons == ["lease_lost"]
-            assert (await record_of(one, request_id)).epoch == 2
-            assert len(harness.logged("lease lost")) == 1
-            assert await one.send_request("a", 1, request_id=request_id) == 1
-
-
-@pytest.mark.rule("AACP-24")
-async def test_lost_claims_free_their_capacity(harness: CoordinatorHarness) -> None:
-    store, gate, other = FaultyStore(shared=True), Gate(), Gate()
-    aacp = {"lease_ms": 3000}
-    async with harness.coordinator("one", store=store, aacp=aacp) as one:
-        one.register_agent("a", gate)
-        ids = [await unknown(one, "a", n) for n in range(100)]
-        await gate.begun.wait()
-        renewing = store.gates["renew"] = asyncio.Event()
-        await asyncio.sleep(5)
-        async with harness.coordinator("two", store=store, aacp=aacp) as two:
-            two.register_agent("a", other)
-            await other.begun.wait()
-            other.opened.set()
-            await until_finished(two, *ids)
-        del store.gates["renew"]
-        renewing.set()
-        await asyncio.sleep(5)
-        gate.opened.set()
-        await asyncio.sleep(5)
-        assert await one.send_request("a", "more") == "more"
 
 
 # -- several ledgers ------------------------------------------------------------------------------
@@ -1232,22 +1149,6 @@ async def test_request_to_other_ledger_is_executed_and_answered(
         await asyncio.sleep(30)
         assert len([each for each in network.sent if each.seq > 0]) == 5
         assert sum(store_of(one).calls.values()) - calls < 20
-
-
-@pytest.mark.rule("AACP-60", "AACP-16")
-async def test_conflict_is_refused_by_receiving_ledger(harness: CoordinatorHarness) -> None:
-    network = LoopbackNetwork()
-    async with (
-        harness.coordinator("one", transport=network.end()) as one,
-        harness.coordinator("two", transport=network.end()) as two,
-        harness.coordinator("three", transport=network.end()) as three,
-    ):
-        three.register_agent("c", echo)
-        assert (await one.send_request("c", 1, request_id="r1"))["from"] == "one"
-        with pytest.raises(RequestFailedError) as caught:
-            await two.send_request("c", 1, request_id="r1")
-        assert caught.value.details is not None
-        assert caught.value.details["reason"] == "request_id_conflict"
 
 
 @pytest.mark.rule("AACP-13", "AACP-14", "AACP-29")
@@ -1296,32 +1197,6 @@ async def test_a_network_that_is_down_delays_and_loses_nothing(harness: Coordina
         begin = harness.clock.monotonic()
         await two.stop()
         assert harness.clock.monotonic() - begin < 0.5
-
-
-@pytest.mark.rule("AACP-01", "AACP-17", "AACP-27")
-@pytest.mark.parametrize("operation", ["append", "receive", "claim", "complete", "take_due"])
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("where", ["one", "two"])
-async def test_failing_ledgers_delay_and_repeat_nothing(
-    operation: str, after: bool, where: str, harness: CoordinatorHarness
-) -> None:
-    network, seen = LoopbackNetwork(), []
-    stores = {"one": FaultyStore(), "two": FaultyStore()}
-    stores[where].fail(operation, after=after, times=2)
-
-    async def note(message: AgentMessage, context: AgentContext) -> Any:
-        seen.append(message.payload)
-        return message.payload
-
-    aacp = {"lease_ms": 2000, "request_timeout_ms": 60_000}
-    async with (
-        harness.coordinator("one", store=stores["one"], transport=network.end(), aacp=aacp) as one,
-        harness.coordinator("two", store=stores["two"], transport=network.end(), aacp=aacp) as two,
-    ):
-        two.register_agent("b", note)
-        sent = [one.send_request("b", n) for n in range(5)]
-        assert await asyncio.gather(*sent) == list(range(5))
-        assert seen == list(range(5))
 
 
 @pytest.mark.rule("AACP-01", "AACP-65", "AACP-69")

@@ -122,19 +122,6 @@ def test_on_change_sees_the_new_state() -> None:
     assert seen == [True]
 
 
-@pytest.mark.rule("BREAK-01", "BREAK-14")
-def test_failures_in_a_row_are_counted_until_a_success() -> None:
-    breaker = opened(BreakerSettings(failure_threshold=3))
-    assert breaker.failures == 3
-    breaker.failed(admitted(breaker, LATER), LATER)
-    assert breaker.failures == 4
-    admitted(breaker, 60.0)
-    assert breaker.state(90.0) is OPEN
-    assert breaker.failures == 5
-    breaker.succeeded(admitted(breaker, 120.0), 120.0)
-    assert breaker.failures == 0
-
-
 @pytest.mark.rule("BREAK-06")
 @pytest.mark.parametrize(
     "name", ["failure_threshold", "reset_timeout_ms", "probe_timeout_ms", "half_open_max"]

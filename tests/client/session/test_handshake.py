@@ -161,37 +161,6 @@ def test_stateless_server_gets_one_request(speaks: list[str]) -> None:
     check(Server(speaks), [discover()], MODERN, known=MODERN)
 
 
-@pytest.mark.rule("CLIENT-35")
-@pytest.mark.parametrize("name", HANDSHAKE_REVISIONS)
-def test_a_server_of_the_handshake_mode_gets_initialize_and_its_revision_counts(name: str) -> None:
-    server = Server([name])
-    check(server, [discover(), initialize()], name)
-    check(server, [initialize(name)], name, known=name)
-    check(server, [initialize(name)], name, forced=name)
-
-
-@pytest.mark.rule("CLIENT-01")
-@pytest.mark.parametrize("forced", REVISIONS)
-def test_only_the_forced_revision_is_proposed(forced: str) -> None:
-    first = discover() if forced == MODERN else initialize(forced)
-    check(Server([*REVISIONS]), [first], forced, forced=forced)
-    check(Server([*REVISIONS]), [first], forced, forced=forced, known=OLD)
-
-
-@pytest.mark.rule("CLIENT-01")
-def test_forced_stateless_revision_fails_with_a_handshake_server() -> None:
-    check(Server([NEW]), [discover()], "E206", forced=MODERN)
-    check(Server([NEW], discover=unsupported(NEW)), [discover()], "E206", forced=MODERN)
-    check(Server([NEW], discover={}), [discover()], "E209", forced=MODERN)
-
-
-@pytest.mark.rule("CLIENT-09")
-@pytest.mark.parametrize("known", HANDSHAKE_REVISIONS)
-def test_server_that_became_stateless_is_discovered_again(known: str) -> None:
-    check(Server([MODERN]), [initialize(known), discover()], MODERN, known=known)
-    check(Server([NEW]), [discover(), initialize()], NEW, known=MODERN)
-
-
 # -- servers that refuse
 
 
@@ -217,28 +186,6 @@ def test_refused_revision_is_replaced_by_the_newest_common_one(
         if is_none:
             openings, end = [discover(), initialize()], NEWER
         check(Server([OLD, NEWER], discover=listed), openings, end)
-
-
-@pytest.mark.rule("CLIENT-02")
-def test_server_that_refuses_its_own_revisions_gets_three_more_requests() -> None:
-    stubborn = Server([MODERN], discover=unsupported(MODERN))
-    check(stubborn, [discover()] * 4, "E206")
-    check(stubborn, [discover()] * 4, "E206", forced=MODERN)
-    stubborn = Server([NEW], initialize=unsupported(NEW, code=-32602))
-    check(stubborn, [initialize()] * 4, "E206", known=NEW)
-    check(stubborn, [initialize()] * 4, "E206", forced=NEW)
-    both = Server([], unsupported(OLD), unsupported(MODERN))
-    check(both, [discover(), initialize(OLD)] * 2, "E206")
-
-
-@pytest.mark.rule("CLIENT-02")
-def test_a_refusal_may_be_one_of_a_kind() -> None:
-    """The conformance suite's server refuses once the very revision that it then speaks."""
-    handshake = Handshake(INFO, lambda _: {})
-    again = handshake.refused(handshake.first(), unsupported(MODERN))
-    assert (again.method, again.revision.name) == discover()
-    outcome = handshake.answered(again, {"supportedVersions": [MODERN], "capabilities": {}})
-    assert isinstance(outcome, ServerDescription)
 
 
 @pytest.mark.rule("CLIENT-02")
@@ -323,16 +270,6 @@ def test_an_initialize_that_is_refused_without_names_is_the_end(name: str) -> No
 
 
 # -- introductions
-
-
-@pytest.mark.rule("CLIENT-08")
-@pytest.mark.parametrize("spoken", HANDSHAKE_REVISIONS)
-@pytest.mark.parametrize("forced", [None, *HANDSHAKE_REVISIONS])
-def test_the_revision_that_initialize_is_answered_in_is_spoken(
-    spoken: str, forced: str | None
-) -> None:
-    opening = [initialize(forced)] if forced else [discover(), initialize()]
-    check(Server([OLD], initialize=introduced(spoken)), opening, spoken, forced=forced)
 
 
 @pytest.mark.rule("CLIENT-08")

@@ -110,17 +110,6 @@ def test_server_request_is_answered_with_its_id() -> None:
 
 
 @pytest.mark.rule("CLIENT-12")
-def test_an_answer_belongs_to_the_request_of_its_id_and_comes_once() -> None:
-    talk, (first, second) = pending("a", "b")
-    assert only(talk.receive(line(id="made up", result={}), None)).reason.startswith("a response")  # type: ignore[union-attr]
-    arrival = only(talk.receive(line(id=second.id, result={"x": 1}), None))
-    assert isinstance(arrival, ResponseReceived)
-    assert (arrival.request, arrival.result, arrival.error) == (second, {"x": 1}, None)
-    assert isinstance(only(talk.receive(line(id=second.id, result={"x": 2}), None)), Ignored)
-    assert [*talk.pending] == [first.id]
-
-
-@pytest.mark.rule("CLIENT-12")
 @pytest.mark.parametrize("other", [None, 1, 1.5, True, [], {}, ""], ids=repr)
 def test_response_with_an_unknown_id_is_ignored(other: Any) -> None:
     talk, [request] = pending("a")
@@ -136,43 +125,6 @@ def test_an_answer_may_come_on_the_stream_of_another_request() -> None:
     arrival = only(talk.receive(line(id=second.id, result={}), first.id))
     assert isinstance(arrival, ResponseReceived)
     assert arrival.request is second
-
-
-@pytest.mark.rule("CLIENT-12")
-def test_a_batch_is_read_in_its_order_and_each_answer_counts_once() -> None:
-    talk, (first, second) = pending("a", "b")
-    batch = [
-        {"jsonrpc": "2.0", "id": second.id, "result": {"n": 1}},
-        {"jsonrpc": "2.0", "id": second.id, "result": {"n": 2}},
-        {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1}},
-        {"jsonrpc": "2.0", "id": 5, "method": "ping"},
-        [{"jsonrpc": "2.0", "id": first.id, "result": {}}],
-        7,
-    ]
-    arrivals = talk.receive(orjson.dumps(batch), None)
-    kinds = [type(each) for each in arrivals]
-    assert kinds == [
-        ResponseReceived,
-        Ignored,
-        NotificationReceived,
-        RequestReceived,
-        Ignored,
-        Ignored,
-    ]
-    assert isinstance(arrivals[0], ResponseReceived)
-    assert arrivals[0].result == {"n": 1}
-    assert [*talk.pending] == [first.id]
-    assert talk.receive(b"[]", None) == []
-
-
-@pytest.mark.rule("CLIENT-14")
-@pytest.mark.parametrize("result", [None, 5, "x", [], True], ids=repr)
-def test_a_result_that_is_no_object_is_no_answer(result: Any) -> None:
-    talk, [request] = pending("a")
-    arrival = only(talk.receive(line(id=request.id, result=result), None))
-    assert isinstance(arrival, InvalidResponse)
-    assert arrival.request is request
-    assert talk.pending == {}
 
 
 @pytest.mark.rule("CLIENT-12")
@@ -246,23 +198,6 @@ def test_invalid_message_with_the_id_of_a_request_answers_it(
 
 
 # -- what a server says unasked
-
-
-@pytest.mark.rule("CLIENT-16")
-def test_progress_belongs_to_the_request_of_its_token() -> None:
-    talk, (first, second) = pending("a", "b")
-
-    def about(token: Any, stream: str | None = None) -> PendingRequest | None:
-        params = {"progressToken": token, "progress": 1}
-        told = only(talk.receive(line(method="notifications/progress", params=params), stream))
-        assert isinstance(told, NotificationReceived)
-        return told.request
-
-    assert about(first.id) is first
-    assert about(second.id, first.id) is second
-    others: tuple[Any, ...] = (None, 1, [], {}, "somebody else's")
-    for token in others:
-        assert about(token, first.id) is None
 
 
 @pytest.mark.rule("CLIENT-16")

@@ -425,14 +425,6 @@ def server_request(number: int) -> dict[str, Any]:
 
 
 @pytest.mark.rule("CLIENT-17")
-async def test_a_ping_is_answered_at_once() -> None:
-    async with scripted() as (client, harness):
-        await client.initialize()
-        harness.transport.ask("are you there", "ping")
-        assert harness.answers() == [{"jsonrpc": "2.0", "id": "are you there", "result": {}}]
-
-
-@pytest.mark.rule("CLIENT-17")
 def test_in_the_stateless_mode_servers_ask_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(client: Client, harness: ScriptedHarness) -> None:
         await client.initialize()

@@ -40,19 +40,6 @@ modes = pytest.mark.parametrize("revision", BOTH)
 
 @pytest.mark.rule("CLIENT-07")
 @modes
-async def test_a_hundred_first_calls_make_one_session(revision: str) -> None:
-    async with scripted(revision=revision) as (client, harness):
-        operations = [client.call("play", {"nonce": str(each)}) for each in range(100)]
-        results = await asyncio.gather(*operations, client.ping(), client.list_resources())
-        assert [each.text for each in results[:100]] == [str(each) for each in range(100)]  # type: ignore[union-attr]
-        assert len(harness.transports) == 1
-        assert harness.count(FIRST[revision]) <= 2  # a ping may be one
-        assert harness.count("tools/list") == 1
-        assert harness.count("notifications/initialized") == (revision == HANDSHAKE)
-
-
-@pytest.mark.rule("CLIENT-07")
-@modes
 async def test_cancelled_caller_leaves_the_new_session_to_others(revision: str) -> None:
     """All may go: the session is made for the next."""
     async with scripted({FIRST[revision]: [["wait", "go"], ["answer"]]}, revision=revision) as (
@@ -232,26 +219,6 @@ async def test_a_session_that_expires_again_and_again_is_given_up() -> None:
         error = await error_of(client.call("play", {"nonce": "x", "acts": [gone]}))
         assert (error.code, error.may_have_run) == ("E201", False)
         assert len(harness.transports) == 1 + 1 + 2
-
-
-@pytest.mark.rule("CLIENT-37")
-@pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
-async def test_a_server_that_ends_for_being_probed_is_not_probed_again(
-    has_exchanges: bool, clock: ManualClock
-) -> None:
-    harness = ScriptedHarness(HANDSHAKE, has_exchanges)
-    harness.play({"server/discover": [["die"]]})
-    async with Client(harness.make_transport, ClientOptions(retries=ONCE)) as client:
-        await client.initialize()
-        assert len(harness.transports) == 2
-        assert harness.count("server/discover") == 1
-        assert client._breakers.server.failures == 0
-        # And it is known from then on.
-        harness.transport.lose()
-        await settle()
-        await client.ping()
-        assert harness.count("server/discover") == 1
-    must_be_gone(harness)
 
 
 @pytest.mark.rule("CLIENT-29")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.client.client import Client
-from foundation_rt.client.errors import ConnectionLostError, MCPError
+from foundation_rt.client.errors import ConnectionLostError
 from foundation_rt.client.options import ClientOptions
 from tests.support.misbehaving_script import Act
 from tests.support.misbehaving_transport import MemoryHarness
@@ -65,15 +65,3 @@ async def test_one_that_goes_takes_nothing_from_the_others(point: str) -> None:
         harness.transports[0].release("the answer")
         assert (await second).text == "second"
         assert len([each for each in harness.events("message") if each["method"] == point]) == 1
-
-
-@pytest.mark.rule("CLIENT-21", "CLIENT-28")
-async def test_an_error_speaks_for_all_tries() -> None:
-    """The first try may have run, and the second one never began."""
-    async with play({}) as (client, harness):
-        await client.initialize()
-        harness.play({"open": [["refuse"]]})
-        with pytest.raises(MCPError) as caught:
-            await client.call("play_again", {"nonce": "first", "acts": [["die"]]})
-        assert harness.nonces() == ["first"]
-        assert caught.value.may_have_run

@@ -558,3 +558,16 @@ async def test_iteration_ends_when_the_client_is_closed(revision: str) -> None:
         error = await error_of(client.subscribe(ONE).__aenter__())
         assert isinstance(error, MCPError)
         assert not isinstance(error, CallTimeoutError)
+
+
+@pytest.mark.rule("CLIENT-51", "CLIENT-31")
+@modes
+async def test_subscribing_ends_with_an_error_when_the_client_is_closed(revision: str) -> None:
+    async with scripted({SUBSCRIBE[revision]: []}, revision=revision) as (client, _):
+        early = asyncio.ensure_future(client.subscribe(ONE).__aenter__())
+        await settle()
+        hasty = asyncio.ensure_future(client.subscribe(ONE).__aenter__())
+        await client.close()
+        late = asyncio.ensure_future(client.subscribe(ONE).__aenter__())
+        for each in await asyncio.gather(early, hasty, late, return_exceptions=True):
+            assert isinstance(each, ConnectionLostError)

@@ -96,16 +96,6 @@ async def test_a_list_that_is_none_or_does_not_end(said: list[dict[str, Any]]) -
 
 
 @pytest.mark.rule("CLIENT-22")
-async def test_a_list_of_ever_new_cursors_is_given_up() -> None:
-    async with scripted(max_pages=7) as (client, harness):
-        await client.initialize()
-        many = ({"nextCursor": str(number)} for number in range(50))
-        pages(harness, "resources/list", "resources", *many)
-        error = await error_of(client.list_resources())
-        assert (error.code, harness.count("resources/list")) == ("E209", 7)
-
-
-@pytest.mark.rule("CLIENT-22")
 @pytest.mark.parametrize(
     ("bound", "most"),
     [("MAX_ENTRIES", 3), ("MAX_LIST_BYTES", 3_700)],

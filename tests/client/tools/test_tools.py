@@ -76,18 +76,6 @@ async def test_they_are_listed_once_as_long_as_they_are_fresh() -> None:
 
 
 @pytest.mark.rule("CLIENT-46")
-async def test_a_hint_of_the_server_wins() -> None:
-    async with scripted(listed(tool("a"), ttlMs=1_000)) as (client, harness):
-        await client.call("a")
-        await asyncio.sleep(0.9)
-        await client.call("a")
-        assert count(harness) == 1
-        await asyncio.sleep(0.2)
-        await client.call("a")
-        assert count(harness) == 2
-
-
-@pytest.mark.rule("CLIENT-46")
 async def test_list_without_lifetime_serves_calls_until_it_fails() -> None:
     """A hint of 0: it is read anew whenever it is shown, and before it refuses anything."""
     async with scripted(listed(tool("a"), ttlMs=0)) as (client, harness):
@@ -348,19 +336,6 @@ async def test_lost_listing_is_repeated_in_the_next_session() -> None:
         assert client._breakers.server.failures == 0
 
 
-@pytest.mark.rule("CLIENT-23")
-def test_invalid_tools_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
-        assert [each.name for each in await client.list_tools()] == ["a", "b"]
-        assert (await client.get_tool_schema("a")).wire["title"] == "first"
-        await client.call("b")
-
-    entries = [5, tool("a", title="first"), {"name": "x"}, tool("a", title="second"), tool("b")]
-    play(scenario, listed(*entries))
-    warned = [each for each in caplog.records if each.levelname == "WARNING"]
-    assert len(warned) == 3
-
-
 MIRRORED = {
     "type": "object",
     "properties": {"city": {"type": "string", "x-mcp-header": "City"}},
@@ -434,18 +409,6 @@ async def test_time_over_after_a_refusal_has_not_run() -> None:
         error = await error_of(client.call("a", timeout=2))
         assert isinstance(error, CallTimeoutError)
         assert not error.may_have_run
-
-
-@pytest.mark.rule("CLIENT-27")
-@pytest.mark.parametrize("refused", [refusal(-32601), refusal(-32602, "Unknown tool: a")], ids=repr)
-async def test_a_tool_that_the_server_does_not_know_any_more(refused: Act) -> None:
-    async with scripted(listed(tool("a"))) as (client, harness):
-        await client.initialize()
-        harness.play({"tools/call": [refused], "tools/list": [result(tools=[tool("b")])]})
-        assert (await error_of(client.call("a"))).code == "E204"
-        assert (await error_of(client.call("a"))).code == "E204"
-        assert harness.count("tools/call") == 1
-        assert count(harness) == 2
 
 
 @pytest.mark.rule("CTOOL-04")
