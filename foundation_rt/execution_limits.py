@@ -14,7 +14,7 @@ import orjson
 from attrs import define, field
 
 from .config.settings import ServerConfig
-from .jsonschema.validation import ValidationIssue, ValidationResult
+from .jsonschema.compilation import ValidationIssue, ValidationResult
 from .protocol.principal import identity_of
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .config.settings import ServerConfig, Settings
     from .engine.lifespan import Lifetime
     from .engine.readiness import ReadinessChecks
-    from .jsonschema.validation import ValidationResult
+    from .jsonschema.compilation import ValidationResult
     from .middleware.instruments import Instruments
     from .middleware.observers import CallObserver
     from .middleware.stack import Middleware

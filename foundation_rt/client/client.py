@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from attrs import define, field
 
@@ -29,8 +29,17 @@ from .handlers.client_handlers import ClientHandlers
 from .options import ClientOptions
 from .resilience.circuit_breaker import CircuitState
 from .resilience.resilience import Breakers, Resilience
-from .resilience.retries import Attempt, RetryBudget
-from .results.results import CallResult, CompletionResult, GetPromptResult, ReadResult
+from .resilience.retries import Attempt, Retries
+from .results.results import (
+    CallResult,
+    CompletionResult,
+    Entry,
+    GetPromptResult,
+    Prompt,
+    ReadResult,
+    Resource,
+    ResourceTemplate,
+)
 from .results.tool_schemas import ToolSchema
 from .session.handshake import ServerDescription
 from .session.pending_requests import NotificationReceived
@@ -42,9 +51,6 @@ from .tools.paging import list_all, missing_arguments, usable
 from .tools.tool_cache import ToolCache
 from .tools.tool_call import ToolCall, encode
 from .tools.tools import ServerTools
-
-if TYPE_CHECKING:
-    from .results.results import Entry, Prompt, Resource, ResourceTemplate
 
 Result = TypeVar("Result")
 
@@ -90,10 +96,8 @@ class Client:
         self._subscriptions = ClientSubscriptions(
             self._link, self._perform, self._list_changed, options.on_list_changed is not None
         )
-        budget = RetryBudget(options.retries)
-        self._resilience = Resilience(
-            options.retries, budget, options.handler_timeout, self.draw, self._link.not_ready
-        )
+        retries = Retries(options.retries, self.draw)
+        self._resilience = Resilience(retries, options.handler_timeout, self._link.not_ready)
         self._breakers = Breakers(options.breaker, options.tool_breakers)
 
     # -- start and end
@@ -261,16 +265,12 @@ class Client:
         Raises:
             MCPError: they cannot be listed; E205: the server has none.
         """
-        from .results.results import Resource
-
         return await self._list(Resource, "resources", "resources/list", "resources", timeout)
 
     async def list_resource_templates(
         self, *, timeout: float | None = None
     ) -> tuple[ResourceTemplate, ...]:
         """Return the resource templates; see `list_resources`."""
-        from .results.results import ResourceTemplate
-
         return await self._list(
             ResourceTemplate,
             "resources",
@@ -281,8 +281,6 @@ class Client:
 
     async def list_prompts(self, *, timeout: float | None = None) -> tuple[Prompt, ...]:
         """Return the prompts of the server; see `list_resources`."""
-        from .results.results import Prompt
-
         return await self._list(Prompt, "prompts", "prompts/list", "prompts", timeout)
 
     async def read_resource(self, uri: str, *, timeout: float | None = None) -> ReadResult:

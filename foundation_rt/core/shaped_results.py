@@ -16,7 +16,7 @@ from ..protocol.plain_values import write_json
 from .results import is_shaped, too_large
 
 if TYPE_CHECKING:
-    from ..jsonschema.validation import Validator
+    from ..jsonschema.compilation import Validator
     from ..protocol.revisions import Revision
     from ..registry.tools import RegisteredTool
 

@@ -1,4 +1,4 @@
 """JSON Schema: dialects, patterns, formats, and validators with readable issues.
 
-`foundation_rt.jsonschema.validation` is the entry point.
+`foundation_rt.jsonschema.compilation` is the entry point.
 """

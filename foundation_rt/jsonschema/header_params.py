@@ -11,9 +11,8 @@ from string import ascii_letters, digits
 from typing import Any, Final, NamedTuple
 
 from ..errors import RegistrationError
-from .analysis import place
 from .dialects import HEADER_KEYWORD
-from .issues import step
+from .issues import place, step
 
 _TOKEN: Final = frozenset("!#$%&'*+-.^_`|~" + digits + ascii_letters)
 """The characters of a header's name (RFC 9110, 5.6.2)."""

@@ -156,3 +156,8 @@ MESSAGES: Final[dict[str, Callable[[Any], str]]] = {
     "uniqueItems": lambda _: "must have no two equal items",
 }
 """The message of each keyword, made from the keyword's value, or from the names concerned."""
+
+
+def place(path: str) -> str:
+    """Return a place in a schema as a URI fragment: `#/properties/city`."""
+    return f"#{path}"

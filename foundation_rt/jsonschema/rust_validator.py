@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import orjson
 
 from ..errors import MissingExtraError, RegistrationError
-from .analysis import SchemaAnalysis, place
+from .analysis import SchemaAnalysis
 from .budget import MAX_STEPS, TooComplex
 from .dialects import DRAFT_04, DRAFT_06, DRAFT_07, DRAFT_2019_09, DRAFT_2020_12
 from .equality import size
 from .formats import ENFORCED, predicate
-from .issues import MESSAGES, TOO_COMPLEX, TOO_DEEP, Selection, ValidationIssue, step
+from .issues import MESSAGES, TOO_COMPLEX, TOO_DEEP, Selection, ValidationIssue, place, step
 from .rust_validator_cost import step_limit
 
 if TYPE_CHECKING:

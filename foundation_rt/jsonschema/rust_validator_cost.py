@@ -16,7 +16,7 @@ from typing import Any, Final
 from attrs import define, field
 
 from ..errors import RegistrationError
-from .analysis import SchemaAnalysis, target_of
+from .analysis import SchemaAnalysis
 from .budget import PATTERN, TooComplex
 from .equality import size
 from .reachability import (
@@ -27,6 +27,7 @@ from .reachability import (
     on_same_value,
     walk_states,
 )
+from .references import target_of
 
 MAX_COUNTED: Final = 100_000
 """The most pairs of a schema and a value that are counted one by one: about 0.2 s."""

@@ -16,7 +16,7 @@ import orjson
 from attrs import frozen
 
 from ..errors import ErrorCode, RegistrationError, ToolError
-from ..jsonschema.validation import Validator, compile_schema
+from ..jsonschema.compilation import Validator, compile_schema
 from ..signatures.binding import NO_DEFAULT
 from ..signatures.docstrings import parse_docstring
 from ..signatures.function_signature import FunctionSignature

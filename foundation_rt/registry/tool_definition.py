@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from attrs import evolve, field, frozen
 
-from ..jsonschema.validation import ValidationIssue
+from ..jsonschema.compilation import ValidationIssue
 
 if TYPE_CHECKING:
     from ..protocol.content import Icon

@@ -22,7 +22,7 @@ from attrs import define, evolve, field, frozen
 from ..config.types import SCOPE
 from ..errors import RegistrationError
 from ..jsonschema.budget import MAX_STEPS
-from ..jsonschema.validation import ValidationIssue, ValidationResult, Validator, compile_schema
+from ..jsonschema.compilation import ValidationIssue, ValidationResult, Validator, compile_schema
 from ..shown import Shown
 from .catalog import Catalog, ChangeNotifier
 from .tool_definition import SEPARATOR, ToolDefinition, advertised_name, name_warning

@@ -20,7 +20,7 @@ import orjson
 from attrs import define, field
 
 from ..errors import UsageError
-from ..jsonschema.validation import Validator, compile_schema
+from ..jsonschema.compilation import Validator, compile_schema
 from ..protocol.jsonrpc import compact
 from .errors import ClientCapabilityError, InvalidClientResult
 

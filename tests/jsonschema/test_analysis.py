@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from foundation_rt.errors import RegistrationError
+from foundation_rt.jsonschema.compilation import compile_schema
 from foundation_rt.jsonschema.dialects import DIALECTS, SHAPES_IN, URIS
-from foundation_rt.jsonschema.validation import compile_schema
 
 UP_TO_07 = ("draft-04", "draft-06", "draft-07")
 

@@ -14,10 +14,10 @@ from jsonschema import Draft7Validator
 from foundation_rt.errors import RegistrationError
 from foundation_rt.jsonschema import codegen, interpreter
 from foundation_rt.jsonschema.budget import MAX_STEPS, CheckRun
+from foundation_rt.jsonschema.compilation import compile_schema
 from foundation_rt.jsonschema.dialects import URIS
 from foundation_rt.jsonschema.equality import size
 from foundation_rt.jsonschema.issues import TOO_COMPLEX, TOO_DEEP
-from foundation_rt.jsonschema.validation import compile_schema
 from tests.support import sizes
 
 SEED = 11

@@ -28,7 +28,7 @@ from foundation_rt.config.settings import (
     ServerSection,
     ToolsSection,
 )
-from foundation_rt.jsonschema import validation
+from foundation_rt.jsonschema import compilation
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS
 from foundation_rt.registry import tools as registered_tools
 from tests.support.server_fixture import COMPLETED, HANDSHAKE, ServerFixture, ServerPeer
@@ -266,7 +266,7 @@ def compilations() -> Iterator[list[str]]:
 
     with ExitStack() as stack:
         for module, name in (
-            (validation, "compile_schema"),
+            (compilation, "compile_schema"),
             (registered_tools, "compile_schema"),
             (fastjsonschema, "compile"),
             (fastjsonschema, "compile_to_code"),

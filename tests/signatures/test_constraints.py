@@ -10,7 +10,7 @@ import pytest
 from attrs import define
 
 from foundation_rt.errors import RegistrationError
-from foundation_rt.jsonschema.validation import compile_schema
+from foundation_rt.jsonschema.compilation import compile_schema
 from foundation_rt.signatures.constraints import Constraints
 from tests.support.signatures import derive_tool
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation_rt.errors import ErrorCode, ToolError
-from foundation_rt.jsonschema.validation import compile_schema
+from foundation_rt.jsonschema.compilation import compile_schema
 from foundation_rt.signatures.constraints import Constraints
 from tests.support.signatures import arrived, tool_of
 

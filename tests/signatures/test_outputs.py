@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from foundation_rt.errors import RegistrationError
-from foundation_rt.jsonschema.validation import compile_schema
+from foundation_rt.jsonschema.compilation import compile_schema
 from foundation_rt.protocol.content import Text, ToolResult
 from foundation_rt.protocol.plain_values import write_json
 from tests.support.signatures import derive_tool

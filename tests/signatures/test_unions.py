@@ -12,7 +12,7 @@ import pytest
 from attrs import define
 
 from foundation_rt.errors import RegistrationError, ToolError
-from foundation_rt.jsonschema.validation import compile_schema
+from foundation_rt.jsonschema.compilation import compile_schema
 from foundation_rt.signatures.constraints import Constraints
 from tests.support.signatures import arrived, derive_tool, tool_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from foundation_rt.core.context import ToolContext
-from foundation_rt.jsonschema.validation import compile_schema
+from foundation_rt.jsonschema.compilation import compile_schema
 from foundation_rt.registry import tool_signature
 from foundation_rt.registry.tool_signature import TypedTool
 

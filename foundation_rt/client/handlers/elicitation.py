@@ -12,8 +12,8 @@ from typing import Any
 from attrs import frozen
 
 from ...errors import RegistrationError
+from ...jsonschema.compilation import Validator, compile_schema
 from ...jsonschema.issues import step
-from ...jsonschema.validation import Validator, compile_schema
 from ...protocol.exact_json import dumps
 from ...protocol.revisions import Revision
 from ...server_requests.elicitation import ACTIONS, ElicitResult, is_web_page

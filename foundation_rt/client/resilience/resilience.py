@@ -16,16 +16,22 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 from weakref import WeakSet
 
 from attrs import define, field
 
-from ...shown import Shown
 from ..errors import CallTimeoutError, CircuitOpenError, MCPError, SessionExpiredError
 from .circuit_breaker import BreakerSettings, CircuitBreaker, CircuitState, Permit
 from .deadline import Deadline, DeadlineTimer
-from .retries import Attempt, RetryBudget, RetryPolicy
+from .retries import (
+    Attempt,
+    Retries,
+    Tries,
+    attempt_may_have_run,
+    cause_of,
+    is_failure,
+)
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -147,9 +153,6 @@ def _log(tool: str | None, before: CircuitState, after: CircuitState) -> None:
 
 Result = TypeVar("Result")
 
-_FAILURES = {"E201", "E202", "E209"}
-"""Codes that count as a failure of the server (BREAK-10)."""
-
 _SAYS_NOTHING = {"E207", "E208"}
 """Codes that a proxy may send: they say nothing about the server."""
 
@@ -160,7 +163,6 @@ class Resilience:
 
     Args:
         allowance: seconds that a deadline may be paused in all.
-        draw: gives a random number, at least 0 and less than 1.
         not_ready: makes the error for a request that could not be sent in time; takes the request
             and the timeout in s.
 
@@ -168,10 +170,8 @@ class Resilience:
         watch: of the deadlines; closed with the client.
     """
 
-    policy: RetryPolicy
-    budget: RetryBudget
+    retries: Retries
     allowance: float
-    draw: Callable[[], float]
     not_ready: Callable[[str, float], CallTimeoutError]
     watch: DeadlineTimer = field(factory=DeadlineTimer, init=False)
     _counted: WeakSet[MCPError] = field(factory=WeakSet, init=False)
@@ -211,13 +211,13 @@ class Resilience:
                     result = await self._try_once(what, operation, attempt, deadline, timeout)
                 except CircuitOpenError as refusal:
                     error = reported or refusal
-                    may_have_run = error.may_have_run or _may_have_run(refusal, attempt)
+                    may_have_run = error.may_have_run or attempt_may_have_run(refusal, attempt)
                     raise _with_may_have_run(error, may_have_run) from None
                 except MCPError as error:
                     reported = _with_may_have_run(
-                        error, _may_have_run(error, attempt) or _has_run(reported)
+                        error, attempt_may_have_run(error, attempt) or _has_run(reported)
                     )
-                    delay = self._delay(error, attempt, tries, deadline)
+                    delay = self.retries.delay(error, attempt, tries, deadline.remaining())
                     if delay is None:
                         self._settle(permits, error, attempt)
                         raise reported from error.__cause__
@@ -256,84 +256,25 @@ class Resilience:
         """Count a success, if anything was sent (BREAK-10)."""
         if permits.are_held:
             permits.settle(CircuitBreaker.succeeded, CircuitBreaker.succeeded)
-            self.budget.succeeded()
+            self.retries.succeeded()
 
     def _settle(self, permits: Permits, error: MCPError, attempt: Attempt) -> None:
         """Report a call that ended in `error` to the breakers (BREAK-10)."""
         if not permits.are_held:
             return
-        if not _is_failure(error):
+        if not is_failure(error):
             is_response = attempt.was_sent and error.code not in _SAYS_NOTHING
             verdict = CircuitBreaker.succeeded if is_response else CircuitBreaker.abandoned
             permits.settle(verdict, verdict)
             return
         # A connection that is lost, or cannot be made, is one failure, however many wait for it.
-        cause = _cause(error, attempt)
+        cause = cause_of(error, attempt)
         if isinstance(cause, SessionExpiredError) or cause in self._counted:
             return
         self._counted.add(cause)
         is_the_tools = len(permits.breakers) > 1 and attempt.was_answered
         servers = CircuitBreaker.succeeded if is_the_tools else CircuitBreaker.failed
         permits.settle(servers, CircuitBreaker.failed)
-
-    def _delay(
-        self, error: MCPError, attempt: Attempt, tries: Tries, deadline: Deadline
-    ) -> float | None:
-        """Return the seconds until the next attempt; None for no further one (RETRY-10)."""
-        assert attempt.permits is not None
-        if not _may_repeat(error, attempt):
-            return None
-        session = attempt.session
-        is_expired = isinstance(_cause(error, attempt), SessionExpiredError)
-        if attempt.permits.has_probe and _is_failure(error) and not is_expired:
-            return None  # a probe asks once
-        if not tries.is_repaired and session is not None and not session.is_usable:
-            tries.is_repaired = True  # a new session is no retry of the server
-            return 0.0
-        if tries.number >= self.policy.max_attempts:
-            return None
-        delay = self.policy.delay(tries.number, self.draw(), error.retry_after)
-        if delay >= deadline.remaining() or not self.budget.take():
-            return None
-        tries.number += 1
-        return delay
-
-
-@define(eq=False, repr=False)
-class Tries(Shown):
-    """The attempts of one call.
-
-    Attributes:
-        number: of attempts, the present one included.
-        is_repaired: whether the call was repeated once because its session was lost.
-    """
-
-    number: int = 1
-    is_repaired: bool = False
-
-
-def _is_failure(error: MCPError) -> bool:
-    """Return whether an error is a failure of the server, or of the connection to it."""
-    return error.code in _FAILURES and not _is_an_applications(error)
-
-
-def _cause(error: MCPError, attempt: Attempt) -> MCPError:
-    """Return the error of the session if that has ended, else the call's own."""
-    session = attempt.session
-    return error if session is None or session.error is None else session.error
-
-
-def _may_repeat(error: MCPError, attempt: Attempt) -> bool:
-    """Return whether the request may be repeated (RETRY-10)."""
-    return error.retryable and (attempt.is_idempotent or not _may_have_run(error, attempt))
-
-
-def _may_have_run(error: MCPError, attempt: Attempt) -> bool:
-    """Return whether this attempt may have run, at least in part (CLIENT-21).
-
-    A connection or a list of tools that it needed first does not count.
-    """
-    return attempt.was_sent and (error.may_have_run or attempt.has_begun)
 
 
 def _has_run(reported: MCPError | None) -> bool:
@@ -347,15 +288,3 @@ def _with_may_have_run(error: MCPError, may_have_run: bool) -> MCPError:
     reported = copy(error)
     reported.may_have_run = may_have_run
     return reported
-
-
-def _is_an_applications(error: MCPError) -> bool:
-    """Return whether an application behind the server has failed, and not the server.
-
-    A handler of a foundation-rt server says so itself (FEAT-02); and numbers outside the range that
-    JSON-RPC reserves are an application's own.
-    """
-    data: Any = error.data
-    if isinstance(data, dict) and "runId" in data:
-        return True
-    return error.original_code is not None and not -32768 <= error.original_code <= -32000

@@ -3,7 +3,7 @@
 The backoff is random up to a bound that doubles (full jitter), so that clients that failed together
 do not retry together (RETRY-01). All calls of a client share one budget, which successes fill and
 retries empty: a server in trouble gets at most a tenth more requests, not three times as many
-(RETRY-02). `resilience` decides whether a request may be repeated.
+(RETRY-02). `Retries` decides whether a request may be repeated, and when (RETRY-10).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 
 from ...backoff import exponential_delay
 from ...shown import Shown
+from ..errors import MCPError, SessionExpiredError
 from .settings import at_least
 
 if TYPE_CHECKING:
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..callbacks import LogCallback, ProgressCallback
-    from ..errors import MCPError
     from ..session.pending_requests import NotificationReceived
     from ..session.session import ClientSession
     from .deadline import Deadline
     from .resilience import Permits
+
+_FAILURES = {"E201", "E202", "E209"}
+"""Codes that count as a failure of the server (BREAK-10)."""
 
 _COST = 10  # of a retry, in tenths; a success gives back one
 
@@ -136,3 +139,101 @@ class Attempt(Shown):
         """Release the permits while the client itself delays the call (BREAK-13)."""
         if self.permits is not None:
             self.permits.release()
+
+
+@define(eq=False, repr=False)
+class Retries:
+    """Decides whether and when a call is tried again.
+
+    Args:
+        draw: gives a random number, at least 0 and less than 1.
+    """
+
+    policy: RetryPolicy
+    draw: Callable[[], float]
+    _budget: RetryBudget = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._budget = RetryBudget(self.policy)
+
+    def succeeded(self) -> None:
+        """Count a successful call."""
+        self._budget.succeeded()
+
+    def delay(
+        self, error: MCPError, attempt: Attempt, tries: Tries, remaining: float
+    ) -> float | None:
+        """Return the seconds until the next attempt; None for no further one (RETRY-10).
+
+        Args:
+            error: of the attempt.
+            attempt: the one that has just ended.
+            tries: of the call; counts the next attempt.
+            remaining: seconds until the call's deadline.
+        """
+        assert attempt.permits is not None
+        if not _may_repeat(error, attempt):
+            return None
+        session = attempt.session
+        is_expired = isinstance(cause_of(error, attempt), SessionExpiredError)
+        if attempt.permits.has_probe and is_failure(error) and not is_expired:
+            return None  # a probe asks once
+        if not tries.is_repaired and session is not None and not session.is_usable:
+            tries.is_repaired = True  # a new session is no retry of the server
+            return 0.0
+        if tries.number >= self.policy.max_attempts:
+            return None
+        delay = self.policy.delay(tries.number, self.draw(), error.retry_after)
+        if delay >= remaining or not self._budget.take():
+            return None
+        tries.number += 1
+        return delay
+
+
+@define(eq=False, repr=False)
+class Tries(Shown):
+    """The attempts of one call.
+
+    Attributes:
+        number: of attempts, the present one included.
+        is_repaired: whether the call was repeated once because its session was lost.
+    """
+
+    number: int = 1
+    is_repaired: bool = False
+
+
+def is_failure(error: MCPError) -> bool:
+    """Return whether an error is a failure of the server, or of the connection to it."""
+    return error.code in _FAILURES and not _is_an_applications(error)
+
+
+def cause_of(error: MCPError, attempt: Attempt) -> MCPError:
+    """Return the error of the session if that has ended, else the call's own."""
+    session = attempt.session
+    return error if session is None or session.error is None else session.error
+
+
+def _may_repeat(error: MCPError, attempt: Attempt) -> bool:
+    """Return whether the request may be repeated (RETRY-10)."""
+    return error.retryable and (attempt.is_idempotent or not attempt_may_have_run(error, attempt))
+
+
+def attempt_may_have_run(error: MCPError, attempt: Attempt) -> bool:
+    """Return whether this attempt may have run, at least in part (CLIENT-21).
+
+    A connection or a list of tools that it needed first does not count.
+    """
+    return attempt.was_sent and (error.may_have_run or attempt.has_begun)
+
+
+def _is_an_applications(error: MCPError) -> bool:
+    """Return whether an application behind the server has failed, and not the server.
+
+    A handler of a foundation-rt server says so itself (FEAT-02); and numbers outside the range that
+    JSON-RPC reserves are an application's own.
+    """
+    data: Any = error.data
+    if isinstance(data, dict) and "runId" in data:
+        return True
+    return error.original_code is not None and not -32768 <= error.original_code <= -32000

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ...errors import RegistrationError
-from ...jsonschema.analysis import place
 from ...jsonschema.dialects import HEADER_KEYWORD, SHAPES_IN, dialects_with, subschemas
 from ...jsonschema.header_params import HeaderParameter, header_parameters
-from ...jsonschema.issues import ValidationIssue, step
+from ...jsonschema.issues import ValidationIssue, place, step
 
 MAX_INTEGER: Final = 2**53 - 1
 """The largest integer that every intermediary reads as it is (MCP 2026-07-28, `x-mcp-header`)."""

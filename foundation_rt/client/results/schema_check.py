@@ -16,8 +16,8 @@ from ...errors import RegistrationError
 from ...protocol.exact_json import dumps
 
 if TYPE_CHECKING:
+    from ...jsonschema.compilation import Validator
     from ...jsonschema.issues import ValidationIssue
-    from ...jsonschema.validation import Validator
 
 MAX_SCHEMA_BYTES: Final = 128 * 1024
 """Largest schema that is compiled, in bytes of JSON; most of a large one is descriptions."""
@@ -59,7 +59,7 @@ class SchemaCheck:
             log.debug("a format does not fit: %s %s", issue.path or "it", issue.message)
 
     def _compile(self, check_formats: bool) -> Validator:
-        from ...jsonschema.validation import compile_schema
+        from ...jsonschema.compilation import compile_schema
         from .schema_costs import cost_problem
 
         try:

@@ -13,8 +13,8 @@ from typing import Any, Final
 from attrs import define, field
 
 from ...errors import RegistrationError
-from ...jsonschema.analysis import target_of
 from ...jsonschema.dialects import DIALECTS, SHAPES_IN, SILENT
+from ...jsonschema.references import target_of
 
 MAX_PARTS: Final = 2000
 """Most keywords, names, choices and alternatives of a schema: 0.1 ms and 12 kB each, compiled."""
