@@ -32,6 +32,7 @@ from .types import (
     RESOURCE_URL,
     SCOPE,
     STATE_KEY,
+    TOOL_LIMIT,
     Choice,
     Flag,
     Integer,
@@ -426,11 +427,23 @@ class RateLimitSection(Settings):
     per_tool: int = setting(
         0, Integer(0, 1_000_000), "Calls of one client to one tool in a window; 0 is no limit."
     )
+    tools: tuple[str, ...] = setting(
+        (), ListOf(TOOL_LIMIT), "Limits of single tools, each `NAME=CALLS`, instead of `per_tool`."
+    )
     window_ms: int = milliseconds(60_000, "Length of the window.")
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.calls_by_tool()) < len(self.tools):
+            raise SettingError("tools", "each tool once")
+
+    def calls_by_tool(self) -> dict[str, int]:
+        """Return the limits of single tools, by name; 0 is no limit."""
+        pairs = (each.rpartition("=") for each in self.tools)
+        return {name: int(calls) for name, _, calls in pairs}
 
     def is_set(self) -> bool:
         """Return whether there is any limit."""
-        return self.per_key > 0 or self.per_tool > 0
+        return self.per_key > 0 or self.per_tool > 0 or any(self.calls_by_tool().values())
 
 
 @frozen(eq=False, repr=False)

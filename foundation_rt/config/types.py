@@ -217,6 +217,10 @@ RESOURCE_URL = Pattern(
     f"https?://{_HOST}{_REST_OF_URL}", "an https:// or http:// URL without #", optional=True
 )
 SCOPE = Pattern(r"[!#-\[\]-~]+", "a scope of OAuth 2.1")
+TOOL_LIMIT = Pattern(
+    "[A-Za-z0-9_./-]{1,256}=(0|[1-9][0-9]{0,5}|1000000)",
+    "NAME=CALLS: the name of a tool, and 0 to 1000000 calls",
+)
 STATE_KEY = Pattern(
     "([0-9A-Fa-f]{2}){32,64}", "32 to 64 bytes in hexadecimal", optional=True, is_secret=True
 )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,6 +28,7 @@ from ..core.replies import client_correlation_id
 from ..core.tools_call import TOOL
 from ..errors import ErrorCode, MissingExtraError, StructuredError, ToolCompletionOutcome
 from ..protocol.principal import identity_of
+from ..registry.tool_definition import advertised_name
 from ..registry.tools import ExecutionMode
 
 try:
@@ -113,6 +114,7 @@ class RateLimit:
         is_tool: returns whether a tool of that name exists.
         per_client: the rate of all calls of a client; None for no limit.
         per_tool: the rate of a client's calls of one tool; None for no limit.
+        tools: the rates of single tools, by the names that clients use, instead of `per_tool`.
 
     Attributes:
         call_observers: are given every refused call and its error.
@@ -124,6 +126,7 @@ class RateLimit:
     _is_tool: Callable[[str], bool]
     _per_client: Rate | None
     _per_tool: Rate | None
+    _tools: Mapping[str, Rate | None] = field(factory=dict)
     call_observers: list[Callable[[Invocation, StructuredError], object]] = field(
         factory=list, init=False
     )
@@ -225,7 +228,8 @@ class RateLimit:
             return refusal
         # All unknown names share a bucket: else a client could create any number of them.
         name = tool if self._is_tool(tool) else ""
-        return await self._take(f"{name}\n{client}", self._per_tool, "tool")
+        rate = self._tools.get(name, self._per_tool)
+        return await self._take(f"{name}\n{client}", rate, "tool")
 
     async def _take(self, key: str, rate: Rate | None, limit: str) -> StructuredError | None:
         if rate is None:
@@ -386,8 +390,11 @@ def make_rate_limit(
     logger: StructuredLogger,
     dispatcher: Dispatcher,
     is_tool: Callable[[str], bool],
+    separator: str = "/",
 ) -> RateLimit:
     """Return the rate limit of `settings`, which must have one (RATE-03).
+
+    A tool that `settings` name and that does not exist is logged: it may come later (RATE-10).
 
     Args:
         settings: the `rate_limit` section of the configuration.
@@ -395,10 +402,18 @@ def make_rate_limit(
         logger: logs the state of the buckets' store.
         dispatcher: decides about the calls that are admitted.
         is_tool: returns whether a tool of that name exists.
+        separator: stands for `/` in the names that clients use (REG-11).
 
     Raises:
         MissingExtraError: the extra `redis` is needed.
     """
+    tools = {
+        advertised_name(name, separator): _rate(calls, settings.window_ms)
+        for name, calls in settings.calls_by_tool().items()
+    }
+    unknown = sorted(name for name in tools if not is_tool(name))
+    if unknown:
+        logger.warn("rate_limit.tools names tools that do not exist", {"tools": unknown})
     buckets: Buckets
     if settings.store == "memory":
         logger.warn(
@@ -413,6 +428,7 @@ def make_rate_limit(
         is_tool,
         _rate(settings.per_key, settings.window_ms),
         _rate(settings.per_tool, settings.window_ms),
+        tools,
     )
 
 

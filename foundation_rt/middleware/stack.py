@@ -128,7 +128,12 @@ def build_stack(
         from .rate_limit import make_rate_limit
 
         stack.rate_limit = limit = make_rate_limit(
-            config.rate_limit, clock, logger, dispatcher, partial(_is_tool, registry)
+            config.rate_limit,
+            clock,
+            logger,
+            dispatcher,
+            partial(_is_tool, registry),
+            config.tools.name_separator,
         )
         if stack.audit is not None:
             limit.call_observers.append(stack.audit.note_rate_limit)

@@ -91,6 +91,10 @@ EXAMPLES = {
         ["", "api://example", "https://a.b/#c", 'https://a.b/"', "https://a.b/\n"],
     ),
     config.SCOPE: (["mcp", "tools:call", "https://a.b/c"], ["", "a b", 'a"b', "a\\b", "a\n", "ä"]),
+    config.TOOL_LIMIT: (
+        ["mcp-tasks=100", "admin/registerTool=0", "a.b_c=1000000"],
+        ["", "a", "a=", "=5", "a=-1", "a=01", "a=1000001", "a b=5", "a=5 ", "a=b=5", "a=5\n"],
+    ),
     config.STATE_KEY: ([None, "0f" * 32, "AB" * 64], ["", "0f" * 31, "0" * 65, "g" * 64]),
 }
 """Accepted and refused values of each pattern."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyrate_limiter import Rate
 
 from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import RateLimitSection, ServerConfig
+from foundation_rt.config.settings import RateLimitSection, ServerConfig, ToolsSection
 from foundation_rt.core.effects import CallCompleted, Notify, Reply
 from foundation_rt.core.session import create_session
 from foundation_rt.middleware.rate_limit import (
@@ -137,6 +137,67 @@ def test_both_limits_hold() -> None:
     assert (attempt(limit, name="a") or {})["limit"] == "tool"
     assert attempt(limit, name="b") is None
     assert (attempt(limit, name="c") or {})["limit"] == "client"
+
+
+@pytest.mark.rule("RATE-10")
+def test_single_tools_have_limits_of_their_own() -> None:
+    limit = made(ManualClock(), per_tool=1, tools=("a=3", "b=0"))
+    assert [attempt(limit, name="a") is None for _ in range(4)] == [True, True, True, False]
+    assert [attempt(limit, "bob", name="a") is None for _ in range(4)] == [True, True, True, False]
+    assert [attempt(limit, name="b") is None for _ in range(4)] == [True] * 4
+    assert [attempt(limit, name="c") is None for _ in range(2)] == [True, False]
+    assert (attempt(limit, name="a") or {})["limit"] == "tool"
+
+
+@pytest.mark.rule("RATE-10")
+def test_limit_of_a_single_tool_is_enough() -> None:
+    limit = made(ManualClock(), tools=("a=1",))
+    assert [attempt(limit, name="a") is None for _ in range(2)] == [True, False]
+    assert [attempt(limit, name="b") is None for _ in range(9)] == [True] * 9
+    assert RateLimitSection(tools=("a=1",)).is_set()
+    assert not RateLimitSection(tools=("a=0",)).is_set()
+
+
+@pytest.mark.rule("RATE-09", "RATE-10")
+def test_limit_of_the_client_holds_beside_that_of_a_single_tool() -> None:
+    limit = made(ManualClock(), per_key=2, tools=("a=9",))
+    assert [attempt(limit, name="a") is None for _ in range(3)] == [True, True, False]
+    assert (attempt(limit, name="a") or {})["limit"] == "client"
+
+
+@pytest.mark.rule("RATE-10")
+def test_tool_is_named_as_registered_or_as_clients_do() -> None:
+    for name in ("agent/list", "agent_list"):
+        settings = RateLimitSection(tools=(f"{name}=1",))
+        rig = ServerFixture(
+            ServerConfig(rate_limit=settings, tools=ToolsSection(name_separator="_"))
+        )
+        rig.server.tool(lambda: 1, name="agent/list", inline=True)  # type: ignore[call-overload]
+        client = rig.connect()
+        outcomes = [client.outcome(client.start("agent_list", {})) for _ in range(2)]
+        assert outcomes[1]["code"] == "RESOURCE_EXHAUSTED"
+        rig.assert_all_ended()
+
+
+@pytest.mark.rule("RATE-10")
+def test_unknown_tool_is_a_warning_and_has_its_limit_when_it_comes() -> None:
+    logger, known = Logger(), set(TOOLS)
+    settings = RateLimitSection(tools=("a=1", "later=1", "never=5"))
+    dispatcher = make_core().dispatcher
+    limit = make_rate_limit(settings, ManualClock(), logger, dispatcher, known.__contains__)
+    warnings = [message for _, message in logger.records if "rate_limit.tools" in message]
+    assert warnings == [
+        "rate_limit.tools names tools that do not exist {'tools': ['later', 'never']}"
+    ]
+    assert [attempt(limit, name="later") is None for _ in range(3)] == [True] * 3
+    known.add("later")
+    assert [attempt(limit, name="later") is None for _ in range(2)] == [True, False]
+
+
+@pytest.mark.rule("RATE-10")
+def test_tool_that_is_named_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="tools: expected each tool once"):
+        RateLimitSection(tools=("a=1", "b=1", "a=2"))
 
 
 @pytest.mark.rule("RATE-06")
@@ -423,6 +484,32 @@ async def test_all_processes_count_together(url: str, prefix: str) -> None:
     await one.close()
     await one.close()
     await other.close()
+
+
+@pytest.mark.rule("RATE-10")
+async def test_limits_of_single_tools_hold_in_redis(url: str, prefix: str) -> None:
+    rates = {"a": Rate(2, 3_600_000), "b": None}
+    limits = [
+        RateLimit(
+            buckets_of(url, prefix),
+            make_core().dispatcher,
+            TOOLS.__contains__,
+            None,
+            Rate(1, 3_600_000),
+            rates,
+        )
+        for _ in range(2)
+    ]
+
+    async def attempts(name: str) -> list[bool]:
+        principal = Principal("alice")
+        return [await limit._judge(principal, name) is None for limit in limits * 2]
+
+    assert await attempts("a") == [True, True, False, False]
+    assert await attempts("b") == [True] * 4
+    assert await attempts("c") == [True, False, False, False]
+    for limit in limits:
+        await limit.close()
 
 
 @pytest.mark.rule("RATE-03")
