@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .jobs import Job
     from .store import TaskServerStore
 
-_SHOWN_IDS = 50
-"""The most ids of one record."""
+_SHOWN_IDS = 16
+"""The most ids of one record, as a log shows no more."""
 
 _ERROR_PAUSE_S = 1.0
 """The shortest time between two records of failing databases: each waiting operation fails."""
@@ -51,15 +51,16 @@ class Observation:
             "mcp_resource_read_seconds", "How long resources were read."
         )
         self._resource_results = {
-            result: metrics.counter(f"mcp_resource_{result}_total", f"Resources read: {result}.")
-            for result in ("success", "error", "notfound")
+            "success": metrics.counter("mcp_resource_success_total", "Resources read."),
+            "error": metrics.counter("mcp_resource_error_total", "Resources not read."),
+            "notfound": metrics.counter("mcp_resource_notfound_total", "Resources not there."),
         }
         self._prompt_seconds = metrics.histogram(
             "mcp_prompt_get_seconds", "How long prompts were filled in."
         )
         self._prompt_results = {
-            result: metrics.counter(f"mcp_prompt_{result}_total", f"Prompts filled in: {result}.")
-            for result in ("success", "error")
+            "success": metrics.counter("mcp_prompt_success_total", "Prompts filled in."),
+            "error": metrics.counter("mcp_prompt_error_total", "Prompts not filled in."),
         }
         self._inserted = metrics.counter(
             "mcp_tasks_inserted_total", "Tasks stored, counted when they are committed."

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 import orjson
 from attrs import define, field
 
+from ..backoff import exponential_delay
 from ..database.errors import (
     CommitUnknownError,
     DatabaseError,
@@ -101,14 +103,15 @@ class JobWorkers:
 
     async def _repeat(self, step: Callable[[], Awaitable[float]], wake_up: asyncio.Event) -> None:
         """Repeat `step`, which returns the seconds to rest before the next, until workers stop."""
-        pause = _FIRST_PAUSE_S
+        failures = 0
         while not self._stopping.is_set():
             try:
                 rest = await step()
-                pause = _FIRST_PAUSE_S
+                failures = 0
             except Exception as error:  # whatever it was, the next job may be another matter
                 self._observer.database_failed(error)
-                rest, pause = pause, min(2 * pause, _LONGEST_PAUSE_S)
+                failures += 1
+                rest = exponential_delay(failures, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(rest):
                     await wake_up.wait()
@@ -173,14 +176,13 @@ class JobWorkers:
         self, claim: JobClaim, operation: Callable[[], Awaitable[Job | None]]
     ) -> Job | None:
         """Repeat an operation while the database is away; what has happened is not done twice."""
-        pause = _FIRST_PAUSE_S
-        while True:
+        for attempt in count(1):
             try:
                 return await operation()
             except (DatabaseUnavailableError, CommitUnknownError) as error:
                 self._observer.database_failed(error, claim.job.correlation_id)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            await asyncio.sleep(exponential_delay(attempt, _FIRST_PAUSE_S, _LONGEST_PAUSE_S))
+        raise AssertionError("it is repeated until it returns or raises")
 
     async def _completed_unheard(self, claim: JobClaim) -> Job | None:
         """Return the job if this attempt has completed it, and only the answer was lost."""
