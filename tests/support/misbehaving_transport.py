@@ -56,9 +56,13 @@ class MemoryHarness:
     def events(self, event: str) -> list[dict[str, Any]]:
         return [each for each in self.log if each["event"] == event]
 
+    def messages(self, method: str) -> list[dict[str, Any]]:
+        """Return the messages of this method that were received."""
+        return [each for each in self.events("message") if each["method"] == method]
+
     def nonces(self) -> list[str]:
         """Return the nonces of all calls that were received, in order."""
-        return [each["nonce"] for each in self.events("message") if each["method"] == "tools/call"]
+        return [each["nonce"] for each in self.messages("tools/call")]
 
 
 class MisbehavingTransport:
