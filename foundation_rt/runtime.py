@@ -106,8 +106,6 @@ class Runtime:
 
     Attributes:
         lifespan: the hooks of the server, if it has any.
-        middleware: the middleware of the server's author.
-        call_observers: the observers of the server's author.
         instruments: the metrics of the application, if it has any.
         checks: the readiness checks of the application, if it has any.
         agents: the coordinator, if the server has agents.
@@ -128,8 +126,6 @@ class Runtime:
     publisher: Publisher
     engine: Engine
     lifespan: Lifespan[Any] | None
-    middleware: tuple[Middleware, ...]
-    call_observers: tuple[CallObserver, ...]
     _sink: StderrSink | None
     instruments: Instruments | None = field(default=None, init=False)
     checks: ReadinessChecks | None = field(default=None, init=False)
@@ -449,8 +445,6 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         publisher,
         engine,
         lifespan,
-        middleware,
-        options.call_observers,
         sink,
     )
     if options.features is not None:

@@ -609,6 +609,11 @@ class Server:
     # -- serving ---------------------------------------------------------------------------------
 
     @property
+    def options(self) -> ServerOptions:
+        """The components that replace the defaults of this server, as far as they are known."""
+        return self._options
+
+    @property
     def runtime(self) -> Runtime:
         """The wired components; made, and the configuration loaded, when first used.
 

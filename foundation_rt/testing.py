@@ -19,12 +19,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from attrs import define, field
+from attrs import define, evolve, field
 
-from .client.errors import ConnectionLostError, MCPError
+from .client.errors import ConnectionLostError
+from .client.results.results import completion_params
 from .client.session.pending_requests import (
     InvalidResponse,
     PendingRequests,
+    RequestReceived,
     ResponseReceived,
     encode_response,
     notification,
@@ -37,7 +39,6 @@ from .errors import JsonRpcErrorCode, ToolError
 from .ids import IdGenerator, SequentialIds
 from .logs.logger import MemorySink, StructuredLogger
 from .logs.redaction import Redactor
-from .protocol.jsonrpc import Request, parse
 from .protocol.peer import CAPABILITIES_KEY, INFO_KEY
 from .protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, VERSION_KEY
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from .engine.connection import Connection
     from .middleware.audit import AuditLog
     from .protocol.framing import LineTooLong
+    from .protocol.jsonrpc import Request
     from .runtime import Runtime
     from .server import Server
 
@@ -252,13 +254,7 @@ class TestClient:
         Raises:
             ProtocolError: there is no such prompt, template or argument.
         """
-        is_template = "{" in subject
-        kind, name = ("ref/resource", "uri") if is_template else ("ref/prompt", "name")
-        params = {
-            "ref": {"type": kind, name: subject},
-            "argument": {"name": argument, "value": value},
-            "context": {"arguments": known},
-        }
+        params = completion_params(subject, argument, value, known)
         result = await self.request("completion/complete", params)
         values: list[str] = result["completion"]["values"]
         return values
@@ -328,32 +324,17 @@ class TestClient:
     def _capabilities(self) -> dict[str, Any]:
         return {} if self.answers is None else _CAPABILITIES
 
-    # -- see `Receiver`
-
     def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
-        """Take a message of the server."""
-        assert isinstance(line, bytes)
-        message = parse(line)
-        if isinstance(message, Request) and self.answers is not None:
-            self._answer(message, self.answers)
-            return
-        for received in self._requests.receive(line, None):
-            if isinstance(received, ResponseReceived):
-                if not received.request.attempt.done():
-                    received.request.attempt.set_result(received)
+        """Take a message of the server; see `LineReceiver`."""
+        for message in self._requests.receive(line, None):
+            if isinstance(message, RequestReceived) and self.answers is not None:
+                self._answer(message.request, self.answers)
+            elif isinstance(message, ResponseReceived):
+                if not message.request.attempt.done():
+                    message.request.attempt.set_result(message)
             else:
-                assert not isinstance(received, InvalidResponse)
+                assert isinstance(line, bytes) and not isinstance(message, InvalidResponse)
                 self.notifications.append(orjson.loads(line))
-
-    def awaits(self, request_id: str) -> bool:
-        """Return whether a request still waits for its response."""
-        return request_id in self._requests.pending
-
-    def failed(self, request_id: str, error: MCPError) -> None:
-        """Do nothing: in memory no single request is lost."""
-
-    def lost(self, error: MCPError) -> None:
-        """Do nothing: in memory no connection is lost."""
 
     def _answer(self, request: Request, answers: Answers) -> None:
         try:
@@ -372,28 +353,17 @@ def _composed(
 
     It shares the slots, since the tool `health` reports them, and all that is registered.
     """
-    from .runtime import ServerOptions, compose
+    from .runtime import compose
 
     runtime = server.runtime
-    config, info = runtime.config, runtime.dispatcher.results.info
-    clock = clock or runtime.clock
-    redactor = Redactor(config.logging.redact_keys)
-    options = ServerOptions(
-        instructions=info.instructions,
-        title=info.title,
-        website_url=info.website_url,
-        icons=info.icons,
-        logger=StructuredLogger(sink, clock, config.logging.level, redactor),
+    clock, logging = clock or runtime.clock, runtime.config.logging
+    options = evolve(
+        server.options,
+        logger=StructuredLogger(sink, clock, logging.level, Redactor(logging.redact_keys)),
         id_generator=ids,
         clock=clock,
         resource_manager=runtime.resources,
-        agent_coordinator=runtime.agents,
         features=server.features,
         publisher=runtime.publisher,
-        lifespan=runtime.lifespan,
-        middleware=runtime.middleware,
-        call_observers=runtime.call_observers,
-        instruments=runtime.instruments,
-        checks=runtime.checks,
     )
-    return compose(runtime.registry, options, config)
+    return compose(runtime.registry, options, runtime.config)

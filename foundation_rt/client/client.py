@@ -39,6 +39,7 @@ from .results.results import (
     ReadResult,
     Resource,
     ResourceTemplate,
+    completion_params,
 )
 from .results.tool_schemas import ToolSchema
 from .session.handshake import ServerDescription
@@ -338,12 +339,7 @@ class Client:
         Raises:
             MCPError: the server knows no such subject, or completes nothing (E205).
         """
-        ref = {"type": "ref/prompt", "name": subject}
-        if "{" in subject:
-            ref = {"type": "ref/resource", "uri": subject}
-        params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
-        if known:
-            params["context"] = {"arguments": dict(known)}
+        params = completion_params(subject, argument, value, known)
         complete = partial(self._ask, "completions", "completion/complete", params)
         return CompletionResult.read(await self._perform("completion/complete", complete, timeout))
 

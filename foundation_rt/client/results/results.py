@@ -305,6 +305,19 @@ class CompletionResult(Shown):
         return cls(wire, values, total, more)
 
 
+def completion_params(
+    subject: str, argument: str, value: str, known: Mapping[str, str] | None
+) -> dict[str, Any]:
+    """Return the params of `completion/complete`; see `Client.complete`."""
+    is_template = "{" in subject
+    kind, name = ("ref/resource", "uri") if is_template else ("ref/prompt", "name")
+    params: dict[str, Any] = {
+        "ref": {"type": kind, name: subject},
+        "argument": {"name": argument, "value": value},
+    }
+    return {**params, "context": {"arguments": dict(known)}} if known else params
+
+
 def _check_frame(wire: Any, method: str) -> None:
     """Check that a result is an object and complete (MCP 2026-07-28, "ResultType")."""
     if type(wire) is not dict:

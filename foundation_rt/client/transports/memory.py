@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...protocol.revisions import Revision
     from ...runtime import Runtime
     from ...server import Server
-    from .transport import ClientMessage, Receiver
+    from .transport import ClientMessage, LineReceiver
 
 
 @define(eq=False, repr=False)
@@ -38,13 +38,13 @@ class MemoryTransport:
     description: str = field(default="a server in this process", init=False)
     has_exchanges: bool = field(default=False, init=False)
     is_congested: bool = field(default=False, init=False)
-    _receiver: Receiver = field(init=False)
+    _receiver: LineReceiver = field(init=False)
     _connection: Connection | None = field(default=None, init=False)
     _starting: asyncio.Task[None] | None = field(default=None, init=False)
     _leaving: asyncio.Task[None] | None = field(default=None, init=False)
     _closed: bool = field(default=False, init=False)
 
-    async def open(self, receiver: Receiver) -> None:
+    async def open(self, receiver: LineReceiver) -> None:
         """Enter the lifespan of the server, or hold it with others, and connect; once.
 
         Raises:

@@ -46,8 +46,8 @@ class ClientMessage(Shown):
     revision: Revision | None = None
 
 
-class Receiver(Protocol):
-    """Gets the messages and failures of a transport, on the thread of the event loop."""
+class LineReceiver(Protocol):
+    """Gets the messages of a transport, on the thread of the event loop."""
 
     def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
         """Handle a message.
@@ -56,6 +56,10 @@ class Receiver(Protocol):
             line: as it came.
             request_id: of the request on whose own stream it came; None for a shared stream.
         """
+
+
+class Receiver(LineReceiver, Protocol):
+    """Gets the messages and the failures of a transport, on the thread of the event loop."""
 
     def awaits(self, request_id: str) -> bool:
         """Return whether this request has no response yet: if so, its stream must be resumed."""
