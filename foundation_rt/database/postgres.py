@@ -211,17 +211,24 @@ class PostgresConnections:
             raise
         return connection
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def transact(
+        self, work: Callable[[Transaction], Awaitable[T]], *, operation_s: float | None = None
+    ) -> T:
         """Call `work(transaction)`, repeatedly if necessary, until it has committed (DB-03).
+
+        Args:
+            work: ends with `Transaction.commit`, `read` or `rollback`.
+            operation_s: the longest that it may take, if not as long as others.
 
         Raises:
             TransactionFailedError: the transaction did not happen; its class says why.
             CommitUnknownError: it is not known whether it happened.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.operation_s
+        limit_s = self.operation_s if operation_s is None else operation_s
+        deadline = loop.time() + limit_s
         for attempt in count(1):
-            async with self._lend() as connection:
+            async with self._lend(limit_s) as connection:
                 transaction = Transaction(connection, self.schema)
                 try:
                     return await work(transaction)
@@ -274,7 +281,7 @@ class PostgresConnections:
         return isinstance(error, (*ROLLED_BACK, Raced, *self.races))
 
     @asynccontextmanager
-    async def _lend(self) -> AsyncIterator[Connection]:
+    async def _lend(self, limit_s: float) -> AsyncIterator[Connection]:
         try:
             async with asyncio.timeout(self.connect_s):
                 await self._free.acquire()
@@ -282,8 +289,7 @@ class PostgresConnections:
             raise DatabaseUnavailableError("all connections to PostgreSQL are busy") from None
         try:
             connection = await self._take()
-            loop = asyncio.get_running_loop()
-            cut = loop.call_later(self.operation_s, _cut, connection)
+            cut = asyncio.get_running_loop().call_later(limit_s, _cut, connection)
             try:
                 yield connection
             finally:

@@ -24,6 +24,7 @@ from foundation_rt.agents.stores.postgres import (
     PostgresAACPPersistenceAdapter,
     adapter,
     connections,
+    migrations,
 )
 from foundation_rt.clock import ManualClock
 from foundation_rt.errors import UsageError
@@ -185,6 +186,27 @@ async def test_ledger_of_a_newer_version_is_refused(place: Place) -> None:
     await place.rows("DELETE FROM {schema}.migration WHERE version = 99")
     async with place.open() as ledger:
         assert await ledger.get_last_sequence("a", "b") == 1
+
+
+@pytest.mark.rule("DB-22")
+def test_ledger_of_an_earlier_release_is_opened(place: Place) -> None:
+    [first] = migrations.MIGRATIONS
+
+    async def main() -> None:
+        # As that release made it.
+        await place.rows("CREATE SCHEMA {schema}")
+        await place.rows("CREATE TABLE {schema}.migration (version bigint PRIMARY KEY)")
+        await place.rows(first.text)
+        await place.rows("INSERT INTO {schema}.migration VALUES (1)")
+        [(series,)] = await place.rows("SELECT series FROM {schema}.ledger")
+        for _ in range(2):
+            async with place.open() as ledger:
+                assert ledger.incarnation == series
+                await ledger.append([outgoing("r1")], NOW)
+        found = await place.rows("SELECT version, name, checksum FROM {schema}.migration")
+        assert found == [(1, "V1", first.checksum)]
+
+    run(main())
 
 
 @pytest.mark.parametrize("schema", ["", "Aacp", "1a", 'a"b', "a-b", "a" * 64])

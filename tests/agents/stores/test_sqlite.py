@@ -20,6 +20,7 @@ import pytest
 from foundation_rt.agents.ledger.types import Outcome, Release, RequestState
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter, schema
+from foundation_rt.database.migrations import migrations_of
 from foundation_rt.database.sqlite import WAL_VERSION
 from foundation_rt.errors import UsageError
 from tests.agents.stores.contract import (
@@ -346,7 +347,7 @@ def test_ledger_of_a_newer_version_is_refused(path: Path) -> None:
         connection.execute(f"PRAGMA user_version = {newer}")
     message = refused(path)
     assert f"version {newer}" in message
-    assert "upgrade foundation-rt" in message
+    assert "use the newer foundation-rt" in message
 
 
 def test_older_ledger_is_migrated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,12 +355,28 @@ def test_older_ledger_is_migrated(path: Path, monkeypatch: pytest.MonkeyPatch) -
         ledger.append(outgoing("r1"))
         assert query(ledger, "PRAGMA user_version") == len(schema.MIGRATIONS)
         assert query(ledger, "PRAGMA application_id") == schema.APPLICATION_ID
-    further = (*schema.MIGRATIONS, ("CREATE TABLE more (x)", "INSERT INTO more VALUES (7)"))
-    monkeypatch.setattr(schema, "MIGRATIONS", further)
+    [first] = schema.MIGRATIONS
+    further = "CREATE TABLE more (x); INSERT INTO more VALUES (7)"
+    monkeypatch.setattr(schema, "MIGRATIONS", migrations_of((first.text, further)))
     for _ in range(2):
         with opened(path) as ledger:
             assert query(ledger, "SELECT sum(x) FROM more") == 7
             assert ledger.has_request("r1")
+
+
+@pytest.mark.rule("DB-22")
+def test_ledger_of_an_earlier_release_is_opened(path: Path) -> None:
+    [first] = schema.MIGRATIONS
+    with closing(sqlite3.connect(path)) as connection:  # as that release made it
+        connection.executescript(first.text)
+        connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        connection.execute("PRAGMA user_version = 1")
+        [series] = connection.execute("SELECT series FROM ledger").fetchone()
+    for _ in range(2):
+        with opened(path) as ledger:
+            assert ledger.adapter.incarnation == series
+            assert query(ledger, "SELECT checksum FROM migration") == first.checksum
+            ledger.append(outgoing("r1"))
 
 
 def test_migration_that_fails_leaves_the_ledger_as_it_was(
@@ -368,7 +385,8 @@ def test_migration_that_fails_leaves_the_ledger_as_it_was(
     with opened(path) as ledger:
         ledger.append(outgoing("r1"))
     known = schema.MIGRATIONS
-    monkeypatch.setattr(schema, "MIGRATIONS", (*known, ("CREATE TABLE more (x)", "nonsense")))
+    further = migrations_of((known[0].text, "CREATE TABLE more (x); nonsense"))
+    monkeypatch.setattr(schema, "MIGRATIONS", further)
     with pytest.raises(StoreError):
         opened(path)
     monkeypatch.setattr(schema, "MIGRATIONS", known)

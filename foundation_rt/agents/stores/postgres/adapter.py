@@ -13,6 +13,7 @@ import orjson
 from attrs import define, field
 
 from ....database.errors import DatabaseError
+from ....database.migrations import migrate_postgres
 from ....database.postgres import (
     Listener,
     PostgresConnections,
@@ -48,7 +49,7 @@ from ...persistence import RetryDecision, StoreError
 from .. import records
 from . import statements
 from .connections import connections_of
-from .migrations import migrate
+from .migrations import MIGRATIONS
 from .outcome_writes import OutcomeWrites
 from .working_set import flush, load, load_held, load_response_links
 
@@ -123,7 +124,7 @@ class PostgresAACPPersistenceAdapter(Shown):
         self._loop = asyncio.get_running_loop()
         self._connections = connections_of(self._parameters, self._schema, self._size)
         try:
-            await self._transact(migrate)
+            await self._migrate(self._connections)
             [(self.incarnation,)] = await self._ask(statements.incarnation())
             _warn_if_unsafe(await self._ask(statements.server_settings()), self._logger)
             [(server_ms,)] = await self._ask(statements.server_time())
@@ -155,6 +156,14 @@ class PostgresAACPPersistenceAdapter(Shown):
             channel = f'"{self._schema}"'
             listener = Listener(self._connections, channel, lambda _: callback())
             self._listening = self._loop.create_task(listener.run())
+
+    async def _migrate(self, connections: PostgresConnections) -> None:
+        try:
+            await migrate_postgres(
+                connections, MIGRATIONS, application="foundation-rt aacp", verify=False
+            )
+        except DatabaseError as error:
+            raise StoreError(str(error)) from None
 
     async def _transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         if self._connections is None:

@@ -1,9 +1,7 @@
 """The tables of a ledger, version by version.
 
-A migration never changes once it was released: the next change is the next migration. Migrations
-are applied when a ledger is opened, in one transaction and under a lock that lasts as long, so any
-number of processes may open a new ledger at once. A ledger that a newer version of this package has
-migrated is refused, because this version does not know its columns.
+They are applied when a ledger is opened (`database.migrations`); any number of processes may do so
+at once.
 
 How the tables are shaped:
 
@@ -20,12 +18,7 @@ How the tables are shaped:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ....errors import UsageError
-
-if TYPE_CHECKING:
-    from ....database.postgres import Transaction
+from ....database.migrations import migrations_of
 
 _FIRST = """
 CREATE TABLE {schema}.ledger (series bigint NOT NULL);
@@ -104,47 +97,5 @@ CREATE INDEX message_due ON {schema}.message (next_attempt_at_ms)
 CREATE INDEX message_expiry ON {schema}.message (expires_at_ms) WHERE state <> 'TOMBSTONE';
 """
 
-MIGRATIONS = (_FIRST,)
+MIGRATIONS = migrations_of((_FIRST,))
 """The n-th migration makes version n out of version n - 1."""
-
-_IS_THERE = "SELECT to_regclass(%b::text) IS NOT NULL"
-_VERSION = "SELECT coalesce(max(version), 0) FROM {schema}.migration"
-# Of the transaction, not of the session; its number is made of the schema's name.
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('foundation-rt aacp ' || %b::text, 0))"
-_SCHEMA = "CREATE SCHEMA IF NOT EXISTS {schema}"
-_TABLE = "CREATE TABLE IF NOT EXISTS {schema}.migration (version bigint PRIMARY KEY)"
-_NOTE = "INSERT INTO {schema}.migration (version) VALUES (%b)"
-
-
-async def migrate(transaction: Transaction) -> None:
-    """Bring the tables to the newest version.
-
-    Raises:
-        UsageError: they are of a newer version than this package knows.
-    """
-    table = (_IS_THERE, (f"{transaction.schema}.migration",))
-    [[(is_there,)]] = await transaction.ask(table)
-    if is_there and await _version(transaction) == len(MIGRATIONS):
-        await transaction.commit()
-        return
-    await transaction.ask((_LOCK, (transaction.schema,)))
-    [[(is_there,)]] = await transaction.ask(table)
-    if not is_there:  # checked first: the user may lack the right to create schemas
-        await transaction.run(_SCHEMA)
-        await transaction.run(_TABLE)
-    version = await _version(transaction)
-    for number, migration in enumerate(MIGRATIONS[version:], version + 1):
-        await transaction.run(migration)
-        await transaction.ask((_NOTE, (number,)))
-    await transaction.commit()
-
-
-async def _version(transaction: Transaction) -> int:
-    [[(version,)]] = await transaction.ask((_VERSION, ()))
-    if version > len(MIGRATIONS):
-        raise UsageError(
-            f"the ledger in schema {transaction.schema} has version {version}, and this version of"
-            f" foundation-rt knows those up to {len(MIGRATIONS)}: use the newer foundation-rt that"
-            " migrated it, or another schema"
-        )
-    return int(version)

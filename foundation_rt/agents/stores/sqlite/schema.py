@@ -1,8 +1,6 @@
 """The tables of a ledger, and how those of an older version become those of the newest.
 
 A file says by its `application_id` that it is a ledger, and by its `user_version` of which version.
-A migration is a tuple of statements; `MIGRATIONS[n]` leads from version n to n + 1. They run in one
-transaction, so that a file is never between two versions, and two processes never migrate at once.
 
 Design:
 
@@ -17,96 +15,81 @@ from __future__ import annotations
 
 import sqlite3
 
-from ....errors import UsageError
+from ....database.migrations import migrate_sqlite, migrations_of
 
 APPLICATION_ID = 0x41414350  # "AACP"
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        """
-        CREATE TABLE requests (
-            id INTEGER PRIMARY KEY,
-            request_id TEXT NOT NULL UNIQUE,
-            state TEXT NOT NULL,
-            epoch INTEGER NOT NULL,
-            executions INTEGER NOT NULL,
-            owner TEXT,
-            lease_until_ms INTEGER,
-            not_before_ms INTEGER,
-            position INTEGER,
-            message_type TEXT NOT NULL,
-            source_agent_id TEXT NOT NULL,
-            target_agent_id TEXT NOT NULL,
-            seq INTEGER NOT NULL,
-            by_message INTEGER NOT NULL,
-            created_at_ms INTEGER NOT NULL,
-            expires_at_ms INTEGER NOT NULL,
-            finished_at_ms INTEGER,
-            completion_ref TEXT,
-            digest BLOB NOT NULL,
-            result BLOB,
-            error BLOB,
-            payload BLOB NOT NULL
-        )
-        """,
-        """
-        CREATE INDEX queues ON requests (target_agent_id, position)
-            WHERE position IS NOT NULL AND finished_at_ms IS NULL
-        """,
-        """
-        CREATE INDEX held ON requests (source_agent_id, target_agent_id, seq)
-            WHERE state = 'HELD'
-        """,
-        "CREATE INDEX requests_by_expiry ON requests (expires_at_ms)",
-        """
-        CREATE TABLE messages (
-            id INTEGER PRIMARY KEY,
-            message_id TEXT NOT NULL UNIQUE,
-            state TEXT NOT NULL,
-            attempts INTEGER NOT NULL,
-            next_attempt_at_ms INTEGER,
-            request_id TEXT,
-            source_agent_id TEXT NOT NULL,
-            target_agent_id TEXT NOT NULL,
-            seq INTEGER NOT NULL,
-            message_type TEXT NOT NULL,
-            created_at_ms INTEGER NOT NULL,
-            expires_at_ms INTEGER NOT NULL,
-            payload BLOB NOT NULL
-        )
-        """,
-        """
-        CREATE INDEX outbox ON messages (source_agent_id, target_agent_id, seq)
-            WHERE state IN ('PENDING', 'TOMBSTONE')
-        """,
-        """
-        CREATE INDEX attempts ON messages (next_attempt_at_ms)
-            WHERE next_attempt_at_ms IS NOT NULL
-        """,
-        "CREATE INDEX messages_by_expiry ON messages (expires_at_ms)",
-        """
-        CREATE TABLE links (
-            source_agent_id TEXT NOT NULL,
-            target_agent_id TEXT NOT NULL,
-            last_seq INTEGER NOT NULL,
-            acked INTEGER NOT NULL,
-            contiguous INTEGER NOT NULL,
-            ahead TEXT NOT NULL,  -- JSON: the numbers received beyond contiguous
-            series INTEGER NOT NULL,  -- whose numbers those two are
-            PRIMARY KEY (source_agent_id, target_agent_id)
-        ) WITHOUT ROWID
-        """,
-        # One row: the last position given out.
-        "CREATE TABLE positions (last INTEGER NOT NULL)",
-        "INSERT INTO positions VALUES (0)",
-        # One row: the name of the ledger, which is its creation time in ms since 1970.
-        "CREATE TABLE ledger (series INTEGER NOT NULL)",
-        """
-        INSERT INTO ledger
-            VALUES (CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))
-        """,
-    ),
-)
+_FIRST = """
+CREATE TABLE requests (
+    id INTEGER PRIMARY KEY,
+    request_id TEXT NOT NULL UNIQUE,
+    state TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    executions INTEGER NOT NULL,
+    owner TEXT,
+    lease_until_ms INTEGER,
+    not_before_ms INTEGER,
+    position INTEGER,
+    message_type TEXT NOT NULL,
+    source_agent_id TEXT NOT NULL,
+    target_agent_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    by_message INTEGER NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    expires_at_ms INTEGER NOT NULL,
+    finished_at_ms INTEGER,
+    completion_ref TEXT,
+    digest BLOB NOT NULL,
+    result BLOB,
+    error BLOB,
+    payload BLOB NOT NULL
+);
+CREATE INDEX queues ON requests (target_agent_id, position)
+    WHERE position IS NOT NULL AND finished_at_ms IS NULL;
+CREATE INDEX held ON requests (source_agent_id, target_agent_id, seq)
+    WHERE state = 'HELD';
+CREATE INDEX requests_by_expiry ON requests (expires_at_ms);
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY,
+    message_id TEXT NOT NULL UNIQUE,
+    state TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    next_attempt_at_ms INTEGER,
+    request_id TEXT,
+    source_agent_id TEXT NOT NULL,
+    target_agent_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    message_type TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    expires_at_ms INTEGER NOT NULL,
+    payload BLOB NOT NULL
+);
+CREATE INDEX outbox ON messages (source_agent_id, target_agent_id, seq)
+    WHERE state IN ('PENDING', 'TOMBSTONE');
+CREATE INDEX attempts ON messages (next_attempt_at_ms)
+    WHERE next_attempt_at_ms IS NOT NULL;
+CREATE INDEX messages_by_expiry ON messages (expires_at_ms);
+CREATE TABLE links (
+    source_agent_id TEXT NOT NULL,
+    target_agent_id TEXT NOT NULL,
+    last_seq INTEGER NOT NULL,
+    acked INTEGER NOT NULL,
+    contiguous INTEGER NOT NULL,
+    ahead TEXT NOT NULL,  -- JSON: the numbers received beyond contiguous
+    series INTEGER NOT NULL,  -- whose numbers those two are
+    PRIMARY KEY (source_agent_id, target_agent_id)
+) WITHOUT ROWID;
+-- One row: the last position given out.
+CREATE TABLE positions (last INTEGER NOT NULL);
+INSERT INTO positions VALUES (0);
+-- One row: the name of the ledger, which is its creation time in ms since 1970.
+CREATE TABLE ledger (series INTEGER NOT NULL);
+INSERT INTO ledger
+    VALUES (CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER));
+"""
+
+MIGRATIONS = migrations_of((_FIRST,))
+"""The n-th migration makes version n out of version n - 1."""
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:
@@ -116,32 +99,11 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
         UsageError: the file is something else, or of a version that is not known here.
         sqlite3.Error: it could not be done.
     """
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        version = _check(connection, path)
-        for migration in MIGRATIONS[version:]:
-            for statement in migration:
-                connection.execute(statement)
-        if version < len(MIGRATIONS):
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
-def _check(connection: sqlite3.Connection, path: str) -> int:
-    """Return the version of a file that is a ledger, or empty."""
-    [application_id] = connection.execute("PRAGMA application_id").fetchone()
-    [version] = connection.execute("PRAGMA user_version").fetchone()
-    if application_id != APPLICATION_ID:
-        [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if tables or application_id or version:
-            raise UsageError(f"{path} is the database of another application: choose another file")
-    if version > len(MIGRATIONS):
-        raise UsageError(
-            f"{path} was written by a newer version of foundation-rt (its tables have version"
-            f" {version}, the newest known here is {len(MIGRATIONS)}): upgrade foundation-rt"
-        )
-    return int(version)
+    migrate_sqlite(
+        connection,
+        path,
+        MIGRATIONS,
+        application="foundation-rt aacp",
+        application_id=APPLICATION_ID,
+        verify=False,
+    )
