@@ -154,11 +154,11 @@ class Client:
     @property
     def circuit_state(self) -> CircuitState:
         """State of the server's circuit breaker; for health checks, which need no event loop."""
-        return self._breakers.server.state(self._now())
+        return self._breakers.server.state(self._link.now())
 
     def tool_circuit_state(self, tool: str) -> CircuitState:
         """State of one tool's circuit breaker; CLOSED if it has none."""
-        return self._breakers.tool_state(tool, self._now())
+        return self._breakers.tool_state(tool, self._link.now())
 
     @property
     def stderr_tail(self) -> str:
@@ -379,11 +379,6 @@ class Client:
 
     # -- internals
 
-    def _now(self) -> float:
-        """Return the time of the client's event loop, also while that does not run."""
-        loop = self._link.loop
-        return 0.0 if loop is None else loop.time()
-
     async def _perform(
         self,
         what: str,
@@ -429,26 +424,12 @@ class Client:
     # -- called by sessions
 
     async def _prepare(self, session: ClientSession) -> None:
-        """Prepare a new session: its log level, its tools, its notifications."""
+        """Prepare a new session: its tools, its notifications."""
         self._tools.invalidate()
-        await self._set_log_level(session)
         required = self.options.require
         if session.server.can("tools") if required is None else "tools" in required:
             await self._tools.list(session, Attempt())
         self._subscriptions.began(session)
-
-    async def _set_log_level(self, session: ClientSession) -> None:
-        """Send `logging/setLevel`, in the handshake mode; a refusal is only logged."""
-        level = self.options.log_level
-        server = session.server
-        if level is None or server.revision.is_stateless or not server.can("logging"):
-            return
-        try:
-            await session.request("logging/setLevel", {"level": level}, Attempt())
-        except MCPError as error:
-            if not session.is_usable:
-                raise
-            log.warning("the server does not set its log level: %s", error.message)
 
     def notified(self, notification: NotificationReceived) -> None:
         """Handle a notification; see `NotificationObserver`."""

@@ -141,6 +141,7 @@ class ClientSession:
         else:
             self.notify("notifications/initialized")
         self._log_connection()
+        await self._set_log_level()
 
     async def close(self) -> None:
         """End it; pending requests get a `ConnectionLostError`."""
@@ -159,6 +160,19 @@ class ClientSession:
     def _stateless_meta(self, revision: Revision) -> dict[str, Any]:
         meta = self.handshake.meta(revision)
         return meta if self.log_level is None else {**meta, LOG_LEVEL_KEY: self.log_level}
+
+    async def _set_log_level(self) -> None:
+        """Send `logging/setLevel`, in the handshake mode; a refusal is only logged."""
+        if self.log_level is None or self.server.revision.is_stateless:
+            return
+        if not self.server.can("logging"):
+            return
+        try:
+            await self.request("logging/setLevel", {"level": self.log_level}, Attempt())
+        except MCPError as error:
+            if not self.is_usable:
+                raise
+            log.warning("the server does not set its log level: %s", error.message)
 
     def _log_connection(self) -> None:
         server, revision = self.server, self.server.revision.name

@@ -60,6 +60,10 @@ class SessionLink:
         session = self._session
         return session if session is not None and session.is_usable else None
 
+    def now(self) -> float:
+        """Return the time of the event loop, also while that does not run; 0 before its use."""
+        return 0.0 if self.loop is None else self.loop.time()
+
     async def session(self) -> ClientSession:
         """Return the session, or make a new one.
 

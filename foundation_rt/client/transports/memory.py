@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from ...errors import UsageError
-from ..errors import ConnectionLostError
+from .transport import not_opened
 
 if TYPE_CHECKING:
     from ...engine.connection import Connection
@@ -52,19 +52,19 @@ class MemoryTransport:
                 is held on another event loop.
         """
         if self._closed or self._starting is not None:
-            raise self._not_opened("is opened once, and not after it was closed")
+            raise not_opened(self, "is opened once, and not after it was closed")
         self._receiver = receiver
         self._starting = asyncio.create_task(self._start())
         try:
             await self._starting
         except UsageError as error:
-            raise self._not_opened(f"could not be started: {error}") from error
+            raise not_opened(self, f"could not be started: {error}") from error
         except asyncio.CancelledError:
             # Either `close` cancelled it, or the task that opens it is itself cancelled.
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise self._not_opened("was closed while it was opened") from None
+            raise not_opened(self, "was closed while it was opened") from None
 
     @property
     def connection(self) -> Connection:
@@ -124,6 +124,3 @@ class MemoryTransport:
     def _deliver(self, line: bytes) -> None:
         if not self._closed:
             self._receiver.received(line, None)
-
-    def _not_opened(self, reason: str) -> ConnectionLostError:
-        return ConnectionLostError(f"{self.description} {reason}", may_have_run=False)

@@ -17,7 +17,7 @@ from ..errors import ConnectionLostError
 from ..targets import StdioServer
 from .process import ChildProcess
 from .stderr_tail import StderrTail
-from .transport import MAX_MESSAGE_BYTES
+from .transport import MAX_MESSAGE_BYTES, not_opened
 
 if TYPE_CHECKING:
     from ...protocol.framing import LineTooLong
@@ -74,7 +74,7 @@ class ChildProcessTransport:
             ConnectionLostError: it cannot be started.
         """
         if self._closed or self._child is not None:
-            raise self._not_opened("is opened once, and not after it was closed")
+            raise not_opened(self, "is opened once, and not after it was closed")
         self._receiver = receiver
         server = self.server
         self._child = child = ChildProcess(
@@ -86,12 +86,12 @@ class ChildProcessTransport:
         except OSError as error:
             reason, remedy = _explain(error, server)
             self._end = f"could not be started: {reason}"
-            lost = self._not_opened(self._end)
+            lost = not_opened(self, self._end)
             lost.suggested_action = remedy
             lost.retryable = error.errno in _PASSING
             raise lost from error
         if self._closed:
-            raise self._not_opened("was closed while it was opened")
+            raise not_opened(self, "was closed while it was opened")
 
     def send(self, message: ClientMessage) -> None:
         """Write a message to the server's stdin, or buffer it."""
@@ -198,9 +198,6 @@ class ChildProcessTransport:
     def _stderr_text(self) -> str:
         excerpt = self._stderr_tail.excerpt()
         return f"; the last lines of its stderr:\n{excerpt}\n" if excerpt else ""
-
-    def _not_opened(self, reason: str) -> ConnectionLostError:
-        return ConnectionLostError(f"{self.description} {reason}", may_have_run=False)
 
 
 def _signal_name(number: int) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import define
 
 from ...shown import Shown
+from ..errors import ConnectionLostError
 
 if TYPE_CHECKING:
     from ...protocol.framing import LineTooLong
@@ -113,3 +114,8 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Close it with all that belongs to it; bounded in time. A second call does nothing."""
+
+
+def not_opened(transport: Transport, reason: str) -> ConnectionLostError:
+    """Return the error for a transport that could not be opened."""
+    return ConnectionLostError(f"{transport.description} {reason}", may_have_run=False)
