@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from foundation_rt.task_server.store import TaskServerStore
+from tests.support.services import postgres_schema
 
 Make = Callable[[], TaskServerStore]
 """A new store, not open yet, on one and the same database each time."""
@@ -13,5 +14,14 @@ Make = Callable[[], TaskServerStore]
 Place = Callable[[], AbstractContextManager[Make]]
 """A database of its own, empty, which is gone in the end."""
 
-PLACES: dict[str, Place] = {}
+
+@contextmanager
+def _postgres() -> Iterator[Make]:
+    with postgres_schema() as (url, schema):
+        from foundation_rt.task_server.stores.postgres import PostgresTaskStore
+
+        yield lambda: PostgresTaskStore(url, schema=schema)
+
+
+PLACES: dict[str, Place] = {"postgres": _postgres}
 """By the name of the database."""

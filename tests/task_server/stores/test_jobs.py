@@ -257,7 +257,7 @@ async def test_job_is_done_once_however_many_believe_it_theirs(make: Make) -> No
             assert await store.fail_job(taken, "It failed.") is None
             assert not await store.release_job(taken)
             assert not await store.renew_job(taken, LEASE)
-            assert await find(store) == [1]
+            assert len(await find(store)) == 1  # its id need not be the first
 
 
 @pytest.mark.rule("TASKS-81", "TASKS-70")

@@ -1,0 +1,1 @@
+"""The stores of the task server: one for each kind of database."""
