@@ -85,7 +85,7 @@ def test_values_that_raise_when_read_are_answered(
 
 
 def in_what_a_message_leads_to(frame: FrameType) -> bool:
-    """From `Connection.take` on; what calls it has the message, and is given the exception.
+    """From `Connection.handle` on; what calls it has the message, and is given the exception.
 
     Without the log, which takes more steps than all else: what is thrown into it costs a record.
     """

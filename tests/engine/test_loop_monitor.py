@@ -124,7 +124,7 @@ class Host:
         return len(self.probes)
 
 
-class Peer:
+class LoopPeer:
     closed = False
 
 
@@ -132,7 +132,7 @@ class Peer:
 def test_host_loop_has_one_probe_while_any_connection_is_open() -> None:
     host = Host()
     monitor = HostLoopMonitor(host)  # type: ignore[arg-type]
-    first, second, third = Peer(), Peer(), Peer()
+    first, second, third = LoopPeer(), LoopPeer(), LoopPeer()
     monitor.watch(first)  # type: ignore[arg-type]
     monitor.watch(second)  # type: ignore[arg-type]
     assert host.probe_all() == 1
@@ -148,7 +148,7 @@ def test_host_loop_has_one_probe_while_any_connection_is_open() -> None:
 def test_new_user_before_the_last_one_closed_shares_the_probe() -> None:
     host = Host()
     monitor = HostLoopMonitor(host)  # type: ignore[arg-type]
-    first, second = Peer(), Peer()
+    first, second = LoopPeer(), LoopPeer()
     monitor.watch(first)  # type: ignore[arg-type]
     first.closed = True
     monitor.watch(second)  # type: ignore[arg-type]

@@ -73,7 +73,7 @@ def server(tmp_path: Path) -> Iterator[HttpServerProcess]:
 CLIENT_INFO = {"name": "test", "version": "1"}
 
 
-class Client(RawClient):
+class ShareClient(RawClient):
     """One connection that sends a key with every request."""
 
     def __init__(self, url: str, key: str) -> None:
@@ -91,7 +91,7 @@ def details(answer: RawResponse) -> Any:
     return orjson.loads(result["content"][0]["text"])["details"]
 
 
-def open_session(client: Client) -> RawResponse:
+def open_session(client: ShareClient) -> RawResponse:
     params = {
         "protocolVersion": "2025-11-25",
         "capabilities": {"roots": {}},
@@ -108,7 +108,7 @@ def session_of(opened: RawResponse) -> dict[str, str]:
     return {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
 
 
-def ask(client: Client, count: int) -> bytes:
+def ask(client: ShareClient, count: int) -> bytes:
     """Make a call that asks its client `count` things, in a session of its own."""
     call = request("tools/call", {"name": "ask", "arguments": {"count": count}})
     return client.post(call, session_of(open_session(client)))
@@ -121,7 +121,7 @@ def request(method: str, params: Any = None) -> dict[str, Any]:
 
 def echoes(server: HttpServerProcess, key: str) -> bool:
     """Whether a call with `key` is answered with its result."""
-    with Client(server.url, key) as client:
+    with ShareClient(server.url, key) as client:
         answer = client.fetch(client.call("echo", text="hi"))
         result = answer.json.get("result", {})
         return not result.get("isError", True)
@@ -132,7 +132,7 @@ def test_a_client_that_holds_its_slots_does_not_hold_those_of_others(
     server: HttpServerProcess,
 ) -> None:
     with ExitStack() as stack:
-        holders = [stack.enter_context(Client(server.url, ALICE)) for _ in range(8)]
+        holders = [stack.enter_context(ShareClient(server.url, ALICE)) for _ in range(8)]
         for number, each in enumerate(holders):
             each.send(each.call("hold", number))
         for refused in holders[2:]:
@@ -162,11 +162,11 @@ def test_a_client_that_fills_its_share_of_tasks_leaves_room_for_others(
     capabilities = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
     meta = {**META, "io.modelcontextprotocol/clientCapabilities": capabilities}
 
-    def call(client: Client) -> Any:
+    def call(client: ShareClient) -> Any:
         params = {"name": "long", "arguments": {}, "_meta": meta}
         return client.fetch(client.request("tools/call", params, name="long"))
 
-    with Client(server.url, ALICE) as alice, Client(server.url, BOB) as bob:
+    with ShareClient(server.url, ALICE) as alice, ShareClient(server.url, BOB) as bob:
         kept = [call(alice).json["result"]["resultType"] for _ in range(2)]
         assert kept == ["task", "task"]
         for _ in range(20):
@@ -182,12 +182,12 @@ def test_a_client_that_fills_its_share_of_tasks_leaves_room_for_others(
 def test_a_client_that_listens_in_all_its_sessions_gets_no_more(server: HttpServerProcess) -> None:
     with ExitStack() as stack:
         for _ in range(2):
-            listener = stack.enter_context(Client(server.url, ALICE))
+            listener = stack.enter_context(ShareClient(server.url, ALICE))
             session = open_session(listener).headers["mcp-session-id"]
             accept = f"Accept: text/event-stream\r\nMcp-Session-Id: {session}\r\n"
             listener.send(listener.head("GET", accept))
             assert b" 200 " in listener.read_until(b"\r\n\r\n")
-        with Client(server.url, ALICE) as alice, Client(server.url, BOB) as bob:
+        with ShareClient(server.url, ALICE) as alice, ShareClient(server.url, BOB) as bob:
             refused = open_session(alice)
             assert refused.status == 429
             assert refused.headers["retry-after"]
@@ -199,10 +199,10 @@ def test_a_client_that_listens_in_all_its_sessions_gets_no_more(server: HttpServ
 
 @pytest.mark.rule("RES-17")
 def test_a_client_is_asked_no_more_than_its_share_of_requests(server: HttpServerProcess) -> None:
-    with Client(server.url, ALICE) as alice, Client(server.url, BOB) as bob:
+    with ShareClient(server.url, ALICE) as alice, ShareClient(server.url, BOB) as bob:
         alice.send(ask(alice, 2))
         alice.read_until(b"roots/list")
-        with Client(server.url, ALICE) as more:
+        with ShareClient(server.url, ALICE) as more:
             refused = more.fetch(ask(more, 1))
             assert details(refused) == {
                 "reason": "server_request_share",
@@ -217,19 +217,19 @@ def test_a_client_is_asked_no_more_than_its_share_of_requests(server: HttpServer
 def test_a_client_that_listens_to_its_share_leaves_room_for_others(
     server: HttpServerProcess,
 ) -> None:
-    def listen(client: Client, *uris: str) -> bytes:
+    def listen(client: ShareClient, *uris: str) -> bytes:
         wanted = {"toolsListChanged": True, "resourceSubscriptions": uris}
         return client.request("subscriptions/listen", {"notifications": wanted})
 
     def listens(key: str, *uris: str) -> bool:
-        with Client(server.url, key) as client:
+        with ShareClient(server.url, key) as client:
             client.send(listen(client, *uris))
             return b"acknowledged" in client.read_until(b'"jsonrpc"') + client.read_until(b"}")
 
-    with Client(server.url, ALICE) as alice:
+    with ShareClient(server.url, ALICE) as alice:
         alice.send(listen(alice, "note://a"))
         alice.read_until(b"acknowledged")
-        with Client(server.url, ALICE) as more:
+        with ShareClient(server.url, ALICE) as more:
             error = more.fetch(listen(more)).json["error"]
             assert error["code"] == -32603
             assert error["data"]["code"] == "RESOURCE_EXHAUSTED"

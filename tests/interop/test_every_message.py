@@ -74,7 +74,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 
 
 @define
-class Client:
+class ProcessClient:
     """Speaks one revision with a server process, and checks all that it is sent.
 
     Attributes:
@@ -143,15 +143,15 @@ class Client:
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[[str], Client]]:
+def connect() -> Iterator[Callable[[str], ProcessClient]]:
     """Start a server and speak a revision with it."""
     with ServerProcess(command("serve", str(APP)), environment()) as server:
-        yield lambda revision: Client(server, revision)
+        yield lambda revision: ProcessClient(server, revision)
 
 
 @pytest.mark.rule("REV-03", "REV-08")
 @pytest.mark.parametrize("revision", official_types.REVISIONS[:-1])
-def test_in_the_handshake_mode(connect: Callable[[str], Client], revision: str) -> None:
+def test_in_the_handshake_mode(connect: Callable[[str], ProcessClient], revision: str) -> None:
     client = connect(revision)
     info = {"name": "tests", "version": "0"}
     hello = {"protocolVersion": revision, "capabilities": CAPABILITIES, "clientInfo": info}
@@ -180,7 +180,7 @@ def test_in_the_handshake_mode(connect: Callable[[str], Client], revision: str) 
 
 
 @pytest.mark.rule("REV-03", "REV-06", "REV-07")
-def test_in_the_stateless_mode(connect: Callable[[str], Client]) -> None:
+def test_in_the_stateless_mode(connect: Callable[[str], ProcessClient]) -> None:
     client = connect(STATELESS)
     client.request("server/discover")
     _look(client)
@@ -211,7 +211,7 @@ def test_in_the_stateless_mode(connect: Callable[[str], Client]) -> None:
     assert client.seen >= _known(STATELESS) - {"notifications/cancelled"}
 
 
-def _look(client: Client) -> None:
+def _look(client: ProcessClient) -> None:
     """Everything that is answered at once."""
     for method, params in LOOKING:
         assert "result" in client.request(method, params), (method, params)
@@ -225,7 +225,7 @@ def _look(client: Client) -> None:
     client.check()
 
 
-def _answer(client: Client, tool: str, sent: str) -> None:
+def _answer(client: ProcessClient, tool: str, sent: str) -> None:
     """Call a tool that asks, and answer it."""
     call = client.ask("tools/call", {"name": tool, "arguments": {}})
     asked = client.notified(sent)
@@ -236,7 +236,7 @@ def _answer(client: Client, tool: str, sent: str) -> None:
     client.check()
 
 
-def _change(client: Client) -> None:
+def _change(client: ProcessClient) -> None:
     """Change a resource and every list."""
     client.request("tools/call", {"name": "touch", "arguments": {"uri": "note://today"}})
     client.notified("notifications/resources/updated")

@@ -90,7 +90,7 @@ async def wait(ctx: ToolContext) -> str:
 
 
 @define
-class Log:
+class StderrLog:
     """What the server writes to stderr, as it comes."""
 
     descriptor: int
@@ -116,7 +116,7 @@ class Log:
 class Host:
     """Starts servers for the client, and tells how they ended."""
 
-    def __init__(self, folder: Path, log: Log) -> None:
+    def __init__(self, folder: Path, log: StderrLog) -> None:
         self.exit_note = folder / "exit_code"
         self.log = log
 
@@ -147,7 +147,7 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
-    log = Log(-1)
+    log = StderrLog(-1)
     yield Host(tmp_path, log)
     os.close(log.descriptor)
 

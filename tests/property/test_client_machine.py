@@ -70,7 +70,7 @@ timeouts = st.sampled_from([0.5, 2.0, 10.0, 40.0])
 
 
 @define(eq=False)
-class ReceivedRequest:
+class OpenRequest:
     """Something that was asked of the client.
 
     Attributes:
@@ -127,7 +127,7 @@ class ClientMachine(RuleBasedStateMachine):
         # While somebody is asked, a deadline stands still.
         self.allowance = HANDLER_TIMEOUT if is_asked else 0.0
         self.client = Client(self.harness.make_transport, options, handlers, draw=lambda: 0.5)
-        self.asked: list[ReceivedRequest] = []
+        self.asked: list[OpenRequest] = []
         self.subscriptions: list[asyncio.Task[int]] = []
         self.calls = 0
 
@@ -319,9 +319,9 @@ class ClientMachine(RuleBasedStateMachine):
         # A turn begins in the same moment of the loop's time, and no deadline is finer than 1 us.
         until = self.loop.time() + timeout + self.allowance + 1e-5
         may_repeat = may_repeat or asks_again(acts or [])
-        self.asked.append(ReceivedRequest(until, task, nonce, acts or [], may_repeat))
+        self.asked.append(OpenRequest(until, task, nonce, acts or [], may_repeat))
 
-    def _check(self, asked: ReceivedRequest) -> None:
+    def _check(self, asked: OpenRequest) -> None:
         if asked.task.cancelled():
             assert asked.is_cancelled
             return

@@ -70,7 +70,7 @@ def make_server(clock: ManualClock) -> Server:
 
 
 @define(eq=False)
-class Peer:
+class SharePeer:
     """One principal, and all it has begun."""
 
     app: HttpApplication
@@ -204,7 +204,7 @@ async def run_history(history: list[tuple[str, str, int]]) -> None:
         "tasks": manager.store.record_quota,  # type: ignore[attr-defined]
         "results": manager.store.outcome_bytes,  # type: ignore[attr-defined]
     }
-    peers = {name: Peer(app, key) for name, key in KEYS.items()}
+    peers = {name: SharePeer(app, key) for name, key in KEYS.items()}
     for step, name, which in history:
         if step == "wait":
             clock.advance(31)

@@ -440,7 +440,7 @@ async def test_expired_records_are_purged_by_timer_and_on_demand(
 # -- events and hooks -----------------------------------------------------------------------------
 
 
-class Hooks:
+class RecordingHooks:
     """Notes what it is told, and fails if it is to."""
 
     def __init__(self, error: BaseException | None = None) -> None:
@@ -487,7 +487,7 @@ async def ten(message: AgentMessage, context: AgentContext) -> float:
 async def test_hooks_are_called_for_every_message_and_may_fail(
     error: BaseException | None, harness: CoordinatorHarness
 ) -> None:
-    hooks = Hooks(error)
+    hooks = RecordingHooks(error)
     async with harness.coordinator(**hooks.options()) as agents:
         agents.register_agent("a", ten)
         assert await agents.send_request("a", 2, request_id="r1") == 5
@@ -510,7 +510,7 @@ async def test_hooks_are_called_for_every_message_and_may_fail(
 @pytest.mark.rule("AACP-29")
 async def test_a_coordinator_may_have_only_some_of_the_hooks(harness: CoordinatorHarness) -> None:
     for name in ("on_message_received", "on_message_completed", "on_message_failed"):
-        hooks = Hooks()
+        hooks = RecordingHooks()
         async with harness.coordinator(**{name: hooks.options()[name]}) as agents:
             agents.register_agent("a", ten)
             await agents.send_request("a", 1)
@@ -1118,7 +1118,7 @@ async def test_change_hint_of_ledger_is_followed_at_once(harness: CoordinatorHar
 async def test_request_to_other_ledger_is_executed_and_answered(
     harness: CoordinatorHarness,
 ) -> None:
-    network, hooks, far_hooks = LoopbackNetwork(), Hooks(), Hooks()
+    network, hooks, far_hooks = LoopbackNetwork(), RecordingHooks(), RecordingHooks()
     async with (
         harness.coordinator("one", transport=network.end(), **hooks.options()) as one,
         harness.coordinator("two", transport=network.end(), **far_hooks.options()) as two,
@@ -1155,7 +1155,7 @@ async def test_request_to_other_ledger_is_executed_and_answered(
 async def test_message_without_receiver_is_given_up_and_reported(
     harness: CoordinatorHarness,
 ) -> None:
-    hooks, network = Hooks(), LoopbackNetwork()
+    hooks, network = RecordingHooks(), LoopbackNetwork()
     policy = RetransmissionPolicy(max_attempts=3, jitter=0)
     async with harness.coordinator(
         "one", transport=network.end(), policy=policy, **hooks.options()
@@ -1399,7 +1399,7 @@ def test_every_request_is_answered_once_on_failing_shared_ledger(
 
 @pytest.mark.rule("AACP-14", "AACP-50")
 async def test_host_can_reschedule_and_give_up_one_message(harness: CoordinatorHarness) -> None:
-    network, hooks, gate = LoopbackNetwork(cut_off={"b"}), Hooks(), Gate()
+    network, hooks, gate = LoopbackNetwork(cut_off={"b"}), RecordingHooks(), Gate()
     policy = RetransmissionPolicy(base_delay_ms=60_000, max_delay_ms=60_000)
     async with (
         harness.coordinator(

@@ -88,7 +88,7 @@ def bare_ack(ack: int) -> Envelope:
     return event(0, ack=ack, ack_incarnation=1, low_watermark=0, payload=b"null")
 
 
-class Ledger:
+class RecordingLedger:
     """Takes what is delivered, as it is told to."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class Ledger:
         await self.until(lambda: set(seqs) <= set(self.seqs))
 
 
-class Log:
+class RecordedLog:
     """A log that can be waited for."""
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ async def admin(url: str) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def opened(url: str, ledger: Ledger, **options: Any) -> AsyncIterator[NatsTransport]:
+async def opened(url: str, ledger: RecordingLedger, **options: Any) -> AsyncIterator[NatsTransport]:
     """Yield an open transport, which is closed at the end."""
     transport = NatsTransport(url, **options)
     await transport.open(ledger.deliver)
@@ -183,9 +183,9 @@ class Rig:
         self.transports.append(NatsTransport(self.url, **options))
         return self.transports[-1]
 
-    async def opened(self, ledger: Ledger | None = None, **options: Any) -> NatsTransport:
+    async def opened(self, ledger: RecordingLedger | None = None, **options: Any) -> NatsTransport:
         transport = self.transport(**options)
-        await transport.open((ledger or Ledger()).deliver)
+        await transport.open((ledger or RecordingLedger()).deliver)
         return transport
 
     async def stored(self) -> int:
@@ -207,7 +207,7 @@ async def rig(url: str = NATS_URL) -> AsyncIterator[Rig]:
                     await here.streams.delete_stream(str(info.config.name))
 
 
-class Server:
+class NatsServer:
     """A nats-server of the test's own, which can be killed and comes back with what it stored."""
 
     def __init__(self, directory: Path, *options: str) -> None:
@@ -237,9 +237,9 @@ class Server:
 
 
 @asynccontextmanager
-async def own(directory: Path, *options: str) -> AsyncIterator[tuple[Server, AsyncExitStack]]:
+async def own(directory: Path, *options: str) -> AsyncIterator[tuple[NatsServer, AsyncExitStack]]:
     """Yield a server, and a stack that ends before it."""
-    server = Server(directory, *options)
+    server = NatsServer(directory, *options)
     server.start()
     try:
         async with AsyncExitStack() as stack:
@@ -351,7 +351,7 @@ async def test_unreachable_server_is_named_without_credentials() -> None:
         port = closed.getsockname()[1]
         transport = NatsTransport(f"nats://user:secret@127.0.0.1:{port}")
         with pytest.raises(TransportError, match=f"127.0.0.1:{port}") as caught:
-            await transport.open(Ledger().deliver)
+            await transport.open(RecordingLedger().deliver)
         assert "secret" not in str(caught.value)
         assert "user" not in str(caught.value)
         await transport.close()
@@ -364,7 +364,7 @@ async def test_wait_for_a_silent_server_is_bounded() -> None:
         port = silent.getsockname()[1]
         transport = NatsTransport(f"nats://127.0.0.1:{port}", timeout_ms=100)
         with pytest.raises(TransportError, match="no answer"):
-            await transport.open(Ledger().deliver)
+            await transport.open(RecordingLedger().deliver)
 
 
 async def test_operations_before_open_and_after_close_raise() -> None:
@@ -385,7 +385,7 @@ async def test_operations_before_open_and_after_close_raise() -> None:
 @pytest.mark.rule("AACP-41", "AACP-43")
 async def test_envelopes_arrive_as_they_were_sent_and_leave_the_stream() -> None:
     async with rig() as here:
-        ledger = Ledger()
+        ledger = RecordingLedger()
         receiver = await here.opened(ledger)
         sender = await here.opened()
         await receiver.listen("b")
@@ -400,7 +400,7 @@ async def test_envelopes_arrive_as_they_were_sent_and_leave_the_stream() -> None
 @requires_nats
 async def test_each_agent_gets_its_own_envelopes() -> None:
     async with rig() as here:
-        ledger = Ledger()
+        ledger = RecordingLedger()
         transport = await here.opened(ledger)
         targets = ["b", "B", "b.c", "*", ">", "ü", "x" * 200]
         for target in targets[:-1]:
@@ -418,7 +418,7 @@ async def test_each_agent_gets_its_own_envelopes() -> None:
 @pytest.mark.rule("AACP-76")
 async def test_envelope_without_a_listener_waits() -> None:
     async with rig() as here:
-        ledger = Ledger()
+        ledger = RecordingLedger()
         transport = await here.opened(ledger)
         await transport.send([event(1)])
         await transport.listen("b")
@@ -434,7 +434,7 @@ async def test_envelope_without_a_listener_waits() -> None:
 @requires_nats
 async def test_waiting_envelopes_are_delivered_in_the_order_of_numbers() -> None:
     async with rig() as here:
-        ledger = Ledger()
+        ledger = RecordingLedger()
         transport = await here.opened(ledger)
         await transport.send([event(3), event(1), bare_ack(7), event(2)])
         ledger.open.clear()
@@ -464,7 +464,7 @@ async def test_message_id_deduplicates_attempts_not_messages() -> None:
 @requires_nats
 async def test_bare_acknowledgements_are_sent_and_not_waited_for() -> None:
     async with rig() as here:
-        ledger = Ledger()
+        ledger = RecordingLedger()
         transport = await here.opened(ledger)
         await transport.listen("b")
         await transport.send([bare_ack(3)])
@@ -497,7 +497,7 @@ async def test_too_large_envelope_does_not_affect_others() -> None:
 @pytest.mark.rule("AACP-41", "AACP-77")
 async def test_nothing_is_acknowledged_before_it_is_in_the_ledger() -> None:
     async with rig() as here:
-        ledger = Ledger()
+        ledger = RecordingLedger()
         ledger.open.clear()
         transport = await here.opened(ledger)
         await transport.send([event(1), event(2)])
@@ -523,7 +523,7 @@ async def test_envelope_refused_by_the_ledger_is_delivered_again(
     failure: Exception, said: str
 ) -> None:
     async with rig() as here:
-        ledger, log = Ledger(), Log()
+        ledger, log = RecordingLedger(), RecordedLog()
         ledger.failures = [failure]
         transport = await here.opened(ledger, logger=log.logger())
         await transport.send([event(1), event(2)])
@@ -539,7 +539,7 @@ async def test_envelope_refused_by_the_ledger_is_delivered_again(
 @pytest.mark.rule("AACP-77")
 async def test_unacknowledged_envelope_goes_to_the_next_process() -> None:
     async with rig() as here:
-        stuck, ledger = Ledger(), Ledger()
+        stuck, ledger = RecordingLedger(), RecordingLedger()
         stuck.open.clear()
         first = await here.opened(stuck, ack_wait_ms=1000)
         await first.send([event(1)])
@@ -554,7 +554,7 @@ async def test_unacknowledged_envelope_goes_to_the_next_process() -> None:
 @requires_nats
 async def test_close_finishes_deliveries_and_returns_the_rest() -> None:
     async with rig() as here:
-        ledger, other = Ledger(), Ledger()
+        ledger, other = RecordingLedger(), RecordingLedger()
         ledger.open.clear()
         transport = await here.opened(ledger)
         await transport.listen("b")
@@ -576,7 +576,7 @@ async def test_close_finishes_deliveries_and_returns_the_rest() -> None:
 @requires_nats
 async def test_cancelled_close_leaves_no_task() -> None:
     async with rig() as here:
-        ledger, other = Ledger(), Ledger()
+        ledger, other = RecordingLedger(), RecordingLedger()
         ledger.open.clear()
         transport = await here.opened(ledger, ack_wait_ms=1000)
         await transport.send([event(1)])
@@ -595,7 +595,7 @@ async def test_cancelled_close_leaves_no_task() -> None:
 async def test_large_envelopes_are_fetched_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async with rig() as here:
         monkeypatch.setattr(nats_listener, "_BATCH_BYTES", 1)  # then it is the largest message
-        ledger, log = Ledger(), Log()
+        ledger, log = RecordingLedger(), RecordedLog()
         transport = await here.opened(ledger, logger=log.logger())
         large = b'"%s"' % (b"x" * 600_000)
         await transport.send([event(seq, payload=large) for seq in range(1, 6)])
@@ -609,7 +609,7 @@ async def test_large_envelopes_are_fetched_a_few_at_a_time(monkeypatch: pytest.M
 @pytest.mark.rule("AACP-78")
 async def test_malformed_envelope_is_logged_and_discarded() -> None:
     async with rig() as here:
-        ledger, log = Ledger(), Log()
+        ledger, log = RecordingLedger(), RecordedLog()
         transport = await here.opened(ledger, logger=log.logger())
         subject = f"{here.name}.a.b"
         await here.streams.publish(subject, b"sesame")
@@ -678,7 +678,7 @@ async def test_subjects_that_another_stream_has_are_refused() -> None:
 @requires_nats
 async def test_deleted_stream_is_made_again() -> None:
     async with rig() as here:
-        ledger, log = Ledger(), Log()
+        ledger, log = RecordingLedger(), RecordedLog()
         transport = await here.opened(ledger, logger=log.logger())
         await here.streams.delete_stream(here.name)
         with pytest.raises(TransportError, match="nothing takes it"):
@@ -699,7 +699,7 @@ async def test_deleted_stream_is_made_again() -> None:
 @requires_nats
 async def test_deleted_consumer_is_made_again() -> None:
     async with rig() as here:
-        ledger, log = Ledger(), Log()
+        ledger, log = RecordingLedger(), RecordedLog()
         transport = await here.opened(ledger, logger=log.logger())
         await transport.listen("b")
         await transport.send([event(1)])
@@ -717,9 +717,9 @@ async def test_deleted_consumer_is_made_again() -> None:
 @pytest.mark.rule("AACP-41", "AACP-77", "AACP-79")
 async def test_nothing_is_lost_when_the_server_is_killed_in_mid_traffic(tmp_path: Path) -> None:
     async with own(tmp_path) as (server, stack):
-        ledger, log, sender_log = Ledger(), Log(), Log()
+        ledger, log, sender_log = RecordingLedger(), RecordedLog(), RecordedLog()
         sender = await stack.enter_async_context(
-            opened(server.url, Ledger(), logger=sender_log.logger())
+            opened(server.url, RecordingLedger(), logger=sender_log.logger())
         )
         options = {"ack_wait_ms": 1000, "logger": log.logger()}
         receiver = await stack.enter_async_context(opened(server.url, ledger, **options))
@@ -772,8 +772,8 @@ async def test_nothing_is_lost_when_the_server_is_killed_in_mid_traffic(tmp_path
 @requires_nats_server
 async def test_close_without_a_server_works(tmp_path: Path) -> None:
     async with own(tmp_path) as (server, stack):
-        log = Log()
-        context = opened(server.url, Ledger(), logger=log.logger())
+        log = RecordedLog()
+        context = opened(server.url, RecordingLedger(), logger=log.logger())
         transport = await stack.enter_async_context(context)
         await transport.listen("b")
         server.kill()
@@ -787,7 +787,7 @@ async def test_close_without_a_server_works(tmp_path: Path) -> None:
 @requires_nats_server
 async def test_server_that_comes_back_empty_gets_its_stream_again(tmp_path: Path) -> None:
     async with own(tmp_path / "one") as (server, stack):
-        ledger, log = Ledger(), Log()
+        ledger, log = RecordingLedger(), RecordedLog()
         context = opened(server.url, ledger, logger=log.logger())
         transport = await stack.enter_async_context(context)
         await transport.listen("b")
@@ -808,7 +808,7 @@ async def test_server_that_comes_back_empty_gets_its_stream_again(tmp_path: Path
 @requires_nats_server
 async def test_connection_given_up_by_nats_py_is_made_again(tmp_path: Path) -> None:
     async with own(tmp_path) as (server, stack):
-        ledger, log = Ledger(), Log()
+        ledger, log = RecordingLedger(), RecordedLog()
         context = opened(server.url, ledger, logger=log.logger())
         transport = await stack.enter_async_context(context)
         await transport.listen("b")
@@ -843,13 +843,13 @@ async def test_server_authorizes_connections_and_senders(tmp_path: Path) -> None
     (tmp_path / "config").write_text(users)
 
     async with own(tmp_path, "-c", str(tmp_path / "config")) as (server, stack):
-        log = Log()
+        log = RecordedLog()
         url = server.url.replace("//", "//u:simsim@")
         with pytest.raises(TransportError, match="Authorization Violation") as caught:
-            await NatsTransport(url).open(Ledger().deliver)
+            await NatsTransport(url).open(RecordingLedger().deliver)
         assert "simsim" not in str(caught.value)
         url = server.url.replace("//", "//u:sesame@")
-        context = opened(url, Ledger(), logger=log.logger(), timeout_ms=500)
+        context = opened(url, RecordingLedger(), logger=log.logger(), timeout_ms=500)
         transport = await stack.enter_async_context(context)
         await transport.send([event(1)])
         with pytest.raises(TransportError, match="not acknowledged in time"):
@@ -864,13 +864,13 @@ async def test_server_without_jetstream_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("jetstream: disabled")
     async with own(tmp_path, "-c", str(tmp_path / "config"), "-js=false") as (server, _):
         with pytest.raises(TransportError, match=f"NATS at 127.0.0.1:{server.port}"):
-            await NatsTransport(server.url).open(Ledger().deliver)
+            await NatsTransport(server.url).open(RecordingLedger().deliver)
 
 
 @requires_nats_server
 async def test_wait_for_the_server_ends_with_the_connection(tmp_path: Path) -> None:
     async with own(tmp_path) as (server, stack):
-        context = opened(server.url, Ledger(), timeout_ms=int(PATIENCE * 10_000))
+        context = opened(server.url, RecordingLedger(), timeout_ms=int(PATIENCE * 10_000))
         transport = await stack.enter_async_context(context)
         # A stream that acknowledges nothing keeps the sender waiting.
         async with admin(server.url) as client:
@@ -899,7 +899,7 @@ async def test_acknowledgement_that_does_not_come_is_an_error() -> None:
 @requires_nats
 async def test_listeners_may_come_and_go_in_any_order() -> None:
     async with rig() as here:
-        ledger = Ledger()
+        ledger = RecordingLedger()
         transport = await here.opened(ledger)
         await transport.listen("b")
         await transport.unlisten("b")

@@ -33,7 +33,7 @@ Answer = Mapping[str, Any] | MCPError
 
 
 @define
-class Server:
+class RevisionServer:
     """Answers openings as a server would that speaks these revisions."""
 
     speaks: Sequence[str]
@@ -79,7 +79,7 @@ Trace = list[tuple[str, str]]
 
 
 def run(
-    server: Server, forced: str | None = None, known: str | None = None
+    server: RevisionServer, forced: str | None = None, known: str | None = None
 ) -> tuple[Trace, ServerDescription | MCPError]:
     """Return what the handshake opens, in order, and its outcome."""
     handshake = Handshake(INFO, lambda _: {}, _revision(forced), _revision(known))
@@ -112,7 +112,11 @@ def initialize(name: str = NEW) -> tuple[str, str]:
 
 
 def check(
-    server: Server, openings: Trace, end: str, forced: str | None = None, known: str | None = None
+    server: RevisionServer,
+    openings: Trace,
+    end: str,
+    forced: str | None = None,
+    known: str | None = None,
 ) -> None:
     """`end`: the revision that is spoken then, or the code of the error."""
     trace, outcome = run(server, forced, known)
@@ -156,9 +160,9 @@ def test_initialize_has_only_members_of_its_revision(name: str) -> None:
 @pytest.mark.rule("CLIENT-01")
 @pytest.mark.parametrize("speaks", [[MODERN], [*REVISIONS], ["2099-01-01", MODERN], [MODERN, OLD]])
 def test_stateless_server_gets_one_request(speaks: list[str]) -> None:
-    check(Server(speaks), [discover()], MODERN)
-    check(Server(speaks), [discover()], MODERN, forced=MODERN)
-    check(Server(speaks), [discover()], MODERN, known=MODERN)
+    check(RevisionServer(speaks), [discover()], MODERN)
+    check(RevisionServer(speaks), [discover()], MODERN, forced=MODERN)
+    check(RevisionServer(speaks), [discover()], MODERN, known=MODERN)
 
 
 # -- servers that refuse
@@ -179,13 +183,13 @@ def test_refused_revision_is_replaced_by_the_newest_common_one(
     names: list[Any], then: tuple[str, str] | None, end: str
 ) -> None:
     openings = [discover(), *([then] if then else [])]
-    check(Server([OLD, NEWER], discover=unsupported(*names)), openings, end)
+    check(RevisionServer([OLD, NEWER], discover=unsupported(*names)), openings, end)
     if names:  # in its answer, and not in an error
         listed = {"supportedVersions": names, "capabilities": {}}
         is_none = not any(type(name) is str for name in names)
         if is_none:
             openings, end = [discover(), initialize()], NEWER
-        check(Server([OLD, NEWER], discover=listed), openings, end)
+        check(RevisionServer([OLD, NEWER], discover=listed), openings, end)
 
 
 @pytest.mark.rule("CLIENT-02")
@@ -217,11 +221,11 @@ LEGACY_REFUSALS: dict[str, MCPError] = {
 @pytest.mark.parametrize("name", LEGACY_REFUSALS)
 def test_any_other_refusal_of_discover_leads_to_initialize(name: str) -> None:
     refusal = LEGACY_REFUSALS[name]
-    check(Server([NEW], discover=refusal), [discover(), initialize()], NEW)
+    check(RevisionServer([NEW], discover=refusal), [discover(), initialize()], NEW)
     # A server that understood all but the method is of the other kind; a failure is one.
     is_failure = refusal.original_code in (None, -32603)
     code = refusal.code if is_failure else "E206"
-    check(Server([NEW], discover=refusal), [discover()], code, forced=MODERN)
+    check(RevisionServer([NEW], discover=refusal), [discover()], code, forced=MODERN)
 
 
 @pytest.mark.rule("CLIENT-35")
@@ -239,7 +243,7 @@ def test_any_other_refusal_of_discover_leads_to_initialize(name: str) -> None:
     ids=repr,
 )
 def test_an_answer_that_names_no_revision_is_of_an_older_server(result: dict[str, Any]) -> None:
-    check(Server([NEW], discover=result), [discover(), initialize()], NEW)
+    check(RevisionServer([NEW], discover=result), [discover(), initialize()], NEW)
 
 
 FINAL_REFUSALS: dict[str, MCPError] = {
@@ -256,7 +260,7 @@ FINAL_REFUSALS: dict[str, MCPError] = {
 @pytest.mark.parametrize("name", FINAL_REFUSALS)
 def test_nothing_else_is_tried_where_it_would_be_of_no_use(name: str) -> None:
     refusal = FINAL_REFUSALS[name]
-    trace, outcome = run(Server([NEW], discover=refusal))
+    trace, outcome = run(RevisionServer([NEW], discover=refusal))
     assert (trace, outcome) == ([discover()], refusal)
 
 
@@ -265,7 +269,7 @@ def test_nothing_else_is_tried_where_it_would_be_of_no_use(name: str) -> None:
 def test_an_initialize_that_is_refused_without_names_is_the_end(name: str) -> None:
     refusal = {**LEGACY_REFUSALS, **FINAL_REFUSALS}[name]
     if not name.startswith("other revisions"):
-        trace, outcome = run(Server([], initialize=refusal))
+        trace, outcome = run(RevisionServer([], initialize=refusal))
         assert (trace, outcome) == ([discover(), initialize()], refusal)
 
 
@@ -292,21 +296,21 @@ def test_an_initialize_that_is_refused_without_names_is_the_end(name: str) -> No
 def test_an_introduction_without_revision_or_capabilities_is_none(
     result: dict[str, Any], code: str
 ) -> None:
-    check(Server([NEW], initialize=result), [discover(), initialize()], code)
+    check(RevisionServer([NEW], initialize=result), [discover(), initialize()], code)
     nothing = {"supportedVersions": [MODERN], "capabilities": result.get("capabilities", [])}
     if nothing["capabilities"] != {}:
-        check(Server([], discover=nothing), [discover()], "E209")
+        check(RevisionServer([], discover=nothing), [discover()], "E209")
 
 
 @pytest.mark.rule("CLIENT-08")
 def test_description_keeps_members_of_the_right_type() -> None:
     said = {**introduced(NEW), "instructions": "Ask.", "serverInfo": {"name": "s", "x": 1}}
-    _, server = run(Server([], initialize=said), forced=NEW)
+    _, server = run(RevisionServer([], initialize=said), forced=NEW)
     assert isinstance(server, ServerDescription)
     assert (server.name, server.instructions) == ("s", "Ask.")
     assert server.implementation == {"name": "s", "x": 1}
     odd = {**introduced(NEW), "instructions": ["Ask."], "serverInfo": "s"}
-    _, server = run(Server([], initialize=odd), forced=NEW)
+    _, server = run(RevisionServer([], initialize=odd), forced=NEW)
     assert isinstance(server, ServerDescription)
     assert (server.name, server.instructions, server.implementation) == ("", None, {})
 
@@ -324,7 +328,7 @@ def test_description_keeps_members_of_the_right_type() -> None:
 )
 def test_a_stateless_server_says_its_name_in_meta(members: dict[str, Any], name: str) -> None:
     result = {"supportedVersions": [MODERN], "capabilities": {}, **members}
-    _, server = run(Server([], discover=result))
+    _, server = run(RevisionServer([], discover=result))
     assert isinstance(server, ServerDescription)
     assert server.name == name
 
@@ -332,14 +336,14 @@ def test_a_stateless_server_says_its_name_in_meta(members: dict[str, Any], name:
 @pytest.mark.rule("CLIENT-08")
 def test_error_lists_revisions_in_bounded_length() -> None:
     names = ["\x1b[2J" + "x" * 5000] * 1000
-    _, problem = run(Server([], discover=unsupported(*names)))
+    _, problem = run(RevisionServer([], discover=unsupported(*names)))
     assert isinstance(problem, MCPError)
     assert problem.code == "E206"
     assert len(problem.message) < 15_000
     assert "\x1b" not in problem.message
     assert MODERN in problem.message
     assert problem.data == {"supported": names}
-    _, problem = run(Server([], initialize=introduced("\x1b\n")))
+    _, problem = run(RevisionServer([], initialize=introduced("\x1b\n")))
     assert isinstance(problem, MCPError)
     assert problem.message.isprintable()
 
@@ -395,7 +399,7 @@ results = st.fixed_dictionaries(
 def test_whatever_a_server_answers_it_ends_after_a_few_openings(
     forced: str | None, known: str | None, answers: list[Answer]
 ) -> None:
-    class Whatever(Server):
+    class Whatever(RevisionServer):
         def answer(self, opening: HandshakeRequest) -> Answer:
             return answers.pop()
 

@@ -14,7 +14,7 @@ from foundation_rt.clock import ManualClock
 MOST, KEEP_ALIVE, PATIENCE = 3, 4.0, 10.0
 
 
-class Transport:
+class FakeHttpTransport:
     """Stands for one of httpx2's."""
 
     def __init__(self, number: int) -> None:
@@ -27,18 +27,18 @@ class Transport:
         raise OSError("it has gone already")
 
 
-Scene = Callable[[Any, list[Transport]], Awaitable[None]]
+Scene = Callable[[Any, list[FakeHttpTransport]], Awaitable[None]]
 
 
 @pytest.fixture
-def made() -> list[Transport]:
+def made() -> list[FakeHttpTransport]:
     return []
 
 
 @pytest.fixture
-def connections(made: list[Transport], clock: ManualClock) -> Any:
+def connections(made: list[FakeHttpTransport], clock: ManualClock) -> Any:
     def make() -> Any:
-        made.append(Transport(len(made)))
+        made.append(FakeHttpTransport(len(made)))
         return made[-1]
 
     return HttpConnections(make, MOST, KEEP_ALIVE)
@@ -46,7 +46,7 @@ def connections(made: list[Transport], clock: ManualClock) -> Any:
 
 @pytest.mark.rule("CHTTP-39")
 async def test_the_one_used_last_is_used_next_and_no_more_are_made_than_needed(
-    connections: Any, made: list[Transport]
+    connections: Any, made: list[FakeHttpTransport]
 ) -> None:
     first, second = [await connections.take(PATIENCE) for _ in range(2)]
     connections.give_back(first)
@@ -58,7 +58,7 @@ async def test_the_one_used_last_is_used_next_and_no_more_are_made_than_needed(
 
 @pytest.mark.rule("CHTTP-10")
 async def test_where_all_are_in_use_the_next_waits_for_one_and_not_for_ever(
-    connections: Any, made: list[Transport]
+    connections: Any, made: list[FakeHttpTransport]
 ) -> None:
     taken = [await connections.take(PATIENCE) for _ in range(MOST)]
     with pytest.raises(TimeoutError):
@@ -72,7 +72,7 @@ async def test_where_all_are_in_use_the_next_waits_for_one_and_not_for_ever(
 
 @pytest.mark.rule("CHTTP-10")
 async def test_cancelled_waiter_takes_no_connection(
-    connections: Any, made: list[Transport]
+    connections: Any, made: list[FakeHttpTransport]
 ) -> None:
     taken = [await connections.take(PATIENCE) for _ in range(MOST)]
     waiting = asyncio.ensure_future(connections.take(PATIENCE))
@@ -85,7 +85,7 @@ async def test_cancelled_waiter_takes_no_connection(
 
 @pytest.mark.rule("CHTTP-39")
 async def test_idle_connection_is_closed_also_if_its_closer_is_cancelled(
-    connections: Any, made: list[Transport]
+    connections: Any, made: list[FakeHttpTransport]
 ) -> None:
     taken = [await connections.take(PATIENCE) for _ in range(MOST)]
     connections.give_back(taken[0])
@@ -103,7 +103,7 @@ async def test_idle_connection_is_closed_also_if_its_closer_is_cancelled(
 
 @pytest.mark.rule("CHTTP-39", "CHTTP-19")
 async def test_at_the_end_all_are_closed_once_those_in_use_too(
-    connections: Any, made: list[Transport]
+    connections: Any, made: list[FakeHttpTransport]
 ) -> None:
     taken = [await connections.take(PATIENCE) for _ in range(MOST)]
     connections.give_back(taken[0])

@@ -22,7 +22,7 @@ from tests.support.sizes import examples
 GRACE_MS = 10_000
 
 
-class Client:
+class SessionClient:
     """A scripted client of a session, with the timers that are set for it."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Client:
 
 @pytest.mark.rule("ASK-19")
 def test_server_requests_end_after_client_was_away_for_grace() -> None:
-    client = Client()
+    client = SessionClient()
     client.ask()
     client.pass_time(100)
     client.leave()
@@ -80,7 +80,7 @@ def test_server_requests_end_after_client_was_away_for_grace() -> None:
 
 @pytest.mark.rule("ASK-19")
 def test_returning_or_sending_client_keeps_its_server_requests() -> None:
-    client = Client()
+    client = SessionClient()
     client.ask()
     client.leave()
     client.pass_time(9)
@@ -97,7 +97,7 @@ def test_returning_or_sending_client_keeps_its_server_requests() -> None:
 
 @pytest.mark.rule("ASK-39")
 def test_server_request_to_client_long_gone_ends_at_once() -> None:
-    client = Client()
+    client = SessionClient()
     client.leave()
     client.pass_time(100)
     assert client.timers == []
@@ -111,7 +111,7 @@ class Absences(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.client = Client()
+        self.client = SessionClient()
         self.seen = 0.0
 
     @rule()

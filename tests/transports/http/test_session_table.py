@@ -206,7 +206,7 @@ def test_session_ends_once() -> None:
     assert len(sessions) == 0
 
 
-class Table(RuleBasedStateMachine):
+class TableMachine(RuleBasedStateMachine):
     """Any events in any order: a session exists, or was closed once."""
 
     ids = Bundle("ids")
@@ -281,5 +281,5 @@ class Table(RuleBasedStateMachine):
         assert self.sessions._quota.used() == {}
 
 
-TestTable = pytest.mark.rule("AUTH-16", "RES-22")(Table.TestCase)
+TestTable = pytest.mark.rule("AUTH-16", "RES-22")(TableMachine.TestCase)
 TestTable.settings = settings(max_examples=examples(50), stateful_step_count=30, deadline=None)

@@ -21,7 +21,7 @@ from foundation_rt.transports.http.sse import (
 LONG = 60.0
 
 
-class Client:
+class SlowClient:
     """Takes what is sent; blocks while it does not read."""
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ def test_event_has_standard_form() -> None:
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=20))
 def test_chunks_are_sent_in_order(chunks: list[bytes]) -> None:
-    async def scenario() -> Client:
-        client, body = Client(), EventBody()
+    async def scenario() -> SlowClient:
+        client, body = SlowClient(), EventBody()
         sending = asyncio.create_task(body.pump(client.send, LONG))
         for index, chunk in enumerate(chunks):
             body.write(chunk)
@@ -70,7 +70,7 @@ def test_chunks_are_sent_in_order(chunks: list[bytes]) -> None:
 @pytest.mark.rule("HTTP-09")
 def test_comment_is_sent_after_silence() -> None:
     async def scenario() -> bytes:
-        client, body = Client(), EventBody()
+        client, body = SlowClient(), EventBody()
         sending = asyncio.create_task(body.pump(client.send, 0.001))
         while client.body.count(KEEP_ALIVE) < 3:
             await asyncio.sleep(0)
@@ -85,7 +85,7 @@ def test_comment_is_sent_after_silence() -> None:
 @pytest.mark.parametrize("can_cut", [True, False])
 async def test_slow_reader_is_cut_off(can_cut: bool) -> None:
     cut: list[bool] = []
-    client = Client()
+    client = SlowClient()
     client.reads.clear()
 
     def cut_connection() -> None:

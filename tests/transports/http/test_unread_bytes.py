@@ -11,7 +11,7 @@ from foundation_rt.transports.http.uvicorn_protocol import UnreadBytes
 LIMIT = 1000
 
 
-class Connection:
+class UnreadConnection:
     """A connection whose client reads on command."""
 
     def __init__(self, unread: UnreadBytes) -> None:
@@ -34,10 +34,10 @@ class Connection:
         self.size -= size
 
 
-def make(count: int) -> tuple[ManualClock, UnreadBytes, list[Connection]]:
+def make(count: int) -> tuple[ManualClock, UnreadBytes, list[UnreadConnection]]:
     clock = ManualClock()
     unread = UnreadBytes(LIMIT, clock.monotonic)
-    return clock, unread, [Connection(unread) for _ in range(count)]
+    return clock, unread, [UnreadConnection(unread) for _ in range(count)]
 
 
 @pytest.mark.rule("HTTP-32")

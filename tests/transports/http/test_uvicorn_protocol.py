@@ -31,7 +31,7 @@ TRAILERS = CHUNKED + b"1\r\nx\r\n0\r\nX-Key: trailer\r\n\r\n"
 
 
 @define(eq=False)
-class Client:
+class UvicornClient:
     """One connection to the server, and the scopes and bodies that the application got."""
 
     reader: asyncio.StreamReader
@@ -66,10 +66,10 @@ class Client:
 
 def wired(
     header_timeout_ms: int = LONG, keep_alive_seconds: float = LONG
-) -> Callable[[Callable[[Client], Awaitable[None]]], Callable[[], None]]:
+) -> Callable[[Callable[[UvicornClient], Awaitable[None]]], Callable[[], None]]:
     """Run an async test with a client of a server that has these limits."""
 
-    def decorate(test: Callable[[Client], Awaitable[None]]) -> Callable[[], None]:
+    def decorate(test: Callable[[UvicornClient], Awaitable[None]]) -> Callable[[], None]:
         async def scenario() -> None:
             limits = ConnectionLimits(header_timeout_ms, 10, keep_alive_seconds)
             async with connect(limits) as client:
@@ -86,7 +86,7 @@ def wired(
 
 
 @asynccontextmanager
-async def connect(limits: ConnectionLimits) -> AsyncIterator[Client]:
+async def connect(limits: ConnectionLimits) -> AsyncIterator[UvicornClient]:
     scopes: list[dict[str, Any]] = []
     bodies: list[bytes] = []
 
@@ -116,7 +116,7 @@ async def connect(limits: ConnectionLimits) -> AsyncIterator[Client]:
     port = server.sockets[0].getsockname()[1]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        yield Client(reader, writer, scopes, bodies)
+        yield UvicornClient(reader, writer, scopes, bodies)
     finally:
         writer.transport.abort()
         server.close()
@@ -132,7 +132,7 @@ async def connect(limits: ConnectionLimits) -> AsyncIterator[Client]:
 @pytest.mark.parametrize("pieces", [1, 7])
 def test_head_over_64_kib_is_refused(pieces: int) -> None:
     @wired()
-    async def test(client: Client) -> None:
+    async def test(client: UvicornClient) -> None:
         empty = b"GET / HTTP/1.1\r\nHost: a\r\nX-Pad: \r\n\r\n"
         pad = MAX_HEAD_BYTES - 2_000
         for size, status in ((pad, b"200"), (MAX_HEAD_BYTES, b"400")):
@@ -152,7 +152,7 @@ def test_head_over_64_kib_is_refused(pieces: int) -> None:
 
 @pytest.mark.rule("HTTP-20")
 @wired()
-async def test_head_is_counted_without_preceding_body(client: Client) -> None:
+async def test_head_is_counted_without_preceding_body(client: UvicornClient) -> None:
     body = b"x" * 3 * MAX_HEAD_BYTES
     first = b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
     await client.send(first + b"GET / HTTP/1.1\r\nHo")
@@ -163,7 +163,7 @@ async def test_head_is_counted_without_preceding_body(client: Client) -> None:
 
 @pytest.mark.rule("HTTP-20", "AUTH-24")
 @wired()
-async def test_invalid_http_gets_response_with_security_headers(client: Client) -> None:
+async def test_invalid_http_gets_response_with_security_headers(client: UvicornClient) -> None:
     await client.send(b"nothing of the kind\r\n\r\n")
     received = await client.rest()
     assert received.startswith(b"HTTP/1.1 400 ")
@@ -173,14 +173,14 @@ async def test_invalid_http_gets_response_with_security_headers(client: Client) 
 
 @pytest.mark.rule("HTTP-20")
 @wired()
-async def test_invalid_body_is_answered(client: Client) -> None:
+async def test_invalid_body_is_answered(client: UvicornClient) -> None:
     await client.send(CHUNKED + b"no size\r\n")
     assert (await client.rest()).startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.rule("HTTP-20")
 @wired()
-async def test_invalid_http_is_not_answered_during_another_response(client: Client) -> None:
+async def test_invalid_http_is_not_answered_during_another_response(client: UvicornClient) -> None:
     await client.send(
         b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nxno http\r\n\r\n"
     )
@@ -192,7 +192,7 @@ async def test_invalid_http_is_not_answered_during_another_response(client: Clie
 
 @pytest.mark.rule("HTTP-20")
 @wired()
-async def test_trailers_are_not_added_to_head(client: Client) -> None:
+async def test_trailers_are_not_added_to_head(client: UvicornClient) -> None:
     await client.send(TRAILERS)
     assert b" 200 " in await client.head()
     await client.send(TRAILERS)
@@ -210,7 +210,7 @@ async def test_trailers_are_not_added_to_head(client: Client) -> None:
 )
 def test_endless_trailers_are_cut_off(endless: bytes) -> None:
     @wired()
-    async def test(client: Client) -> None:
+    async def test(client: UvicornClient) -> None:
         await client.send(CHUNKED + b"1\r\nx\r\n0\r\n")
         with pytest.raises(ConnectionError):
             for _ in range(100_000):
@@ -222,7 +222,7 @@ def test_endless_trailers_are_cut_off(endless: bytes) -> None:
 
 @pytest.mark.rule("HTTP-20")
 @wired()
-async def test_endless_chunk_size_is_cut_off(client: Client) -> None:
+async def test_endless_chunk_size_is_cut_off(client: UvicornClient) -> None:
     await client.send(CHUNKED + b"1;")
     with pytest.raises(ConnectionError):
         for _ in range(100_000):
@@ -230,7 +230,7 @@ async def test_endless_chunk_size_is_cut_off(client: Client) -> None:
 
 
 @wired()
-async def test_long_body_of_small_chunks_is_accepted(client: Client) -> None:
+async def test_long_body_of_small_chunks_is_accepted(client: UvicornClient) -> None:
     count = MAX_HEAD_BYTES // 4
     await client.send(CHUNKED + b"1\r\nx\r\n" * count + b"0\r\n\r\n")
     assert b" 200 " in await client.head()
@@ -244,7 +244,7 @@ async def test_long_body_of_small_chunks_is_accepted(client: Client) -> None:
 @pytest.mark.parametrize("between", [b"\r\n", b"\n", b"\r", b"\r\n" * 1000])
 def test_line_breaks_do_not_keep_connection_open(between: bytes) -> None:
     @wired(header_timeout_ms=50)
-    async def test(client: Client) -> None:
+    async def test(client: UvicornClient) -> None:
         await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert b" 200 " in await client.head()
         await client.send(between)
@@ -255,7 +255,7 @@ def test_line_breaks_do_not_keep_connection_open(between: bytes) -> None:
 
 @pytest.mark.rule("HTTP-27")
 @wired(keep_alive_seconds=0.05)
-async def test_connection_without_requests_is_closed(client: Client) -> None:
+async def test_connection_without_requests_is_closed(client: UvicornClient) -> None:
     await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     assert b" 200 " in await client.head()
     assert await client.rest() == b""
@@ -272,7 +272,7 @@ async def test_connection_without_requests_is_closed(client: Client) -> None:
 )
 def test_response_before_end_of_request_is_last(request_so_far: bytes) -> None:
     @wired()
-    async def test(client: Client) -> None:
+    async def test(client: UvicornClient) -> None:
         await client.send(request_so_far)
         received = await client.rest()
         assert received.startswith(b"HTTP/1.1 200 ")
@@ -283,7 +283,7 @@ def test_response_before_end_of_request_is_last(request_so_far: bytes) -> None:
 
 @pytest.mark.rule("HTTP-27")
 @wired()
-async def test_connection_continues_after_complete_request(client: Client) -> None:
+async def test_connection_continues_after_complete_request(client: UvicornClient) -> None:
     for body in (b"", b"x", b"x" * 100_000):
         head = b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
         await client.send(head)
@@ -297,7 +297,7 @@ async def test_connection_continues_after_complete_request(client: Client) -> No
 @pytest.mark.parametrize("keep", [b"", b"Connection: close\r\n"])
 def test_client_that_reads_nothing_is_cut_off(keep: bytes) -> None:
     @wired(keep_alive_seconds=0.1)
-    async def test(client: Client) -> None:
+    async def test(client: UvicornClient) -> None:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await client.send(b"GET /big HTTP/1.1\r\nHost: a\r\n%s\r\n" % keep)
         with pytest.raises(ConnectionError):
@@ -312,7 +312,7 @@ def test_client_that_reads_nothing_is_cut_off(keep: bytes) -> None:
 
 def test_number_of_header_fields_is_limited() -> None:
     @wired()
-    async def test(client: Client) -> None:
+    async def test(client: UvicornClient) -> None:
         for count, status in ((MAX_HEADER_FIELDS, b"200"), (MAX_HEADER_FIELDS + 1, b"400")):
             await client.send(b"GET / HTTP/1.1\r\n" + b"X-A: b\r\n" * count + b"\r\n")
             assert (await client.head()).startswith(b"HTTP/1.1 " + status)
