@@ -40,7 +40,7 @@ from .replies import (
     not_initialized,
 )
 from .session import State
-from .tools_call import TOOL, enforce_policies
+from .tool_policies import TOOL, enforce_policies
 
 if TYPE_CHECKING:
     from ..config.settings import ToolsSection

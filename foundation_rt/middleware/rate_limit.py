@@ -25,7 +25,7 @@ from ..core.feature_calls import FEATURE
 from ..core.invocation import CallOutcome, Invocation, Phase, Returned, Stopped
 from ..core.records import completion_record, late_record
 from ..core.replies import client_correlation_id
-from ..core.tools_call import TOOL
+from ..core.tool_policies import TOOL
 from ..errors import ErrorCode, MissingExtraError, StructuredError, ToolCompletionOutcome
 from ..protocol.principal import identity_of
 from ..registry.tool_definition import advertised_name

@@ -1,4 +1,4 @@
-"""Calls of tools: who may call a tool, and how results and errors of tools are written."""
+"""What is special to calls of tools: their policies, and how results and errors are written."""
 
 from __future__ import annotations
 
