@@ -22,7 +22,7 @@ from .core.tasks.policy import TaskPolicy
 from .engine.connection import Connection, Deliver, Observe, Send
 from .engine.executor import Engine
 from .engine.publisher import Publisher
-from .engine.scheduling import Background, HostLoop
+from .engine.scheduling import Background, HostLoop, running_loop
 from .engine.worker_threads import WorkerPool
 from .errors import UsageError, describe_exception
 from .execution_limits import ResourceManager, resident_memory_bytes
@@ -261,7 +261,7 @@ class Runtime:
         Raises:
             UsageError: an event loop runs in this thread.
         """
-        if _running_loop() is not None:
+        if running_loop() is not None:
             raise UsageError("this host has an event loop: use `async with server.lifetime():`")
         self._background.run(function())
 
@@ -305,7 +305,7 @@ class Runtime:
                 "the server has lifespan hooks: connect within `async with server.lifetime():`,"
                 " or in a host without an event loop within `with server.lifetime():`"
             )
-        loop = _running_loop()
+        loop = running_loop()
 
         def deliver(message: Reply | Notify) -> None:
             send(message.line)
@@ -485,17 +485,3 @@ def _state_key(configured: str | None) -> bytes:
     import os
 
     return os.urandom(32)
-
-
-def _running_loop() -> Any:
-    """Return the event loop that runs in this thread, without importing asyncio."""
-    import sys
-
-    if "asyncio" not in sys.modules:
-        return None
-    import asyncio
-
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -20,6 +20,7 @@ from attrs import define, field
 from ..abort import AbortSignal
 from ..clock import SystemClock
 from ..config.settings import AgentsSection, ServerConfig
+from ..engine.scheduling import running_loop
 from ..errors import RegistrationError, UsageError, describe_exception
 from ..ids import IdGenerator, UuidGenerator
 from ..logs.logger import StderrSink, StructuredLogger
@@ -126,7 +127,7 @@ class AgentCoordinator:
             RegistrationError: the id, the handler or a scope is not valid, or the id is taken.
             UsageError: it is called away from the coordinator's event loop.
         """
-        self._stay_on_loop(_running_loop())
+        self._stay_on_loop(running_loop())
         _check_agent(agent_id, handler)
         needed = check_scopes(f"agent {agent_id!r}", scopes)
         if agent_id in self._agents:
@@ -148,7 +149,7 @@ class AgentCoordinator:
         Raises:
             UsageError: it is called away from the coordinator's event loop.
         """
-        self._stay_on_loop(_running_loop())
+        self._stay_on_loop(running_loop())
         agent = self._agents.pop(agent_id, None)
         if agent is None:
             return False
@@ -170,7 +171,7 @@ class AgentCoordinator:
             RegistrationError: the id or a scope is not valid.
             UsageError: it is called away from the coordinator's event loop.
         """
-        self._stay_on_loop(_running_loop())
+        self._stay_on_loop(running_loop())
         _check_agent_id(agent_id)
         needed = check_scopes(f"agent {agent_id!r}", scopes)
         if needed:
@@ -337,7 +338,7 @@ class AgentCoordinator:
 
     def _enter_loop(self) -> None:
         """Make the running loop the coordinator's if it has none, or its last one was closed."""
-        loop = _running_loop()
+        loop = running_loop()
         self._stay_on_loop(loop)
         if loop is self._loop:
             return
@@ -359,20 +360,6 @@ class AgentCoordinator:
                 " by asyncio.run_coroutine_threadsafe or loop.call_soon_threadsafe,"
                 " or give each loop a coordinator of its own"
             )
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that runs in this thread, if asyncio is in use at all."""
-    import sys
-
-    if "asyncio" not in sys.modules:
-        return None
-    import asyncio
-
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 def _check_agent_id(agent_id: object) -> None:

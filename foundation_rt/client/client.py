@@ -49,9 +49,9 @@ from .session.session_link import SessionLink, TransportFactory
 from .session.subscriptions import ClientSubscriptions, Subscription
 from .tools.input_rounds import InputRounds
 from .tools.paging import list_all, missing_arguments, usable
+from .tools.server_tools import ServerTools
 from .tools.tool_cache import ToolCache
 from .tools.tool_call import ToolCall, encode
-from .tools.tools import ServerTools
 
 Result = TypeVar("Result")
 

@@ -11,7 +11,7 @@ says whether the request may have been carried out, on which every repetition de
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import frozen
 
@@ -229,8 +229,10 @@ class MCPError(_Portable):
         return f"{self.code} {self.message}{stop} {self.suggested_action}"
 
 
-class ConnectionLostError(MCPError, ConnectionError):
-    """The connection to the server was lost, or could not be made: E201."""
+class _CodedError(MCPError):
+    """An error whose class has one code of the catalogue."""
+
+    _code: ClassVar[str]
 
     def __init__(
         self,
@@ -242,13 +244,19 @@ class ConnectionLostError(MCPError, ConnectionError):
         data: Any = None,
     ) -> None:
         super().__init__(
-            "E201",
+            self._code,
             message,
             retryable=retryable,
             original_code=original_code,
             data=data,
             may_have_run=may_have_run,
         )
+
+
+class ConnectionLostError(_CodedError, ConnectionError):
+    """The connection to the server was lost, or could not be made: E201."""
+
+    _code = "E201"
 
 
 class SessionExpiredError(ConnectionLostError):
@@ -258,20 +266,10 @@ class SessionExpiredError(ConnectionLostError):
         super().__init__(message, may_have_run=False, original_code=original_code, data=data)
 
 
-class CallTimeoutError(MCPError, TimeoutError):
+class CallTimeoutError(_CodedError, TimeoutError):
     """There was no response in time: E202. A late response is dropped."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        may_have_run: bool,
-        original_code: int | None = None,
-        data: Any = None,
-    ) -> None:
-        super().__init__(
-            "E202", message, original_code=original_code, data=data, may_have_run=may_have_run
-        )
+    _code = "E202"
 
 
 class CircuitOpenError(MCPError):
@@ -300,8 +298,10 @@ class InvalidArgumentsError(MCPError):
         self.issues = tuple(issues)
 
 
-class InvalidResponseError(MCPError):
+class InvalidResponseError(_CodedError):
     """The server sent a response that cannot be used: E209."""
+
+    _code = "E209"
 
     def __init__(
         self,
@@ -311,9 +311,7 @@ class InvalidResponseError(MCPError):
         original_code: int | None = None,
         data: Any = None,
     ) -> None:
-        super().__init__(
-            "E209", message, original_code=original_code, data=data, may_have_run=may_have_run
-        )
+        super().__init__(message, may_have_run=may_have_run, original_code=original_code, data=data)
 
 
 class NotOfferedError(MCPError):

@@ -22,7 +22,7 @@ from ..results.tool_schemas import ToolSchema
 from ..session.session import ClientSession
 from ..transports.transport import NO_HEADER_PARAMS
 from .input_rounds import InputRounds
-from .tools import ServerTools
+from .server_tools import ServerTools
 
 _HEADER_MISMATCH = int(JsonRpcErrorCode.HEADER_MISMATCH)
 
