@@ -38,6 +38,7 @@ from foundation_rt.agents.ledger.session_manager import LinkState
 from foundation_rt.agents.ledger.types import MessageType, RequestRecord, RequestState
 from foundation_rt.agents.stores.postgres import statements
 from foundation_rt.agents.stores.postgres.arrays import register
+from foundation_rt.database.sqlite.files import connect
 
 _SOURCE, _OWNER = "host", "floor"
 _PAYLOAD = b'{"payload":{"number":1},"type":"work"}'
@@ -210,9 +211,7 @@ async def sqlite(folder: Path) -> AsyncIterator[Floor]:
     ledger = SqliteAACPPersistenceAdapter(path)
     await ledger.open()
     await ledger.close()
-    connection = sqlite3.connect(path, isolation_level=None)
-    for setting in ("synchronous = FULL", "wal_autocheckpoint = 4000", "cache_size = -32768"):
-        connection.execute(f"PRAGMA {setting}")
+    connection = connect(str(path), 5.0, alone=True, private=False)
     yield _Sqlite(connection)
     connection.close()
 
