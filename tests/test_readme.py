@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -255,3 +256,21 @@ def test_the_client_routes_a_document_to_its_tool() -> None:
             return await convert(client, "report.PDF", 2_000_000)
 
     assert not asyncio.run(use()).is_error
+
+
+@pytest.mark.rule("DB-12")
+def test_the_database_of_an_application_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    defined = _run({"__name__": "shop"}, "MIGRATIONS = ")
+
+    async def main() -> list[int]:
+        await defined["shop"].open()
+        stock = [await defined["add"]("apple", n) for n in (3, -2)]
+        with pytest.raises(sqlite3.IntegrityError):
+            await defined["add"]("apple", -2)
+        await defined["shop"].close()
+        return stock
+
+    assert asyncio.run(main()) == [3, 1]

@@ -159,6 +159,73 @@ def test_backend_ended_between_statements_is_not_seen(place: Place, statements: 
 
 
 @pytest.mark.rule("DB-03")
+@pytest.mark.parametrize("phase", ["in the pool", "waiting for a lock", "copying"])
+def test_backend_ended_before_commit_is_not_seen(place: Place, phase: str) -> None:
+    rows(place, "INSERT INTO {schema}.t VALUES (0)")
+    pids: list[int] = []
+
+    def end() -> None:
+        assert rows(place, f"SELECT pg_terminate_backend({pids[0]}, 20000)") == [(True,)]
+
+    async def work(transaction: Transaction) -> None:
+        first = not pids
+        pids.append(transaction.connection.info.backend_pid)
+        await transaction.ask(("SELECT n FROM {schema}.t WHERE n = 0 FOR UPDATE", ()))
+        async with transaction.copy("COPY {schema}.t (n) FROM STDIN") as copy:
+            await copy.write("1\n")
+            if first and phase == "copying":
+                end()
+        await transaction.commit(("INSERT INTO {schema}.t VALUES (2)", ()))
+
+    async def main() -> None:
+        async with connected(place, size=1) as connections:
+            if phase == "in the pool":
+                await connections.read(("SELECT 1", ()))
+                pids.extend(connections._pids.values())
+                end()
+                await connections.transact(work)
+                assert pids[0] != pids[1]
+            elif phase == "copying":
+                await connections.transact(work)
+            else:
+                with psycopg.connect(place[0]) as other:
+                    other.execute(f"SELECT FROM {place[1]}.t FOR UPDATE".encode())
+                    working = asyncio.create_task(connections.transact(work))
+                    waiting = "SELECT pid FROM pg_locks WHERE pid = {} AND NOT granted"
+                    while not pids or not rows(place, waiting.format(pids[0])):
+                        await asyncio.sleep(0)
+                    end()
+                await working
+
+    run(main())
+    assert rows(place) == [(0,), (1,), (2,)]
+    assert len(pids) == 2
+
+
+END_IN_COMMIT = """
+CREATE FUNCTION {schema}.fall() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
+CREATE CONSTRAINT TRIGGER fall AFTER INSERT ON {schema}.t
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.fall();
+"""
+
+
+@pytest.mark.rule("DB-01", "DB-03")
+def test_backend_ended_in_commit_leaves_the_outcome_unknown(place: Place) -> None:
+    rows(place, END_IN_COMMIT)
+
+    async def main() -> None:
+        async with connected(place) as connections:
+            with pytest.raises(CommitUnknownError):
+                await insert(connections, 1)
+            rows(place, "DROP TRIGGER fall ON {schema}.t")
+            await insert(connections, 1)
+
+    run(main())
+    assert rows(place) == [(1,)]
+
+
+@pytest.mark.rule("DB-03")
 def test_raced_transaction_is_repeated_until_its_attempts_are_over(place: Place) -> None:
     tries: list[int] = []
 
