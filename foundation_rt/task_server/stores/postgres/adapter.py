@@ -36,7 +36,7 @@ from ...jobs import (
     Submission,
     out_of_attempts_message,
 )
-from ...queries import EXACT_TOTAL, Summary, TaskPage, TaskQuery, casefold_text
+from ...queries import EXACT_TOTAL, Summary, TaskFilter, TaskPage, TaskQuery, casefold_text
 from ...store import (
     Change,
     Deletion,
@@ -323,23 +323,19 @@ class PostgresTaskStore(Shown):
         if where.ids is not None:
             where = evolve(where, ids=tuple(filter(_is_id, where.ids)))
         query = evolve(query, where=where)
-        read = self._connections.read
-        if lists.has_index(query):
-            counting = (lists.count(where),) if query.count else ()
-            rows, *counted = await read(lists.walk(query), *counting)
-            return _page(query, rows, counted[0][0][0] if counted else 0)
-        total = 0
-        if lists.is_counted(where):
-            [[(total,)]] = await read(lists.count(where))
-        if total <= EXACT_TOTAL:
-            [rows] = await read(lists.gather(query))
-            found = rows[0][0]
-            if found <= EXACT_TOTAL:
-                return _page(query, [task for _, *task in rows if task[0] is not None], found)
-        [rows] = await read(lists.walk(query))
-        if lists.is_counted(where):
-            return _page(query, rows, total)
-        return _page(query, rows, EXACT_TOTAL, is_lower_bound=True)
+        if not lists.has_index(query) and await self._are_few(where):
+            [rows] = await self._connections.read(lists.gather(query))
+            if rows[0][0] <= EXACT_TOTAL:
+                return _page(query, rows)
+        [rows] = await self._connections.read(lists.walk(query))
+        return _page(query, rows)
+
+    async def _are_few(self, where: TaskFilter) -> bool:
+        """Return whether the counts do not say that many tasks meet the conditions."""
+        if not lists.is_counted(where):
+            return True
+        [[(total,)]] = await self._connections.read(lists.count(where))
+        return bool(total <= EXACT_TOTAL)
 
     async def get_task(self, task_id: int) -> Task | None:
         """See `TaskServerStore`."""
@@ -350,17 +346,18 @@ class PostgresTaskStore(Shown):
 
     async def summarize(self, project: str | None = None) -> Summary:
         """See `TaskServerStore`."""
-        rows, [(now, pending, running)] = await self._connections.read(
-            statements.summarize(ALL_PROJECTS if project is None else project),
-            statements.COUNT_UNFINISHED_BY_STATUS,
+        [rows] = await self._connections.read(
+            statements.summarize(ALL_PROJECTS if project is None else project)
         )
+        now, pending, running = rows[0][:3]
+        counted = [row[3:] for row in rows if row[3] is not None]
         by_status = dict.fromkeys(STATUSES, 0)
-        by_status.update((status, total) for status, total, *_ in rows)
+        by_status.update((status, total) for status, total, *_ in counted)
         return Summary(
             count_by_status=by_status,
-            earliest_due_date=min((first for _, _, first, _, _ in rows if first), default=None),
-            latest_due_date=max((last for _, _, _, last, _ in rows if last), default=None),
-            overdue=sum(overdue for *_, overdue in rows),
+            earliest_due_date=min((first for _, _, first, _, _ in counted if first), default=None),
+            latest_due_date=max((last for _, _, _, last, _ in counted if last), default=None),
+            overdue=sum(overdue for *_, overdue in counted),
             jobs_pending=pending,
             jobs_running=running,
             generated_at=now,
@@ -490,16 +487,15 @@ def _job(rows: Sequence[Row]) -> Job | None:
     return statements.job_of(rows[0]) if rows else None
 
 
-def _page(
-    query: TaskQuery, rows: Sequence[Sequence[Any]], total: int, *, is_lower_bound: bool = False
-) -> TaskPage:
-    """Return the page of a query from its tasks and, if there is one, the next."""
-    tasks = [Task(*row) for row in rows[: query.limit]]
+def _page(query: TaskQuery, rows: Sequence[Row]) -> TaskPage:
+    """Return a page from the rows of `lists.walk` or `lists.gather`."""
+    total: int | None = rows[0][0]
+    tasks = [Task(*row[1:]) for row in rows if row[1] is not None]
     return TaskPage(
-        tasks=tasks,
-        has_more=len(rows) > query.limit,
-        total=total if query.count else None,
-        total_is_lower_bound=query.count and is_lower_bound,
+        tasks=tasks[: query.limit],
+        has_more=len(tasks) > query.limit,
+        total=(EXACT_TOTAL if total is None else total) if query.count else None,
+        total_is_lower_bound=query.count and total is None,
     )
 
 

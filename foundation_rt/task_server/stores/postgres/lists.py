@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 
 from ....database.postgres import Query
 from ...queries import EXACT_TOTAL, After, SortKey, TaskFilter, TaskQuery
-from ...tasks import PRIORITIES, STATUSES
+from ...tasks import STATUSES
 from .counts import ALL_PROJECTS
 from .statements import TASK_COLUMNS
 
@@ -81,10 +81,9 @@ def count(where: TaskFilter) -> Query:
 
 
 def gather(query: TaskQuery) -> Query:
-    """Return rows of the number of tasks that meet the conditions and of one task of the page.
+    """Return rows of the total and of a task of the page or the one behind; at least one row.
 
-    Without a task in the page there is one row. A number of more than `EXACT_TOTAL` means only
-    that there are more, and then the page is not the page.
+    A total of more than `EXACT_TOTAL` means only that there are more, and then the page is wrong.
     """
     where = _conditions(query.where)
     column, _ = _SORTED[query.sort]
@@ -162,17 +161,26 @@ def has_index(query: TaskQuery) -> bool:
 
 
 def walk(query: TaskQuery) -> Query:
-    """Return the tasks of a page and one more."""
+    """Return rows of the total and of a task of the page or the one behind; at least one row.
+
+    The total is that of the counts, NULL if they do not say it or nobody asks.
+    """
+    is_counting = query.count and is_counted(query.where)
+    total, values = count(query.where) if is_counting else ("SELECT NULL::bigint", ())
+    parameters = [*values]
     most = query.offset + query.limit + 1
-    values: list[object] = []
     parts = []
-    for sql, parameters in _walks(query, most):
+    for sql, values in _walks(query, most):
         parts.append(f"({sql} LIMIT {most})")
-        values += parameters
+        parameters += values
     return (
-        f"""SELECT {TASK_COLUMNS} FROM ({" UNION ALL ".join(parts)}) AS t
-        ORDER BY {_order(query)} LIMIT {query.limit + 1} OFFSET {query.offset}""",
-        values,
+        f"""SELECT counted.total, {TASK_COLUMNS}
+        FROM ({total}) AS counted (total) LEFT JOIN (
+            SELECT t.* FROM ({" UNION ALL ".join(parts)}) AS t
+            ORDER BY {_order(query)} LIMIT {query.limit + 1} OFFSET {query.offset}
+        ) AS t ON true
+        ORDER BY {_order(query)}""",
+        parameters,
     )
 
 
@@ -187,68 +195,44 @@ def _walks(query: TaskQuery, most: int) -> list[Query]:
             return [_walk(where, _order(query))]
         each = (where.and_("t.status = %b", status) for status in STATUSES)
         return [_walk(one, _order(query)) for one in each]
-    if query.sort == "dueDate":
-        return _walks_by_due_date(query, where, most)
     column, type_ = _SORTED[query.sort]
-    if not query.descending:
-        if after is not None:
-            behind = f"(t.{column}, t.id) > (%b::{type_}, %b::bigint)"
-            where = where.and_(behind, after.key, after.id)
-        return [_walk(where, _order(query))]
-    if query.sort == "priority":
-        return _walks_by_priority(where, after)
-    # The tasks of one time were changed by one transaction, so they are few enough to be sorted.
-    if after is not None:
-        where = where.and_("t.updated_at <= %b::timestamptz", after.key)
-        where = where.and_(*_flat(_behind(query, after)))
-    return [_walk(where, _order(query))]
-
-
-def _walks_by_priority(where: _Where, after: After | None) -> list[Query]:
-    first = len(PRIORITIES) - 1 if after is None else int(str(after.key))
-    walks = []
-    for priority in range(first, -1, -1):
-        one = where.and_("t.priority = %b::smallint", priority)
-        if after is not None and priority == first:
-            one = one.and_("t.id > %b::bigint", after.id)
-        walks.append(_walk(one, "t.priority, t.id"))
-    return walks
-
-
-def _walks_by_due_date(query: TaskQuery, where: _Where, most: int) -> list[Query]:
-    after = query.after
-    order = "t.due_date, t.id"
-    without = where.and_("t.due_date IS NULL")
+    by_key = f"t.{column}, t.id"
+    without = [where.and_(f"t.{column} IS NULL")] if query.sort == "dueDate" else []
     if after is not None and after.key is None:
-        return [_walk(without.and_("t.id > %b::bigint", after.id), order)]
-    if after is None:
-        if query.descending:
-            return [_walk_through_days(where, after, most), _walk(without, order)]
-        return [_walk(where, order)]
+        return [_walk(one.and_("t.id > %b::bigint", after.id), by_key) for one in without]
+    walks = []
     if query.descending:
-        same = where.and_("t.due_date = %b::date AND t.id > %b::bigint", after.key, after.id)
-        days = _walk_through_days(where, after, most)
-        return [_walk(same, order), days, _walk(without, order)]
-    behind = "(t.due_date, t.id) > (%b::date, %b::bigint)"
-    return [_walk(where.and_(behind, after.key, after.id), order), _walk(without, order)]
+        if after is not None:
+            behind = f"t.{column} = %b::{type_} AND t.id > %b::bigint"
+            walks.append(_walk(where.and_(behind, after.key, after.id), by_key))
+        walks.append(_walk_through_keys(query, where, most))
+    elif after is None:
+        return [_walk(where, by_key)]  # with those without a key, which its index has last
+    else:
+        behind = f"({by_key}) > (%b::{type_}, %b::bigint)"
+        walks.append(_walk(where.and_(behind, after.key, after.id), by_key))
+    return [*walks, *(_walk(one, by_key) for one in without)]
 
 
-def _walk_through_days(where: _Where, after: After | None, most: int) -> Query:
-    """Return a walk from one due date to the one before it, and by id through the tasks of each.
+def _walk_through_keys(query: TaskQuery, where: _Where, most: int) -> Query:
+    """Return a walk from one key to the one before it, and by id through the tasks of each.
 
-    PostgreSQL goes on to the next date only while the limit is not reached.
+    PostgreSQL goes on to the next key only while the limit is not reached.
     """
-    before = _Where() if after is None else _Where(("due_date < %b::date",), (after.key,))
-    where = where.and_("t.due_date = day")
+    column, type_ = _SORTED[query.sort]
+    before = _Where()
+    if query.after is not None:
+        before = _Where((f"{column} < %b::{type_}",), (query.after.key,))
+    where = where.and_(f"t.{column} = key")
     return (
-        f"""WITH RECURSIVE days (day) AS (
-            SELECT max(due_date) FROM {{schema}}.tasks {before}
+        f"""WITH RECURSIVE keys (key) AS (
+            SELECT max({column}) FROM {{schema}}.tasks {before}
             UNION ALL
-            SELECT (SELECT max(due_date) FROM {{schema}}.tasks WHERE due_date < day)
-            FROM days WHERE day IS NOT NULL
+            SELECT (SELECT max({column}) FROM {{schema}}.tasks WHERE {column} < key)
+            FROM keys WHERE key IS NOT NULL
         )
-        SELECT t.* FROM days CROSS JOIN LATERAL (
-            SELECT t.* FROM {{schema}}.tasks AS t {where} ORDER BY t.due_date, t.id LIMIT {most}
+        SELECT t.* FROM keys CROSS JOIN LATERAL (
+            SELECT t.* FROM {{schema}}.tasks AS t {where} ORDER BY t.{column}, t.id LIMIT {most}
         ) AS t""",
         (*before.values, *where.values),
     )

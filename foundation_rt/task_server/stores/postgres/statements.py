@@ -336,21 +336,23 @@ DELETE_ZERO_COUNTS: Query = (
 
 
 def summarize(project: str) -> Query:
-    """Return the counts of a project, or of '' for all, by status; nothing else is read."""
+    """Return rows of the time, the jobs, and the counts of one status; at least one row.
+
+    The project '' is all of them. No task is read.
+    """
     return (
-        """SELECT status, sum(count)::bigint,
-            (min(due_date) FILTER (WHERE count > 0 AND due_date < 'infinity'))::text,
-            (max(due_date) FILTER (WHERE count > 0 AND due_date < 'infinity'))::text,
-            coalesce(sum(count) FILTER (
-                WHERE status <> 'DONE' AND due_date < (now() AT TIME ZONE 'UTC')::date), 0)::bigint
-        FROM {schema}.task_counts WHERE project = %b GROUP BY status""",
+        f"""SELECT jobs.*, counts.* FROM (
+            SELECT to_char(clock_timestamp(), {_RFC3339}),
+                count(*) FILTER (WHERE status = 'PENDING'),
+                count(*) FILTER (WHERE status = 'RUNNING')
+            FROM {{schema}}.batch_jobs WHERE status IN ('PENDING', 'RUNNING')
+        ) AS jobs LEFT JOIN (
+            SELECT status, sum(count)::bigint,
+                (min(due_date) FILTER (WHERE count > 0 AND due_date < 'infinity'))::text,
+                (max(due_date) FILTER (WHERE count > 0 AND due_date < 'infinity'))::text,
+                coalesce(sum(count) FILTER (WHERE status <> 'DONE'
+                    AND due_date < (now() AT TIME ZONE 'UTC')::date), 0)::bigint
+            FROM {{schema}}.task_counts WHERE project = %b GROUP BY status
+        ) AS counts ON true""",
         (project,),
     )
-
-
-COUNT_UNFINISHED_BY_STATUS: Query = (
-    f"""SELECT to_char(clock_timestamp(), {_RFC3339}),
-        count(*) FILTER (WHERE status = 'PENDING'), count(*) FILTER (WHERE status = 'RUNNING')
-    FROM {{schema}}.batch_jobs WHERE status IN ('PENDING', 'RUNNING')""",
-    (),
-)
