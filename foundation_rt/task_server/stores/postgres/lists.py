@@ -94,13 +94,13 @@ def gather(query: TaskQuery) -> Query:
             SELECT t.id{key} FROM {{schema}}.tasks AS t {where} LIMIT {EXACT_TOTAL + 1}
         ), page AS MATERIALIZED (
             SELECT t.id FROM found AS t {after}
-            ORDER BY {_order(query)} LIMIT {query.limit + 1} OFFSET {query.offset}
+            ORDER BY {_order(query)} LIMIT %b OFFSET %b
         )
         SELECT counted.total, {TASK_COLUMNS}
         FROM (SELECT count(*) AS total FROM found) AS counted
         LEFT JOIN (page JOIN {{schema}}.tasks AS t USING (id)) ON true
         ORDER BY {_order(query)}""",
-        (*where.values, *after.values),
+        (*where.values, *after.values, query.limit + 1, query.offset),
     )
 
 
@@ -171,16 +171,16 @@ def walk(query: TaskQuery) -> Query:
     most = query.offset + query.limit + 1
     parts = []
     for sql, values in _walks(query, most):
-        parts.append(f"({sql} LIMIT {most})")
-        parameters += values
+        parts.append(f"({sql} LIMIT %b)")
+        parameters += (*values, most)
     return (
         f"""SELECT counted.total, {TASK_COLUMNS}
         FROM ({total}) AS counted (total) LEFT JOIN (
             SELECT t.* FROM ({" UNION ALL ".join(parts)}) AS t
-            ORDER BY {_order(query)} LIMIT {query.limit + 1} OFFSET {query.offset}
+            ORDER BY {_order(query)} LIMIT %b OFFSET %b
         ) AS t ON true
         ORDER BY {_order(query)}""",
-        parameters,
+        (*parameters, query.limit + 1, query.offset),
     )
 
 
@@ -232,9 +232,9 @@ def _walk_through_keys(query: TaskQuery, where: _Where, most: int) -> Query:
             FROM keys WHERE key IS NOT NULL
         )
         SELECT t.* FROM keys CROSS JOIN LATERAL (
-            SELECT t.* FROM {{schema}}.tasks AS t {where} ORDER BY t.{column}, t.id LIMIT {most}
+            SELECT t.* FROM {{schema}}.tasks AS t {where} ORDER BY t.{column}, t.id LIMIT %b
         ) AS t""",
-        (*before.values, *where.values),
+        (*before.values, *where.values, most),
     )
 
 
