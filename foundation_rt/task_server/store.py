@@ -214,10 +214,10 @@ class TaskServerStore(Protocol):
         ...
 
     async def maintain_jobs(self, max_attempts: int, keep_hours: int) -> JobMaintenance:
-        """Fail unfinished jobs that cannot be carried out; delete those ended long ago.
+        """Delete jobs that ended `keep_hours` ago; fail unfinished ones that cannot be carried out.
 
-        These are: without a payload (`PAYLOAD_LOST_MESSAGE`), and, with an ended lease or none, out
-        of attempts (`out_of_attempts_message`).
+        The latter are those without a payload (`PAYLOAD_LOST_MESSAGE`), and those out of attempts
+        (`out_of_attempts_message`) with an ended lease or none. They are kept from now on.
         """
         ...
 

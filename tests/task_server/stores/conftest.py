@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from tests.task_server.stores.places import PLACES, Make
+from tests.task_server.stores.places import PLACES, Database, Make
 
 pytest.register_assert_rewrite("tests.task_server.stores.support")
 
 
 @pytest.fixture(params=PLACES)
-def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    """Yield a maker of stores on one empty database."""
-    with PLACES[request.param]() as make:
-        yield make
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """Yield an empty database."""
+    with PLACES[request.param]() as database:
+        yield database
+
+
+@pytest.fixture
+def make(database: Database) -> Make:
+    """Return what makes a store on it."""
+    return database.make
+
+
+@pytest.fixture
+def make_other(database: Database) -> Callable[[], Any]:
+    """Return what makes a second store, to be open at the same time."""
+    return database.make_other

@@ -2,26 +2,82 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
 
 from foundation_rt.task_server.store import TaskServerStore
+from foundation_rt.task_server.stores.sqlite import SqliteTaskStore
 from tests.support.services import postgres_schema
+from tests.task_server.stores.elsewhere import StoreElsewhere
 
 Make = Callable[[], TaskServerStore]
 """A new store, not open yet, on one and the same database each time."""
 
-Place = Callable[[], AbstractContextManager[Make]]
-"""A database of its own, empty, which is gone in the end."""
+
+@frozen
+class Database:
+    """An empty database of its own, which is gone in the end.
+
+    Attributes:
+        make: makes a store.
+        make_other: makes a second one, to be open at the same time as the first.
+    """
+
+    make: Make
+    make_other: Callable[[], Any]
+
+
+Place = Callable[[], AbstractContextManager[Database]]
+
+_MEMORY = Path("/dev/shm")
 
 
 @contextmanager
-def _postgres() -> Iterator[Make]:
+def _sqlite(**attributes: Any) -> Iterator[Database]:
+    """Yield a file; a second store on it is in another process, as a process opens it once.
+
+    It is in memory where that is possible: what survives a crash is proved elsewhere.
+
+    Args:
+        attributes: what to set on each store.
+    """
+
+    def make() -> SqliteTaskStore:
+        store = SqliteTaskStore(path)
+        for name, value in attributes.items():
+            setattr(store, name, value)
+        return store
+
+    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
+        path = Path(folder) / "tasks.db"
+        yield Database(make, lambda: StoreElsewhere(path))
+
+
+@contextmanager
+def _sqlite_along_indexes() -> Iterator[Database]:
+    """Yield a file whose lists are read as if all conditions were met by many tasks."""
+    with _sqlite(few=0) as database:
+        yield database
+
+
+@contextmanager
+def _postgres() -> Iterator[Database]:
     with postgres_schema() as (url, schema):
         from foundation_rt.task_server.stores.postgres import PostgresTaskStore
 
-        yield lambda: PostgresTaskStore(url, schema=schema)
+        def make() -> PostgresTaskStore:
+            return PostgresTaskStore(url, schema=schema)
+
+        yield Database(make, make)
 
 
-PLACES: dict[str, Place] = {"postgres": _postgres}
+PLACES: dict[str, Place] = {"postgres": _postgres, "sqlite": _sqlite}
 """By the name of the database."""
+
+PLACES_OF_LISTS: dict[str, Place] = {**PLACES, "sqlite-along-indexes": _sqlite_along_indexes}
+"""Where lists are read in different ways."""

@@ -23,8 +23,8 @@ from tests.task_server.stores.support import (
 
 
 @pytest.mark.rule("TASKS-84")
-async def test_changes_of_jobs_are_told_in_every_process(make: Make) -> None:
-    async with opened(make) as one, opened(make) as other:
+async def test_changes_of_jobs_are_told_in_every_process(make: Make, make_other: Make) -> None:
+    async with opened(make) as one, opened(make_other) as other:
         seen = []
         for action in ("submit", "claim", "release", "fail", "maintain"):
             if action in ("release", "fail"):
@@ -58,8 +58,8 @@ async def test_changes_of_jobs_are_told_in_every_process(make: Make) -> None:
 
 
 @pytest.mark.rule("TASKS-84")
-async def test_changes_of_tasks_are_told_in_every_process(make: Make) -> None:
-    async with opened(make) as one, opened(make) as other:
+async def test_changes_of_tasks_are_told_in_every_process(make: Make, make_other: Make) -> None:
+    async with opened(make) as one, opened(make_other) as other:
         observers = Observer(one), Observer(other)
         added = ids_of(await add(one, *tasks(5)))
         for observer in observers:
@@ -80,8 +80,8 @@ async def test_changes_of_tasks_are_told_in_every_process(make: Make) -> None:
 
 
 @pytest.mark.rule("TASKS-84")
-async def test_what_has_not_happened_is_not_told(make: Make) -> None:
-    async with opened(make) as one, opened(make) as other:
+async def test_what_has_not_happened_is_not_told(make: Make, make_other: Make) -> None:
+    async with opened(make) as one, opened(make_other) as other:
         [first] = await add(one, task())
         await submit(one, key="k")
         lost = await claim(one, lease=0)

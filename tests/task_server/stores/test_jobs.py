@@ -63,8 +63,8 @@ async def test_times_are_utc_with_milliseconds(make: Make) -> None:
 
 
 @pytest.mark.rule("TASKS-82")
-async def test_queue_is_bounded_over_all_stores(make: Make) -> None:
-    async with opened(make) as one, opened(make) as other:
+async def test_queue_is_bounded_over_all_stores(make: Make, make_other: Make) -> None:
+    async with opened(make) as one, opened(make_other) as other:
         for store in (one, other, one):
             await submit(store, pending=3)
         claimed = await claim(other)  # a running job counts too
@@ -80,8 +80,8 @@ async def test_queue_is_bounded_over_all_stores(make: Make) -> None:
 
 
 @pytest.mark.rule("TASKS-82")
-async def test_queue_is_bounded_for_submissions_at_once(make: Make) -> None:
-    async with opened(make) as one, opened(make) as other:
+async def test_queue_is_bounded_for_submissions_at_once(make: Make, make_other: Make) -> None:
+    async with opened(make) as one, opened(make_other) as other:
         answers = await asyncio.gather(
             *(submit(store, pending=4) for store in (one, other) * 5), return_exceptions=True
         )
@@ -108,8 +108,10 @@ async def test_request_key_and_equal_tasks_are_the_same_job(make: Make) -> None:
 
 
 @pytest.mark.rule("TASKS-82")
-async def test_request_key_of_submissions_at_once_makes_one_job(make: Make) -> None:
-    async with opened(make) as one, opened(make) as other:
+async def test_request_key_of_submissions_at_once_makes_one_job(
+    make: Make, make_other: Make
+) -> None:
+    async with opened(make) as one, opened(make_other) as other:
         answers = await asyncio.gather(*(submit(store, key="k") for store in (one, other) * 4))
         assert len({answer.job.job_id for answer in answers}) == 1
         assert sum(not answer.duplicate for answer in answers) == 1
@@ -132,8 +134,8 @@ async def test_request_key_is_free_when_its_job_is_gone(make: Make) -> None:
 
 
 @pytest.mark.rule("TASKS-80")
-async def test_oldest_job_is_claimed_first_and_by_one(make: Make) -> None:
-    async with opened(make) as one, opened(make) as other:
+async def test_oldest_job_is_claimed_first_and_by_one(make: Make, make_other: Make) -> None:
+    async with opened(make) as one, opened(make_other) as other:
         jobs = [(await submit(store)).job for store in (one, other, one)]
         claims = [await claim(one, "a"), await claim(other, "b"), await claim(one, "a")]
         assert [each.job.job_id for each in claims] == [job.job_id for job in jobs]
@@ -146,8 +148,8 @@ async def test_oldest_job_is_claimed_first_and_by_one(make: Make) -> None:
 
 
 @pytest.mark.rule("TASKS-80")
-async def test_jobs_claimed_at_once_go_to_one_owner_each(make: Make) -> None:
-    async with opened(make) as one, opened(make) as other:
+async def test_jobs_claimed_at_once_go_to_one_owner_each(make: Make, make_other: Make) -> None:
+    async with opened(make) as one, opened(make_other) as other:
         for _ in range(6):
             await submit(one)
         claims = await asyncio.gather(
@@ -240,8 +242,10 @@ async def test_completed_job_has_stored_its_tasks(make: Make) -> None:
 
 
 @pytest.mark.rule("TASKS-81")
-async def test_job_is_done_once_however_many_believe_it_theirs(make: Make) -> None:
-    async with opened(make) as one, opened(make) as other:
+async def test_job_is_done_once_however_many_believe_it_theirs(
+    make: Make, make_other: Make
+) -> None:
+    async with opened(make) as one, opened(make_other) as other:
         lost = await claimed_job(one, owner="a", lease=0)
         taken = await claim(other, "a")  # the same owner, another attempt
         assert await one.complete_job(lost, tasks(1)) is None

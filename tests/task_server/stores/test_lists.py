@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from foundation_rt.task_server import queries
 from foundation_rt.task_server.queries import After, SortKey, TaskFilter, TaskPage, TaskQuery
 from foundation_rt.task_server.store import TaskServerStore
 from foundation_rt.task_server.tasks import Task
-from tests.task_server.stores.places import Make
+from tests.task_server.stores.places import PLACES_OF_LISTS, Database, Make
 from tests.task_server.stores.support import (
     FUTURE,
     PAST,
@@ -26,6 +27,14 @@ from tests.task_server.stores.support import (
 )
 
 SORTS: tuple[SortKey, ...] = ("id", "dueDate", "priority", "updatedAt")
+
+
+@pytest.fixture(params=PLACES_OF_LISTS)
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """Yield an empty database, of one kind for each way to read lists."""
+    with PLACES_OF_LISTS[request.param]() as database:
+        yield database
+
 
 _KEYS = {"dueDate": "due_date", "priority": "priority", "updatedAt": "updated_at"}
 

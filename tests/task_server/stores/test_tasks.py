@@ -29,12 +29,12 @@ from tests.task_server.stores.support import (
 
 
 @pytest.mark.rule("TASKS-71")
-async def test_id_is_never_given_out_again(make: Make) -> None:
+async def test_id_is_never_given_out_again(make: Make, make_other: Make) -> None:
     async with opened(make) as store:
         ids = ids_of(await add(store, *tasks(3)))
         assert ids == sorted(ids)
         await store.delete_tasks(ids)
-    async with opened(make) as one, opened(make) as other:
+    async with opened(make) as one, opened(make_other) as other:
         later = ids_of(await add(one, *tasks(2)))
         latest = ids_of(await add(other, *tasks(2)))
         assert ids[-1] < later[0] < later[1] < latest[0] < latest[1]
@@ -147,8 +147,10 @@ async def test_update_of_tasks_happens_as_a_whole(make: Make) -> None:
 
 
 @pytest.mark.rule("TASKS-78")
-async def test_one_of_two_updates_of_the_same_version_conflicts(make: Make) -> None:
-    async with opened(make) as one, opened(make) as other:
+async def test_one_of_two_updates_of_the_same_version_conflicts(
+    make: Make, make_other: Make
+) -> None:
+    async with opened(make) as one, opened(make_other) as other:
         [first] = await add(one, task())
         answers = await asyncio.gather(
             *(
@@ -264,8 +266,8 @@ async def test_ended_claim_is_claimed_again_in_its_place(make: Make) -> None:
 
 
 @pytest.mark.rule("TASKS-77")
-async def test_task_is_claimed_by_one_worker(make: Make) -> None:
-    async with opened(make) as one, opened(make) as other:
+async def test_task_is_claimed_by_one_worker(make: Make, make_other: Make) -> None:
+    async with opened(make) as one, opened(make_other) as other:
         await add(one, *tasks(60))
         stores = (one, other)
         taken: list[Task] = []

@@ -19,11 +19,11 @@ from tests.task_server.stores.support import PATIENCE, claim, opened, submit, ta
 @pytest.mark.rule("TASKS-57")
 @pytest.mark.parametrize("notified", [True, False])
 async def test_waiting_ends_with_the_job_of_another_process(
-    make: Make, notified: bool, monkeypatch: pytest.MonkeyPatch
+    make: Make, make_other: Make, notified: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not notified:  # as if the notifications had been lost
         monkeypatch.setattr(changes, "_POLL_S", 0.01)
-    async with opened(make) as one, opened(make) as other:
+    async with opened(make) as one, opened(make_other) as other:
         waiters = JobWaiters(one)
         if notified:
             one.on_change(waiters.note)

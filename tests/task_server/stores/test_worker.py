@@ -113,8 +113,8 @@ async def working_on(
 
 
 @pytest.mark.rule("TASKS-50", "TASKS-52")
-async def test_jobs_of_any_process_are_carried_out_once(make: Make) -> None:
-    async with opened(make) as one, opened(make) as other:
+async def test_jobs_of_any_process_are_carried_out_once(make: Make, make_other: Make) -> None:
+    async with opened(make) as one, opened(make_other) as other:
         ids = [(await submit(store, tasks=tasks(3))).job.job_id for store in [one, other] * 4]
         async with (
             working_on(one, count=2) as (_, first),
