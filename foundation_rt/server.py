@@ -20,6 +20,7 @@ from .core.context import ToolContext
 from .core.session import TransportType
 from .engine.connection import Connection, Send
 from .errors import RegistrationError, UsageError
+from .protocol.revisions import REVISIONS
 from .registry.tool_definition import ToolDefinition
 from .registry.tools import (
     ExecutionMode,
@@ -232,6 +233,11 @@ class Server:
     def validate_definition(self, definition: ToolDefinition) -> ValidationResult:
         """Return the problems that `register` would find."""
         return self._registry.validate_definition(definition)
+
+    @property
+    def revisions(self) -> tuple[str, ...]:
+        """The names of the protocol revisions that the server speaks, the oldest first."""
+        return tuple(REVISIONS)
 
     # -- resources, prompts, completions ---------------------------------------------------------
 

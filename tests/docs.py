@@ -12,7 +12,7 @@ import enum
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from foundation_rt.config.types import (
     StoreUrl,
     VariableName,
 )
+from foundation_rt.task_server.settings import SECTION, TaskServerSettings
 from foundation_rt.version import __version__
 
 ROOT = Path(__file__).parent.parent
@@ -55,6 +56,15 @@ def _settings(cls: type = ServerConfig, prefix: str = "") -> Iterator[tuple[str,
 
 def settings() -> str:
     """Return the table of settings, whole."""
+    return _settings_table(_settings())
+
+
+def task_server_settings() -> str:
+    """Return the table of the settings of the task server."""
+    return _settings_table(_settings(TaskServerSettings, f"{SECTION}."))
+
+
+def _settings_table(listed: Iterable[tuple[str, attrs.Attribute]]) -> str:
     return _table(
         ("key", "type", "range", "default", "environment variable", "meaning"),
         (
@@ -65,7 +75,7 @@ def settings() -> str:
                 f"`{variable_name(tuple(key.split('.')))}`",
                 setting.metadata["meaning"],
             )
-            for key, setting in _settings()
+            for key, setting in listed
         ),
     )
 
@@ -248,6 +258,7 @@ def _kind_schema(kind: Kind) -> dict[str, Any]:
 TABLES = {
     "settings": settings,
     "settings in brief": settings_in_brief,
+    "task server settings": task_server_settings,
     "tool errors": tool_errors,
     "JSON-RPC errors": json_rpc_errors,
     "client errors": client_errors,
@@ -255,6 +266,7 @@ TABLES = {
 PLACES = {
     "README.md": ("settings in brief", "tool errors", "JSON-RPC errors", "client errors"),
     "spec/config.md": ("settings",),
+    "spec/task-server.md": ("task server settings",),
     "spec/errors.md": ("tool errors", "JSON-RPC errors"),
 }
 """Which tables a document has."""

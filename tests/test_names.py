@@ -28,6 +28,8 @@ import pytest
 from attrs import define, field
 
 from foundation_rt.config.loading import settings, variable_name
+from foundation_rt.config.sections import config_with
+from foundation_rt.task_server.settings import SECTION, TaskServerSettings
 from tests.trace import ROOT
 
 OTHERS = {
@@ -182,9 +184,10 @@ def read_code(*folders: str) -> Code:
 
 
 FAMILIES = set(re.findall(r"`([A-Z]+)`", (ROOT / "spec" / "README.md").read_text("utf-8")))
-KEYS = {".".join(key[:end]) for key, _ in settings() for end in range(1, len(key) + 1)}
+SETTINGS = [key for key, _ in settings(config_with({SECTION: TaskServerSettings}))]
+KEYS = {".".join(key[:end]) for key in SETTINGS for end in range(1, len(key) + 1)}
 PACKAGES = {path.parent.name for path in (ROOT / "foundation_rt").glob("*/__init__.py")}
-VARIABLES = {variable_name(key) for key, _ in settings()}
+VARIABLES = {variable_name(key) for key in SETTINGS}
 ELSEWHERE = {word for words in OTHERS.values() for word in words.split()} | FAMILIES
 ELSEWHERE |= set(dir(builtins)) | set(sys.stdlib_module_names) | set(keyword.kwlist)
 

@@ -65,7 +65,7 @@ def parse(
             line.options[argument] = [""]
         elif argument == "--":
             line.positional.extend(rest)
-        elif argument.startswith("-"):
+        elif argument.startswith("-") and argument != "-":
             raise CommandLineError(f"there is no option {argument!r}")
         else:
             line.positional.append(argument)

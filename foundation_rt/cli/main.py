@@ -25,13 +25,14 @@ _MAX_WORKERS = 256
 _CLIENT_COMMANDS = ("call", "inspect", "ping", "prompt", "read", "tools")
 
 # Options with a value, and the description of the value.
-_OPTIONS = {"--config": "a file"}
-_SERVE_OPTIONS = {
-    **_OPTIONS,
+OPTIONS = {"--config": "a file"}
+SERVE_OPTIONS = {
+    **OPTIONS,
     "--http": "HOST:PORT",
     "--transport": "stdio, http or both",
     "--workers": "a number",
 }
+SERVE_FLAGS = ("--no-auth",)
 
 _HELP = """\
 usage: foundation-rt COMMAND [ARGUMENT ...]
@@ -43,6 +44,9 @@ commands for a server of your own, the APP:
         [--no-auth]               serve every client over HTTP, without a key or token
         [--workers N]             serve HTTP in N processes
   check [APP] [--config FILE]     load APP and the configuration; print both, or the error
+
+an application that comes with the runtime:
+  task-server                     serve tasks that agents and people share; see task-server --help
 
 commands for any server, the TARGET:
   tools TARGET                    list its tools
@@ -96,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _output().write(f"foundation-rt {__version__}\n".encode())
     if command not in _COMMANDS and command not in _CLIENT_COMMANDS:
         return _refuse(f"there is no command {command!r}")
-    if "--help" in rest or "-h" in rest:
+    if ("--help" in rest or "-h" in rest) and command != "task-server":
         return _output().write(_HELP.encode())
     if command in _CLIENT_COMMANDS:
         from .run import run
@@ -111,8 +115,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _FAILURE_EXIT
 
 
+def write_output(data: bytes) -> int:
+    """Write to stdout; return the exit code (CLI-30)."""
+    return _output().write(data)
+
+
 def _serve(arguments: list[str]) -> int:
-    line = parse(arguments, _SERVE_OPTIONS, flags=("--no-auth",), at_most=1)
+    line = parse(arguments, SERVE_OPTIONS, SERVE_FLAGS, at_most=1)
+    return serve_line(line, lambda over_http: _load(line), ["serve", *arguments])
+
+
+def serve_line(line: CommandLine, load: Callable[[bool], Server], arguments: list[str]) -> int:
+    """Serve as a command line with `SERVE_OPTIONS` says; return the exit code.
+
+    Args:
+        line: of the command.
+        load: returns the server, given whether clients come over HTTP.
+        arguments: the command and its arguments, with which worker processes are started.
+
+    Raises:
+        CommandLineError: options do not go together.
+        UsageError: the server cannot be served so; says why and what to change.
+    """
     transport = line.option("--transport")
     if transport is None:
         transport = "http" if "--http" in line.options else "stdio"
@@ -124,7 +148,7 @@ def _serve(arguments: list[str]) -> int:
                 raise CommandLineError(f"{option} goes with --transport http or both")
         from ..server import start_server
 
-        return start_server(_load(line))
+        return start_server(load(False))
     if "--workers" in line.options and transport == "both":
         raise CommandLineError("--workers goes with --transport http")
     settings = _read_address(line.option("--http"))
@@ -135,8 +159,8 @@ def _serve(arguments: list[str]) -> int:
         from ..transports.http.worker_processes import is_worker, keep_workers
 
         if not is_worker():
-            return keep_workers(["serve", *arguments], workers)
-    return serve_over_http(_load(line), settings, with_stdio=transport == "both")
+            return keep_workers(arguments, workers)
+    return serve_over_http(load(True), settings, with_stdio=transport == "both")
 
 
 def serve_over_http(server: Server, settings: Mapping[str, Any], *, with_stdio: bool) -> int:
@@ -184,15 +208,22 @@ def _read_workers(text: str | None) -> int:
 
 
 def _check(arguments: list[str]) -> int:
-    line = parse(arguments, _OPTIONS, at_most=1)
+    line = parse(arguments, OPTIONS, at_most=1)
     from .check import check
 
     return _output().write(check(_load(line)))
 
 
+def _task_server(arguments: list[str]) -> int:
+    from .task_server import task_server
+
+    return task_server(arguments)
+
+
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "serve": _serve,
     "check": _check,
+    "task-server": _task_server,
 }
 
 

@@ -10,7 +10,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..database.errors import DatabaseError
-from ..errors import describe_exception
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
 _SHOWN_IDS = 16
 """The most ids of one record, as a log shows no more."""
+
+_SHOWN_FRAMES = 10
 
 _ERROR_PAUSE_S = 1.0
 """The shortest time between two records of failing databases: each waiting operation fails."""
@@ -168,7 +169,7 @@ class Observation:
         # Only the errors of the database package promise to name no address and no value.
         known = isinstance(error, DatabaseError)
         message = f"{kind}: {error}" if known else kind
-        fields: dict[str, Any] = {"error": message if known else describe_exception(error)}
+        fields: dict[str, Any] = {"error": message if known else _described(error)}
         if correlation_id is not None:
             fields["correlationId"] = correlation_id
         if left_out:
@@ -183,6 +184,15 @@ class Observation:
             error_message=message,
             metadata={"leftOut": left_out} if left_out else None,
         )
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    """Return an unexpected error for the log: its type, its text and where it was raised."""
+    import traceback
+
+    raised = traceback.extract_tb(error.__traceback__)[-_SHOWN_FRAMES:]
+    frames = [f"{each.filename}:{each.lineno} {each.name}" for each in raised]
+    return {"type": type(error).__name__, "message": str(error), "frames": frames}
 
 
 def _facts(job: Job) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import islice
 from pathlib import PurePath
-from typing import IO, TYPE_CHECKING, Any, Literal, get_args
+from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import orjson
 
@@ -250,6 +250,16 @@ async def read_all(store: TaskServerStore) -> AsyncIterator[Sequence[Task]]:
         after = After(None, page.tasks[-1].id)
 
 
+class ByteStream(Protocol):
+    """Takes bytes: a file that is open for writing, for instance."""
+
+    def write(self, data: bytes, /) -> object:
+        """Write all of `data`."""
+
+    def flush(self) -> object:
+        """Write what is buffered."""
+
+
 class TaskWriter:
     """Writes tasks to a stream, in one of the formats.
 
@@ -258,7 +268,7 @@ class TaskWriter:
         file_format: JSON is an array with a task a line.
     """
 
-    def __init__(self, stream: IO[bytes], file_format: TaskFormat) -> None:
+    def __init__(self, stream: ByteStream, file_format: TaskFormat) -> None:
         self._stream = stream
         self._format = file_format
         self._count = 0

@@ -17,7 +17,6 @@ from uuid import uuid4
 import orjson
 from attrs import define, field
 
-from ..backoff import exponential_delay
 from ..database.errors import (
     CommitUnknownError,
     DatabaseError,
@@ -39,6 +38,11 @@ _RELEASE_S = 1.0
 FULL = "The disk of the database is full. Ask the operator to make room, then submit again."
 READ_ONLY = "The database cannot be written. Ask the operator to change that, then submit again."
 INTERNAL = "The tasks could not be stored. Ask the operator to look for the job in the log."
+
+
+def _pause(failures: int) -> float:
+    """Return the seconds to wait after so many failures in a row: doubled by each."""
+    return min(_FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE_S)
 
 
 class JobObserver(Protocol):
@@ -111,7 +115,7 @@ class JobWorkers:
             except Exception as error:  # whatever it was, the next job may be another matter
                 self._observer.database_failed(error)
                 failures += 1
-                rest = exponential_delay(failures, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+                rest = _pause(failures)
             with suppress(TimeoutError):
                 async with asyncio.timeout(rest):
                     await wake_up.wait()
@@ -181,7 +185,7 @@ class JobWorkers:
                 return await operation()
             except (DatabaseUnavailableError, CommitUnknownError) as error:
                 self._observer.database_failed(error, claim.job.correlation_id)
-            await asyncio.sleep(exponential_delay(attempt, _FIRST_PAUSE_S, _LONGEST_PAUSE_S))
+            await asyncio.sleep(_pause(attempt))
         raise AssertionError("it is repeated until it returns or raises")
 
     async def _completed_unheard(self, claim: JobClaim) -> Job | None:

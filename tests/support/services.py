@@ -67,6 +67,22 @@ def postgres_schema() -> Iterator[tuple[str, str]]:
             connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
 
 
+@contextmanager
+def postgres_database() -> Iterator[str]:
+    """Yield the URL of an empty PostgreSQL database, which is dropped in the end."""
+    url = need_postgres()
+    import psycopg
+
+    name = unique_name()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    try:
+        yield urlsplit(url)._replace(path=f"/{name}").geturl()
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
 def _need(service: str, url: str, default_port: int) -> str:
     parts = urlsplit(url)
     host, port = parts.hostname or "127.0.0.1", parts.port or default_port

@@ -25,7 +25,6 @@ from ....database.postgres import (
     read_url,
 )
 from ....errors import UsageError
-from ....shown import Shown
 from ...jobs import (
     JOB_STATUSES,
     PAYLOAD_LOST_MESSAGE,
@@ -85,7 +84,7 @@ def _read_url(url: str) -> dict[str, Any]:
 
 
 @define(eq=False, repr=False)
-class PostgresTaskStore(Shown):
+class PostgresTaskStore:
     """Keeps tasks and jobs in the tables of one schema, for any number of processes.
 
     Args:

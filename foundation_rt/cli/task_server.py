@@ -1,0 +1,151 @@
+"""The command `foundation-rt task-server` (TASKS-01)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .args import CommandLine, CommandLineError, parse
+from .main import OPTIONS, SERVE_FLAGS, SERVE_OPTIONS, serve_line, write_output
+
+if TYPE_CHECKING:
+    from ..server import Server
+
+HELP = """\
+usage: foundation-rt task-server [COMMAND] [OPTION ...]
+
+A server of tasks that agents and people share.
+
+commands:
+  (none)                          serve, over stdio unless --http or --transport says otherwise
+  migrate [--check]               create or migrate the tables; --check only compares them
+  import FILE [--format FORMAT]   store the tasks in FILE; repeated, it stores nothing twice
+  export FILE [--format FORMAT]   write all tasks to FILE
+
+options:
+  --database URL                  sqlite:PATH or postgresql://...; by default a file of yours,
+                                  $XDG_DATA_HOME/foundation-rt/tasks.db
+  --config FILE                   a configuration file, .toml or .json
+  --http HOST:PORT                serve over HTTP (extra `task-server`)
+  --transport TRANSPORT           stdio, http or both
+  --no-auth                       serve every client over HTTP, without a key or token
+  --workers N                     serve HTTP in N processes
+  --format FORMAT                 json, jsonl or csv; by default what the name of FILE says
+
+FILE is a path, or - for standard input or output.
+
+examples:
+  foundation-rt task-server
+  foundation-rt task-server --database postgresql:///tasks --http 127.0.0.1:8000 --workers 4
+  foundation-rt task-server import tasks.csv
+  foundation-rt task-server export - --format jsonl > tasks.jsonl
+  foundation-rt call 'foundation-rt task-server' mcp-tasks-summary
+"""
+
+_DATABASE = {"--database": "sqlite:PATH or postgresql://..."}
+_FORMAT = {"--format": "json, jsonl or csv"}
+
+
+def task_server(arguments: list[str]) -> int:
+    """Run the command; return the exit code."""
+    if "--help" in arguments or "-h" in arguments:
+        return write_output(HELP.encode())
+    command = arguments[0] if arguments else ""
+    if command in _COMMANDS:
+        return _COMMANDS[command](arguments[1:])
+    line = parse(arguments, {**SERVE_OPTIONS, **_DATABASE}, SERVE_FLAGS, at_most=0)
+    return serve_line(
+        line,
+        lambda over_http: _load(line, over_http),
+        ["task-server", *arguments],
+    )
+
+
+def _load(line: CommandLine, over_http: bool) -> Server:
+    from ..task_server.app import create_task_server
+
+    return create_task_server(_overrides(line), config=line.option("--config"), over_http=over_http)
+
+
+def _overrides(line: CommandLine) -> dict[str, dict[str, Any]]:
+    database = line.option("--database")
+    if database is None:
+        return {}
+    if not database.startswith(("sqlite:", "postgresql:")):
+        # Not repeated: it may be a URL with a password.
+        raise CommandLineError("--database is sqlite:PATH or postgresql://...")
+    return {"task_server": {"database": database}}
+
+
+def _migrate(arguments: list[str]) -> int:
+    line = parse(arguments, {**OPTIONS, **_DATABASE}, ("--check",), at_most=0)
+    from ..task_server.operation import migrate
+
+    return _say(migrate(_load_bare(line), check="--check" in line.options))
+
+
+def _import(arguments: list[str]) -> int:
+    line = _file_line(arguments, "import")
+    from ..task_server.operation import import_tasks
+
+    path, chosen = line.positional[0], line.option("--format")
+    return _say(import_tasks(_load(line, over_http=False), path, chosen))
+
+
+def _export(arguments: list[str]) -> int:
+    line = _file_line(arguments, "export")
+    from ..task_server.operation import export_tasks
+
+    path, chosen = line.positional[0], line.option("--format")
+    stdout = _Stdout()
+    try:
+        return _say(export_tasks(_load_bare(line), path, chosen, stdout))
+    except BrokenPipeError:
+        return stdout.exit_code
+
+
+class _Stdout:
+    """Takes the bytes of an export; one that cannot be written ends it (CLI-30)."""
+
+    exit_code = 0
+
+    def write(self, data: bytes) -> int:
+        """Write bytes at once.
+
+        Raises:
+            BrokenPipeError: they cannot be written; `exit_code` says how the command ends.
+        """
+        self.exit_code = write_output(data)
+        if self.exit_code:
+            raise BrokenPipeError
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: every write is one."""
+
+
+def _file_line(arguments: list[str], command: str) -> CommandLine:
+    line = parse(arguments, {**OPTIONS, **_DATABASE, **_FORMAT}, at_most=1)
+    if not line.positional:
+        raise CommandLineError(f"{command} needs a FILE")
+    return line
+
+
+def _load_bare(line: CommandLine) -> Server:
+    from ..task_server.app import make_server
+
+    return make_server(_overrides(line), config=line.option("--config"))
+
+
+def _say(text: str) -> int:
+    """Write what was done to stderr: stdout may be the file of an export."""
+    sys.stderr.write(f"{text}\n")
+    return 0
+
+
+_COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "migrate": _migrate,
+    "import": _import,
+    "export": _export,
+}

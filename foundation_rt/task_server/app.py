@@ -1,0 +1,200 @@
+"""The task server, put together: a `Server` with its tools, resources, prompts and lifespan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from ..server import Server
+from .changes import JobLogs, JobWaiters, ResourceNotifier
+from .observation import Observation
+from .prompts import register_prompts
+from .resources import register_resources
+from .services import Services
+from .settings import DEFAULT_DATABASE, SECTION, TaskServerSettings
+from .tools import register_tools
+
+if TYPE_CHECKING:
+    from .store import Change, TaskServerStore
+
+NAME = "foundation-rt-tasks"
+TITLE = "Task server"
+INSTRUCTIONS = """\
+This server keeps tasks that agents and people share. Create many with one call of mcp-tasks (give \
+a requestKey, so that the call can be repeated safely), find them with mcp-tasks-list, and work \
+them off with mcp-tasks-claim and mcp-tasks-update: no two workers get the same task. mcp-help \
+explains every tool, with an example."""
+
+ASYNC_BATCH = {"asyncBatch": {"name": "asyncBatch", "version": "1.0.0"}}
+"""The experimental capability: `mcp-tasks` returns the id of a job, not the stored tasks."""
+
+_MIB = 1024 * 1024
+
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "tools": {"max_payload_bytes": 16 * _MIB},
+    "transport": {"max_line_bytes": 20 * _MIB},
+    "http": {"max_body_bytes": 20 * _MIB},
+    "resources": {"max_concurrent_executions": 200},
+    "audit": {"enabled": True},
+}
+"""Settings of the runtime that differ from its own defaults (TASKS-06)."""
+
+HTTP_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "telemetry": {"metrics": True},
+    "rate_limit": {
+        "per_tool": 100,
+        "tools": ("mcp-tasks-from-file=10", "mcp-job-status=600"),
+    },
+}
+"""Settings of the runtime where clients come over HTTP (TASKS-06)."""
+
+_STOP_SHARE = 0.25
+"""The share of the time for the shutdown in which jobs may still be completed."""
+
+
+def create_task_server(
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
+    over_http: bool = False,
+) -> Server:
+    """Return a task server, not started yet.
+
+    Args:
+        overrides: settings by section that win over every other source, as of a command line.
+        config: a configuration file, .toml or .json.
+        over_http: clients come over HTTP: calls are counted and limited.
+
+    Raises:
+        ConfigError: lists every problem of the configuration.
+        UsageError: the configuration does not fit a task server; says why.
+    """
+    server = make_server(overrides, config=config, over_http=over_http)
+    settings = server.settings(TaskServerSettings)
+    if not server.load_config().tools.check_formats:
+        raise UsageError(
+            "tools.check_formats is off: the task server needs it, as it stores dates that are real"
+        )
+    store = make_store(settings)
+    services = Services(
+        server, settings, store, JobWaiters(store), JobLogs(store), Observation(server, store)
+    )
+    register_tools(services)
+    register_resources(services)
+    register_prompts(services)
+    _add_lifespan(services)
+    return server
+
+
+def make_server(
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
+    over_http: bool = False,
+) -> Server:
+    """Return the server without its tools: for its configuration. See `create_task_server`."""
+    server = Server(
+        NAME,
+        title=TITLE,
+        instructions=INSTRUCTIONS,
+        config={**DEFAULTS, **(HTTP_DEFAULTS if over_http else {})},
+        sections={SECTION: TaskServerSettings},
+        experimental=ASYNC_BATCH,
+    )
+    if config is not None:
+        server.configure(config)
+    for section, settings in (overrides or {}).items():
+        server.override(section, **settings)
+    return server
+
+
+def make_store(settings: TaskServerSettings) -> TaskServerStore:
+    """Return the store of the configured database, not opened yet.
+
+    Raises:
+        UsageError: the extra `postgres` is missing, or the URL is wrong.
+    """
+    database = settings.database
+    if database.startswith("postgresql:"):
+        from .stores.postgres import PostgresTaskStore
+
+        return PostgresTaskStore(database, lease_ms=settings.lease_ms, migrate=settings.migrate)
+    from importlib import import_module
+
+    path = default_database() if database == DEFAULT_DATABASE else database.removeprefix("sqlite:")
+    store: TaskServerStore = import_module("..stores.sqlite", __name__).SqliteTaskServerStore(
+        path, migrate=settings.migrate
+    )
+    return store
+
+
+def default_database() -> str:
+    """Return the path of the user's own database; its folder is made if it is not there."""
+    home = Path(os.environ.get("XDG_DATA_HOME", ""))
+    if not home.is_absolute():  # a relative one is to be ignored, says its specification
+        home = Path.home() / ".local" / "share"
+    folder = home / "foundation-rt"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the folder {folder} cannot be made ({error.strerror}): set XDG_DATA_HOME, or name a"
+            " database with --database sqlite:PATH"
+        ) from None
+    return str(folder / "tasks.db")
+
+
+def _add_lifespan(services: Services) -> None:
+    notifier = ResourceNotifier(services.server)
+
+    def note(change: Change) -> None:
+        services.waiters.note(change)
+        services.logs.note(change)
+        notifier.note(change)
+        if change.jobs:
+            services.wake_workers()
+
+    async def task_server(server: Server) -> AsyncIterator[None]:
+        await services.store.open()
+        try:
+            services.store.on_change(note)
+            _start_workers(services)
+            services.observation.started()
+            yield
+            services.observation.stopping()
+        finally:
+            if services.workers is not None:
+                budget_ms = server.runtime.config.server.shutdown_timeout_ms
+                await services.workers.stop(budget_ms * _STOP_SHARE / 1000)
+            notifier.close()
+            await services.logs.close()
+            await services.store.close()
+
+    services.server.lifespan(task_server)
+    services.server.readiness_check("database")(services.store.ping)
+
+
+def _start_workers(services: Services) -> None:
+    settings = services.settings
+    if settings.read_only:
+        return
+    from .worker import JobWorkers
+
+    services.workers = JobWorkers(
+        services.store,
+        services.observation,
+        1 if is_sqlite(settings) else settings.job_workers,
+        settings.lease_ms,
+        settings.max_attempts,
+        settings.job_keep_hours,
+    )
+    services.workers.start()
+
+
+def is_sqlite(settings: TaskServerSettings) -> bool:
+    """Return whether the database is a SQLite file, which has one writer at a time."""
+    return not settings.database.startswith("postgresql:")

@@ -1,0 +1,56 @@
+"""The errors of the database, as clients see them: never SQL, never an address."""
+
+from __future__ import annotations
+
+from ..database.errors import (
+    CommitUnknownError,
+    DatabaseError,
+    DatabaseFullError,
+    DatabaseReadOnlyError,
+    DatabaseUnavailableError,
+)
+from ..errors import ErrorCode, ToolError
+
+RETRY_AFTER_MS = 2_000
+"""When a caller should try again that was refused for the load, or for the database."""
+
+
+def to_tool_error(error: DatabaseError) -> ToolError:
+    """Return the tool error for an error of the database (TASKS-14)."""
+    for cls, (code, reason, message) in _ERRORS.items():
+        if isinstance(error, cls):
+            details: dict[str, object] = {"reason": reason}
+            if code is ErrorCode.RESOURCE_EXHAUSTED:
+                details["retryAfterMs"] = RETRY_AFTER_MS
+            return ToolError(code, message, details)
+    raise AssertionError(error)
+
+
+_ERRORS: dict[type[DatabaseError], tuple[ErrorCode, str, str]] = {
+    DatabaseUnavailableError: (
+        ErrorCode.RESOURCE_EXHAUSTED,
+        "database_unavailable",
+        "The database cannot be reached now. Nothing has changed. Please retry later.",
+    ),
+    DatabaseFullError: (
+        ErrorCode.RESOURCE_EXHAUSTED,
+        "disk_full",
+        "The disk of the database is full. Nothing has changed. An operator has to make room.",
+    ),
+    DatabaseReadOnlyError: (
+        ErrorCode.INTERNAL,
+        "database_read_only",
+        "The database cannot be written to. Nothing has changed. An operator has to change that.",
+    ),
+    CommitUnknownError: (
+        ErrorCode.INTERNAL,
+        "outcome_unknown",
+        "The connection to the database was lost while it committed: the change has happened or"
+        " not. Tasks: repeat the call with the same requestKey. Otherwise: read the tasks first.",
+    ),
+    DatabaseError: (
+        ErrorCode.INTERNAL,
+        "database_error",
+        "The database refused the operation. Nothing has changed. The server's log has the cause.",
+    ),
+}

@@ -1,0 +1,131 @@
+"""The task server as it is put together: its configuration, its imports."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import foundation_rt
+from foundation_rt import ConfigError, UsageError
+from foundation_rt.task_server.app import create_task_server, default_database
+from tests.task_server.app.servers import memory_server
+
+FOLDER = Path(foundation_rt.__file__).parent / "task_server"
+PUBLIC = ("config.sections", "database", "client")
+"""Modules, and packages with all of their modules, that are documented as public."""
+
+
+@pytest.mark.rule("TASKS-06")
+def test_defaults_fit_thousands_of_tasks() -> None:
+    config = memory_server().load_config()
+
+    assert config.tools.max_payload_bytes == 16 * 2**20
+    assert config.transport.max_line_bytes == config.http.max_body_bytes == 20 * 2**20
+    assert config.resources.max_concurrent_executions == 200
+    assert config.audit.enabled
+    assert not config.telemetry.metrics and not config.rate_limit.is_set()
+
+
+@pytest.mark.rule("TASKS-06")
+def test_calls_over_http_are_counted_and_limited() -> None:
+    config = memory_server(over_http=True).load_config()
+
+    assert config.telemetry.metrics
+    assert (config.rate_limit.per_tool, config.rate_limit.window_ms) == (100, 60_000)
+    assert set(config.rate_limit.tools) == {"mcp-tasks-from-file=10", "mcp-job-status=600"}
+
+
+@pytest.mark.rule("TASKS-06", "TASKS-05")
+def test_operator_overrides_every_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("foundation_rt.task_server.stores.sqlite")
+    monkeypatch.setenv("FOUNDATION_RT_AUDIT__ENABLED", "false")
+    monkeypatch.setenv("FOUNDATION_RT_TASK_SERVER__MAX_BATCH", "7")
+    file = tmp_path / "config.toml"
+    file.write_text("[tools]\nmax_payload_bytes = 1000\n[task_server]\nread_only = true\n")
+    server = create_task_server({"task_server": {"database": "sqlite:/nowhere"}}, config=file)
+    config = server.load_config()
+
+    assert not config.audit.enabled
+    assert config.tools.max_payload_bytes == 1000
+    assert server.get("mcp-tasks") is None
+
+
+@pytest.mark.rule("TASKS-05")
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(ConfigError, match="max_batch"):
+        memory_server(max_batch=0)
+    with pytest.raises(ConfigError, match="database"):
+        memory_server(database="mysql://root:secret@db/tasks")
+
+
+@pytest.mark.rule("TASKS-05")
+async def test_largest_batch_is_that_of_the_settings() -> None:
+    tool = memory_server(max_batch=7).get("mcp-tasks")
+
+    assert tool is not None
+    assert tool.definition.input_schema["properties"]["tasks"]["maxItems"] == 7
+
+
+@pytest.mark.rule("TASKS-08")
+def test_formats_have_to_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOUNDATION_RT_TOOLS__CHECK_FORMATS", "false")
+
+    with pytest.raises(UsageError, match="check_formats"):
+        memory_server()
+
+
+@pytest.mark.rule("TASKS-01")
+@pytest.mark.parametrize("is_set", [True, False])
+def test_default_database_is_in_a_folder_of_the_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_set: bool
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data") if is_set else "relative")
+    home = tmp_path / "data" if is_set else tmp_path / ".local" / "share"
+
+    assert default_database() == str(home / "foundation-rt" / "tasks.db")
+    assert (home / "foundation-rt").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.rule("TASKS-01")
+def test_folder_that_cannot_be_made_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+
+    with pytest.raises(UsageError, match="--database"):
+        default_database()
+
+
+def imported(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the names that a module imports from the package outside of its folder, with homes."""
+    parts = path.relative_to(FOLDER.parent).parent.parts
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.level or "foundation_rt" in str(node.module)):
+            above = parts[: len(parts) - node.level + 1] if node.level else ()
+            home = [*above, *(node.module or "").removeprefix("foundation_rt").split(".")]
+            module = ".".join(word for word in home if word)
+            if not module.startswith("task_server"):
+                yield from ((module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (
+                (alias.name, "*") for alias in node.names if alias.name.startswith("foundation_rt")
+            )
+
+
+@pytest.mark.rule("TASKS-07")
+def test_task_server_imports_only_what_is_documented_as_public() -> None:
+    homes = foundation_rt._HOMES
+    wrong = [
+        f"{path.relative_to(FOLDER)}: {module}.{name}"
+        for path in sorted(FOLDER.rglob("*.py"))
+        for module, name in imported(path)
+        if homes.get(name) != module
+        and not any(module == each or module.startswith(f"{each}.") for each in PUBLIC)
+    ]
+
+    assert not wrong

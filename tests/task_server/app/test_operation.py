@@ -1,0 +1,165 @@
+"""What an operator does at the command line: migrate, import, export, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.support.process import PATIENCE, environment
+from tests.support.process import run as run_command
+from tests.task_server.app.servers import TASK, Database, call, over_stdio
+
+pytest.importorskip("foundation_rt.task_server.stores.sqlite")
+
+OTHERS = {"id", "version", "jobId", "createdBy", "createdAt", "updatedAt"}
+
+
+def run(database: Database, *words: str, input: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run a command of the task server on a database."""
+    return subprocess.run(
+        database.command(*words),
+        env=environment(),
+        capture_output=True,
+        input=input,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def exported(database: Database) -> list[dict[str, Any]]:
+    """Return all tasks of a database, without what the store has given them."""
+    ended = run(database, "export", "-", "--format", "json")
+    assert ended.returncode == 0, ended.stderr
+    return [
+        {name: value for name, value in task.items() if name not in OTHERS}
+        for task in orjson.loads(ended.stdout)
+    ]
+
+
+@pytest.mark.rule("TASKS-03")
+def test_check_changes_nothing_and_fails_before_migrate(database: Database) -> None:
+    before = run(database, "migrate", "--check")
+    migrated = run(database, "migrate")
+    after = run(database, "migrate", "--check")
+
+    assert before.returncode == 1
+    assert before.stderr.strip()
+    assert (migrated.returncode, migrated.stdout) == (0, b"")
+    assert (after.returncode, after.stderr) == (0, b"the tables are up to date\n")
+
+
+@pytest.mark.rule("TASKS-03")
+@pytest.mark.parametrize("name", ["tasks.json", "tasks.jsonl", "tasks.csv"])
+def test_export_imports_as_the_same_tasks(database: Database, tmp_path: Path, name: str) -> None:
+    file, other = tmp_path / name, Database(f"sqlite:{tmp_path / 'other.db'}")
+    tasks = [TASK, {"title": 'a "quoted", title\nof two lines', "dueDate": "2026-01-01"}]
+    imported = run(database, "import", "-", "--format", "json", input=orjson.dumps(tasks))
+    out = run(database, "export", str(file))
+    back = run(other, "import", str(file))
+    again = run(other, "import", str(file))
+
+    assert imported.stderr == b"2 tasks are stored\n"
+    assert out.stderr == b"2 tasks are exported\n"
+    assert back.stderr == b"2 tasks are stored\n"
+    assert again.stderr == b"0 tasks are stored, 2 had been stored before\n"
+    assert [each.returncode for each in (imported, out, back, again)] == [0] * 4
+    assert exported(other) == exported(database)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.rule("TASKS-03", "TASKS-47")
+async def test_import_is_split_into_jobs_beside_a_server(database: Database) -> None:
+    lines = b"".join(orjson.dumps({"title": f"Task {n}"}) + b"\n" for n in range(12_000))
+    async with over_stdio(database) as client:
+        await call(client, "mcp-tasks", tasks=[TASK], waitMs=25_000)
+        ended = run(database, "import", "-", input=lines)
+        summary = await call(client, "mcp-tasks-summary")
+        last = await call(client, "mcp-tasks-list", sort="-id", pageSize=1)
+
+    assert (ended.returncode, ended.stderr) == (0, b"12000 tasks are stored\n")
+    assert (summary["totalCount"], summary["jobsPending"]) == (12_001, 0)
+    assert last["tasks"][0]["title"] == "Task 11999"
+
+
+@pytest.mark.rule("TASKS-03", "TASKS-48")
+def test_wrong_task_of_an_import_is_named(tmp_path: Path) -> None:
+    database = Database(f"sqlite:{tmp_path / 'tasks.db'}")
+    lines = [orjson.dumps({"title": "x"})] * 5_000 + [b'{"title":"secret\\u0000"}', b"{}"]
+    wrong = run(database, "import", "-", input=b"\n".join(lines))
+    broken = run(database, "import", "-", input=b"{")
+    missing = run(database, "import", str(tmp_path / "none.csv"))
+    unknown = run(database, "import", str(tmp_path / "tasks.txt"))
+
+    assert [each.returncode for each in (wrong, broken, missing, unknown)] == [1] * 4
+    assert b"5000 tasks are stored" in wrong.stderr
+    assert b"task 5001, title must match" in wrong.stderr
+    assert b"task 5002 must have" in wrong.stderr
+    assert b"secret" not in wrong.stderr
+    assert b"line 1" in broken.stderr
+    assert b"cannot be read" in missing.stderr
+    assert b"--format" in unknown.stderr
+
+
+@pytest.mark.rule("TASKS-03")
+def test_export_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    database = Database(f"sqlite:{tmp_path / 'tasks.db'}")
+    run(database, "import", "-", input=b'{"title":"x"}\n')
+    (tmp_path / "taken.json").mkdir()
+    for target in (tmp_path / "none" / "tasks.json", tmp_path / "taken.json"):
+        ended = run(database, "export", str(target))
+        assert ended.returncode == 1
+        assert b"cannot be written" in ended.stderr
+    full = subprocess.run(
+        [*database.command("export", "-", "--format", "json")],
+        env=environment(),
+        stdout=os.open("/dev/full", os.O_WRONLY),
+        stderr=subprocess.PIPE,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+    assert full.returncode == 4
+    assert b"cannot be written" in full.stderr
+    assert b"Traceback" not in full.stderr
+    assert [each for each in tmp_path.iterdir() if each.suffix == ".json"] == [
+        tmp_path / "taken.json"
+    ]
+
+
+@pytest.mark.rule("TASKS-02")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("serve",),
+        ("--workers", "2"),
+        ("--http",),
+        ("--database", "mysql://root:hunter2@db/tasks"),
+        ("--database", "/tmp/tasks.db"),
+        ("migrate", "now"),
+        ("import",),
+        ("export", "a", "b"),
+        ("--check",),
+    ],
+)
+def test_wrong_command_line_is_refused(words: tuple[str, ...]) -> None:
+    ended = run_command("task-server", *words)
+
+    assert ended.returncode == 2
+    assert "foundation-rt" in ended.stderr
+    assert "hunter2" not in ended.stderr
+
+
+@pytest.mark.rule("TASKS-02")
+def test_help_has_every_command_and_option() -> None:
+    ended = run_command("task-server", "--help")
+    general = run_command("--help")
+
+    for word in ("migrate", "import", "export", "--database", "--http", "--workers", "--check"):
+        assert word in ended.stdout
+    assert ended.returncode == 0
+    assert "task-server" in general.stdout

@@ -1,0 +1,275 @@
+"""Whole task servers, in processes of their own, over stdio and HTTP, on both stores."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import orjson
+import pytest
+
+from foundation_rt import TextContents
+from foundation_rt.client import Client, HttpServer, ToolCallError, connect
+from tests.support.process import ServerProcess, environment, run
+from tests.support.services import need_postgres
+from tests.task_server.app.servers import (
+    TASK,
+    WAYS,
+    Database,
+    Way,
+    call,
+    over_stdio,
+    serving,
+)
+
+pytest.importorskip("foundation_rt.task_server.stores.sqlite")
+
+KEYS = "ann:0123456789abcdef-ann,bob:0123456789abcdef-bob"
+
+way = pytest.mark.parametrize("way", [pytest.param(each, id=name) for name, each in WAYS.items()])
+
+
+def batch(count: int, **members: Any) -> list[dict[str, Any]]:
+    return [{"title": f"Task {number}", **members} for number in range(count)]
+
+
+async def submit(client: Any, tasks: list[dict[str, Any]]) -> dict[str, Any]:
+    answer = await call(client, "mcp-tasks", tasks=tasks, waitMs=25_000)
+    assert answer["status"] == "COMPLETED", answer
+    return answer
+
+
+async def read(client: Client, uri: str) -> Any:
+    [contents] = (await client.read_resource(uri)).contents
+    assert isinstance(contents, TextContents)
+    return orjson.loads(contents.text)
+
+
+@pytest.mark.rule("TASKS-01", "TASKS-02", "TASKS-22")
+@way
+async def test_batch_is_stored_listed_and_worked_off(way: Way, database: Database) -> None:
+    async with way(database) as client:
+        answer = await submit(client, [TASK, *batch(20, project="p")])
+        page = await call(client, "mcp-tasks-list", jobId=answer["jobId"], pageSize=8)
+        first = page["tasks"][0]
+        found = [*page["tasks"]]
+        while page["nextCursor"] is not None:
+            page = await call(
+                client,
+                "mcp-tasks-list",
+                jobId=answer["jobId"],
+                pageSize=8,
+                cursor=page["nextCursor"],
+            )
+            found += page["tasks"]
+        [claimed] = (await call(client, "mcp-tasks-claim", worker="w", project="p"))["tasks"]
+        change = {"id": claimed["id"], "ifVersion": claimed["version"], "status": "DONE"}
+        await call(client, "mcp-tasks-update", updates=[change])
+        with pytest.raises(ToolCallError, match="changed by others"):
+            await call(client, "mcp-tasks-update", updates=[change])
+        deleted = await call(client, "mcp-tasks-delete", ids=[found[-1]["id"], 10**9])
+        summary = await call(client, "mcp-tasks-summary")
+
+    assert [task["title"] for task in found] == [TASK["title"], *(f"Task {n}" for n in range(20))]
+    assert {name: first[name] for name in TASK} == TASK
+    assert (claimed["title"], claimed["claimedBy"]) == ("Task 0", "w")
+    assert deleted == {"deleted": 1, "missing": [10**9]}
+    assert summary["totalCount"] == 20
+    assert summary["countByStatus"] == {"TODO": 18, "IN_PROGRESS": 1, "DONE": 1}
+
+
+@pytest.mark.rule("TASKS-36", "TASKS-38", "TASKS-35")
+@way
+async def test_resources_prompts_and_help_are_served(way: Way, database: Database) -> None:
+    async with way(database) as client:
+        await submit(client, [TASK])
+        tools = [tool.name for tool in await client.list_tools()]
+        [whole] = await read(client, "task://all")
+        one = await read(client, f"task://{whole['id']}")
+        figures = await read(client, "db://stats")
+        prompt = await client.get_prompt("summarize-tasks-by-status", {"status": "DONE"})
+        described = await call(client, "mcp-help")
+
+    assert len(tools) == 11
+    assert one == whole
+    assert figures["totalCount"] == 1
+    assert "1 tasks (0 TODO, 1 IN_PROGRESS, 0 DONE)" in str(prompt.wire)
+    assert [each["name"] for each in described["tools"]] == sorted(tools)
+
+
+@pytest.mark.rule("TASKS-22")
+@way
+async def test_five_callers_with_a_hundred_tasks_each_lose_none(
+    way: Way, database: Database
+) -> None:
+    async with way(database) as client:
+        async with asyncio.TaskGroup() as group:
+            for number in range(5):
+                group.create_task(submit(client, batch(100, project=f"p{number}")))
+        summaries = [await call(client, "mcp-tasks-summary", project=f"p{n}") for n in range(5)]
+        page = await call(client, "mcp-tasks-list", project="p3", pageSize=1000, fields=["title"])
+        titles = [task["title"] for task in page["tasks"]]
+
+    assert [each["totalCount"] for each in summaries] == [100] * 5
+    assert titles == [f"Task {n}" for n in range(100)]
+
+
+@pytest.mark.rule("TASKS-02")
+async def test_two_processes_share_a_database(database: Database) -> None:
+    async with over_stdio(database) as one, over_stdio(database) as other:
+        async with asyncio.TaskGroup() as group:
+            for client in (one, other):
+                for _ in range(3):
+                    group.create_task(submit(client, batch(50)))
+        totals = [(await call(each, "mcp-tasks-summary"))["totalCount"] for each in (one, other)]
+        claimed: list[int] = []
+
+        async def claim(client: Any, worker: str) -> None:
+            tasks = [{"id": 0}]
+            while tasks:
+                tasks = (await call(client, "mcp-tasks-claim", count=10, worker=worker))["tasks"]
+                claimed.extend(task["id"] for task in tasks)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(claim(one, "one"))
+            group.create_task(claim(other, "other"))
+
+    assert totals == [300, 300]
+    assert sorted(claimed) == sorted(set(claimed))
+    assert len(claimed) == 300
+
+
+@pytest.mark.rule("TASKS-36")
+async def test_subscriber_of_one_process_is_told_of_a_change_by_another(
+    database: Database,
+) -> None:
+    async with over_stdio(database) as one, over_stdio(database) as other:
+        await submit(one, [TASK])
+        async with one.subscribe("task://1") as changes:
+            await call(other, "mcp-tasks-update", updates=[{"id": 1, "status": "DONE"}])
+            async with asyncio.timeout(20):
+                uri = await anext(aiter(changes))
+
+    assert uri == "task://1"
+
+
+@pytest.mark.rule("TASKS-02")
+async def test_server_without_key_or_consent_does_not_start(database: Database) -> None:
+    ended = run(*database.command("--http", "127.0.0.1:0")[3:])
+
+    assert ended.returncode == 1
+    assert "no_auth" in ended.stderr
+
+
+@pytest.mark.rule("TASKS-31", "TASKS-21")
+async def test_principal_is_creator_and_worker(database: Database) -> None:
+    with serving(database, "--transport", "http", settings={"http.api_keys": KEYS}) as (url, _):
+        headers = {"X-API-Key": "0123456789abcdef-ann"}
+        async with connect(HttpServer(url, headers=headers)) as client:
+            await submit(client, [{"title": "x"}])
+            [task] = (await call(client, "mcp-tasks-claim"))["tasks"]
+
+    assert (task["createdBy"], task["claimedBy"]) == ("key:ann", "key:ann")
+
+
+@pytest.mark.rule("TASKS-06")
+async def test_metrics_and_limits_are_on_over_http(database: Database) -> None:
+    with serving(database) as (url, _):
+        async with connect(url) as client:
+            await submit(client, batch(7))
+            codes = []
+            while codes[-1:] != ["RESOURCE_EXHAUSTED"]:  # the bucket of the limit is refilled
+                with pytest.raises(ToolCallError) as refused:
+                    await call(client, "mcp-tasks-from-file", filePath="x.json")
+                codes.append(refused.value.code)
+            await call(client, "mcp-tasks-summary")
+        async with httpx2.AsyncClient() as browser:
+            metrics = (await browser.get(url.replace("/mcp", "/metrics"))).text
+            ready = await browser.get(url.replace("/mcp", "/readyz"))
+
+    assert len(codes) > 10
+    assert "mcp_tasks_inserted_total 7.0" in metrics
+    assert 'mcp_tool_invocations_total{result="success",tool="mcp-tasks"} 1.0' in metrics
+    assert 'mcp_jobs{status="COMPLETED"} 1.0' in metrics
+    assert ready.status_code == 200
+
+
+@pytest.mark.rule("TASKS-02")
+async def test_stdio_and_http_are_served_at_once(database: Database) -> None:
+    words = database.command("--transport", "both", "--http", "127.0.0.1:0", "--no-auth")
+    with ServerProcess(words, environment()) as process:
+        process.handshake()
+        process.call("mcp-tasks", tasks=[TASK])
+        url = str(process.record(message="serving over HTTP")["url"])
+        async with connect(url) as client:
+            while not (await call(client, "mcp-tasks-list"))["tasks"]:
+                await asyncio.sleep(0.02)
+
+
+@pytest.mark.rule("TASKS-02")
+async def test_workers_serve_one_database(database: Database) -> None:
+    with serving(database, "--no-auth", "--workers", "2") as (url, _):
+        async with connect(url, revision="2026-07-28") as client:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(8):
+                    group.create_task(submit(client, batch(25)))
+            summary = await call(client, "mcp-tasks-summary")
+
+    assert summary["totalCount"] == 200
+
+
+@pytest.mark.rule("TASKS-01")
+async def test_default_database_is_private(tmp_path: Path) -> None:
+    env = {**environment(), "XDG_DATA_HOME": str(tmp_path)}
+    async with connect(Database("").command()[:4], env=env) as client:
+        await submit(client, [TASK])
+    path = tmp_path / "foundation-rt" / "tasks.db"
+
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    others = [each for each in path.parent.iterdir() if each.stat().st_mode & 0o077]
+    assert not others
+
+
+@pytest.mark.rule("TASKS-06")
+@way
+async def test_five_thousand_long_tasks_are_one_call(way: Way, database: Database) -> None:
+    long = batch(5000, description="x" * 2000)
+    async with way(database) as client:
+        answer = await submit(client, long)
+
+    assert answer["processedTasks"] == 5000
+
+
+@pytest.mark.rule("TASKS-01")
+def test_plain_install_is_enough(tmp_path: Path) -> None:
+    """A start and a batch import nothing of an extra."""
+    url = f"sqlite:{tmp_path / 'tasks.db'}"
+    code = (
+        "import sys\n"
+        "extras = ['psycopg', 'redis', 'prometheus_client', 'uvicorn', 'starlette', 'httpx2',"
+        " 'jsonschema_rs', 'rich', 'uvloop', 'httptools']\n"
+        "for name in extras: sys.modules[name] = None\n"
+        "from foundation_rt.cli.main import main\n"
+        f"raise SystemExit(main(['task-server', '--database', {url!r}]))\n"
+    )
+    with ServerProcess([sys.executable, "-c", code], environment()) as process:
+        process.handshake()
+        answer = process.call("mcp-tasks", tasks=[TASK], waitMs=25_000)
+        assert process.finish() == 0
+
+    assert answer["status"] == "COMPLETED"
+
+
+@pytest.mark.rule("TASKS-14")
+def test_url_of_the_database_is_in_no_message() -> None:
+    need_postgres()
+    url = "postgresql://me:hunter2@127.0.0.1:1/tasks"
+    ended = run("task-server", "--database", url)
+
+    assert ended.returncode == 1
+    assert "hunter2" not in ended.stderr
+    assert ended.stderr.strip()
