@@ -94,9 +94,9 @@ class Process:
 
     def rest(self) -> list[list[str]]:
         """Return the words of the remaining lines of a process that ends well."""
-        output, _ = self.child.communicate(timeout=PATIENCE)
-        assert self.child.returncode == 0
-        return [line.split() for line in output.splitlines()]
+        lines = self.output.readlines()  # not `communicate`, which skips what was read ahead
+        assert self.child.wait(PATIENCE) == 0
+        return [line.split() for line in lines]
 
 
 def store_at(path: Path, **more: Any) -> SqliteTaskStore:
