@@ -27,6 +27,7 @@ from foundation_rt.database.errors import (
 from foundation_rt.database.sqlite import WAL_VERSION, SqliteDatabase
 from foundation_rt.database.sqlite.committer import Committer
 from foundation_rt.errors import UsageError
+from tests.support.sizes import size
 
 PATIENCE = 30.0
 ROOT = Path(__file__).parents[2]
@@ -68,9 +69,9 @@ async def opened(path: Path, **options: Any) -> AsyncIterator[SqliteDatabase]:
         await database.close()
 
 
-def inserting(n: int, size: int = 0) -> Callable[[sqlite3.Connection], int]:
+def inserting(n: int, length: int = 0) -> Callable[[sqlite3.Connection], int]:
     def operation(connection: sqlite3.Connection) -> int:
-        connection.execute("INSERT INTO t VALUES (?, zeroblob(?))", (n, size))
+        connection.execute("INSERT INTO t VALUES (?, zeroblob(?))", (n, length))
         return n
 
     return operation
@@ -443,12 +444,19 @@ def test_private_file_is_for_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_error_of_prepare_leaves_nothing_open(path: Path) -> None:
+    def violate(connection: sqlite3.Connection, alone: bool) -> None:
+        connection.execute("CREATE TABLE u (n NOT NULL)")
+        connection.execute("INSERT INTO u VALUES (NULL)")
+
     def fail(connection: sqlite3.Connection, alone: bool) -> None:
         raise UsageError("not this one")
 
     async def main() -> None:
         with pytest.raises(UsageError, match="not this one"):
             await SqliteDatabase(path, prepare=fail).open()
+        with pytest.raises(sqlite3.IntegrityError) as caught:
+            await SqliteDatabase(path, prepare=violate).open()
+        assert caught.value.__cause__ is None
         async with opened(path) as database:
             with pytest.raises(UsageError, match="open it once"):
                 await SqliteDatabase(path).open()
@@ -551,6 +559,67 @@ def test_wait_for_another_process_is_bounded(path: Path, version: tuple[int, ...
                 assert await database.read(numbers) == []
                 another.execute("ROLLBACK")
             await database.write(inserting(1))
+
+    run(main())
+
+
+KILLED = """
+import asyncio, sqlite3, sys
+from foundation_rt.database.sqlite import SqliteDatabase
+from tests.database.test_sqlite import inserting, make_table
+path, first = sys.argv[1], int(sys.argv[2])
+
+async def write(database, first, alone):
+    for n in range(first, first + 10**6):
+        await database.write(inserting(n, 3000), alone=alone)
+        print(n, flush=True)
+
+async def main():
+    database = SqliteDatabase(path, prepare=make_table)
+    await database.open()
+    await asyncio.gather(
+        *(write(database, first + task * 10**6, task == 0) for task in range(4))
+    )
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.rule("DB-11", "DB-12")
+def test_kill_of_one_process_loses_nothing_and_leaves_the_others_working(path: Path) -> None:
+    """Both write to one file; one is killed and started again, most often in a transaction."""
+    written: set[int] = set()
+
+    def start(first: int) -> subprocess.Popen[str]:
+        words = [sys.executable, "-c", KILLED, str(path), str(first)]
+        return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+    def read(process: subprocess.Popen[str], lines: int) -> None:
+        assert process.stdout is not None
+        for _ in range(lines):
+            written.add(int(process.stdout.readline()))
+
+    def kill(process: subprocess.Popen[str]) -> None:
+        process.kill()
+        assert process.stdout is not None
+        # The last line may have been cut.
+        complete, _, _ = process.stdout.read().rpartition("\n")
+        written.update(map(int, complete.split()))
+        process.stdout.close()
+        process.wait()
+
+    survivor = start(1)
+    for cycle in range(1, size(4, 50)):
+        process = start(cycle * 10**8)
+        read(process, 20 + 7 * cycle)
+        kill(process)
+        read(survivor, 20)
+    kill(survivor)
+
+    async def main() -> None:
+        async with opened(path) as database:
+            assert written <= set(await database.read(numbers))
+            assert await database.read(asking("PRAGMA integrity_check")) == "ok"
 
     run(main())
 

@@ -159,7 +159,10 @@ class SqliteDatabase(Shown):
                 files.close(connection)
                 raise
         except sqlite3.Error as error:
-            raise files.explained_at_open(self.path, error) from error
+            explained = files.explained_at_open(self.path, error)
+            if explained is error:
+                raise
+            raise explained from error
         return connection
 
     def _disconnect(self, connection: sqlite3.Connection) -> None:
