@@ -122,13 +122,10 @@ def make_store(settings: TaskServerSettings) -> TaskServerStore:
         from .stores.postgres import PostgresTaskStore
 
         return PostgresTaskStore(database, lease_ms=settings.lease_ms, migrate=settings.migrate)
-    from importlib import import_module
+    from .stores.sqlite import SqliteTaskStore
 
     path = default_database() if database == DEFAULT_DATABASE else database.removeprefix("sqlite:")
-    store: TaskServerStore = import_module("..stores.sqlite", __name__).SqliteTaskServerStore(
-        path, migrate=settings.migrate
-    )
-    return store
+    return SqliteTaskStore(path, migrate=settings.migrate)
 
 
 def default_database() -> str:

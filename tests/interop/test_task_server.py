@@ -18,8 +18,6 @@ from mcp_types import ResourceUpdatedNotification, TextContent, TextResourceCont
 from tests.support.process import environment
 from tests.task_server.app.servers import TASK, Database, serving
 
-pytest.importorskip("foundation_rt.task_server.stores.sqlite")
-
 PATIENCE = 60.0
 
 

@@ -40,7 +40,6 @@ def test_calls_over_http_are_counted_and_limited() -> None:
 
 @pytest.mark.rule("TASKS-06", "TASKS-05")
 def test_operator_overrides_every_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("foundation_rt.task_server.stores.sqlite")
     monkeypatch.setenv("FOUNDATION_RT_AUDIT__ENABLED", "false")
     monkeypatch.setenv("FOUNDATION_RT_TASK_SERVER__MAX_BATCH", "7")
     file = tmp_path / "config.toml"

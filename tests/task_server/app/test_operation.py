@@ -14,8 +14,6 @@ from tests.support.process import PATIENCE, environment
 from tests.support.process import run as run_command
 from tests.task_server.app.servers import TASK, Database, call, over_stdio
 
-pytest.importorskip("foundation_rt.task_server.stores.sqlite")
-
 OTHERS = {"id", "version", "jobId", "createdBy", "createdAt", "updatedAt"}
 
 

@@ -25,8 +25,6 @@ from tests.task_server.app.servers import (
     serving,
 )
 
-pytest.importorskip("foundation_rt.task_server.stores.sqlite")
-
 KEYS = "ann:0123456789abcdef-ann,bob:0123456789abcdef-bob"
 
 way = pytest.mark.parametrize("way", [pytest.param(each, id=name) for name, each in WAYS.items()])
