@@ -96,6 +96,9 @@ class PostgresTaskStore:
         connect_s: how long an operation waits for a connection, as while the server restarts.
         migrate: make the tables, or bring them to the newest version.
 
+    Attributes:
+        few: the most tasks that are gathered and sorted for a page of a list; more are walked.
+
     Raises:
         UsageError: the message says what to change.
     """
@@ -106,6 +109,7 @@ class PostgresTaskStore:
     _lease_ms: int = field(default=30_000, kw_only=True)
     _connect_s: float = field(default=5.0, kw_only=True)
     _migrate: bool = field(default=True, kw_only=True)
+    few: int = field(default=EXACT_TOTAL, init=False)
     _callbacks: list[Callable[[Change], object]] = field(factory=list, init=False)
     _connections: PostgresConnections = field(init=False)
     _listening: asyncio.Task[None] | None = field(default=None, init=False)
@@ -256,6 +260,10 @@ class PostgresTaskStore:
     async def complete_job(self, claim: JobClaim, tasks: Sequence[NewTask]) -> Job | None:
         """See `TaskServerStore`."""
         job_id = claim.job.job_id
+        # The transaction finds it out as well, but then ids have been given out.
+        [held] = await self._connections.read(statements.is_held(claim))
+        if not held:
+            return None
         data = encode_rows(tasks, job_id, claim.job.principal)
         counts = CountChanges()
         counts.add((task.project, task.status, task.due_date) for task in tasks)
@@ -322,19 +330,22 @@ class PostgresTaskStore:
         if where.ids is not None:
             where = evolve(where, ids=tuple(filter(_is_id, where.ids)))
         query = evolve(query, where=where)
-        if not lists.has_index(query) and await self._are_few(where):
+        found = 0
+        if not lists.has_index(query) and await self._may_be_few(where):
             [rows] = await self._connections.read(lists.gather(query))
-            if rows[0][0] <= EXACT_TOTAL:
-                return _page(query, rows)
+            found = rows[0][0]
+            if found <= self.few:
+                return _page(query, rows, found)
         [rows] = await self._connections.read(lists.walk(query))
-        return _page(query, rows)
+        total = rows[0][0]
+        return _page(query, rows, found if total is None else total, is_exact=total is not None)
 
-    async def _are_few(self, where: TaskFilter) -> bool:
+    async def _may_be_few(self, where: TaskFilter) -> bool:
         """Return whether the counts do not say that many tasks meet the conditions."""
         if not lists.is_counted(where):
             return True
         [[(total,)]] = await self._connections.read(lists.count(where))
-        return bool(total <= EXACT_TOTAL)
+        return bool(total <= self.few)
 
     async def get_task(self, task_id: int) -> Task | None:
         """See `TaskServerStore`."""
@@ -486,15 +497,18 @@ def _job(rows: Sequence[Row]) -> Job | None:
     return statements.job_of(rows[0]) if rows else None
 
 
-def _page(query: TaskQuery, rows: Sequence[Row]) -> TaskPage:
-    """Return a page from the rows of `lists.walk` or `lists.gather`."""
-    total: int | None = rows[0][0]
+def _page(query: TaskQuery, rows: Sequence[Row], total: int, *, is_exact: bool = False) -> TaskPage:
+    """Return a page from the rows of `lists.walk` or `lists.gather`.
+
+    A total that is not exact is so up to `EXACT_TOTAL`.
+    """
     tasks = [Task(*row[1:]) for row in rows if row[1] is not None]
+    is_lower_bound = not is_exact and total > EXACT_TOTAL
     return TaskPage(
         tasks=tasks[: query.limit],
         has_more=len(tasks) > query.limit,
-        total=(EXACT_TOTAL if total is None else total) if query.count else None,
-        total_is_lower_bound=query.count and total is None,
+        total=None if not query.count else EXACT_TOTAL if is_lower_bound else total,
+        total_is_lower_bound=query.count and is_lower_bound,
     )
 
 

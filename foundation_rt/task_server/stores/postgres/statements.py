@@ -105,13 +105,9 @@ def get_job(job_id: str) -> Query:
     )
 
 
-def get_attempt(claim: JobClaim) -> Query:
-    """Return the job if its newest attempt is this one, in whatever state it is."""
-    return (
-        f"SELECT {JOB_COLUMNS} FROM {{schema}}.batch_jobs"
-        " WHERE job_id = %b::uuid AND attempts = %b AND lease_owner = %b",
-        _claim_values(claim),
-    )
+def is_held(claim: JobClaim) -> Query:
+    """Return a row if the claim is still the newest of a RUNNING job."""
+    return (f"SELECT true FROM {{schema}}.batch_jobs WHERE {_HELD}", _claim_values(claim))
 
 
 def claim_job(owner: str, lease_ms: int, max_attempts: int) -> Query:
