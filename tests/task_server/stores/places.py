@@ -66,18 +66,37 @@ def _sqlite_along_indexes() -> Iterator[Database]:
 
 
 @contextmanager
-def _postgres() -> Iterator[Database]:
+def _postgres(**attributes: Any) -> Iterator[Database]:
+    """Yield a schema; a second store on it has connections of its own.
+
+    Args:
+        attributes: what to set on each store.
+    """
     with postgres_schema() as (url, schema):
         from foundation_rt.task_server.stores.postgres import PostgresTaskStore
 
         def make() -> PostgresTaskStore:
-            return PostgresTaskStore(url, schema=schema)
+            store = PostgresTaskStore(url, schema=schema)
+            for name, value in attributes.items():
+                setattr(store, name, value)
+            return store
 
         yield Database(make, make)
+
+
+@contextmanager
+def _postgres_along_indexes() -> Iterator[Database]:
+    """Yield a schema whose lists are read as `_sqlite_along_indexes` says."""
+    with _postgres(few=0) as database:
+        yield database
 
 
 PLACES: dict[str, Place] = {"postgres": _postgres, "sqlite": _sqlite}
 """By the name of the database."""
 
-PLACES_OF_LISTS: dict[str, Place] = {**PLACES, "sqlite-along-indexes": _sqlite_along_indexes}
+PLACES_OF_LISTS: dict[str, Place] = {
+    **PLACES,
+    "postgres-along-indexes": _postgres_along_indexes,
+    "sqlite-along-indexes": _sqlite_along_indexes,
+}
 """Where lists are read in different ways."""

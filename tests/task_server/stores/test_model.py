@@ -481,11 +481,7 @@ def by_id(jobs: Any) -> list[Any]:
     "TASKS-83",
 )
 def test_stores_answer_as_the_model_does() -> None:
-    machine = type(
-        "Machine",
-        (StoreMachine,),
-        {"places": PLACES_OF_LISTS},
-    )
+    machine = type("Machine", (StoreMachine,), {"places": PLACES_OF_LISTS})
     run_state_machine_as_test(
         machine,
         settings=settings(
