@@ -1,6 +1,6 @@
 """Run every measurement, print a table, and fail if the service level is not kept.
 
-    python -m bench [--shortest] [calls] [http] [client] [aacp]
+    python -m bench [--shortest] [calls] [http] [client] [aacp] [tasks]
 
 Every figure stands beside the floor that was measured in turn with it, round by round; a ratio is
 the median of the rounds' ratios. Absolute times on a shared machine are noise. With `--shortest`
@@ -44,7 +44,7 @@ _TARGETS = [
 ]
 
 
-_SECTIONS = ("calls", "http", "client", "aacp")
+_SECTIONS = ("calls", "http", "client", "aacp", "tasks")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -70,6 +70,10 @@ def main(arguments: Sequence[str]) -> int:
         from bench import aacp
 
         aacp.report(sizes)
+    if "tasks" in (sections or _SECTIONS):
+        from bench import task_server
+
+        task_server.report(sizes)
     return status
 
 

@@ -30,11 +30,11 @@ _PATIENCE = 30.0
 # As many calls may run as there are connections.
 _SETTINGS = {"FOUNDATION_RT_RESOURCES__MAX_CONCURRENT_EXECUTIONS": str(2 * max(FULL.connections))}
 
-_STATELESS = "2026-07-28"
+STATELESS_REVISION = "2026-07-28"
 _HANDSHAKE = "2025-11-25"
 _OURS, _SDK = "runtime, ", "official SDK, "
-_META = {
-    "io.modelcontextprotocol/protocolVersion": _STATELESS,
+STATELESS_META = {
+    "io.modelcontextprotocol/protocolVersion": STATELESS_REVISION,
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
@@ -149,8 +149,13 @@ def report(sizes: Sizes) -> None:
         session = _shake_hands(ours.port)
         targets = [
             Target("floor: bare ASGI", floor, _stateless_call(floor.port)),
-            Target(_SDK + _STATELESS, sdk, _stateless_call(sdk.port)),
-            Target(_OURS + _STATELESS, ours, _stateless_call(ours.port), _SDK + _STATELESS),
+            Target(_SDK + STATELESS_REVISION, sdk, _stateless_call(sdk.port)),
+            Target(
+                _OURS + STATELESS_REVISION,
+                ours,
+                _stateless_call(ours.port),
+                _SDK + STATELESS_REVISION,
+            ),
             Target(_SDK + _HANDSHAKE, sdk, _call(sdk.port, {})),
             Target(_OURS + _HANDSHAKE, ours, _call(ours.port, session), _SDK + _HANDSHAKE),
         ]
@@ -234,16 +239,16 @@ def _report_subscribers(counts: tuple[int, ...]) -> None:
 
 def _stateless_call(port: int) -> str:
     headers = {
-        "MCP-Protocol-Version": _STATELESS,
+        "MCP-Protocol-Version": STATELESS_REVISION,
         "Mcp-Method": "tools/call",
         "Mcp-Name": _CALL["name"],
     }
-    return _post(port, _message("tools/call", {**_CALL, "_meta": _META}), headers)
+    return _post(port, _message("tools/call", {**_CALL, "_meta": STATELESS_META}), headers)
 
 
 def _listen(port: int) -> str:
-    headers = {"MCP-Protocol-Version": _STATELESS, "Mcp-Method": "subscriptions/listen"}
-    params = {"notifications": {"toolsListChanged": True}, "_meta": _META}
+    headers = {"MCP-Protocol-Version": STATELESS_REVISION, "Mcp-Method": "subscriptions/listen"}
+    params = {"notifications": {"toolsListChanged": True}, "_meta": STATELESS_META}
     return _post(port, _message("subscriptions/listen", params), headers)
 
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import orjson
 from attrs import define, field
@@ -73,6 +73,16 @@ class Server:
         """One call: build it, send it, wait for the answer, parse and check that."""
         self.send()
         self.receive(1)
+
+    def ask(self, method: str, params: dict[str, object]) -> dict[str, Any]:
+        """Send a request; return its result, and leave out what comes before it."""
+        self._last_id += 1
+        self._write({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params})
+        while True:
+            for message in self._read(1):
+                if message.get("id") == self._last_id:
+                    result: dict[str, Any] = message["result"]
+                    return result
 
     def send(self) -> None:
         """Send one call."""

@@ -18,6 +18,9 @@ class Sizes:
         aacp: rounds.
         aacp_share: the part of its requests that each case of AACP makes.
         seeds: simulated histories, and requests in each.
+        task_jobs: rounds of the task server, and tasks in a job.
+        task_reads: reads of it.
+        task_counts: how many tasks it has, few and many.
     """
 
     warm_up: int
@@ -34,6 +37,9 @@ class Sizes:
     aacp: int
     aacp_share: float
     seeds: tuple[int, int]
+    task_jobs: tuple[int, int]
+    task_reads: int
+    task_counts: tuple[int, int]
 
 
 FULL = Sizes(
@@ -51,6 +57,9 @@ FULL = Sizes(
     aacp=5,
     aacp_share=1.0,
     seeds=(100, 200),
+    task_jobs=(9, 5000),
+    task_reads=300,
+    task_counts=(10_000, 1_000_000),
 )
 
 SHORTEST = Sizes(
@@ -68,4 +77,7 @@ SHORTEST = Sizes(
     aacp=1,
     aacp_share=0.01,
     seeds=(1, 5),
+    task_jobs=(1, 20),
+    task_reads=2,
+    task_counts=(120, 140),
 )

@@ -10,6 +10,7 @@ TABLES = {
     "calls": ["in process", "stdio, one call", "stdio, 8 calls", "resident memory", "cold start"],
     "http": ["HTTP, 2 connections", "open subscriptions"],
     "client": ["stdio, ", "http, ", "importing"],
+    "tasks": [f"task server, {place}" for place in ("SQLite", "PostgreSQL")],
     "aacp": ["AACP, one request", "AACP, 500 clients", "AACP, simulator"],
 }
 
