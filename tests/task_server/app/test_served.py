@@ -14,7 +14,7 @@ import pytest
 from foundation_rt import TextContents
 from foundation_rt.client import Client, HttpServer, ToolCallError, connect
 from tests.support.process import ServerProcess, environment, run
-from tests.support.services import need_postgres
+from tests.support.services import need_postgres, postgres_database
 from tests.task_server.app.servers import (
     TASK,
     WAYS,
@@ -260,6 +260,41 @@ def test_plain_install_is_enough(tmp_path: Path) -> None:
         assert process.finish() == 0
 
     assert answer["status"] == "COMPLETED"
+
+
+async def status_of(url: str) -> int:
+    async with httpx2.AsyncClient() as browser:
+        return (await browser.get(url)).status_code
+
+
+@pytest.mark.rule("TASKS-15", "TASKS-14")
+async def test_database_that_comes_back_is_used_again() -> None:
+    import psycopg
+
+    with postgres_database() as address, serving(Database(address)) as (url, _):
+        name, ready = address.rpartition("/")[2], url.replace("/mcp", "/readyz")
+        with psycopg.connect(need_postgres(), autocommit=True) as admin:
+            async with connect(url) as client:
+                await submit(client, [TASK])
+                admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
+                query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+                admin.execute(query, [name])
+                with pytest.raises(ToolCallError) as refused:
+                    await call(client, "mcp-tasks", tasks=[TASK], requestKey="k")
+                while await status_of(ready) != 503:
+                    await asyncio.sleep(0.1)
+                admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true".encode())
+                while await status_of(ready) != 200:
+                    await asyncio.sleep(0.1)
+                answer = await call(
+                    client, "mcp-tasks", tasks=[TASK], requestKey="k", waitMs=25_000
+                )
+                summary = await call(client, "mcp-tasks-summary")
+
+    details = refused.value.details or {}
+    assert (refused.value.code, details["reason"]) == ("RESOURCE_EXHAUSTED", "database_unavailable")
+    assert name not in str(refused.value)
+    assert (answer["status"], summary["totalCount"]) == ("COMPLETED", 2)
 
 
 @pytest.mark.rule("TASKS-14")
