@@ -142,6 +142,26 @@ async def stop_in_copy(store: TaskServerStore) -> None:
     say("completed" if await store.complete_job(claimed, tasks_of(claimed)) else "lost")
 
 
+async def stop_before_commit(store: TaskServerStore) -> None:
+    """Claim a job, and stop when all that completes it was sent, but for its COMMIT."""
+    import psycopg
+
+    claimed = await store.claim_job("stopped", 0, ATTEMPTS)
+    assert claimed is not None
+    execute = psycopg.AsyncCursor.execute
+
+    async def stop_and_execute(cursor: Any, query: Any, *more: Any, **options: Any) -> Any:
+        if query == b"COMMIT":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return await execute(cursor, query, *more, **options)
+
+    psycopg.AsyncCursor.execute = stop_and_execute  # type: ignore[method-assign]
+    try:
+        say("completed" if await store.complete_job(claimed, tasks_of(claimed)) else "lost")
+    except CommitUnknownError:
+        say("unknown")
+
+
 async def stop_with_locks(store: TaskServerStore, task_id: str) -> None:
     """Stop in an update that has locked its task."""
     from foundation_rt.task_server.stores.postgres import adapter
@@ -162,7 +182,10 @@ async def stop_with_locks(store: TaskServerStore, task_id: str) -> None:
 
 ROLES: dict[str, Callable[..., Awaitable[None]]] = {
     each.__name__: each
-    for each in (work, drain, claim, submit, stop_before_completion, stop_in_copy, stop_with_locks)
+    for each in (
+        *(work, drain, claim, submit),
+        *(stop_before_completion, stop_in_copy, stop_before_commit, stop_with_locks),
+    )
 }
 
 

@@ -277,6 +277,30 @@ async def test_maintenance_ends_the_transactions_of_stopped_processes(place: Pla
     assert place.check() == 0
 
 
+@pytest.mark.rule("TASKS-90", "TASKS-93")
+async def test_process_that_is_stopped_before_its_commit_holds_up_others_until_maintenance(
+    place: Place,
+) -> None:
+    async with place.opened() as store:
+        job = new_job(tasks(100))
+        await store.submit_job(job, MAX_PENDING)
+        async with place.peer("stop_before_commit") as peer:
+            await peer.stopped()
+            await place.waiting("wait_event = 'ClientRead' AND query LIKE '%task_counts%'")
+            other = new_job(tasks(100))
+            await store.submit_job(other, MAX_PENDING)
+            adding = asyncio.create_task(completed(store, other))  # the counts are locked
+            assert await place.waiting()
+            async with asyncio.timeout(PATIENCE):
+                while not adding.done():
+                    await store.maintain_jobs(ATTEMPTS, 720)
+            await adding
+            await completed(store, job)
+            peer.process.send_signal(signal.SIGCONT)
+            assert await peer.rest() == [["unknown"]]
+    assert place.check() == 200
+
+
 # -- several processes at once --------------------------------------------------------------------
 
 

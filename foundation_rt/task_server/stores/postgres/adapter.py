@@ -123,20 +123,23 @@ class PostgresTaskStore:
                 " letters, digits and _, not beginning with a digit"
             )
 
+    @property
+    def _lease_s(self) -> float:
+        return max(1.0, self._lease_ms / 1000)
+
     async def open(self) -> None:
         """See `TaskServerStore`."""
-        lease_s = max(1.0, self._lease_ms / 1000)
         self._connections = PostgresConnections(
             self._parameters,
             self._schema,
             self._size,
             statement_ms=_STATEMENT_MS,
             # Longer than a stopped process keeps its locks, so that others outlast it.
-            operation_s=max(_OPERATION_S, 2 * lease_s),
+            operation_s=max(_OPERATION_S, 2 * self._lease_s),
             connect_s=self._connect_s,
             settings={
                 **_SETTINGS,
-                "idle_in_transaction_session_timeout": str(int(lease_s * 1000)),
+                "idle_in_transaction_session_timeout": str(int(self._lease_s * 1000)),
             },
         )
         try:
@@ -296,10 +299,11 @@ class PostgresTaskStore:
     async def maintain_jobs(self, max_attempts: int, keep_hours: int) -> JobMaintenance:
         """See `TaskServerStore`.
 
-        Beside the jobs it tidies up transactions of stopped processes, which it ends, and counts of
-        0. Each part is a transaction.
+        Beside the jobs it tidies up counts of 0, and transactions of stopped processes: it ends
+        those that are older than a lease, so that with one call in each lease they hold up others
+        for two at most. Each part is a transaction.
         """
-        await self._connections.end_stalled_transactions()
+        await self._connections.end_stalled_transactions(self._lease_s)
         failed = await self._connections.transact(
             lambda transaction: _fail_lost_jobs(transaction, max_attempts)
         )
