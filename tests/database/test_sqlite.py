@@ -26,6 +26,7 @@ from foundation_rt.database.errors import (
 )
 from foundation_rt.database.sqlite import WAL_VERSION, SqliteDatabase
 from foundation_rt.database.sqlite.committer import Committer
+from foundation_rt.database.sqlite.presence import Turn
 from foundation_rt.errors import UsageError
 from tests.support.sizes import size
 
@@ -146,7 +147,7 @@ def perform_all(connection: Any, *operations: Any) -> list[Any]:
     """Return the answers of a `Committer` to operations in one group."""
 
     async def main() -> list[Any]:
-        committer = Committer("app.db", lambda: connection, lambda closed: None, 0.0)
+        committer = Committer("app.db", lambda: connection, lambda closed: None, 0.0, Turn())
         await committer.start()
         pause = Pause()
         held = asyncio.ensure_future(committer.perform(pause))
@@ -620,6 +621,36 @@ def test_kill_of_one_process_loses_nothing_and_leaves_the_others_working(path: P
         async with opened(path) as database:
             assert written <= set(await database.read(numbers))
             assert await database.read(asking("PRAGMA integrity_check")) == "ok"
+
+    run(main())
+
+
+STUCK = """
+import fcntl, sys
+with open(sys.argv[1] + "-presence", "r+") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX, 1)
+    print("has the turn", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.rule("DB-16")
+def test_process_that_is_stopped_with_the_turn_delays_others_once(path: Path) -> None:
+    async def main() -> None:
+        async with opened(path, patience_s=0.1) as database:
+            words = [sys.executable, "-c", STUCK, str(path)]
+            with subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            ) as process:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "has the turn\n"
+                for n in range(3):
+                    await database.write(inserting(n))
+                assert database._turn._is_stuck
+                process.kill()
+            await database.write(inserting(3))
+            assert not database._turn._is_stuck
+            assert await database.read(numbers) == [0, 1, 2, 3]
 
     run(main())
 

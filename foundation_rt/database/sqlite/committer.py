@@ -32,6 +32,7 @@ from attrs import define, field
 
 from ..errors import CommitUnknownError, DatabaseUnavailableError
 from . import files
+from .presence import Turn
 
 T = TypeVar("T")
 
@@ -85,12 +86,14 @@ class Committer:
         opener: makes the connection, in the thread; `start` raises its errors.
         closer: closes the connection, in the thread.
         patience_s: how long an operation waits for the locks of other processes.
+        turn: that of this process among them.
     """
 
     _path: str
     _opener: Opener
     _closer: Closer
     _patience_s: float
+    _turn: Turn
     _jobs: SimpleQueue[_Job] = field(factory=SimpleQueue, init=False)
     _alone: deque[_Job] = field(factory=deque, init=False)
     _thread: threading.Thread = field(init=False)
@@ -190,7 +193,7 @@ class Committer:
         """Perform reads on one snapshot; in every case each has an answer."""
         try:
             _roll_back(connection)  # a transaction that a failed rollback may have left
-            files.begin_reading(connection, self._patience_s)
+            files.begin_reading(connection, self._turn, self._patience_s)
             for job in jobs:
                 _read(connection, job)
                 job.error = self._explained(job.error)
@@ -217,7 +220,7 @@ class Committer:
 
     def _commit(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
         _roll_back(connection)  # a transaction that a failed rollback may have left
-        files.begin_writing(connection, self._patience_s)
+        files.begin_writing(connection, self._turn, self._patience_s)
         try:
             for job in jobs:
                 job.error = None

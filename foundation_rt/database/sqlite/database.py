@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ from ...shown import Shown
 from ..errors import DatabaseUnavailableError
 from . import files
 from .committer import Committer, OperationKind
-from .presence import Presence
+from .presence import Presence, Turn
 
 T = TypeVar("T")
 
@@ -56,6 +57,7 @@ class SqliteDatabase(Shown):
     private: bool = field(default=False, kw_only=True)
     patience_s: float = field(default=5.0, kw_only=True)
     _presence: Presence | None = field(default=None, init=False)
+    _turn: Turn = field(factory=Turn, init=False)
     _committer: Committer | None = field(default=None, init=False)
     _pid: int = field(default=0, init=False)
 
@@ -69,7 +71,10 @@ class SqliteDatabase(Shown):
         """
         if self._committer is not None and self._pid == os.getpid():
             raise UsageError(f"{self.path} is open in this process already: open it once")
-        committer = Committer(self.path, self._connect, self._disconnect, self.patience_s)
+        self._turn = Turn()
+        committer = Committer(
+            self.path, self._connect, self._disconnect, self.patience_s, self._turn
+        )
         await committer.start()
         self._committer, self._pid = committer, os.getpid()
 
@@ -138,12 +143,16 @@ class SqliteDatabase(Shown):
         if self.private:
             files.make_folder(self.path)
         presence = Presence.enter(self.path, self.patience_s)
+        turn = self._turn
+        turn.fd = presence.fd
+        turn.take(time.monotonic() + self.patience_s)  # others wait meanwhile
         try:
             connection = self._connect_present(presence.alone)
             presence.settle()
         except BaseException:
             presence.leave()
             raise
+        turn.end()
         self._presence = presence
         return connection
 

@@ -26,12 +26,13 @@ from ..errors import (
     DatabaseUnavailableError,
     TransactionFailedError,
 )
+from .presence import Turn
 
 WAL_VERSION = (3, 51, 3)
 """The first SQLite without the bug by which two connections can corrupt a WAL (DB-11)."""
 
 _TRY_MS = 10
-"""How long SQLite itself waits for a lock; it asks less and less often, at last every 100 ms."""
+"""How long SQLite itself waits for a lock: the functions below ask more often."""
 _PAUSE_S = 0.0005
 _WAL_PAGES = 4000
 _JOURNAL_BYTES = 64 * 1024 * 1024
@@ -125,55 +126,69 @@ def wait_here(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA busy_timeout = {_TRY_MS}")
 
 
-def begin_writing(connection: sqlite3.Connection, patience_s: float) -> None:
+def begin_writing(connection: sqlite3.Connection, turn: Turn, patience_s: float) -> None:
     """Begin a transaction that may write; wait for others to end theirs.
 
     Raises:
         sqlite3.Error: it could not begin; SQLITE_BUSY after `patience_s`.
     """
-    _insist(connection, "BEGIN IMMEDIATE", patience_s)
+    deadline = time.monotonic() + patience_s
+    turn.take(deadline)
+    try:
+        _insist(connection, "BEGIN IMMEDIATE", deadline)
+    finally:
+        turn.end()
 
 
-def begin_reading(connection: sqlite3.Connection, patience_s: float) -> None:
+def begin_reading(connection: sqlite3.Connection, turn: Turn, patience_s: float) -> None:
     """Begin a transaction that reads one snapshot; wait for others that commit.
 
     Raises:
         sqlite3.Error: it could not begin; SQLITE_BUSY after `patience_s`.
     """
     connection.execute("BEGIN")
-    _insist(connection, "PRAGMA schema_version", patience_s)  # the first that reads the file
+    if _try(connection, _FIRST_READ):
+        return
+    deadline = time.monotonic() + patience_s
+    turn.take(deadline)
+    try:
+        _insist(connection, _FIRST_READ, deadline)
+    finally:
+        turn.end()
 
 
 def commit(connection: sqlite3.Connection, patience_s: float) -> None:
-    """Commit; wait for readers to end theirs.
+    """Commit; wait for those who read, and keep others from beginning to.
 
     Raises:
         sqlite3.Error: it is not known to have happened; with SQLITE_BUSY it has not.
     """
-    _insist(connection, "COMMIT", patience_s)
+    if not _try(connection, "COMMIT"):
+        _insist(connection, "COMMIT", time.monotonic() + patience_s)
 
 
-def _insist(connection: sqlite3.Connection, statement: str, patience_s: float) -> None:
-    """Execute a statement; repeat it while another connection has a lock.
+_FIRST_READ = "PRAGMA schema_version"
+"""BEGIN alone reads nothing, and so takes no lock."""
 
-    SQLite waits in longer and longer pauses. Between the transactions of a process that always has
-    work lie 0.1 ms, which somebody who looks every 100 ms misses for seconds.
-    """
+
+def _insist(connection: sqlite3.Connection, statement: str, deadline: float) -> None:
+    """Execute a statement; repeat it while another connection has a lock."""
+    while not _try(connection, statement):
+        if time.monotonic() >= deadline:
+            connection.execute(statement)
+            return
+        time.sleep(_PAUSE_S)  # SQLite may give up at once
+
+
+def _try(connection: sqlite3.Connection, statement: str) -> bool:
+    """Execute a statement; return False if another connection has a lock."""
     try:
         connection.execute(statement)
-        return
     except sqlite3.OperationalError as error:
         if code_of(error) != sqlite3.SQLITE_BUSY:
             raise
-    deadline = time.monotonic() + patience_s
-    while True:
-        try:
-            connection.execute(statement)
-            return
-        except sqlite3.OperationalError as error:
-            if code_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
-                raise
-        time.sleep(_PAUSE_S)  # SQLite may give up at once
+        return False
+    return True
 
 
 def explained(path: str, error: sqlite3.Error) -> Exception:
