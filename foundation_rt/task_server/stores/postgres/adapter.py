@@ -114,6 +114,7 @@ class PostgresTaskStore:
     _connections: PostgresConnections = field(init=False)
     _listening: asyncio.Task[None] | None = field(default=None, init=False)
     _listens: asyncio.Event = field(init=False)
+    _is_open: bool = field(default=False, init=False)
 
     @_schema.validator
     def _check_schema(self, _: object, schema: str) -> None:
@@ -142,6 +143,7 @@ class PostgresTaskStore:
                 "idle_in_transaction_session_timeout": str(int(self._lease_s * 1000)),
             },
         )
+        self._is_open = True
         try:
             await self._prepare_tables()
             await self._listen()
@@ -163,7 +165,10 @@ class PostgresTaskStore:
             )
 
     async def close(self) -> None:
-        """See `TaskServerStore`."""
+        """See `TaskServerStore`; a store that is not open stays so."""
+        if not self._is_open:
+            return
+        self._is_open = False
         listening, self._listening = self._listening, None
         if listening is not None:
             listening.cancel()
