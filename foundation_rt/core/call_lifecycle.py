@@ -27,7 +27,7 @@ from ..errors import (
     describe_exception,
 )
 from ..execution_limits import RETRY_HINT, SHARE_USED
-from ..jsonschema.issues import TOO_COMPLEX
+from ..jsonschema.issues import TOO_COMPLEX, refusal
 from ..protocol.jsonrpc import encode
 from .effects import Abort, Notify
 from .invocation import CallOutcome, Invocation, Phase, Raised, Returned
@@ -211,15 +211,7 @@ class CallLifecycle:
                 "The arguments are too complex to be checked: send less in one call.",
                 {"reason": "too_complex"},
             )
-        first = issues[0]
-        raise ToolError(
-            ErrorCode.INVALID_ARGUMENT,
-            f"Invalid arguments: {first.path or 'the arguments'} {first.message}.",
-            {
-                "reason": "schema_validation",
-                "errors": [{"path": each.path, "message": each.message} for each in issues],
-            },
-        )
+        raise refusal(issues)
 
     def refuse(self, call: Invocation, error: StructuredError) -> list[Effect]:
         """Refuse a call before its handler runs: reply with `error` and write its record."""

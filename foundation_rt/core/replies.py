@@ -119,14 +119,14 @@ class ServerInfo(Shown):
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return the `Implementation` object of `revision`."""
-        wire: dict[str, Any] = {"name": self.name, "version": self.version}
-        if self.title is not None:
-            wire["title"] = self.title
-        if self.website_url is not None:
-            wire["websiteUrl"] = self.website_url
-        if self.icons:
-            wire["icons"] = [icon.to_wire() for icon in self.icons]
-        return revision.keep("implementation", wire)
+        return revision.write(
+            "implementation",
+            name=self.name,
+            version=self.version,
+            title=self.title,
+            websiteUrl=self.website_url,
+            icons=[icon.to_wire() for icon in self.icons] or None,
+        )
 
 
 @define(eq=False, repr=False)

@@ -8,11 +8,12 @@ without them; they come from outside, so they are truncated (SCHEMA-22). Both en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from attrs import frozen
 
+from ..errors import ErrorCode, ToolError
 from ..protocol.exact_json import dumps
 
 MAX_ISSUES: Final = 20
@@ -47,6 +48,19 @@ TOO_COMPLEX: Final = (ValidationIssue("", "is too complex to be checked against 
 
 Whether the value is valid is unknown. Compare with `is` to recognise it.
 """
+
+
+def refusal(issues: Sequence[ValidationIssue]) -> ToolError:
+    """Return the error for arguments with these issues (CALL-08)."""
+    first = issues[0]
+    return ToolError(
+        ErrorCode.INVALID_ARGUMENT,
+        f"Invalid arguments: {first.path or 'the arguments'} {first.message}.",
+        {
+            "reason": "schema_validation",
+            "errors": [{"path": each.path, "message": each.message} for each in issues],
+        },
+    )
 
 
 class Selection:

@@ -91,10 +91,12 @@ class Annotations:
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return the `annotations` object of content and of resources."""
-        wire = _present(priority=self.priority, lastModified=self.last_modified)
-        if self.audience:
-            wire["audience"] = list(self.audience)
-        return revision.keep("annotations", wire)
+        return revision.write(
+            "annotations",
+            audience=list(self.audience) or None,
+            priority=self.priority,
+            lastModified=self.last_modified,
+        )
 
 
 @frozen
@@ -117,10 +119,9 @@ class Icon:
 
     def to_wire(self) -> dict[str, Any]:
         """Return an item of `icons`."""
-        wire = _present(src=self.src, mimeType=self.mime_type, theme=self.theme)
-        if self.sizes:
-            wire["sizes"] = list(self.sizes)
-        return wire
+        wire: dict[str, Any] = {"src": self.src, "mimeType": self.mime_type, "theme": self.theme}
+        wire["sizes"] = list(self.sizes) or None
+        return {name: value for name, value in wire.items() if value is not None}
 
 
 @frozen
@@ -144,16 +145,18 @@ class Block(ExplicitResult, ABC):
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return the block as `revision` defines it (CONT-02, CONT-04)."""
-        wire = {"type": self.kind, **self.members(revision)}
-        if self.annotations is not None:
-            wire["annotations"] = self.annotations.to_wire(revision)
-        if self.meta is not None:
-            wire["_meta"] = self.meta
-        return revision.keep(self.shape, wire)
+        annotations = self.annotations
+        return revision.write(
+            self.shape,
+            type=self.kind,
+            **self.members(revision),
+            annotations=None if annotations is None else annotations.to_wire(revision),
+            _meta=self.meta,
+        )
 
     @abstractmethod
     def members(self, revision: Revision) -> dict[str, Any]:
-        """Return the members that only blocks of this kind have."""
+        """Return the members that only blocks of this kind have; one that is None is left out."""
 
 
 @frozen
@@ -241,17 +244,15 @@ class ResourceLink(LateBlock):
     shape: ClassVar[str] = "resource"
 
     def members(self, revision: Revision) -> dict[str, Any]:
-        wire = _present(
-            uri=self.uri,
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            mimeType=self.mime_type,
-            size=self.size,
-        )
-        if self.icons:
-            wire["icons"] = [icon.to_wire() for icon in self.icons]
-        return wire
+        return {
+            "uri": self.uri,
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "mimeType": self.mime_type,
+            "size": self.size,
+            "icons": [icon.to_wire() for icon in self.icons] or None,
+        }
 
     def substitute(self) -> Block:
         return Text(self.uri, annotations=self.annotations)
@@ -268,8 +269,8 @@ class TextContents:
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return an item of `contents`, or the `resource` of an embedded one."""
-        wire = _present(uri=self.uri, mimeType=self.mime_type, text=self.text, _meta=self.meta)
-        return revision.keep("contents", wire)
+        members = {"uri": self.uri, "mimeType": self.mime_type, "text": self.text}
+        return revision.write("contents", **members, _meta=self.meta)
 
 
 @frozen
@@ -283,10 +284,8 @@ class BlobContents:
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return an item of `contents`, or the `resource` of an embedded one."""
-        wire = _present(
-            uri=self.uri, mimeType=self.mime_type, blob=_base64(self.blob), _meta=self.meta
-        )
-        return revision.keep("contents", wire)
+        members = {"uri": self.uri, "mimeType": self.mime_type, "blob": _base64(self.blob)}
+        return revision.write("contents", **members, _meta=self.meta)
 
 
 ResourceContents = TextContents | BlobContents
@@ -327,10 +326,6 @@ class ToolResult(ExplicitResult):
     structured: Any = field(default=None, kw_only=True)
     is_error: bool = field(default=False, kw_only=True, validator=instance_of(bool))
     meta: Mapping[str, Any] | None = field(default=None, kw_only=True, validator=_maybe_meta)
-
-
-def _present(**members: Any) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if value is not None}
 
 
 def _base64(data: bytes) -> str:

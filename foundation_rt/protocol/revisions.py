@@ -80,6 +80,11 @@ class Revision:
         unknown = VARYING_MEMBERS[shape] - self.members[shape]
         return {name: value for name, value in wire.items() if name not in unknown}
 
+    def write(self, shape: str, **members: Any) -> dict[str, Any]:
+        """Return the members that are not None, and that `shape` has in this revision (REV-03)."""
+        present = {name: value for name, value in members.items() if value is not None}
+        return self.keep(shape, present)
+
 
 _LISTS = {"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
 _FEATURES = _LISTS | {"tools/call", "prompts/get", "resources/read", "completion/complete"}

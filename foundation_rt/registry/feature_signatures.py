@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import frozen
 
-from ..errors import ErrorCode, RegistrationError, ToolError
+from ..errors import RegistrationError
 from ..jsonschema.compilation import Validator, compile_schema
+from ..jsonschema.issues import refusal
 from ..signatures.binding import NO_DEFAULT
 from ..signatures.docstrings import parse_docstring
 from ..signatures.function_signature import FunctionSignature
@@ -171,7 +172,9 @@ def _text_handler(collector: ParameterCollector) -> Handler:
                 # A field that a user leaves empty has no value (PROMPT-04).
                 if text or read is None or not has_default[name]:
                     values[name] = text if read is None else read(text)
-        _check(validate, values)
+        issues = () if validate is None else validate(values)
+        if issues:
+            raise refusal(issues)
         return bound(values, context)
 
     return handler
@@ -186,20 +189,6 @@ def _validator(collector: ParameterCollector) -> Validator | None:
     ):
         return None
     return compile_schema(collector.object_schema()).validate
-
-
-def _check(validate: Validator | None, values: dict[str, Any]) -> None:
-    issues = () if validate is None else validate(values)
-    if issues:
-        first = issues[0]
-        raise ToolError(
-            ErrorCode.INVALID_ARGUMENT,
-            f"Invalid arguments: {first.path} {first.message}.",
-            {
-                "reason": "schema_validation",
-                "errors": [{"path": each.path, "message": each.message} for each in issues],
-            },
-        )
 
 
 # -- from text to JSON values --------------------------------------------------------------------

@@ -40,12 +40,8 @@ class PromptArgument:
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return the argument as a member of `arguments`."""
-        wire: dict[str, Any] = {"name": self.name, "required": self.required}
-        if self.title is not None:
-            wire["title"] = self.title
-        if self.description is not None:
-            wire["description"] = self.description
-        return revision.keep("prompt_argument", wire)
+        members = {"title": self.title, "description": self.description}
+        return revision.write("prompt_argument", name=self.name, required=self.required, **members)
 
 
 @frozen
@@ -67,14 +63,15 @@ class PromptDefinition:
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return the prompt as `prompts/list` shows it."""
-        wire: dict[str, Any] = {"name": self.name}
-        members = {"title": self.title, "description": self.description, "_meta": self.meta}
-        wire.update((key, value) for key, value in members.items() if value is not None)
-        if self.arguments:
-            wire["arguments"] = [argument.to_wire(revision) for argument in self.arguments]
-        if self.icons:
-            wire["icons"] = [icon.to_wire() for icon in self.icons]
-        return revision.keep("prompt", wire)
+        return revision.write(
+            "prompt",
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            _meta=self.meta,
+            arguments=[argument.to_wire(revision) for argument in self.arguments] or None,
+            icons=[icon.to_wire() for icon in self.icons] or None,
+        )
 
 
 @define(eq=False, repr=False)

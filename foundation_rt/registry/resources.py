@@ -57,20 +57,17 @@ class _Definition:
     meta: Mapping[str, Any] | None = None
 
     def members(self, revision: Revision) -> dict[str, Any]:
-        """Return the common members as a list shows them."""
-        wire: dict[str, Any] = {"name": self.name}
-        optional = {
+        """Return the common members as a list shows them; one that is None is left out."""
+        annotations = self.annotations
+        return {
+            "name": self.name,
             "title": self.title,
             "description": self.description,
             "mimeType": self.mime_type,
             "_meta": self.meta,
+            "annotations": None if annotations is None else annotations.to_wire(revision),
+            "icons": [icon.to_wire() for icon in self.icons] or None,
         }
-        wire.update((key, value) for key, value in optional.items() if value is not None)
-        if self.annotations is not None:
-            wire["annotations"] = self.annotations.to_wire(revision)
-        if self.icons:
-            wire["icons"] = [icon.to_wire() for icon in self.icons]
-        return wire
 
 
 @frozen(kw_only=True)
@@ -87,10 +84,8 @@ class ResourceDefinition(_Definition):
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return the resource as `resources/list` shows it."""
-        wire = {"uri": self.uri, **self.members(revision)}
-        if self.size is not None:
-            wire["size"] = self.size
-        return revision.keep("resource", wire)
+        members = self.members(revision)
+        return revision.write("resource", uri=self.uri, **members, size=self.size)
 
 
 @frozen(kw_only=True)
@@ -105,8 +100,8 @@ class ResourceTemplateDefinition(_Definition):
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return the template as `resources/templates/list` shows it."""
-        wire = {"uriTemplate": self.uri_template, **self.members(revision)}
-        return revision.keep("resource", wire)
+        members = self.members(revision)
+        return revision.write("resource", uriTemplate=self.uri_template, **members)
 
 
 @define(eq=False, repr=False)

@@ -62,19 +62,18 @@ class ToolDefinition:
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return the tool as `tools/list` shows it to a peer that speaks `revision` (REG-02)."""
-        wire: dict[str, Any] = {
-            "name": self.name,
-            "title": self.title,
-            "description": self.description,
-            "inputSchema": self.input_schema,
-            "outputSchema": self._output_schema_for(revision),
-            "annotations": None if self.annotations is None else self.annotations.to_wire(),
-            "icons": [icon.to_wire() for icon in self.icons] or None,
-            "version": self.version,
-            "_meta": self.meta,
-        }
-        present = {name: value for name, value in wire.items() if value is not None}
-        return revision.keep("tool", present)
+        return revision.write(
+            "tool",
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            inputSchema=self.input_schema,
+            outputSchema=self._output_schema_for(revision),
+            annotations=None if self.annotations is None else self.annotations.to_wire(),
+            icons=[icon.to_wire() for icon in self.icons] or None,
+            version=self.version,
+            _meta=self.meta,
+        )
 
     def _output_schema_for(self, revision: Revision) -> Mapping[str, Any] | None:
         """Return the schema; None for an old peer, whose results are objects (CONT-07)."""
