@@ -7,16 +7,17 @@ of them has ended.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ..protocol.jsonrpc import Batch, Request, compact, read
+from ..protocol.jsonrpc import Batch, Request, compact, invalid, read
+from ..protocol.peer import brings_peer
 from ..shown import Shown
 from .effects import Reply
 
 if TYPE_CHECKING:
-    from ..protocol.jsonrpc import Message, RequestId
+    from ..protocol.jsonrpc import Malformed, Message, Notification, RequestId, Response
     from .effects import Effect
     from .session import Session
 
@@ -83,3 +84,23 @@ def gather(session: Session, request_id: RequestId, effects: list[Effect]) -> li
     batch.waiting.discard(request_id)
     batch.latest = request_id
     return batch.keep_replies(effects) + batch.answer()
+
+
+def refuse_batch(session: Session, batch: Batch) -> Malformed | None:
+    """Return why a batch is refused as a whole, if it is (RPC-13, RPC-16)."""
+    if session.peer is None or not session.peer.revision.batches:
+        return invalid("batch_not_supported", "Batches are not supported: send one message a line.")
+    if not batch.items:
+        return invalid("empty_batch", "A batch has one message or more.")
+    if len(batch.items) > MAX_BATCH:
+        return invalid("batch_too_large", f"A batch has {MAX_BATCH} messages or less.")
+    return None
+
+
+def read_batched(item: Any) -> Request | Notification | Response | Malformed:
+    """Read a member of a batch; stateless requests may not be one (RPC-16)."""
+    message = read(item)
+    if isinstance(message, Request) and brings_peer(message.params):
+        detail = "The revision that the request names has no batches."
+        return invalid("revision_without_batches", detail, message.id, message.params)
+    return message

@@ -29,11 +29,8 @@ from ..protocol.jsonrpc import (
     Request,
     Response,
     encode,
-    invalid,
-    read,
 )
 from ..protocol.peer import Peer, brings_peer, is_wanted, read_stateless_peer
-from .batches import MAX_BATCH, PendingBatch, gather, wait
 from .effects import ClientDisconnected, Log, Notify, Resolve
 from .invocation import Phase
 from .methods import METHODS, lifecycle
@@ -131,6 +128,8 @@ class Dispatcher:
                 effects = step(call, *arguments)
         if not call.session.batches or call.request_id in call.session.in_flight:
             return effects  # a call that was admitted goes on under its id
+        from .batches import gather
+
         return gather(call.session, call.request_id, effects)
 
     def cancel(self, session: Session, request_id: Any) -> list[Effect]:
@@ -261,12 +260,14 @@ class Dispatcher:
 
     def _batch(self, session: Session, batch: Batch) -> list[Effect]:
         """Dispatch each message of a batch, and answer them together (RPC-13 to RPC-16)."""
-        refusal = _refuse_batch(session, batch)
+        from .batches import PendingBatch, read_batched, refuse_batch, wait
+
+        refusal = refuse_batch(session, batch)
         if refusal is not None:
             return _malformed(session, refusal)
         pending = PendingBatch()
         effects: list[Effect] = []
-        for message in map(_read_batched, batch.items):
+        for message in map(read_batched, batch.items):
             try:
                 found = self.dispatch(session, message)
             except Exception as error:
@@ -392,29 +393,6 @@ def _refuse_duplicate_id(session: Session, request: Request) -> list[Effect]:
     message = "Invalid Request: a request with this id is still in flight"
     error = JsonRpcError(JsonRpcErrorCode.INVALID_REQUEST, message, {"reason": "duplicate_id"})
     return _refuse(session, request, error, has_id=False)
-
-
-# -- batches -------------------------------------------------------------------------------------
-
-
-def _refuse_batch(session: Session, batch: Batch) -> Malformed | None:
-    """Return why a batch is refused as a whole, if it is (RPC-13, RPC-16)."""
-    if session.peer is None or not session.peer.revision.batches:
-        return invalid("batch_not_supported", "Batches are not supported: send one message a line.")
-    if not batch.items:
-        return invalid("empty_batch", "A batch has one message or more.")
-    if len(batch.items) > MAX_BATCH:
-        return invalid("batch_too_large", f"A batch has {MAX_BATCH} messages or less.")
-    return None
-
-
-def _read_batched(item: Any) -> Request | Notification | Response | Malformed:
-    """Read a member of a batch; stateless requests may not be one (RPC-16)."""
-    message = read(item)
-    if isinstance(message, Request) and brings_peer(message.params):
-        detail = "The revision that the request names has no batches."
-        return invalid("revision_without_batches", detail, message.id, message.params)
-    return message
 
 
 # -- malformed messages and responses ------------------------------------------------------------

@@ -15,14 +15,16 @@ schema without references, and without nested or expensive loops, has neither, a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .analysis import SchemaAnalysis
 from .budget import MAX_STEPS, CheckRun, TooComplex
 from .dialects import DRAFT_04, DRAFT_06, DRAFT_07
-from .formats import Predicate, predicate
 from .issues import TOO_COMPLEX, TOO_DEEP, ValidationIssue
 from .lowering import ROOT, Charge, Exact, Lowering, weigh
+
+if TYPE_CHECKING:
+    from .formats import Predicate
 
 Function = Callable[..., Any]
 Validate = Callable[[Any], tuple[ValidationIssue, ...]]
@@ -36,7 +38,11 @@ def generate_validator(analysis: SchemaAnalysis, *, max_steps: int = MAX_STEPS) 
     """Return the validator for a schema of draft-04, draft-06 or draft-07."""
     lowering = Lowering(analysis)
     document = lowering.document()
-    formats = {name: predicate(name) for name in sorted(analysis.formats)}
+    formats: dict[str, Predicate] = {}
+    if analysis.formats:
+        from .formats import predicate
+
+        formats = {name: predicate(name) for name in sorted(analysis.formats)}
     names = _generate(analysis.dialect, document, formats)
     charges = weigh(document, lowering.exact, lowering.shared, calls_root=lowering.calls_root)
     for number, name in enumerate((ROOT, *document["definitions"])):

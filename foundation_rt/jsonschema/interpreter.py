@@ -22,7 +22,8 @@ from .budget import TooComplex
 from .dialects import DRAFT_04, Schema
 from .equality import are_different, identity, multiple_of, size
 from .formats import predicate
-from .issues import MESSAGES, TOO_DEEP, UNEXPLAINED, Selection, ValidationIssue, step
+from .issues import TOO_DEEP, UNEXPLAINED, ValidationIssue, step
+from .messages import MESSAGES, Selection
 
 Issues = Iterator[ValidationIssue]
 Found = tuple[ValidationIssue, ...]

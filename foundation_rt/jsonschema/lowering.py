@@ -25,7 +25,6 @@ from ..shown import Shown
 from .analysis import SchemaAnalysis
 from .budget import DIVISION, IDENTITY, CheckRun
 from .dialects import DRAFT_04, URIS, Schema
-from .equality import are_different, identity, multiple_of, size
 
 Charge = tuple[int, int]
 """The fixed steps of a function, and its steps for each item or member of its value."""
@@ -239,6 +238,8 @@ class Lowering:
         """Return the schema of one of `values`."""
         if _is_short(values):
             return {"enum": values}
+        from .equality import identity, size
+
         texts = {identity(one) for one in values if not isinstance(one, list | dict)}
         lengths = {(type(one), len(one)) for one in values if isinstance(one, list | dict)}
         containers = {identity(one) for one in values if isinstance(one, list | dict)}
@@ -255,6 +256,8 @@ class Lowering:
         return self._define({"enum": values}, decide)
 
     def _multiple_of(self, divisor: float) -> Schema:
+        from .equality import multiple_of
+
         is_multiple = multiple_of(divisor)
 
         def decide(value: Any, run: CheckRun) -> bool:
@@ -268,6 +271,8 @@ class Lowering:
         return self._define({"multipleOf": divisor}, decide)
 
     def _unique_items(self) -> Schema:
+        from .equality import are_different, size
+
         def decide(value: Any, run: CheckRun) -> bool:
             if not isinstance(value, list):
                 return True
@@ -319,6 +324,8 @@ def _varies(lowered: dict[str, Any], plain: bool) -> bool:
 
 def _is_short(values: list[Any]) -> bool:
     """Return whether `values` are few enough to be compared one by one."""
+    from .equality import size
+
     return len(values) <= _MAX_INLINE_VALUES and sum(map(size, values)) <= _MAX_INLINE_VALUES
 
 

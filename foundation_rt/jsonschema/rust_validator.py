@@ -20,7 +20,8 @@ from .budget import MAX_STEPS, TooComplex
 from .dialects import DRAFT_04, DRAFT_06, DRAFT_07, DRAFT_2019_09, DRAFT_2020_12
 from .equality import size
 from .formats import ENFORCED, predicate
-from .issues import MESSAGES, TOO_COMPLEX, TOO_DEEP, Selection, ValidationIssue, place, step
+from .issues import TOO_COMPLEX, TOO_DEEP, ValidationIssue, place, step
+from .messages import MESSAGES, Selection
 from .rust_validator_cost import step_limit
 
 if TYPE_CHECKING:
