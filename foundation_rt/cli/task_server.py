@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .args import CommandLine, CommandLineError, parse
@@ -140,7 +141,9 @@ def _load_bare(line: CommandLine) -> Server:
 
 def _say(text: str) -> int:
     """Write what was done to stderr: stdout may be the file of an export."""
-    sys.stderr.write(f"{text}\n")
+    with suppress(OSError, AttributeError):  # it is full, or closed
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
     return 0
 
 

@@ -73,8 +73,9 @@ def create_task_server(
         UsageError: the configuration does not fit a task server; says why.
     """
     server = make_server(overrides, config=config, over_http=over_http)
-    settings = server.settings(TaskServerSettings)
-    if not server.load_config().tools.check_formats:
+    loaded = server.load_config()
+    settings = loaded.section(TaskServerSettings)
+    if not loaded.tools.check_formats:
         raise UsageError(
             "tools.check_formats is off: the task server needs it, as it stores dates that are real"
         )

@@ -6,10 +6,12 @@ import asyncio
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from itertools import count
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 from uuid import uuid4
 
 from attrs import define, evolve, field
@@ -80,8 +82,12 @@ def import_tasks(server: Server, path: str, chosen_format: str | None) -> str:
         with _reading(path) as stream:
             async with _opened(settings) as store:
                 importer = _Importer(server, settings, store)
+                parts = read_parts(stream, file_format, size)
                 async with importer.working():
-                    for number, part in enumerate(read_parts(stream, file_format, size)):
+                    for number in count():
+                        part = await _beside(lambda: next(parts, None))
+                        if part is None:
+                            break
                         await importer.store(part, number)
                 return importer.report()
 
@@ -202,6 +208,33 @@ class _Importer:
         sys.stderr.write(f"the database has failed ({type(error).__name__}{shown})\n")
 
 
+async def _beside(function: Callable[[], _Result]) -> _Result:
+    """Return the result of a function that may block, called in a thread that no exit waits for."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_Result] = loop.create_future()
+
+    def finish(result: _Result | None, error: Exception | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(cast("_Result", result))
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        result: _Result | None = None
+        failure: Exception | None = None
+        try:
+            result = function()
+        except Exception as error:
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(finish, result, failure)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await done
+
+
 def _place(pointer: str, first: int) -> str:
     """Return a pointer into one part as a place in the file: ``task 5018, title``."""
     words = pointer.split("/")[2:]
@@ -230,7 +263,10 @@ async def _opened(settings: TaskServerSettings) -> AsyncIterator[TaskServerStore
 @contextmanager
 def _reading(path: str) -> Iterator[IO[bytes]]:
     if path == "-":
-        yield sys.stdin.buffer
+        if sys.stdin is None:
+            raise UsageError("standard input is closed")
+        # Not closed: a thread may still be reading when the command is interrupted.
+        yield open(os.dup(sys.stdin.fileno()), "rb")  # noqa: PTH123, SIM115
         return
     with ExitStack() as stack:
         try:

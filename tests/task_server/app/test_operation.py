@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,25 @@ def test_wrong_command_line_is_refused(words: tuple[str, ...]) -> None:
     assert ended.returncode == 2
     assert "foundation-rt" in ended.stderr
     assert "hunter2" not in ended.stderr
+
+
+@pytest.mark.rule("TASKS-03")
+def test_interrupted_import_ends_while_it_waits_for_input(tmp_path: Path) -> None:
+    database = Database(f"sqlite:{tmp_path / 'tasks.db'}")
+    command = database.command("import", "-")
+    with subprocess.Popen(
+        command, env=environment(), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(b'{"title":"x"}\n' * 5_000)
+        process.stdin.flush()
+        while not exported(database):
+            pass
+        process.send_signal(signal.SIGINT)
+        code, said = process.wait(PATIENCE), process.stderr.read()
+
+    assert (code, said) == (130, b"")
+    assert len(exported(database)) == 5_000
 
 
 @pytest.mark.rule("TASKS-02")
