@@ -34,7 +34,7 @@ from ..protocol.peer import Peer, brings_peer, is_wanted, read_stateless_peer
 from .effects import ClientDisconnected, Log, Notify, Resolve
 from .invocation import Phase
 from .methods import METHODS, lifecycle
-from .records import protocol_error_record
+from .records import CALLS, protocol_error_record
 from .replies import (
     ResultWriter,
     as_json_rpc_error,
@@ -376,15 +376,15 @@ def _require_object(request: Request) -> None:
 def _refuse(
     session: Session, request: Request, error: JsonRpcError, *, has_id: bool = True
 ) -> list[Effect]:
-    """Reply with a JSON-RPC error; a `tools/call` also has a record (RPC-09, CALL-14).
+    """Reply with a JSON-RPC error; what would be a call has a record (RPC-09, CALL-14, FEAT-07).
 
     The reply has the id of the request, unless `has_id` is false.
     """
     data = {"correlationId": derive_correlation_id(session, request.params), **error.data}
     request_id = request.id if has_id else None
     effects: list[Effect] = [error_reply(error.code, error.message, data, request_id)]
-    if request.method == "tools/call":
-        effects.append(protocol_error_record(request, data["correlationId"]))
+    if request.method in CALLS:
+        effects.append(protocol_error_record(request, data["correlationId"], error))
     return effects
 
 

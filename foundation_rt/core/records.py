@@ -9,11 +9,15 @@ from .effects import CallCompleted, Log
 from .invocation import OUTCOMES, CallOutcome, Phase, Raised
 
 if TYPE_CHECKING:
+    from ..errors import JsonRpcError
     from ..protocol.jsonrpc import Request
     from .invocation import Invocation
 
 TOOL_CALL_COMPLETED = "tool call completed"
 REQUEST_COMPLETED = "request completed"
+
+CALLS = frozenset(("tools/call", "resources/read", "prompts/get", "completion/complete"))
+"""The methods whose requests become calls."""
 
 
 def completion_record(
@@ -48,14 +52,37 @@ def late_record(call: Invocation, outcome: CallOutcome, duration_ms: float) -> C
     return completion_record(call, OUTCOMES[call.phase, type(outcome)], error_code, duration_ms)
 
 
-def protocol_error_record(request: Request, correlation_id: str) -> CallCompleted:
-    """Return the record of a `tools/call` that got a JSON-RPC error; without a runId (CALL-14)."""
+def protocol_error_record(
+    request: Request, correlation_id: str, error: JsonRpcError
+) -> CallCompleted:
+    """Return the record of a request that was refused before it was a call (CALL-14, FEAT-07)."""
     fields: dict[str, Any] = {"correlationId": correlation_id}
-    if type(request.params) is dict and type(request.params.get("name")) is str:
-        fields["toolName"] = request.params["name"]
+    name = _name_in(request)
+    if request.method == "tools/call":
+        message = TOOL_CALL_COMPLETED
+        if name is not None:
+            fields["toolName"] = name
+    else:
+        message = REQUEST_COMPLETED
+        fields |= {"method": request.method, "name": name or ""}
+        if "code" in error.data:
+            fields["errorCode"] = error.data["code"]
     fields["durationMs"] = 0.0
-    fields["outcome"] = ToolCompletionOutcome.PROTOCOL_ERROR._value_
-    return CallCompleted("info", TOOL_CALL_COMPLETED, fields)
+    fields["outcome"] = outcome = ToolCompletionOutcome.PROTOCOL_ERROR._value_
+    record = CallCompleted("info", message, fields)
+    record.refusal = error.data.get("reason", outcome)
+    return record
+
+
+def _name_in(request: Request) -> str | None:
+    """Return the name or the URI in the params of a request; None if it has none."""
+    params = request.params
+    if request.method == "completion/complete" and type(params) is dict:
+        params = params.get("ref")
+    if type(params) is not dict:
+        return None
+    name = params.get("name", params.get("uri"))
+    return name if type(name) is str else None
 
 
 def failure_log(call: Invocation, message: str, error: BaseException) -> Log:

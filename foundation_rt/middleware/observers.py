@@ -87,23 +87,20 @@ def as_observer(function: CallObserver, is_registered: Callable[[str, str], bool
     def observe(session: Session, record: Event) -> None:
         if not isinstance(record, CallCompleted):
             return
-        fields, refusal = record.fields, record.refusal
+        fields = record.fields
         method = fields.get("method", "tools/call")
         name = fields.get("toolName") or fields.get("name", "")
         label = ""
         if method in _NAMED:
             label = name if is_registered(method, name) else OTHER
-        outcome = fields["outcome"]
-        if outcome == ToolCompletionOutcome.PROTOCOL_ERROR and refusal is None:
-            refusal = outcome
         function(
             CompletedCall(
                 method,
                 name,
                 label,
-                outcome,
+                fields["outcome"],
                 fields.get("errorCode"),
-                refusal,
+                record.refusal,
                 fields["durationMs"] / 1000,
                 fields.get("runId"),
                 fields["correlationId"],

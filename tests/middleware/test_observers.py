@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from foundation_rt import CompletedCall, RegistrationError, Server, ToolContext, UsageError
+from foundation_rt.protocol.principal import Principal
 from foundation_rt.testing import ManualClock, TestClient
-from tests.support.observed import call_everything, converse, make_server
+from tests.support.observed import call_everything, converse, make_server, refused
 
 
 def observed(server: Server, talk: Any = call_everything) -> list[CompletedCall]:
@@ -41,6 +42,44 @@ def test_every_call_is_observed_once() -> None:
     names = [c.name for c in calls]
     assert names[4:8] == ["nowhere", "add", "data://all", "data://lost"]
     assert {c.transport for c in calls} == {"memory"}
+
+
+@pytest.mark.rule("OPS-34", "FEAT-07")
+def test_request_that_is_refused_before_it_is_a_call_is_observed() -> None:
+    async def talk(client: TestClient) -> None:
+        await refused(client, "resources/read", {"uri": "unknown://x"})
+        await refused(client, "resources/read", {"uri": 5})
+        await refused(client, "prompts/get", {"name": "nowhere"})
+        await refused(client, "prompts/get", {"name": "review", "arguments": {}})
+        reference = {"type": "ref/prompt", "name": "nowhere"}
+        await refused(client, "completion/complete", {"ref": reference})
+        await refused(client, "tools/call", {"name": 5})
+
+    calls = observed(make_server(), talk)
+    assert [(c.method, c.name, c.label, c.refusal) for c in calls] == [
+        ("resources/read", "unknown://x", "", "resource_not_found"),
+        ("resources/read", "", "", "invalid_params"),
+        ("prompts/get", "nowhere", "other", "invalid_params"),
+        ("prompts/get", "review", "review", "invalid_params"),
+        ("completion/complete", "nowhere", "", "invalid_params"),
+        ("tools/call", "", "other", "invalid_params"),
+    ]
+    assert {(c.outcome, c.error_code, c.run_id) for c in calls} == {("protocol_error", None, None)}
+
+
+@pytest.mark.rule("FEAT-07", "OPS-26")
+def test_refused_scope_of_a_resource_is_audited() -> None:
+    server = Server("s", config={"audit": {"enabled": True}})
+    server.resource("secret://all", scopes=["secrets"])(lambda: "")
+
+    async def talk(client: TestClient) -> None:
+        client.connection.session.principal = Principal("alice")
+        await refused(client, "resources/read", {"uri": "secret://all"})
+
+    lines = converse(server, talk)
+    [record] = [each for each in lines if each.get("eventType", "").startswith("RESOURCE")]
+    assert (record["eventType"], record["category"]) == ("RESOURCE_READ_REFUSED", "SECURITY")
+    assert (record["subject"], record["errorCode"]) == ("alice", "UNAUTHORIZED")
 
 
 @pytest.mark.rule("OPS-34")

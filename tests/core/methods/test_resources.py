@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.core.effects import CallCompleted
 from foundation_rt.core.invocation import Invocation, Raised, Returned
 from foundation_rt.errors import ToolError
 from foundation_rt.protocol.peer import CAPABILITIES_KEY
@@ -131,7 +132,7 @@ def test_stateless_peer_gets_cache_hints() -> None:
     assert reply["result"]["ttlMs"] == 0
 
 
-@pytest.mark.rule("MRES-04", "MRES-09")
+@pytest.mark.rule("MRES-04", "MRES-09", "FEAT-07")
 @given(st.text(max_size=30) | st.text("task:/.%2eFf{}", max_size=30).map("task://".__add__))
 def test_every_uri_is_answered(uri: str) -> None:
     core = featured()
@@ -139,10 +140,13 @@ def test_every_uri_is_answered(uri: str) -> None:
         line = request("resources/read", {"uri": uri})
     except TypeError:  # no JSON has lone surrogates
         return
-    [effect] = core.dispatch(line)
+    effect, *rest = core.dispatch(line)
     if isinstance(effect, Invocation):
         assert not {"/", "\\", "\0"} & set(effect.arguments.get("id", ""))
         assert effect.arguments.get("id") not in (".", "..")
     else:
         [reply] = replies([effect])
         assert reply["error"]["code"] == -32002
+        [record] = rest
+        assert isinstance(record, CallCompleted)
+        assert (record.fields["name"], record.refusal) == (uri, "resource_not_found")

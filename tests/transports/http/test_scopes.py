@@ -339,7 +339,7 @@ def test_protocol_refuses_what_http_status_cannot(
     for line in (INITIALIZE, INITIALIZED):
         runtime.dispatcher.dispatch(session, parse(line))
     given = params or {"uri": "note://1"}
-    [reply] = runtime.dispatcher.dispatch(session, parse(request(method, given)))
+    reply, *_ = runtime.dispatcher.dispatch(session, parse(request(method, given)))
     error = orjson.loads(reply.line)["error"]
     if method == "resources/subscribe":
         assert error["data"]["reason"] == "resource_not_found"
