@@ -120,7 +120,8 @@ def _find_claimable(
 ) -> tuple[int, str] | None:
     """Return number and id of the oldest job that can be claimed."""
     row: tuple[int, str] | None = connection.execute(
-        f"SELECT number, job_id FROM batch_jobs WHERE {_UNFINISHED} AND attempts < ?"
+        "SELECT number, job_id FROM batch_jobs INDEXED BY batch_jobs_unfinished"
+        f" WHERE {_UNFINISHED} AND attempts < ?"
         f" AND (lease_until IS NULL OR lease_until <= ?) AND {_HAS_PAYLOAD}"
         " ORDER BY number LIMIT 1",
         (max_attempts, time),
