@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from foundation_rt.client import Client, ConnectionLostError, MCPError, StdioServer, connect
-from tests.support.leaks import ResourceSnapshot, tasks
+from foundation_rt.client import ConnectionLostError, MCPError, StdioServer, connect
 
 LIVENESS = 60.0
 """Seconds after which a client counts as hanging."""
@@ -42,17 +40,7 @@ for line in sys.stdin:
 """
 
 
-def run(server: StdioServer, scenario: Callable[[Client], Awaitable[None]]) -> None:
-    """Play a scene with a client of the server; nothing may hang, and nothing may be left."""
-
-    async def main() -> None:
-        async with asyncio.timeout(LIVENESS), connect(server) as client:
-            await scenario(client)
-        assert tasks() == []
-
-    before = ResourceSnapshot.now()
-    asyncio.run(main())
-    ResourceSnapshot.now().must_equal(before)
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 # -- lines that are not JSON
@@ -64,16 +52,13 @@ def run(server: StdioServer, scenario: Callable[[Client], Awaitable[None]]) -> N
     ["HEADNaNTAIL", 'HEAD"caf\xe9"TAIL', 'ready.HEAD"x"TAIL', 'HEAD"x"TAILHEAD"x"TAIL'],
     ids=["NaN", "Latin-1", "text before it", "two answers"],
 )
-def test_answer_that_is_not_json_fails_its_call_at_once(line: str) -> None:
+async def test_answer_that_is_not_json_fails_its_call_at_once(line: str) -> None:
     """The deadline of the call is that of the test."""
-
-    async def scenario(client: Client) -> None:
+    async with connect(StdioServer(sys.executable, ["-c", SERVER])) as client:
         with pytest.raises(MCPError) as caught:
             await client.call("break", {"line": line}, timeout=LIVENESS)
         assert (caught.value.code, caught.value.may_have_run) == ("E209", True)
         assert (await client.call("break", {"line": 'HEAD"well"TAIL'})).text == "well"
-
-    run(StdioServer(sys.executable, ["-c", SERVER]), scenario)
 
 
 @pytest.mark.rule("CLIENT-41")
@@ -88,23 +73,18 @@ def test_answer_that_is_not_json_fails_its_call_at_once(line: str) -> None:
         (r'"\\\ud83d"', "\\\ufffd"),
     ],
 )
-def test_lone_surrogate_is_read_as_replacement_character(text: str, read: str) -> None:
-    async def scenario(client: Client) -> None:
+async def test_lone_surrogate_is_read_as_replacement_character(text: str, read: str) -> None:
+    async with connect(StdioServer(sys.executable, ["-c", SERVER])) as client:
         assert (await client.call("break", {"line": f"HEAD{text}TAIL"})).text == read
-
-    run(StdioServer(sys.executable, ["-c", SERVER]), scenario)
 
 
 @pytest.mark.rule("CLIENT-40")
-def test_server_that_echoes_its_input_still_gets_responses() -> None:
+async def test_server_that_echoes_its_input_still_gets_responses() -> None:
     """A debug line that repeats the request holds its id, and a "result" among the arguments."""
-
-    async def scenario(client: Client) -> None:
+    async with connect(StdioServer(sys.executable, ["-c", SERVER])) as client:
         line = 'received ECHO\nHEAD"well"TAIL'
         answer = await client.call("break", {"line": line, "result": "error"})
         assert answer.text == "well"
-
-    run(StdioServer(sys.executable, ["-c", SERVER]), scenario)
 
 
 # -- processes that never start
@@ -112,11 +92,11 @@ def test_server_that_echoes_its_input_still_gets_responses() -> None:
 
 @pytest.mark.rule("CHILD-15")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says that nothing was read")
-def test_command_that_cannot_start_is_started_once(tmp_path: Path) -> None:
+async def test_command_that_cannot_start_is_started_once(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     code = f"open({str(starts)!r}, 'a').write('x'); import there_is_no_such_module"
 
-    async def scenario(client: Client) -> None:
+    async with connect(StdioServer(sys.executable, ["-c", code])) as client:
         with pytest.raises(ConnectionLostError) as caught:
             await client.call("any")
         error = caught.value
@@ -125,31 +105,27 @@ def test_command_that_cannot_start_is_started_once(tmp_path: Path) -> None:
         assert "Try again" not in str(error)
         assert starts.read_text() == "x"
 
-    run(StdioServer(sys.executable, ["-c", code]), scenario)
-
 
 @pytest.mark.rule("CHILD-20")
-def test_server_that_exits_on_any_request_is_started_twice(tmp_path: Path) -> None:
+async def test_server_that_exits_on_any_request_is_started_twice(tmp_path: Path) -> None:
     """It has read `server/discover`; an older server may end for that, so it is asked once more."""
     starts = tmp_path / "starts"
     code = f"open({str(starts)!r}, 'a').write('x'); input(); raise SystemExit('I give up')"
 
-    async def scenario(client: Client) -> None:
+    async with connect(StdioServer(sys.executable, ["-c", code])) as client:
         with pytest.raises(ConnectionLostError) as caught:
             await client.call("any")
         assert not caught.value.retryable
         assert "I give up" in caught.value.message
         assert starts.read_text() == "xx"
 
-    run(StdioServer(sys.executable, ["-c", code]), scenario)
-
 
 @pytest.mark.rule("CHILD-15")
 @pytest.mark.parametrize("command", ["there-is-no-such-program", "/there/is/no/such/file"])
-def test_missing_program_is_not_worth_another_try(command: str) -> None:
+async def test_missing_program_is_not_worth_another_try(command: str) -> None:
     attempts: list[object] = []
 
-    async def scenario(client: Client) -> None:
+    async with connect(StdioServer(command)) as client:
         make_transport = client._link.make_transport
         client._link.make_transport = lambda: attempts.append(1) or make_transport()  # type: ignore[func-returns-value]
         with pytest.raises(ConnectionLostError) as caught:
@@ -157,17 +133,16 @@ def test_missing_program_is_not_worth_another_try(command: str) -> None:
         assert not caught.value.retryable
         assert len(attempts) == 1
 
-    run(StdioServer(command), scenario)
-
 
 # -- what the client's own program shows
 
 
 @pytest.mark.rule("CHILD-16")
-def test_writing_to_a_server_that_has_ended_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_writing_to_a_server_that_has_ended_logs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Check that asyncio does not warn of a message that is written after the end was seen."""
-
-    async def scenario(client: Client) -> None:
+    async with connect(StdioServer(sys.executable, ["-c", SERVER])) as client:
         await client.initialize()
         session = client._link.current
         assert session is not None
@@ -182,8 +157,6 @@ def test_writing_to_a_server_that_has_ended_logs_nothing(caplog: pytest.LogCaptu
         for _ in range(100):
             session.notify("notifications/roots/list_changed")
         await session.ended.wait()
-
-    run(StdioServer(sys.executable, ["-c", SERVER]), scenario)
     assert [each for each in caplog.records if each.name == "asyncio"] == []
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -29,19 +30,20 @@ NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required"
 STATELESS = "2026-07-28"
 
 
-def run_scenario(
-    scenario: Callable[[ServerFixture, AnsweringClient], Coroutine[Any, Any, None]], **options: Any
-) -> ServerFixture:
-    """Run a scenario with the handlers below and a stateless client."""
+@pytest.fixture
+def fixture(options: dict[str, Any]) -> Iterator[ServerFixture]:
+    """Yield a server with the handlers below."""
     fixture = ServerFixture(**options)
     add_handlers(fixture)
-
-    async def run() -> None:
-        await scenario(fixture, AnsweringClient(fixture.server, STATELESS))
-
-    asyncio.run(run())
+    yield fixture
     fixture.assert_all_ended()
-    return fixture
+
+
+@pytest.fixture
+@asynccontextmanager
+async def client(fixture: ServerFixture) -> AsyncIterator[AnsweringClient]:
+    """Yield a stateless client."""
+    yield AnsweringClient(fixture.server, STATELESS)
 
 
 def add_handlers(fixture: ServerFixture) -> None:
@@ -81,73 +83,68 @@ def asked_of(response: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 @pytest.mark.rule("ASK-10", "ASK-13", "ASK-14")
-def test_call_is_retried_until_it_has_a_result() -> None:
-    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        server_requests, state = asked_of(await client.call("greet"))
-        message = {"message": "Who?", "requestedSchema": NAME}
-        assert server_requests == {"user_name": {"method": "elicitation/create", "params": message}}
-        responses = {"user_name": accepted(name="Ann")}
-        second = await client.call("greet", inputResponses=responses, requestState=state)
-        server_requests, next_state = asked_of(second)
-        assert [*server_requests] == ["1"]
-        assert next_state != state
-        response = await client.call(
-            "greet", inputResponses={"1": {"action": "decline"}}, requestState=next_state
-        )
-        assert response["result"]["resultType"] == "complete"
-        assert value_of(response) == "Hello, Ann! decline"
-
-    records = run_scenario(scenario).records
-    assert [record["outcome"] for record in records] == ["success"] * 3
-    assert [record.get("resultType") for record in records] == ["input_required"] * 2 + [None]
+async def test_call_is_retried_until_it_has_a_result(
+    fixture: ServerFixture, client: AnsweringClient
+) -> None:
+    server_requests, state = asked_of(await client.call("greet"))
+    message = {"message": "Who?", "requestedSchema": NAME}
+    assert server_requests == {"user_name": {"method": "elicitation/create", "params": message}}
+    responses = {"user_name": accepted(name="Ann")}
+    second = await client.call("greet", inputResponses=responses, requestState=state)
+    server_requests, next_state = asked_of(second)
+    assert [*server_requests] == ["1"]
+    assert next_state != state
+    response = await client.call(
+        "greet", inputResponses={"1": {"action": "decline"}}, requestState=next_state
+    )
+    assert response["result"]["resultType"] == "complete"
+    assert value_of(response) == "Hello, Ann! decline"
+    assert [record["outcome"] for record in fixture.records] == ["success"] * 3
+    assert [record.get("resultType") for record in fixture.records] == ["input_required"] * 2 + [
+        None
+    ]
 
 
 @pytest.mark.rule("ASK-14", "ASK-15")
-def test_retry_goes_on_in_any_process_with_same_key() -> None:
+async def test_retry_goes_on_in_any_process_with_same_key() -> None:
+    def client_of(**options: Any) -> AnsweringClient:
+        fixture = ServerFixture(**options)
+        add_handlers(fixture)
+        return AnsweringClient(fixture.server, STATELESS)
+
     config = ServerConfig(security=SecuritySection(state_key="ab" * 32))
-    states: list[str] = []
-
-    async def first(fixture: ServerFixture, client: AnsweringClient) -> None:
-        states.append(asked_of(await client.call("greet"))[1])
-
-    async def second(fixture: ServerFixture, client: AnsweringClient) -> None:
-        responses = {"user_name": accepted(name="Ann")}
-        answer = await client.call("greet", inputResponses=responses, requestState=states[0])
-        assert [*asked_of(answer)[0]] == ["1"]
-
-    async def stranger(fixture: ServerFixture, client: AnsweringClient) -> None:
-        answer = await client.call("greet", requestState=states[0])
-        assert answer["error"]["data"]["reason"] == "state_tampered"
-
-    run_scenario(first, config=config)
-    run_scenario(second, config=config)
-    run_scenario(stranger)
+    _, state = asked_of(await client_of(config=config).call("greet"))
+    responses = {"user_name": accepted(name="Ann")}
+    answer = await client_of(config=config).call(
+        "greet", inputResponses=responses, requestState=state
+    )
+    assert [*asked_of(answer)[0]] == ["1"]
+    answer = await client_of().call("greet", requestState=state)
+    assert answer["error"]["data"]["reason"] == "state_tampered"
 
 
 @pytest.mark.rule("ASK-11", "ASK-12")
 @pytest.mark.parametrize(
     "responses", [{}, {"wrong_key": accepted(name="x")}, {"user_name": 12345}, {"user_name": None}]
 )
-def test_missing_answer_is_asked_for_again(responses: dict[str, Any]) -> None:
-    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        server_requests, _ = asked_of(await client.call("greet", inputResponses=responses))
-        assert [*server_requests] == ["user_name"]
-
-    run_scenario(scenario)
+async def test_missing_answer_is_asked_for_again(
+    responses: dict[str, Any], fixture: ServerFixture, client: AnsweringClient
+) -> None:
+    server_requests, _ = asked_of(await client.call("greet", inputResponses=responses))
+    assert [*server_requests] == ["user_name"]
 
 
 @pytest.mark.rule("ASK-20")
-def test_answer_that_state_did_not_ask_for_is_dropped() -> None:
-    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        responses = {"user_name": accepted(name="Ann"), "1": accepted(), "more": accepted(x=1)}
-        server_requests, state = asked_of(await client.call("greet"))
-        assert [*server_requests] == ["user_name"]
-        # The second request was not asked yet when these came.
-        along = {"inputResponses": responses, "requestState": state}
-        server_requests, _ = asked_of(await client.call("greet", **along))
-        assert [*server_requests] == ["1"]
-
-    run_scenario(scenario)
+async def test_answer_that_state_did_not_ask_for_is_dropped(
+    fixture: ServerFixture, client: AnsweringClient
+) -> None:
+    responses = {"user_name": accepted(name="Ann"), "1": accepted(), "more": accepted(x=1)}
+    server_requests, state = asked_of(await client.call("greet"))
+    assert [*server_requests] == ["user_name"]
+    # The second request was not asked yet when these came.
+    along = {"inputResponses": responses, "requestState": state}
+    server_requests, _ = asked_of(await client.call("greet", **along))
+    assert [*server_requests] == ["1"]
 
 
 @pytest.mark.rule("ASK-11", "ASK-33")
@@ -171,111 +168,105 @@ def test_answer_that_state_did_not_ask_for_is_dropped() -> None:
         ("resources/read", {"uri": "note://5"}),
     ],
 )
-def test_malformed_answers_are_refused(
-    method: str, params: dict[str, Any], along: dict[str, Any], reason: str
+async def test_malformed_answers_are_refused(
+    method: str,
+    params: dict[str, Any],
+    along: dict[str, Any],
+    reason: str,
+    fixture: ServerFixture,
+    client: AnsweringClient,
 ) -> None:
-    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        fixture.server.register(
-            ToolDefinition("plain", "", {"type": "object"}), lambda arguments, context: 1
-        )
-        client.request(method, {**params, **along})
-        messages = [await client.next()]
-        if messages[0].get("method"):  # the list of tools has changed
-            messages = [await client.next()]
-        error = messages[0]["error"]
-        assert (error["code"], error["data"]["reason"]) == (-32602, reason)
-        assert error["data"]["correlationId"]
-        assert fixture.slots_in_use == 0
-
-    run_scenario(scenario)
-
-
-@pytest.mark.rule("ASK-32", "ASK-33")
-def test_state_is_valid_for_one_request_and_principal() -> None:
-    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        _, state = asked_of(await client.call("greet"))
-        for tool, arguments in (("greet", {"greeting": "Hi"}), ("everything", {})):
-            error = (await client.call(tool, arguments, requestState=state))["error"]
-            assert (error["code"], error["data"]["reason"]) == (-32602, "state_foreign")
-        client.connection.session.principal = Principal("ann")
-        error = (await client.call("greet", requestState=state))["error"]
-        assert error["data"]["reason"] == "state_foreign"
-        _, hers = asked_of(await client.call("greet"))
-        client.connection.session.principal = Principal("bob")
-        error = (await client.call("greet", requestState=hers))["error"]
-        assert error["data"]["reason"] == "state_foreign"
-
-    run_scenario(scenario)
-
-
-@pytest.mark.rule("ASK-32", "ASK-33")
-def test_expired_state_is_refused() -> None:
-    clock = ManualClock()
-
-    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        _, state = asked_of(await client.call("greet"))
-        clock.advance(timedelta(minutes=1).total_seconds() - 0.001)
-        asked_of(await client.call("greet", requestState=state))
-        clock.advance(0.001)
-        error = (await client.call("greet", requestState=state))["error"]
-        assert (error["code"], error["data"]["reason"]) == (-32602, "state_expired")
-
-    run_scenario(
-        scenario, clock=clock, config=ServerConfig(server=ServerSection(input_ttl_ms=60_000))
+    fixture.server.register(
+        ToolDefinition("plain", "", {"type": "object"}), lambda arguments, context: 1
     )
+    client.request(method, {**params, **along})
+    messages = [await client.next()]
+    if messages[0].get("method"):  # the list of tools has changed
+        messages = [await client.next()]
+    error = messages[0]["error"]
+    assert (error["code"], error["data"]["reason"]) == (-32602, reason)
+    assert error["data"]["correlationId"]
+    assert fixture.slots_in_use == 0
+
+
+@pytest.mark.rule("ASK-32", "ASK-33")
+async def test_state_is_valid_for_one_request_and_principal(
+    fixture: ServerFixture, client: AnsweringClient
+) -> None:
+    _, state = asked_of(await client.call("greet"))
+    for tool, arguments in (("greet", {"greeting": "Hi"}), ("everything", {})):
+        error = (await client.call(tool, arguments, requestState=state))["error"]
+        assert (error["code"], error["data"]["reason"]) == (-32602, "state_foreign")
+    client.connection.session.principal = Principal("ann")
+    error = (await client.call("greet", requestState=state))["error"]
+    assert error["data"]["reason"] == "state_foreign"
+    _, hers = asked_of(await client.call("greet"))
+    client.connection.session.principal = Principal("bob")
+    error = (await client.call("greet", requestState=hers))["error"]
+    assert error["data"]["reason"] == "state_foreign"
+
+
+@pytest.mark.rule("ASK-32", "ASK-33")
+async def test_expired_state_is_refused() -> None:
+    clock = ManualClock()
+    config = ServerConfig(server=ServerSection(input_ttl_ms=60_000))
+    fixture = ServerFixture(config, clock)
+    add_handlers(fixture)
+    client = AnsweringClient(fixture.server, STATELESS)
+    _, state = asked_of(await client.call("greet"))
+    clock.advance(timedelta(minutes=1).total_seconds() - 0.001)
+    asked_of(await client.call("greet", requestState=state))
+    clock.advance(0.001)
+    error = (await client.call("greet", requestState=state))["error"]
+    assert (error["code"], error["data"]["reason"]) == (-32602, "state_expired")
 
 
 @pytest.mark.rule("ASK-32")
-def test_handler_that_changes_its_arguments_can_be_retried() -> None:
-    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        async def handler(arguments: dict[str, Any], context: ToolContext) -> int:
-            arguments.clear()
-            return len(await context.roots())
+async def test_handler_that_changes_its_arguments_can_be_retried(
+    fixture: ServerFixture, client: AnsweringClient
+) -> None:
+    async def handler(arguments: dict[str, Any], context: ToolContext) -> int:
+        arguments.clear()
+        return len(await context.roots())
 
-        fixture.server.register(ToolDefinition("careless", "", {"type": "object"}), handler)
-        _, state = asked_of(await client.call("careless", {"a": 1}))
-        responses = {"1": {"roots": []}}
-        answer = await client.call(
-            "careless", {"a": 1}, inputResponses=responses, requestState=state
-        )
-        assert value_of(answer) == 0
-
-    run_scenario(scenario)
+    fixture.server.register(ToolDefinition("careless", "", {"type": "object"}), handler)
+    _, state = asked_of(await client.call("careless", {"a": 1}))
+    responses = {"1": {"roots": []}}
+    answer = await client.call("careless", {"a": 1}, inputResponses=responses, requestState=state)
+    assert value_of(answer) == 0
 
 
 @pytest.mark.rule("ASK-03", "ASK-29")
-def test_several_requests_share_one_round() -> None:
-    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        server_requests, state = asked_of(await client.call("everything"))
-        assert {key: one["method"] for key, one in server_requests.items()} == {
-            "name": "elicitation/create",
-            "text": "sampling/createMessage",
-            "roots": "roots/list",
-        }
-        content = {"type": "text", "text": "Hello"}
-        responses = {
-            "name": accepted(name="Ann"),
-            "text": {"role": "assistant", "model": "m", "content": content},
-            "roots": {"roots": []},
-        }
-        answer = await client.call("everything", inputResponses=responses, requestState=state)
-        assert value_of(answer) == ["name", "roots", "text"]
-
-    run_scenario(scenario)
+async def test_several_requests_share_one_round(
+    fixture: ServerFixture, client: AnsweringClient
+) -> None:
+    server_requests, state = asked_of(await client.call("everything"))
+    assert {key: one["method"] for key, one in server_requests.items()} == {
+        "name": "elicitation/create",
+        "text": "sampling/createMessage",
+        "roots": "roots/list",
+    }
+    content = {"type": "text", "text": "Hello"}
+    responses = {
+        "name": accepted(name="Ann"),
+        "text": {"role": "assistant", "model": "m", "content": content},
+        "roots": {"roots": []},
+    }
+    answer = await client.call("everything", inputResponses=responses, requestState=state)
+    assert value_of(answer) == ["name", "roots", "text"]
 
 
 @pytest.mark.rule("ASK-22", "ASK-05")
-def test_missing_client_capability_is_an_error() -> None:
-    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        client.capabilities = {"roots": {}}
-        error = (await client.call("everything"))["error"]
-        assert error["code"] == -32021
-        assert error["data"]["requiredCapabilities"] == {
-            "elicitation": {"form": {}},
-            "sampling": {},
-        }
-
-    fixture = run_scenario(scenario)
+async def test_missing_client_capability_is_an_error(
+    fixture: ServerFixture, client: AnsweringClient
+) -> None:
+    client.capabilities = {"roots": {}}
+    error = (await client.call("everything"))["error"]
+    assert error["code"] == -32021
+    assert error["data"]["requiredCapabilities"] == {
+        "elicitation": {"form": {}},
+        "sampling": {},
+    }
     assert (fixture.records[0]["outcome"], fixture.records[0]["errorCode"]) == (
         "tool_error",
         "INVALID_ARGUMENT",
@@ -283,35 +274,33 @@ def test_missing_client_capability_is_an_error() -> None:
 
 
 @pytest.mark.rule("ASK-41")
-def test_url_elicitation_required_is_answered_with_pages() -> None:
-    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        server_requests, state = asked_of(await client.call("files"))
-        page = {"mode": "url", "message": "Connect", "url": "https://x.example/"}
-        assert server_requests == {"page-1": {"method": "elicitation/create", "params": page}}
-        responses = {"page-1": {"action": "accept"}}
-        meta = {"io.modelcontextprotocol/clientInfo": {"name": "visitor"}}
-        params = {"name": "files", "inputResponses": responses, "requestState": state}
-        client.request("tools/call", params, **meta)
-        assert value_of(await client.next()) == "files"
-        client.capabilities = {"elicitation": {}}
-        error = (await client.call("files"))["error"]
-        assert error["code"] == -32021
-        assert error["data"]["requiredCapabilities"] == {"elicitation": {"url": {}}}
-
-    run_scenario(scenario)
+async def test_url_elicitation_required_is_answered_with_pages(
+    fixture: ServerFixture, client: AnsweringClient
+) -> None:
+    server_requests, state = asked_of(await client.call("files"))
+    page = {"mode": "url", "message": "Connect", "url": "https://x.example/"}
+    assert server_requests == {"page-1": {"method": "elicitation/create", "params": page}}
+    responses = {"page-1": {"action": "accept"}}
+    meta = {"io.modelcontextprotocol/clientInfo": {"name": "visitor"}}
+    params = {"name": "files", "inputResponses": responses, "requestState": state}
+    client.request("tools/call", params, **meta)
+    assert value_of(await client.next()) == "files"
+    client.capabilities = {"elicitation": {}}
+    error = (await client.call("files"))["error"]
+    assert error["code"] == -32021
+    assert error["data"]["requiredCapabilities"] == {"elicitation": {"url": {}}}
 
 
 @pytest.mark.rule("ASK-15")
-def test_too_large_state_ends_call_with_error() -> None:
-    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        responses = {"user_name": accepted(name="x" * MAX_STATE_BYTES)}
-        _, state = asked_of(await client.call("greet"))
-        along = {"inputResponses": responses, "requestState": state}
-        answer = value_of(await client.call("greet", **along))
-        assert answer["code"] == "RESOURCE_EXHAUSTED"
-        assert answer["details"] == {"reason": "input_state_too_large"}
-
-    run_scenario(scenario)
+async def test_too_large_state_ends_call_with_error(
+    fixture: ServerFixture, client: AnsweringClient
+) -> None:
+    responses = {"user_name": accepted(name="x" * MAX_STATE_BYTES)}
+    _, state = asked_of(await client.call("greet"))
+    along = {"inputResponses": responses, "requestState": state}
+    answer = value_of(await client.call("greet", **along))
+    assert answer["code"] == "RESOURCE_EXHAUSTED"
+    assert answer["details"] == {"reason": "input_state_too_large"}
 
 
 @pytest.mark.rule("ASK-02", "ASK-10")
@@ -322,21 +311,23 @@ def test_too_large_state_ends_call_with_error() -> None:
         ("resources/read", {"uri": "note://5"}, "1", {"roots": []}),
     ],
 )
-def test_prompts_and_resources_can_ask_client(
-    method: str, params: dict[str, Any], key: str, answer: Any
+async def test_prompts_and_resources_can_ask_client(
+    method: str,
+    params: dict[str, Any],
+    key: str,
+    answer: Any,
+    fixture: ServerFixture,
+    client: AnsweringClient,
 ) -> None:
-    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        client.request(method, params)
-        server_requests, state = asked_of(await client.next())
-        assert [*server_requests] == [key]
-        client.request(method, {**params, "inputResponses": {key: answer}, "requestState": state})
-        result = (await client.next())["result"]
-        assert result["resultType"] == "complete"
-        client.capabilities = {}
-        client.request(method, params)
-        assert (await client.next())["error"]["code"] == -32021
-
-    run_scenario(scenario)
+    client.request(method, params)
+    server_requests, state = asked_of(await client.next())
+    assert [*server_requests] == [key]
+    client.request(method, {**params, "inputResponses": {key: answer}, "requestState": state})
+    result = (await client.next())["result"]
+    assert result["resultType"] == "complete"
+    client.capabilities = {}
+    client.request(method, params)
+    assert (await client.next())["error"]["code"] == -32021
 
 
 @pytest.mark.rule("ASK-29")
@@ -371,20 +362,19 @@ def test_middleware_passes_requests_to_client_on(revision: str) -> None:
 
 @pytest.mark.rule("ASK-02")
 @pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
-def test_completion_cannot_ask_client(revision: str) -> None:
-    async def scenario(fixture: ServerFixture, client: AnsweringClient) -> None:
-        @fixture.server.completion("note://{id}", "id")
-        async def ids(value: str, ctx: ToolContext) -> list[str]:
-            await ctx.roots()
-            return []
+async def test_completion_cannot_ask_client(
+    revision: str, fixture: ServerFixture, client: AnsweringClient
+) -> None:
+    @fixture.server.completion("note://{id}", "id")
+    async def ids(value: str, ctx: ToolContext) -> list[str]:
+        await ctx.roots()
+        return []
 
-        own = AnsweringClient(fixture.server, revision)
-        reference = {"type": "ref/resource", "uri": "note://{id}"}
-        argument = {"name": "id", "value": ""}
-        own.request("completion/complete", {"ref": reference, "argument": argument})
-        answer = await own.next()
-        assert answer["error"]["code"] == -32603
-
-    fixture = run_scenario(scenario)
+    own = AnsweringClient(fixture.server, revision)
+    reference = {"type": "ref/resource", "uri": "note://{id}"}
+    argument = {"name": "id", "value": ""}
+    own.request("completion/complete", {"ref": reference, "argument": argument})
+    answer = await own.next()
+    assert answer["error"]["code"] == -32603
     [failure] = fixture.logged("handler failed")
     assert "cannot ask the client" in failure["error"]["message"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,26 +74,20 @@ def _command(*words: str, **options: Any) -> StdioServer:
     return StdioServer(words[0], words[1:], **options)
 
 
-def _run(target: Any, test: Callable[[Client, User], Awaitable[None]], **options: Any) -> None:
-    """Run a test with a client for `target`."""
-
-    async def bounded() -> None:
-        user = User()
-        async with (
-            asyncio.timeout(PATIENCE),
-            connect(
-                target,
-                sampling=user.sample,
-                elicitation=user.fill_in,
-                elicitation_url=user.visit,
-                on_log=user.log,
-                on_list_changed=user.change,
-                **options,
-            ) as client,
-        ):
-            await test(client, user)
-
-    asyncio.run(bounded())
+@asynccontextmanager
+async def connected(target: Any, **options: Any) -> AsyncIterator[tuple[Client, User]]:
+    """Yield a client for `target`, and its user."""
+    user = User()
+    async with connect(
+        target,
+        sampling=user.sample,
+        elicitation=user.fill_in,
+        elicitation_url=user.visit,
+        on_log=user.log,
+        on_list_changed=user.change,
+        **options,
+    ) as client:
+        yield client, user
 
 
 @pytest.fixture(params=["stdio", "http", "sse"])
@@ -110,8 +105,8 @@ def everything(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.mark.rule("CLIENT-24", "CLIENT-25")
-def test_tools(everything: Any) -> None:
-    async def test(client: Client, user: User) -> None:
+async def test_tools(everything: Any) -> None:
+    async with connected(everything) as (client, _):
         server = await client.initialize()
         assert server.name == "mcp-servers/everything"
         assert server.instructions
@@ -128,11 +123,9 @@ def test_tools(everything: Any) -> None:
             await client.call("get-rich")
         assert unknown.value.code == "E204"
 
-    _run(everything, test)
 
-
-def test_content(everything: Any) -> None:
-    async def test(client: Client, user: User) -> None:
+async def test_content(everything: Any) -> None:
+    async with connected(everything) as (client, _):
         annotated = {"messageType": "error", "includeImage": True}
         text, image = (await client.call("get-annotated-message", annotated)).content
         assert isinstance(text, Text)
@@ -148,11 +141,9 @@ def test_content(everything: Any) -> None:
         assert isinstance(embedded.contents, BlobContents)
         assert embedded.contents.blob.startswith(b"Resource 7:")
 
-    _run(everything, test)
 
-
-def test_resources(everything: Any) -> None:
-    async def test(client: Client, user: User) -> None:
+async def test_resources(everything: Any) -> None:
+    async with connected(everything, require=("resources", "completions")) as (client, _):
         listed = {each.name: each.uri for each in await client.list_resources()}
         document = (await client.read_resource(listed["architecture.md"])).contents[0]
         assert isinstance(document, TextContents)
@@ -169,11 +160,9 @@ def test_resources(everything: Any) -> None:
         completed = await client.complete(f"{DYNAMIC}/text/{{resourceId}}", "resourceId", "12")
         assert completed.values == ("12",)
 
-    _run(everything, test, require=("resources", "completions"))
 
-
-def test_a_resource_that_a_tool_makes(everything: Any) -> None:
-    async def test(client: Client, user: User) -> None:
+async def test_a_resource_that_a_tool_makes(everything: Any) -> None:
+    async with connected(everything) as (client, user):
         await client.initialize()
         name, data = "hei.gz", "data:text/plain;base64,aGVp"
         made = await client.call("gzip-file-as-resource", {"name": name, "data": data})
@@ -185,11 +174,9 @@ def test_a_resource_that_a_tool_makes(everything: Any) -> None:
         assert isinstance(contents, BlobContents)
         assert gzip.decompress(contents.blob) == b"hei"
 
-    _run(everything, test)
 
-
-def test_prompts(everything: Any) -> None:
-    async def test(client: Client, user: User) -> None:
+async def test_prompts(everything: Any) -> None:
+    async with connected(everything, require=("prompts",)) as (client, _):
         names = {each.name for each in await client.list_prompts()}
         assert names == {"simple-prompt", "args-prompt", "completable-prompt", "resource-prompt"}
         simple = await client.get_prompt("simple-prompt")
@@ -207,11 +194,9 @@ def test_prompts(everything: Any) -> None:
         then = await client.complete("completable-prompt", "name", "", known=known)
         assert then.values == ("David", "Eve", "Frank")
 
-    _run(everything, test, require=("prompts",))
 
-
-def test_server_requests(everything: Any) -> None:
-    async def test(client: Client, user: User) -> None:
+async def test_server_requests(everything: Any) -> None:
+    async with connected(everything, roots=[Path("/home/ada")]) as (client, _):
         sampled = await client.call("trigger-sampling-request", {"prompt": "Really?"})
         assert "Really?: yes" in sampled.text
         filled_in = (await client.call("trigger-elicitation-request")).text
@@ -232,11 +217,9 @@ def test_server_requests(everything: Any) -> None:
         }
         assert "/home/ada" in (await client.call("get-roots-list")).text
 
-    _run(everything, test, roots=[Path("/home/ada")])
 
-
-def test_a_page_to_visit(everything: Any) -> None:
-    async def test(client: Client, user: User) -> None:
+async def test_a_page_to_visit(everything: Any) -> None:
+    async with connected(everything) as (client, user):
         here = {"url": PAGE, "elicitationId": "payment"}
         await client.call("trigger-url-elicitation", here)
         assert [page.url for page in user.pages] == [PAGE]
@@ -249,12 +232,10 @@ def test_a_page_to_visit(everything: Any) -> None:
         await client.call("trigger-url-elicitation", elsewhere)
         assert [page.url for page in user.pages] == [PAGE, f"{PAGE}/again"]
 
-    _run(everything, test)
-
 
 @pytest.mark.rule("CLIENT-31")
-def test_what_comes_unasked(everything: Any) -> None:
-    async def test(client: Client, user: User) -> None:
+async def test_what_comes_unasked(everything: Any) -> None:
+    async with connected(everything, log_level="debug") as (client, user):
         async with client.subscribe(f"{DYNAMIC}/text/1", f"{DYNAMIC}/text/2") as changes:
             await client.call("toggle-subscriber-updates")
             assert {await anext(changes), await anext(changes)} == {
@@ -267,12 +248,10 @@ def test_what_comes_unasked(everything: Any) -> None:
             pass
         await client.call("toggle-simulated-logging")
 
-    _run(everything, test, log_level="debug")
-
 
 @pytest.mark.rule("CLIENT-15", "CLIENT-16", "CLIENT-21")
-def test_progress_cancellation_and_deadline(everything: Any) -> None:
-    async def test(client: Client, user: User) -> None:
+async def test_progress_cancellation_and_deadline(everything: Any) -> None:
+    async with connected(everything) as (client, _):
         steps: asyncio.Queue[float] = asyncio.Queue()
 
         def advance(done: float, total: float | None, message: str | None) -> None:
@@ -294,35 +273,34 @@ def test_progress_cancellation_and_deadline(everything: Any) -> None:
         assert late.value.may_have_run
         assert (await client.call("echo", {"message": "still here"})).text == "Echo: still here"
 
-    _run(everything, test)
-
 
 @pytest.mark.rule("CTOOL-18")
-def test_a_tool_that_is_a_task_is_refused_not_awaited(everything: Any) -> None:
-    async def test(client: Client, user: User) -> None:
+async def test_a_tool_that_is_a_task_is_refused_not_awaited(everything: Any) -> None:
+    async with connected(everything) as (client, _):
         with pytest.raises(MCPError, match=r"E205.*task"):
             await client.call("simulate-research-query", {"topic": "tasks"})
 
-    _run(everything, test)
-
 
 @pytest.mark.rule("CHILD-02")
-def test_a_child_sees_of_our_environment_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_sees_of_our_environment_what_it_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PASSWORD_OF_OURS", "secret")
 
-    async def test(client: Client, user: User) -> None:
+    async with connected(_command(*servers.npm("everything"), env={"GIVEN": "this"})) as (
+        client,
+        _,
+    ):
         environment = orjson.loads((await client.call("get-env")).text)
         assert environment["GIVEN"] == "this"
         assert "PASSWORD_OF_OURS" not in environment
-
-    _run(_command(*servers.npm("everything"), env={"GIVEN": "this"}), test)
 
 
 # -- files -------------------------------------------------------------------------------------
 
 
-def test_files(tmp_path: Path) -> None:
-    async def test(client: Client, user: User) -> None:
+async def test_files(tmp_path: Path) -> None:
+    async with connected(_command(*servers.npm("filesystem", str(tmp_path)))) as (client, _):
         note = str(tmp_path / "note.txt")
         await client.call("write_file", {"path": note, "content": "one\ntwo\nthree\n"})
         read = await client.call("read_text_file", {"path": note, "head": 1})
@@ -346,35 +324,37 @@ def test_files(tmp_path: Path) -> None:
         with pytest.raises(InvalidArgumentsError):
             await client.call("read_text_file", {"path": 5})
 
-    _run(_command(*servers.npm("filesystem", str(tmp_path))), test)
 
-
-def test_files_where_our_roots_are(tmp_path: Path) -> None:
+async def test_files_where_our_roots_are(tmp_path: Path) -> None:
     known = threading.Event()
 
     def listen(line: str) -> None:
         if "Updated allowed directories from MCP roots" in line:
             known.set()
 
-    async def test(client: Client, user: User) -> None:
+    async with connected(
+        _command(*servers.npm("filesystem")), roots=[tmp_path], on_stderr=listen
+    ) as (client, _):
         await client.initialize()
         assert await asyncio.to_thread(known.wait, PATIENCE)
         allowed = await client.call("list_allowed_directories")
         assert str(tmp_path) in allowed.text
 
-    _run(_command(*servers.npm("filesystem")), test, roots=[tmp_path], on_stderr=listen)
-
 
 # -- memory ------------------------------------------------------------------------------------
 
 
-def test_memory(tmp_path: Path) -> None:
+async def test_memory(tmp_path: Path) -> None:
     graph = "memory://knowledge-graph"
     ada = {"name": "Ada", "entityType": "person", "observations": ["writes programs"]}
     engine = {"name": "Engine", "entityType": "machine", "observations": []}
     invented = {"from": "Ada", "to": "Engine", "relationType": "programs"}
 
-    async def test(client: Client, user: User) -> None:
+    file = str(tmp_path / "memory.jsonl")
+    async with connected(_command(*servers.npm("memory"), env={"MEMORY_FILE_PATH": file})) as (
+        client,
+        _,
+    ):
         async with client.subscribe(graph) as changes:
             made = await client.call("create_entities", {"entities": [ada, engine]})
             assert made.structured == {"entities": [ada, engine]}
@@ -391,6 +371,3 @@ def test_memory(tmp_path: Path) -> None:
             await client.call("create_entities", {"entities": [{"name": "Ada"}]})
         await client.call("delete_entities", {"entityNames": ["Ada", "Engine"]})
         assert (await client.call("read_graph")).value() == {"entities": [], "relations": []}
-
-    file = str(tmp_path / "memory.jsonl")
-    _run(_command(*servers.npm("memory"), env={"MEMORY_FILE_PATH": file}), test)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import tracemalloc
-from collections.abc import Awaitable, Callable
-from functools import wraps
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -18,25 +17,11 @@ from tests.support.services import need_redis
 
 PROGRESS = {"_meta": {"progressToken": "p"}}
 
-Test = Callable[[HttpHarness], Awaitable[None]]
 
-
-def with_harness(**settings: Any) -> Callable[[Test], Callable[[], None]]:
-    """Run an async test with its own harness."""
-
-    def decorate(test: Test) -> Callable[[], None]:
-        async def scenario() -> None:
-            async with harness(**settings) as one:
-                await test(one)
-
-        @wraps(test)
-        def run() -> None:
-            asyncio.run(scenario())
-
-        del run.__wrapped__  # type: ignore[attr-defined]
-        return run
-
-    return decorate
+@pytest.fixture(name="harness")
+def fixture(options: dict[str, Any]) -> AbstractAsyncContextManager[HttpHarness]:
+    """Return a harness of its own, with these settings of the section `http`."""
+    return harness(**options)
 
 
 def count_living(marker: str) -> int:
@@ -49,7 +34,6 @@ def count_living(marker: str) -> int:
 
 
 @pytest.mark.rule("HTTP-06", "HTTP-10", "HTTP-11")
-@with_harness()
 async def test_stateless_call_is_answered_as_json(harness: HttpHarness) -> None:
     for tool in ("echo", "work"):
         answer = await call(harness.app, tool, 7, text="hi").finish()
@@ -62,7 +46,6 @@ async def test_stateless_call_is_answered_as_json(harness: HttpHarness) -> None:
 
 
 @pytest.mark.rule("HTTP-28")
-@with_harness()
 async def test_open_request_keeps_no_message(harness: HttpHarness) -> None:
     marker = "nobody-reads-this"
     params = {"notifications": {}, marker: {marker: ["x"]}}
@@ -75,7 +58,6 @@ async def test_open_request_keeps_no_message(harness: HttpHarness) -> None:
 
 
 @pytest.mark.rule("HTTP-28")
-@with_harness()
 async def test_running_call_keeps_only_its_arguments(
     harness: HttpHarness,
 ) -> None:
@@ -91,7 +73,6 @@ async def test_running_call_keeps_only_its_arguments(
 
 
 @pytest.mark.rule("REV-11")
-@with_harness()
 async def test_session_keeps_little_of_large_client_description(harness: HttpHarness) -> None:
     large = {f"{number:x}": {} for number in range(1_500)}
     params = {"protocolVersion": "2025-11-25", "capabilities": large, "clientInfo": large}
@@ -110,7 +91,6 @@ async def test_session_keeps_little_of_large_client_description(harness: HttpHar
 
 
 @pytest.mark.rule("HTTP-06")
-@with_harness()
 async def test_message_before_reply_starts_stream(harness: HttpHarness) -> None:
     params = {"name": "progress", "arguments": {"count": 3}, "_meta": {**META, **PROGRESS["_meta"]}}
     headers = {"mcp-protocol-version": REVISION, "mcp-method": "tools/call", "mcp-name": "progress"}
@@ -125,7 +105,6 @@ async def test_message_before_reply_starts_stream(harness: HttpHarness) -> None:
 
 
 @pytest.mark.rule("HTTP-11")
-@with_harness()
 async def test_status_of_stateless_request_matches_error(harness: HttpHarness) -> None:
     unknown = await ask(harness.app, "no/such").finish()
     assert (unknown.status, unknown.json["error"]["code"]) == (404, -32601)
@@ -144,7 +123,6 @@ async def test_status_of_stateless_request_matches_error(harness: HttpHarness) -
 
 
 @pytest.mark.rule("HTTP-10")
-@with_harness()
 async def test_stateless_disconnect_cancels_call(harness: HttpHarness) -> None:
     open_call = call(harness.app, "wait", tag="left")
     other = call(harness.app, "wait", tag="stays")
@@ -162,7 +140,6 @@ async def test_stateless_disconnect_cancels_call(harness: HttpHarness) -> None:
 
 
 @pytest.mark.rule("HTTP-10")
-@with_harness()
 async def test_stateless_messages_without_reply(harness: HttpHarness) -> None:
     headers = {"mcp-protocol-version": REVISION}
     told = {"jsonrpc": "2.0", "method": "notifications/anything"}
@@ -174,7 +151,7 @@ async def test_stateless_messages_without_reply(harness: HttpHarness) -> None:
 
 
 @pytest.mark.rule("HTTP-09")
-@with_harness(keep_alive_ms=20)
+@pytest.mark.options(keep_alive_ms=20)
 async def test_long_call_is_kept_alive_by_comments(harness: HttpHarness) -> None:
     open_call = call(harness.app, "wait", tag="long")
     await open_call.until(lambda: open_call.body.count(b":\n\n") >= 2)
@@ -185,7 +162,6 @@ async def test_long_call_is_kept_alive_by_comments(harness: HttpHarness) -> None
 
 
 @pytest.mark.rule("HTTP-16")
-@with_harness()
 async def test_listeners_are_ended_when_server_stops(harness: HttpHarness) -> None:
     params = {"notifications": {"toolsListChanged": True}}
     listening = ask(harness.app, "subscriptions/listen", params, "s")
@@ -208,7 +184,6 @@ async def test_listeners_are_ended_when_server_stops(harness: HttpHarness) -> No
 
 
 @pytest.mark.rule("HTTP-03", "HTTP-04", "HTTP-05")
-@with_harness()
 async def test_session_from_first_to_last_request(harness: HttpHarness) -> None:
     session = await open_session(harness.app)
     assert len(session.session_id) >= 43
@@ -226,7 +201,7 @@ async def test_session_from_first_to_last_request(harness: HttpHarness) -> None:
 
 
 @pytest.mark.rule("HTTP-03")
-@with_harness(max_sessions=2)
+@pytest.mark.options(max_sessions=2)
 async def test_only_successful_initialize_creates_session(harness: HttpHarness) -> None:
     refused = await post(harness.app, request("initialize", {"capabilities": {}})).finish()
     assert refused.json["error"]["code"] == -32602
@@ -244,7 +219,6 @@ async def test_only_successful_initialize_creates_session(harness: HttpHarness) 
 
 
 @pytest.mark.rule("HTTP-05")
-@with_harness()
 async def test_deleting_session_aborts_its_calls(harness: HttpHarness) -> None:
     session = await open_session(harness.app)
     open_call = session.call("wait", 3, tag="gone")
@@ -260,7 +234,6 @@ async def test_deleting_session_aborts_its_calls(harness: HttpHarness) -> None:
 
 
 @pytest.mark.rule("HTTP-01")
-@with_harness()
 async def test_other_methods_and_paths_are_refused(harness: HttpHarness) -> None:
     put = await visit(harness.app, "PUT").finish()
     assert (put.status, put.headers["allow"]) == (405, "POST, GET, DELETE")
@@ -269,7 +242,6 @@ async def test_other_methods_and_paths_are_refused(harness: HttpHarness) -> None
 
 
 @pytest.mark.rule("HTTP-02")
-@with_harness()
 async def test_both_modes_are_served_at_one_path(harness: HttpHarness) -> None:
     session = await open_session(harness.app, "2024-11-05")
     old = await session.call("echo", 1, text="old").finish()
@@ -279,7 +251,6 @@ async def test_both_modes_are_served_at_one_path(harness: HttpHarness) -> None:
 
 
 @pytest.mark.rule("HTTP-11")
-@with_harness()
 async def test_invalid_message_in_session_is_bad_request(harness: HttpHarness) -> None:
     session = await open_session(harness.app)
     unknown = await session.post(request("no/such")).finish()
@@ -291,7 +262,6 @@ async def test_invalid_message_in_session_is_bad_request(harness: HttpHarness) -
 
 
 @pytest.mark.rule("HTTP-31")
-@with_harness()
 async def test_duplicate_id_is_refused_and_its_call_continues(harness: HttpHarness) -> None:
     session = await open_session(harness.app)
     first = session.call("wait", 5, tag="first")
@@ -305,7 +275,6 @@ async def test_duplicate_id_is_refused_and_its_call_continues(harness: HttpHarne
 
 
 @pytest.mark.rule("HTTP-25")
-@with_harness()
 async def test_batch_is_answered_by_one_array(harness: HttpHarness) -> None:
     session = await open_session(harness.app, "2025-03-26")
     mixed = [
@@ -341,7 +310,6 @@ def cancelled(request_id: object) -> dict[str, Any]:
 
 
 @pytest.mark.rule("HTTP-26")
-@with_harness()
 async def test_response_of_cancelled_request_ends(harness: HttpHarness) -> None:
     session = await open_session(harness.app)
     open_call = session.call("wait", 5, tag="cancelled")
@@ -358,7 +326,6 @@ async def test_response_of_cancelled_request_ends(harness: HttpHarness) -> None:
 
 
 @pytest.mark.rule("HTTP-05")
-@with_harness()
 async def test_ended_session_keeps_nothing(harness: HttpHarness) -> None:
     events = harness.app._service.endpoint.events
     for _ in range(3):
@@ -374,7 +341,6 @@ async def test_ended_session_keeps_nothing(harness: HttpHarness) -> None:
 
 
 @pytest.mark.rule("HTTP-08")
-@with_harness()
 async def test_server_request_is_sent_in_response_of_its_call(harness: HttpHarness) -> None:
     session = await open_session(harness.app, capabilities={"roots": {}})
     listening = session.get()
@@ -400,32 +366,27 @@ async def test_server_request_is_sent_in_response_of_its_call(harness: HttpHarne
 
 @pytest.mark.rule("HTTP-07", "HTTP-13")
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
-def test_result_is_fetched_after_lost_connection(revision: str) -> None:
-    @with_harness()
-    async def test(harness: HttpHarness) -> None:
-        session = await open_session(harness.app, revision)
-        open_call = session.call("wait", 5, tag="patient")
-        await open_call.until(lambda: open_call.events)
-        first = open_call.events[0]
-        assert first["retry"] == "1000"
-        assert ("data" in first) == (revision == "2025-11-25")
-        open_call.leave()
-        await open_call.finish()
-        assert harness.ended == {}
-        harness.go.set()
-        await harness.idle()
-        resumed = await session.get(first["id"]).finish()
-        assert [each["id"] for each in resumed.messages] == [5]
-        assert resumed.messages[0]["result"]["content"][0]["text"] == '"patient"'
-        # What was told can be told again, and nothing follows it.
-        last = resumed.events[-1]["id"]
-        assert (await session.get(last).finish()).messages == []
-
-    test()
+async def test_result_is_fetched_after_lost_connection(revision: str, harness: HttpHarness) -> None:
+    session = await open_session(harness.app, revision)
+    open_call = session.call("wait", 5, tag="patient")
+    await open_call.until(lambda: open_call.events)
+    first = open_call.events[0]
+    assert first["retry"] == "1000"
+    assert ("data" in first) == (revision == "2025-11-25")
+    open_call.leave()
+    await open_call.finish()
+    assert harness.ended == {}
+    harness.go.set()
+    await harness.idle()
+    resumed = await session.get(first["id"]).finish()
+    assert [each["id"] for each in resumed.messages] == [5]
+    assert resumed.messages[0]["result"]["content"][0]["text"] == '"patient"'
+    # What was told can be told again, and nothing follows it.
+    last = resumed.events[-1]["id"]
+    assert (await session.get(last).finish()).messages == []
 
 
 @pytest.mark.rule("HTTP-13")
-@with_harness()
 async def test_live_stream_is_resumed(harness: HttpHarness) -> None:
     session = await open_session(harness.app)
     open_call = session.call("wait", 5, tag="live")
@@ -439,7 +400,6 @@ async def test_live_stream_is_resumed(harness: HttpHarness) -> None:
 
 
 @pytest.mark.rule("HTTP-13")
-@with_harness()
 async def test_unknown_events_are_not_resumed(harness: HttpHarness) -> None:
     session, other = await open_session(harness.app), await open_session(harness.app)
     open_call = other.call("wait", 5, tag="other")
@@ -455,7 +415,7 @@ async def test_unknown_events_are_not_resumed(harness: HttpHarness) -> None:
 
 
 @pytest.mark.rule("HTTP-15")
-@with_harness(retry_ms=5)
+@pytest.mark.options(retry_ms=5)
 async def test_client_reconnects_after_close_stream(harness: HttpHarness) -> None:
     session = await open_session(harness.app)
     open_call = await session.call("let_go", 5, tag="later").finish()
@@ -470,7 +430,6 @@ async def test_client_reconnects_after_close_stream(harness: HttpHarness) -> Non
 
 
 @pytest.mark.rule("HTTP-15")
-@with_harness()
 async def test_close_stream_does_nothing_without_resumption(harness: HttpHarness) -> None:
     harness.go.set()
     stateless = await call(harness.app, "let_go", tag="a").finish()
@@ -487,7 +446,6 @@ async def test_close_stream_does_nothing_without_resumption(harness: HttpHarness
 
 
 @pytest.mark.rule("HTTP-12")
-@with_harness()
 async def test_notifications_go_to_latest_get_stream(harness: HttpHarness) -> None:
     session = await open_session(harness.app)
     harness.server.tool(name="unheard")(lambda: None)
@@ -512,7 +470,6 @@ async def test_notifications_go_to_latest_get_stream(harness: HttpHarness) -> No
 
 
 @pytest.mark.rule("HTTP-12", "NOTE-07")
-@with_harness()
 async def test_session_log_goes_to_get_stream_of_its_session(harness: HttpHarness) -> None:
     logs = []
 
@@ -539,7 +496,7 @@ async def test_session_log_goes_to_get_stream_of_its_session(harness: HttpHarnes
 
 
 @pytest.mark.rule("HTTP-12")
-@with_harness(max_events=4)
+@pytest.mark.options(max_events=4)
 async def test_first_listener_gets_kept_notifications(harness: HttpHarness) -> None:
     session = await open_session(harness.app)
     uris = [f"note://{number}" for number in range(6)]
@@ -562,7 +519,6 @@ async def test_first_listener_gets_kept_notifications(harness: HttpHarness) -> N
 
 
 @pytest.mark.rule("HTTP-14")
-@with_harness()
 async def test_stream_of_another_process_is_replayed(harness: HttpHarness) -> None:
     from foundation_rt.transports.http.event_store import SessionRecord
 
@@ -604,31 +560,29 @@ async def test_processes_with_shared_store_resume_each_others_streams() -> None:
 
 @pytest.mark.rule("HTTP-17")
 @pytest.mark.parametrize("extensions", [True, False])
-def test_client_that_does_not_read_is_cut_off_without_effect_on_others(extensions: bool) -> None:
-    @with_harness()
-    async def test(harness: HttpHarness) -> None:
-        params = {"notifications": {"resourceSubscriptions": ["note://a"]}}
-        headers = {"mcp-protocol-version": REVISION, "mcp-method": "subscriptions/listen"}
-        import orjson
+async def test_client_that_does_not_read_is_cut_off_without_effect_on_others(
+    extensions: bool, harness: HttpHarness
+) -> None:
+    params = {"notifications": {"resourceSubscriptions": ["note://a"]}}
+    headers = {"mcp-protocol-version": REVISION, "mcp-method": "subscriptions/listen"}
+    import orjson
 
-        body = orjson.dumps(request("subscriptions/listen", params | {"_meta": META}))
-        slow = visit(harness.app, "POST", headers=headers, body=body, extensions=extensions)
-        await slow.until(lambda: slow.messages)
-        slow.read(on=False)
-        quick = ask(harness.app, "subscriptions/listen", params, 2)
-        await quick.until(lambda: quick.messages)
-        told = 0
-        while not slow.task.done():
-            harness.server.resource_updated("note://a")
-            told += 1
-            if told % 100 == 0:
-                await asyncio.sleep(0)
-            assert told < 100_000
-        assert slow.cut == extensions
-        await quick.until(lambda: len(quick.messages) == told + 1)
-        quick.leave()
-        await quick.finish()
-        await slow.finish()
-        assert not harness.app._service.endpoint._open
-
-    test()
+    body = orjson.dumps(request("subscriptions/listen", params | {"_meta": META}))
+    slow = visit(harness.app, "POST", headers=headers, body=body, extensions=extensions)
+    await slow.until(lambda: slow.messages)
+    slow.read(on=False)
+    quick = ask(harness.app, "subscriptions/listen", params, 2)
+    await quick.until(lambda: quick.messages)
+    told = 0
+    while not slow.task.done():
+        harness.server.resource_updated("note://a")
+        told += 1
+        if told % 100 == 0:
+            await asyncio.sleep(0)
+        assert told < 100_000
+    assert slow.cut == extensions
+    await quick.until(lambda: len(quick.messages) == told + 1)
+    quick.leave()
+    await quick.finish()
+    await slow.finish()
+    assert not harness.app._service.endpoint._open

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from types import SimpleNamespace
 from typing import Any
 
@@ -163,14 +162,10 @@ TestAbsences.settings = settings(max_examples=examples(60), deadline=None)
 ROOTS = {"roots": {}}
 
 
-def run(scenario: Callable[[HttpHarness], Awaitable[None]], **settings: int) -> None:
-    """Run a scenario with its own application; `settings` are of the section `http`."""
-
-    async def start() -> None:
-        async with harness(**settings) as one:
-            await scenario(one)
-
-    asyncio.run(start())
+@pytest.fixture
+def one(options: dict[str, int]) -> AbstractAsyncContextManager[HttpHarness]:
+    """Return a harness with its own application and these settings of the section `http`."""
+    return harness(**options)
 
 
 async def open_request(one: HttpHarness) -> tuple[AsgiSession, Visit]:
@@ -182,72 +177,62 @@ async def open_request(one: HttpHarness) -> tuple[AsgiSession, Visit]:
 
 
 @pytest.mark.rule("ASK-19", "RES-03")
-def test_server_request_of_gone_client_releases_its_slot() -> None:
-    async def scenario(one: HttpHarness) -> None:
-        resources = one.server.runtime.resources
-        session, call = await open_request(one)
-        assert resources.concurrent_executions == 1
-        call.leave()
-        await call.finish()
-        await one.idle()
-        assert resources.concurrent_executions == 0
-        back = session.get(call.events[-1]["id"])
-        await back.finish()
-        withdrawn, error = back.messages
-        assert withdrawn["method"] == "notifications/cancelled"
-        assert "client_gone" in error["result"]["content"][0]["text"]
-        assert one.server.runtime.dispatcher.client_input.open_requests.used() == {}
-
-    run(scenario, server_request_grace_ms=1, retry_ms=0)
+@pytest.mark.options(server_request_grace_ms=1, retry_ms=0)
+async def test_server_request_of_gone_client_releases_its_slot(one: HttpHarness) -> None:
+    resources = one.server.runtime.resources
+    session, call = await open_request(one)
+    assert resources.concurrent_executions == 1
+    call.leave()
+    await call.finish()
+    await one.idle()
+    assert resources.concurrent_executions == 0
+    back = session.get(call.events[-1]["id"])
+    await back.finish()
+    withdrawn, error = back.messages
+    assert withdrawn["method"] == "notifications/cancelled"
+    assert "client_gone" in error["result"]["content"][0]["text"]
+    assert one.server.runtime.dispatcher.client_input.open_requests.used() == {}
 
 
 @pytest.mark.rule("ASK-19")
-def test_client_that_resumes_in_time_can_answer() -> None:
-    async def scenario(one: HttpHarness) -> None:
-        session, call = await open_request(one)
-        call.leave()
-        await call.finish()
-        back = session.get(call.events[0]["id"])
-        await back.until(lambda: back.messages)
-        [server_request] = back.messages
-        answer = {"jsonrpc": "2.0", "id": server_request["id"], "result": {"roots": []}}
-        assert (await session.post(answer).finish()).status == 202
-        await back.finish()
-        assert back.messages[-1]["result"]["content"][0]["text"] == "0"
-
-    run(scenario)
+async def test_client_that_resumes_in_time_can_answer(one: HttpHarness) -> None:
+    session, call = await open_request(one)
+    call.leave()
+    await call.finish()
+    back = session.get(call.events[0]["id"])
+    await back.until(lambda: back.messages)
+    [server_request] = back.messages
+    answer = {"jsonrpc": "2.0", "id": server_request["id"], "result": {"roots": []}}
+    assert (await session.post(answer).finish()).status == 202
+    await back.finish()
+    assert back.messages[-1]["result"]["content"][0]["text"] == "0"
 
 
 @pytest.mark.rule("ASK-40")
-def test_deleted_session_ends_its_server_requests() -> None:
-    async def scenario(one: HttpHarness) -> None:
-        session, call = await open_request(one)
-        assert (await session.delete().finish()).status == 204
-        await call.finish()
-        await one.idle()
-        assert one.server.runtime.resources.concurrent_executions == 0
-        assert one.server.runtime.dispatcher.client_input.open_requests.used() == {}
-
-    run(scenario)
+async def test_deleted_session_ends_its_server_requests(one: HttpHarness) -> None:
+    session, call = await open_request(one)
+    assert (await session.delete().finish()).status == 204
+    await call.finish()
+    await one.idle()
+    assert one.server.runtime.resources.concurrent_executions == 0
+    assert one.server.runtime.dispatcher.client_input.open_requests.used() == {}
 
 
 @pytest.mark.rule("ASK-19")
-def test_client_with_another_open_stream_is_present() -> None:
-    async def scenario(one: HttpHarness) -> None:
-        session = await open_session(one.app, capabilities=ROOTS)
-        stream = session.get()
-        await stream.until(lambda: stream.status)
-        call = session.call("ask_roots", 1)
-        await call.until(lambda: any(each.get("method") for each in call.messages))
-        [http_session] = one.app._service.endpoint.sessions  # type: ignore[union-attr]
-        call.leave()
-        await call.finish()
-        assert http_session._absence._timer is None
-        assert one.server.runtime.resources.concurrent_executions == 1
-        assert (await session.post(request("ping", None, 2)).finish()).status == 200
-        stream.leave()
-        await stream.finish()
-        await one.idle()
-        assert one.server.runtime.resources.concurrent_executions == 0
-
-    run(scenario, server_request_grace_ms=1, retry_ms=0)
+@pytest.mark.options(server_request_grace_ms=1, retry_ms=0)
+async def test_client_with_another_open_stream_is_present(one: HttpHarness) -> None:
+    session = await open_session(one.app, capabilities=ROOTS)
+    stream = session.get()
+    await stream.until(lambda: stream.status)
+    call = session.call("ask_roots", 1)
+    await call.until(lambda: any(each.get("method") for each in call.messages))
+    [http_session] = one.app._service.endpoint.sessions  # type: ignore[union-attr]
+    call.leave()
+    await call.finish()
+    assert http_session._absence._timer is None
+    assert one.server.runtime.resources.concurrent_executions == 1
+    assert (await session.post(request("ping", None, 2)).finish()).status == 200
+    stream.leave()
+    await stream.finish()
+    await one.idle()
+    assert one.server.runtime.resources.concurrent_executions == 0
