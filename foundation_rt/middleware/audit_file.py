@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..protocol.jsonrpc import compact
 
 if TYPE_CHECKING:
     from ..logs.logger import StructuredLogger
@@ -85,7 +86,7 @@ class AuditFile:
 
     def write(self, line: bytes) -> None:
         """Append one line, which ends with a newline; never blocks, never raises."""
-        self._writer.write(line)
+        self._writer.write(compact(line))
 
     @property
     def dropped(self) -> int:

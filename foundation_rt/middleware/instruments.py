@@ -9,8 +9,10 @@ more. Each instrument has at most `MAX_SERIES` series (OPS-32).
 from __future__ import annotations
 
 import math
+import os
 import re
 import threading
+import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -237,6 +239,15 @@ class Instruments:
 
     def start(self, clock: Clock, logger: StructuredLogger) -> None:
         """Count from now on; `logger` gets the failures of callbacks."""
+        if not self.is_on:
+            this = weakref.ref(self)
+
+            def renew_lock() -> None:
+                # Another thread may have held it at the fork.
+                if (instruments := this()) is not None:
+                    instruments.lock = threading.Lock()
+
+            os.register_at_fork(after_in_child=renew_lock)
         self.is_on, self._clock, self._logger = True, clock, logger
         for each in self.all():
             if each.probe is not None:

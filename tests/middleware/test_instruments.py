@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -247,6 +248,18 @@ def test_threads_count_together() -> None:
     found = rendered(server)
     assert sum(value for (name, _), value in found.items() if name == "a_total") == 8_000
     assert of(found, "b_seconds_count") == 8_000
+
+
+@pytest.mark.rule("OPS-31")
+def test_forked_child_can_count_although_another_thread_counted() -> None:
+    server, _ = make_server()
+    counter = server.metrics.counter("a_total", "A.")
+    with server.metrics.lock:
+        child = os.fork()
+        if child == 0:
+            counter.add()
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 # -- gauges with a callback
