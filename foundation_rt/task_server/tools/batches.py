@@ -319,7 +319,9 @@ def _read_file(services: Services, path: str) -> list[dict[str, Any]]:
 
 
 def check_tasks(services: Services, tasks: Sequence[Any]) -> None:
-    """Refuse tasks that `mcp-tasks` would refuse, in the same words, by the same validator.
+    """Refuse tasks of a file that `mcp-tasks` would refuse, by the same validator.
+
+    The words are the same but for names of unknown members: they are quoted from the file.
 
     Raises:
         ToolError: INVALID_ARGUMENT, with the places.
@@ -328,9 +330,15 @@ def check_tasks(services: Services, tasks: Sequence[Any]) -> None:
     assert tool is not None, "where tasks are read from files, they may also be sent"
     issues = tool.validate({"tasks": tasks})
     if issues:
-        first = issues[0]
+        errors = [{"path": each.path, "message": _unquoted(each.message)} for each in issues]
+        first = errors[0]
         raise invalid(
-            f"Invalid tasks: {first.path or 'the file'} {first.message}.",
+            f"Invalid tasks: {first['path'] or 'the file'} {first['message']}.",
             "schema_validation",
-            errors=[{"path": each.path, "message": each.message} for each in issues],
+            errors=errors,
         )
+
+
+def _unquoted(message: str) -> str:
+    """Return a message without names from the file, which the caller may not be able to read."""
+    return "must not have other properties" if message.startswith("must not have ") else message

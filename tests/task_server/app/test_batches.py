@@ -235,6 +235,20 @@ async def test_wrong_tasks_of_a_file_are_refused_as_those_of_a_call(tmp_path: Pa
     assert "/tasks must have at least 1" in str(empty.value)
 
 
+@pytest.mark.rule("TASKS-42")
+async def test_names_of_members_in_a_file_are_not_quoted(tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_bytes(orjson.dumps([{"secret": 1}, {**TASK, "secret": 1}]))
+    async with TestClient(memory_server(file_root=str(tmp_path))) as client:
+        with pytest.raises(ToolError) as refused:
+            await client.call("mcp-tasks-from-file", filePath="keys.json")
+
+    assert refused.value.details is not None
+    assert {"path": "/tasks/1", "message": "must not have other properties"} in (
+        refused.value.details["errors"]
+    )
+    assert "secret" not in str(refused.value) + str(refused.value.details)
+
+
 @pytest.mark.rule("TASKS-23")
 async def test_long_wait_becomes_a_task_of_a_client_that_takes_tasks() -> None:
     tool = memory_server().get("mcp-tasks")
