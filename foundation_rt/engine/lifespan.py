@@ -177,7 +177,9 @@ class Lifespan(Generic[Server]):
             life.entered.cancel()  # if it is pending: its only holder was cancelled
         elif not life.entered.done():
             problem = f"{described['type']}: {described['message']}"
-            failure = LifespanError(f"lifespan hook {life.entering!r} failed to start: {problem}")
+            advice = f"lifespan hook {life.entering!r} failed to start: {problem}"
+            # The hook has said what its user has to change.
+            failure = LifespanError(str(error) if isinstance(error, UsageError) else advice)
             failure.__cause__ = error
             life.entered.set_exception(failure)
             fields = {"hook": life.entering, "error": described}

@@ -16,7 +16,9 @@ PAYLOAD_LOST_MESSAGE = "Server restarted during processing"
 
 def out_of_attempts_message(attempts: int) -> str:
     """Return the error message of a job whose last attempt was not finished either."""
-    return f"The job was not finished in {attempts} attempts. Submit its tasks again."
+    return (
+        f"The job was not finished in {attempts} attempts. Submit its tasks with a new requestKey."
+    )
 
 
 @frozen

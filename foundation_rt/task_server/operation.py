@@ -110,7 +110,7 @@ def export_tasks(server: Server, path: str, chosen_format: str | None, stdout: B
         UsageError: the file cannot be written, or the database cannot be used.
     """
     file_format = format_of(path, chosen_format)
-    settings = server.settings(TaskServerSettings)
+    settings = evolve(server.settings(TaskServerSettings), migrate=False)
 
     async def run() -> str:
         async with _opened(settings) as store:
@@ -167,9 +167,13 @@ class _Importer:
             places = "".join(f"\n  {_place(each.path, first)} {each.message}" for each in issues)
             raise UsageError(f"some tasks are not valid; {self.report()}:{places}")
         payload, digest = encode_payload(read_tasks(part))
-        job_id, key = str(uuid4()), part_key(payload, number)
-        new = NewJob(job_id, LOCAL, key, digest, payload, len(part), job_id)
-        duplicate, job = await self._submit(new)
+        job_id = str(uuid4())
+        for failures in count():
+            key = part_key(payload, number, failures)
+            new = NewJob(job_id, LOCAL, key, digest, payload, len(part), job_id)
+            duplicate, job = await self._submit(new)
+            if not (duplicate and job.status == "FAILED"):
+                break
         ended = await self._waiters.wait(job.job_id, _WAIT_S, lambda job: None)
         if ended is None or ended.status != "COMPLETED":
             problem = "the job is not done" if ended is None else ended.error_message

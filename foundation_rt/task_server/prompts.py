@@ -24,6 +24,8 @@ _MAX_DESCRIPTION = 20_000
 def register_prompts(services: Services) -> None:
     """Register the prompts, and the completion of their arguments (TASKS-38)."""
     for definition, write, choices in _PROMPTS:
+        if write is _write_creation and services.settings.read_only:
+            continue
         handler = services.guard(_handler(services, write))
         services.server.register_prompt(definition, handler, scopes=(READ_SCOPE,))
         for argument, values in choices.items():

@@ -83,9 +83,16 @@ def read_parts(
         yield part
 
 
-def part_key(payload: bytes, number: int) -> str:
-    """Return the request key of a part: the same part of the same tasks has the same key."""
-    return f"import-{number}-{sha256(payload).hexdigest()}"
+def part_key(payload: bytes, number: int, failures: int = 0) -> str:
+    """Return the request key of a part: the same part of the same tasks has the same key.
+
+    Args:
+        payload: the tasks.
+        number: of the part in its file.
+        failures: how many jobs of this part have failed: a job that failed keeps its key.
+    """
+    again = f"-{failures}" if failures else ""
+    return f"import-{number}-{sha256(payload).hexdigest()}{again}"
 
 
 def _without_stored(task: Any) -> Any:

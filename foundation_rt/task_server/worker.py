@@ -35,8 +35,14 @@ _LONGEST_POLL_S = 5.0
 _RELEASE_S = 1.0
 """The longest that a stopping worker waits for its job to be given back."""
 
-FULL = "The disk of the database is full. Ask the operator to make room, then submit again."
-READ_ONLY = "The database cannot be written. Ask the operator to change that, then submit again."
+FULL = (
+    "The disk of the database is full. Ask the operator to make room, then submit the tasks again,"
+    " with a new requestKey."
+)
+READ_ONLY = (
+    "The database cannot be written. Ask the operator to change that, then submit the tasks again,"
+    " with a new requestKey."
+)
 INTERNAL = "The tasks could not be stored. Ask the operator to look for the job in the log."
 
 

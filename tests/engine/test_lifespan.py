@@ -123,6 +123,14 @@ def test_states_that_cannot_be_merged_are_refused(diary: Diary, second: Any, why
 
 
 @pytest.mark.rule("OPS-03")
+def test_hook_that_says_what_to_change_is_quoted(diary: Diary) -> None:
+    diary.hook("queue", entering=fail(UsageError("set queue.url")))
+    with pytest.raises(LifespanError, match=r"^set queue\.url$"):
+        run_bounded(diary.lifespan.start)
+    assert diary.sink.lines[0]["hook"] == "queue"
+
+
+@pytest.mark.rule("OPS-03")
 @pytest.mark.parametrize(
     "error", [OSError("refused"), SystemExit(3), KeyboardInterrupt()], ids=repr
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ def _schema_tool() -> TaskTool:
         },
     )
 
+
+_TOOL_NAME = re.compile(r"mcp(?:-[a-z]+)+")
 
 WORKFLOW = (
     "Create tasks with mcp-tasks (up to thousands in one call). Give a requestKey, so that the call"
@@ -117,9 +120,18 @@ def _help(services: Services, name: str | None, context: ToolContext) -> dict[st
         "version": about.version,
         "protocolRevisions": [*server.revisions],
         "tools": [_describe(each) for each in definitions],
-        "workflow": [*WORKFLOW],
-        "tips": [*TIPS],
+        "workflow": _fitting(WORKFLOW, services, context),
+        "tips": _fitting(TIPS, services, context),
     }
+
+
+def _fitting(texts: Sequence[str], services: Services, context: ToolContext) -> list[str]:
+    """Return the texts that name no tool but those that this caller has."""
+    return [
+        text
+        for text in texts
+        if all(_may_call(services, name, context) for name in _TOOL_NAME.findall(text))
+    ]
 
 
 def _may_call(services: Services, name: str, context: ToolContext) -> bool:

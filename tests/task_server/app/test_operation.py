@@ -7,10 +7,16 @@ import signal
 import subprocess
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pytest
 
+from foundation_rt.task_server.jobs import NewJob
+from foundation_rt.task_server.services import LOCAL
+from foundation_rt.task_server.stores.sqlite import SqliteTaskStore
+from foundation_rt.task_server.transfer import part_key
+from foundation_rt.task_server.validation import encode_payload, read_tasks
 from tests.support.process import PATIENCE, environment
 from tests.support.process import run as run_command
 from tests.task_server.app.servers import TASK, Database, call, over_stdio
@@ -50,6 +56,40 @@ def test_check_changes_nothing_and_fails_before_migrate(database: Database) -> N
     assert before.stderr.strip()
     assert (migrated.returncode, migrated.stdout) == (0, b"")
     assert (after.returncode, after.stderr) == (0, b"the tables are up to date\n")
+
+
+@pytest.mark.rule("TASKS-03")
+@pytest.mark.parametrize("words", [("migrate", "--check"), ("export", "-")])
+def test_command_that_only_looks_makes_no_file(tmp_path: Path, words: tuple[str, str]) -> None:
+    file = tmp_path / "tasks.db"
+    ended = run(Database(f"sqlite:{file}"), *words)
+
+    assert ended.returncode == 1
+    assert str(file).encode() in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.rule("TASKS-47")
+async def test_import_is_repeated_after_its_job_has_failed(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.db"
+    payload, digest = encode_payload(read_tasks([TASK]))
+    store = SqliteTaskStore(file)
+    await store.open()
+    for failures in range(2):
+        job_id = str(UUID(int=failures, version=4))
+        key = part_key(payload, 0, failures)
+        await store.submit_job(NewJob(job_id, LOCAL, key, digest, payload, 1, "c"), 10)
+        claim = await store.claim_job("owner", 60_000, 3)
+        assert claim is not None
+        await store.fail_job(claim, "The disk is full.")
+    await store.close()
+    database = Database(f"sqlite:{file}")
+    again = run(database, "import", "-", input=orjson.dumps(TASK))
+    twice = run(database, "import", "-", input=orjson.dumps(TASK))
+
+    assert (again.returncode, again.stderr) == (0, b"1 tasks are stored\n")
+    assert twice.stderr == b"0 tasks are stored, 1 had been stored before\n"
+    assert len(exported(database)) == 1
 
 
 @pytest.mark.rule("TASKS-03")

@@ -103,6 +103,20 @@ async def test_read_only_server_has_no_tool_that_writes() -> None:
     assert names == ARGUMENTS.keys() - WRITING
 
 
+@pytest.mark.rule("TASKS-04", "TASKS-35")
+async def test_read_only_server_does_not_speak_of_tools_that_write() -> None:
+    async with TestClient(memory_server(read_only=True)) as client:
+        answer = await client.call("mcp-help")
+        prompts = {each["name"] for each in await client.list_prompts()}
+
+    named = {
+        word.strip(".,;:") for text in answer["workflow"] + answer["tips"] for word in text.split()
+    }
+    assert not named & WRITING
+    assert "mcp-tasks-list" in named
+    assert prompts == {"summarize-tasks-by-status", "task-report-template"}
+
+
 @pytest.mark.rule("TASKS-34")
 async def test_schema_of_a_task_is_the_one_that_is_enforced() -> None:
     tools = await listed()

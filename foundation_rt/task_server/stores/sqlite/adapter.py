@@ -8,12 +8,14 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from attrs import define, field
 
 from ....database.errors import DatabaseError
 from ....database.sqlite import SqliteDatabase
+from ....errors import UsageError
 from ...jobs import Job, JobClaim, JobStatus, NewJob, Submission
 from ...queries import Summary, TaskPage, TaskQuery
 from ...store import Change, Deletion, JobMaintenance, TaskUpdate
@@ -60,6 +62,8 @@ class SqliteTaskStore:
 
     async def open(self) -> None:
         """See `TaskServerStore`; after `close` again, also on another event loop."""
+        if not self.migrate and not Path(self._database.path).exists():
+            raise UsageError(f"there is no file {self._database.path}: migrate makes it")
         await self._database.open()
         self._changed = asyncio.Event()
         self._last_change = await self._database.read(change_log.last)
