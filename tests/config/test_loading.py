@@ -137,7 +137,12 @@ def right_values(kind: Kind) -> st.SearchStrategy[Any]:
                 strings = strings.filter(kind.accepts)
             return strings | st.none() if kind.optional else strings
         case ListOf():
-            return st.lists(right_values(kind.item), max_size=3)
+            # Of the limits of tools no two may be of one tool.
+            return st.lists(
+                right_values(kind.item),
+                max_size=3,
+                unique_by=lambda item: item.rpartition("=")[0] or item,
+            )
         case VariableName():
             return st.from_regex("[A-Za-z_][A-Za-z0-9_]*", fullmatch=True) | st.none()
         case StoreUrl():

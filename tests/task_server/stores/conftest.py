@@ -9,8 +9,6 @@ import pytest
 
 from tests.task_server.stores.places import PLACES, Database, Make
 
-pytest.register_assert_rewrite("tests.task_server.stores.support")
-
 
 @pytest.fixture(params=PLACES)
 def database(request: pytest.FixtureRequest) -> Iterator[Database]:
