@@ -157,6 +157,9 @@ async def test_different_tables_and_newer_ones_are_refused_with_a_list(path: Pat
 
 @pytest.mark.rule("TASKS-79")
 async def test_start_without_migrating_wants_a_migrated_file(path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no file"):
+        await store_at(path, migrate=False).open()
+    path.touch()
     with pytest.raises(UsageError, match="V1__create_tasks_table"):
         await store_at(path, migrate=False).open()
     assert len(tables.check(path).pending) == len(migrations())

@@ -485,8 +485,8 @@ def test_stores_answer_as_the_model_does() -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=size(10, 400),
-            stateful_step_count=size(25, 60),
+            max_examples=size(10, 40),
+            stateful_step_count=size(25, 40),
             # Shrinking takes minutes, as every history has databases of its own.
             phases=[phase for phase in Phase if phase is not Phase.shrink],
             report_multiple_bugs=False,

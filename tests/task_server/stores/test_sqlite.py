@@ -97,7 +97,6 @@ OPERATIONS: dict[str, Operation] = {
     "claim again": lambda store: store.claim_tasks(3, "p2", "w", 0),
     "job": lambda store: store.get_job("00000000-0000-4000-8000-00000000ffff"),
     "no job": lambda store: store.claim_job("me", 1000, 3),
-    "jobs": lambda store: store.count_jobs(),
 }
 
 

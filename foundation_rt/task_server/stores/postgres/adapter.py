@@ -309,16 +309,17 @@ class PostgresTaskStore:
         for two at most. Each part is a transaction.
         """
         await self._connections.end_stalled_transactions(self._lease_s)
-        failed = await self._connections.transact(
-            lambda transaction: _fail_lost_jobs(transaction, max_attempts)
-        )
-        if failed:
-            await self._announce(Change(jobs=tuple(job.job_id for job in failed)))
         removed, batch = 0, _REMOVED_AT_ONCE
         while batch == _REMOVED_AT_ONCE:
             [rows] = await self._write(statements.delete_ended_jobs(keep_hours, batch))
             batch = len(rows)
             removed += batch
+        # After the removal, which must not take a job that fails only now.
+        failed = await self._connections.transact(
+            lambda transaction: _fail_lost_jobs(transaction, max_attempts)
+        )
+        if failed:
+            await self._announce(Change(jobs=tuple(job.job_id for job in failed)))
         await self._write(statements.DELETE_ZERO_COUNTS)
         return JobMaintenance(failed, removed)
 
