@@ -1,4 +1,4 @@
-"""The one exponential backoff of the package. Pure: the caller adds chance, and waits."""
+"""The one exponential backoff, public. Pure: the caller adds chance, and waits."""
 
 from __future__ import annotations
 

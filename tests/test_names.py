@@ -278,6 +278,9 @@ def problems_in_docstrings(folder: str, code: Code) -> Iterator[str]:
                     yield f"{place}: `{span}`: {problem}"
 
 
+_RELATIVE = re.compile(r"(What|How|Whether|Which|Who|Whose|Where|When|Why|That)\b")
+
+
 @pytest.fixture(scope="module")
 def ours() -> Code:
     return read_code("foundation_rt")
@@ -302,6 +305,16 @@ def test_names_in_docstrings_exist(ours: Code, everything: Code) -> None:
     assert list(problems_in_docstrings("foundation_rt", ours)) == []
     for folder in ("tests", "bench"):
         assert list(problems_in_docstrings(folder, everything)) == []
+
+
+def test_docstrings_open_with_their_noun_or_verb() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{docstring.lineno}: {docstring.value.splitlines()[0]}"
+        for path in sorted((ROOT / "foundation_rt").rglob("*.py"))
+        for docstring in _docstrings(_nodes(path))
+        if _RELATIVE.match(docstring.value.strip())
+    ]
+    assert found == []
 
 
 def test_no_public_class_name_is_used_twice() -> None:

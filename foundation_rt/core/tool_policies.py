@@ -1,4 +1,4 @@
-"""What is special to calls of tools: their policies, and how results and errors are written."""
+"""The rules of tool calls alone: their policies, and the form of their results and errors."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Migration:
 
 @frozen
 class MigrationReport:
-    """What was found and done.
+    """The result of a migration, or of a check.
 
     Attributes:
         version: of the tables, before; 0 if there are none.
@@ -478,7 +478,7 @@ async def check_postgres(
 
 @frozen
 class _State:
-    """What a schema has.
+    """The migrations and the tables that a schema has.
 
     Attributes:
         recorded: checksums by version; None where an earlier release recorded none.

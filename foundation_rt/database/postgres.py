@@ -44,6 +44,7 @@ from typing import Any, TypeVar
 
 from attrs import define, field
 
+from ..backoff import exponential_delay
 from ..errors import MissingExtraError, UsageError
 from .errors import (
     CommitUnknownError,
@@ -311,8 +312,10 @@ class PostgresConnections:
     async def _connect_patiently(self) -> Connection:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.connect_s
-        pause = _FIRST_PAUSE_S
-        while not self._closed:
+        for attempt in count(1):
+            if self._closed:
+                break
+            pause = exponential_delay(attempt, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
             try:
                 return await self.connect()
             except psycopg.Error as error:
@@ -321,7 +324,6 @@ class PostgresConnections:
                         f"PostgreSQL is not reached: {_described(error)}", error.sqlstate
                     ) from None
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
         raise DatabaseUnavailableError("the connections to PostgreSQL are closed")
 
     async def _take_back(self, connection: Connection) -> None:
@@ -499,20 +501,21 @@ class Listener:
     async def run(self) -> None:
         """Listen until cancelled."""
         call_soon = asyncio.get_running_loop().call_soon  # the loop handles errors of the callback
-        pause = _FIRST_LISTEN_PAUSE_S
+        failures = 0
         while True:
             try:
                 connection = await self._connections.connect()
                 async with connection:
                     await connection.execute(f"LISTEN {self._channel}".encode())
-                    pause = _FIRST_LISTEN_PAUSE_S
+                    failures = 0
                     call_soon(self._callback, None)
                     async for notify in connection.notifies():
                         if not self._connections.is_own(notify.pid):
                             call_soon(self._callback, notify.payload)
             except psycopg.Error:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_LISTEN_PAUSE_S)
+                failures += 1
+                delay = exponential_delay(failures, _FIRST_LISTEN_PAUSE_S, _LONGEST_LISTEN_PAUSE_S)
+                await asyncio.sleep(delay)
 
 
 _BEGIN: Query = ("BEGIN", ())

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from ..logs.logger import StructuredLogger
 
 KEEP_SECONDS = 1.0
-"""How long the answer of a run is the answer of the probe."""
+"""The time for which the answer of a run is the answer of the probe."""
 
 
 @define(eq=False, repr=False)
 class ProbeAnswer:
-    """What a run returned, or why it returned nothing.
+    """The value that a run returned, or the reason why it returned none.
 
     Attributes:
         problem: None if it returned.

@@ -30,7 +30,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 """Upper bounds in seconds; the largest is above any deadline that a person would wait for."""
 
 CALLBACK_TIMEOUT_MS = 750
-"""How long the callback of a gauge is waited for by default."""
+"""The longest time that the callback of a gauge may take, by default."""
 
 MAX_SERIES = 1000
 """Most series of one instrument: combinations of the values of its labels."""
@@ -45,7 +45,7 @@ _MAX_BUCKETS = 64
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,127}", re.ASCII)
 _RESERVED_PREFIX = "foundation_rt_"
 _SUFFIXES = ("_bucket", "_count", "_sum", "_created", "_total")
-"""What the text format appends to a name; a name that ends so could mean two things."""
+"""The endings that the text format adds to names; a name that has one could mean two things."""
 
 LabelValues = tuple[str, ...]
 

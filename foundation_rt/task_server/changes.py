@@ -1,4 +1,4 @@
-"""What follows a commit: notifications, the end of waiting for a job, and its log messages."""
+"""The consequences of a commit: notifications, the end of waits for jobs, log messages."""
 
 from __future__ import annotations
 

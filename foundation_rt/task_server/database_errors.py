@@ -12,7 +12,7 @@ from ..database.errors import (
 from ..errors import ErrorCode, ToolError
 
 RETRY_AFTER_MS = 2_000
-"""When a caller should try again that was refused for the load, or for the database."""
+"""The time after which a caller should try again, refused for the load or for the database."""
 
 
 def to_tool_error(error: DatabaseError) -> ToolError:

@@ -1,4 +1,4 @@
-"""What is seen of the task server from outside: metrics, audit records and its log.
+"""The metrics, audit records and log records of the task server.
 
 The names of the metrics are those that operators of task servers know, as Prometheus spells them.
 Everything here may be called on the event loop, returns at once and raises nothing.

@@ -1,4 +1,4 @@
-"""What an operator does besides serving: migrate the tables, import and export tasks."""
+"""The commands besides serving: migrate the tables, import and export tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a list of tasks is asked for, and what the stores answer."""
+"""The queries of lists of tasks, and their results."""
 
 from __future__ import annotations
 

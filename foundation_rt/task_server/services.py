@@ -1,4 +1,4 @@
-"""What the tools, resources and prompts of one task server share."""
+"""The parts that the tools, resources and prompts of one task server share."""
 
 from __future__ import annotations
 

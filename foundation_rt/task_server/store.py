@@ -1,4 +1,4 @@
-"""What a store of tasks and jobs does; SQLite and PostgreSQL each have one.
+"""The interface of a store of tasks and jobs; SQLite and PostgreSQL each have one.
 
 Every operation is one transaction, but where it says otherwise, and has happened when it returns.
 An operation that raises has not happened, unless the error says that its outcome is unknown
@@ -85,7 +85,7 @@ class Deletion:
 
 @frozen
 class Change:
-    """What a committed transaction has changed, in this process or in another.
+    """The changes of a committed transaction, of this process or another.
 
     Attributes:
         tasks: ranges of ids, both ends included; not every id in a range need have changed.

@@ -17,6 +17,7 @@ from uuid import uuid4
 import orjson
 from attrs import define, field
 
+from ..backoff import exponential_delay
 from ..database.errors import (
     CommitUnknownError,
     DatabaseError,
@@ -47,8 +48,8 @@ INTERNAL = "The tasks could not be stored. Ask the operator to look for the job 
 
 
 def _pause(failures: int) -> float:
-    """Return the seconds to wait after so many failures in a row: doubled by each."""
-    return min(_FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE_S)
+    """Return the seconds to wait after so many failures in a row."""
+    return exponential_delay(failures, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
 
 
 class JobObserver(Protocol):

@@ -9,7 +9,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -29,6 +28,7 @@ from foundation_rt.database.sqlite.committer import Committer
 from foundation_rt.database.sqlite.presence import Turn
 from foundation_rt.errors import UsageError
 from tests.support.sizes import size
+from tests.support.sqlite import Pause, a_small_disk
 
 PATIENCE = 30.0
 ROOT = Path(__file__).parents[2]
@@ -84,17 +84,6 @@ def numbers(connection: sqlite3.Connection) -> list[int]:
 
 def asking(sql: str) -> Callable[[sqlite3.Connection], Any]:
     return lambda connection: connection.execute(sql).fetchone()[0]
-
-
-class Pause:
-    """Holds the thread, so that what is asked meanwhile waits together."""
-
-    def __init__(self) -> None:
-        self.begun, self.go_on = threading.Event(), threading.Event()
-
-    def __call__(self, connection: Any) -> None:
-        self.begun.set()
-        assert self.go_on.wait(PATIENCE)
 
 
 async def together(database: SqliteDatabase, *operations: Any) -> list[Any]:
@@ -310,20 +299,6 @@ def test_operation_too_large_for_the_disk_fails_alone(
             assert await database.read(numbers) == [1, 3]
 
     run(main())
-
-
-@contextmanager
-def a_small_disk(folder: Path) -> Iterator[Path]:
-    """Mount a file system of 1 MiB; skip the test where this is not possible."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip("may not mount a file system here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", folder], check=True)
 
 
 @pytest.mark.rule("DB-01", "DB-12")

@@ -45,7 +45,7 @@ MAX_GROUP: Final = 512
 
 
 class OperationKind(Enum):
-    """What an operation needs."""
+    """The kind of transaction that an operation needs."""
 
     WRITE = "a transaction, which others may share"
     ALONE = "a transaction by itself"

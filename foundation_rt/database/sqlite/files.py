@@ -1,4 +1,4 @@
-"""How a SQLite file is opened, which journal it has, and what its errors mean.
+"""The opening of a SQLite file, its journal, and the meaning of its errors.
 
 The journal is a WAL from library 3.51.3 on. Older ones have a bug by which two connections can
 corrupt a WAL, so with them it is the rollback journal. A file is converted by a process that has it
@@ -32,11 +32,11 @@ WAL_VERSION = (3, 51, 3)
 """The first SQLite without the bug by which two connections can corrupt a WAL (DB-11)."""
 
 _TRY_MS = 10
-"""How long SQLite itself waits for a lock: the functions below ask more often."""
+"""The time that SQLite itself waits for a lock: the functions below ask more often."""
 _PAUSE_S = 0.0005
 _WAL_PAGES = 4000
 _JOURNAL_BYTES = 64 * 1024 * 1024
-"""What is left of a journal, or a WAL, after a transaction for which it had to be larger."""
+"""The size to which a journal, or a WAL, is cut after a transaction that needed more."""
 
 
 def connect(path: str, patience_s: float, *, alone: bool, private: bool) -> sqlite3.Connection:

@@ -38,6 +38,7 @@ from tests.agents.stores.contract import (
     sequences,
 )
 from tests.support.sizes import size
+from tests.support.sqlite import Pause, a_small_disk
 
 PATIENCE = 30.0
 
@@ -105,30 +106,6 @@ def refused(path: Path) -> str:
     with pytest.raises(UsageError) as caught:
         asyncio.run(SqliteAACPPersistenceAdapter(path).open())
     return str(caught.value)
-
-
-class Pause:
-    """Holds the adapter's thread, so that what is asked meanwhile is one group."""
-
-    def __init__(self) -> None:
-        self.begun, self.go_on = threading.Event(), threading.Event()
-
-    def __call__(self, connection: sqlite3.Connection) -> None:
-        self.begun.set()
-        assert self.go_on.wait(PATIENCE)
-
-
-async def in_one_group(store: Any, *operations: Any) -> list[Any]:
-    """Return the answers, or errors, of operations that waited together; each is a coroutine."""
-    pause = Pause()
-    held = asyncio.ensure_future(store._perform(pause))
-    await asyncio.to_thread(pause.begun.wait, PATIENCE)
-    waiting = [asyncio.ensure_future(operation) for operation in operations]
-    await asyncio.sleep(0)  # they are in the queue now
-    pause.go_on.set()
-    answers = await asyncio.gather(*waiting, return_exceptions=True)
-    await held
-    return answers
 
 
 def a_process(source: str, *arguments: object) -> subprocess.Popen[str]:
@@ -263,41 +240,6 @@ def test_acknowledged_operation_survives_a_kill(path: Path) -> None:
 
 
 @pytest.mark.rule("AACP-30")
-def test_waiting_operations_are_committed_together(path: Path) -> None:
-    statements: list[str] = []
-    with opened(path) as ledger:
-        store = ledger.adapter
-        inside(ledger, lambda connection: connection.set_trace_callback(statements.append))
-        appends = [store.append([outgoing(f"r{n}")], NOW) for n in range(100)]
-        answers = ledger.run(in_one_group(store, *appends))
-        inside(ledger, lambda connection: connection.set_trace_callback(None))
-    assert [answer[0].seq for answer in answers] == list(range(1, 101))
-    # One for what held the thread, one for the group, one for the end of the trace.
-    assert statements.count("BEGIN IMMEDIATE") <= 3
-
-
-@pytest.mark.rule("AACP-30")
-def test_failed_operation_does_not_affect_its_group(path: Path) -> None:
-    def half_done(connection: sqlite3.Connection) -> None:
-        connection.execute("DELETE FROM requests")
-        raise ValueError("on purpose")
-
-    with opened(path) as ledger:
-        store: Any = ledger.adapter
-        before, failed, after = ledger.run(
-            in_one_group(
-                store,
-                store.append([outgoing("r1")], NOW),
-                store._perform(half_done),
-                store.append([outgoing("r2")], NOW),
-            )
-        )
-        assert isinstance(failed, ValueError)
-        assert sequences([*before, *after]) == [1, 2]
-        assert ledger.claim_ids() == ["r1", "r2"]
-
-
-@pytest.mark.rule("AACP-30")
 def test_batch_that_fails_is_undone_as_a_whole(path: Path) -> None:
     with opened(path) as ledger:
         with pytest.raises(OverflowError):
@@ -406,20 +348,6 @@ def test_folder_is_no_ledger(path: Path) -> None:
     assert "cannot be opened" in refused(path)
 
 
-@contextmanager
-def a_small_disk(folder: Path) -> Iterator[Path]:
-    """Mount a file system of 1 MiB; skip the test where this is not possible."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip("may not mount a file system here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", folder], check=True)
-
-
 def test_read_only_disk_is_refused(tmp_path: Path) -> None:
     with a_small_disk(tmp_path) as folder:
         with opened(folder / "ledger.db") as ledger:
@@ -451,42 +379,6 @@ def test_error_of_a_file_in_use_says_what_to_do(path: Path, code: int, advice: s
         assert str(caught.value).startswith(f"{path}: ")
         assert advice in str(caught.value)
         assert sequences(ledger.append(outgoing("r1"))) == [1]
-
-
-@pytest.mark.rule("AACP-02", "AACP-30")
-def test_full_disk_loses_nothing(tmp_path: Path) -> None:
-    with a_small_disk(tmp_path) as folder, opened(folder / "ledger.db") as ledger:
-        names = []
-        with pytest.raises(StoreError, match="the disk is full: make room"):
-            for n in range(1000):
-                ledger.append(outgoing(f"r{n}", payload=b'"' + b"x" * 10_000 + b'"'))
-                names.append(f"r{n}")
-        assert names
-        assert [ledger.request(name).seq for name in names] == list(range(1, len(names) + 1))
-        assert not ledger.has_request(f"r{len(names)}")
-        subprocess.run(["mount", "-o", "remount,size=16m", folder], check=True)
-        assert sequences(ledger.append(outgoing("more"))) == [len(names) + 1]
-
-
-@pytest.mark.rule("AACP-30")
-def test_record_too_large_for_the_disk_does_not_affect_its_group(path: Path) -> None:
-    with opened(path) as ledger:
-        store = ledger.adapter
-        pages = query(ledger, "PRAGMA page_count") + 20
-        query(ledger, f"PRAGMA max_page_count = {pages}")
-        before, failed, after = ledger.run(
-            in_one_group(
-                store,
-                store.append([outgoing("r1")], NOW),
-                store.append([outgoing("large", payload=b"1" * 1_000_000)], NOW),
-                store.append([outgoing("r2")], NOW),
-            )
-        )
-        assert isinstance(failed, StoreError)
-        assert "the disk is full" in str(failed)
-        assert sequences([*before, *after]) == [1, 2]
-        query(ledger, "PRAGMA max_page_count = 1000000")
-        assert sequences(ledger.append(outgoing("large", payload=b"1" * 1_000_000))) == [3]
 
 
 def test_ledger_that_another_writes_says_so(path: Path) -> None:

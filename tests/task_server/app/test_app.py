@@ -14,7 +14,7 @@ from foundation_rt.task_server.app import create_task_server, default_database
 from tests.task_server.app.servers import memory_server
 
 FOLDER = Path(foundation_rt.__file__).parent / "task_server"
-PUBLIC = ("config.sections", "database", "client")
+PUBLIC = ("backoff", "config.sections", "database", "client")
 """Modules, and packages with all of their modules, that are documented as public."""
 
 

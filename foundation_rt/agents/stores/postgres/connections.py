@@ -1,4 +1,4 @@
-"""How a ledger uses its connections to PostgreSQL: limits, settings, and what is repeated."""
+"""The connections of a ledger to PostgreSQL: limits, settings, and the errors that repeat."""
 
 from __future__ import annotations
 

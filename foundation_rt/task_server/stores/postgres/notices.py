@@ -1,4 +1,4 @@
-"""What processes tell each other of their commits, by NOTIFY."""
+"""Notifications between processes of what they have committed, by NOTIFY."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from . import change_log, counts, jobs, listing, tables, tasks
 T = TypeVar("T")
 
 LOOK_EVERY_S = 0.1
-"""How often a process looks whether another one has changed the file: 0.6 % of a processor."""
+"""The interval at which a process looks for changes of others: 0.6 % of a processor."""
 
 
 @define(eq=False)

@@ -1,4 +1,4 @@
-"""What was changed, for every process that has the file open (TASKS-84).
+"""The log of changes, for every process that has the file open (TASKS-84).
 
 An operation that changes something adds a row to `changes` in its transaction. A process reads the
 rows behind the last one that it has read: at once after its own operations, and ten times a second
@@ -16,10 +16,10 @@ import orjson
 from ...store import Change
 
 KEPT = 1000
-"""How many rows are kept. A process that has read none of them is told that anything may differ."""
+"""The rows that are kept. A process that has read none of them learns that anything may differ."""
 
 Version = tuple[int, int]
-"""What changes when another process has changed the file, and when this connection has."""
+"""Two numbers: one changes with the file by other processes, one by this connection."""
 
 UNREAD: Version = (-1, -1)
 

@@ -1,4 +1,4 @@
-"""How many tasks there are by project, status and due date (TASKS-73).
+"""The counts of tasks by project, status and due date (TASKS-73).
 
 Every operation that changes tasks gathers what it changes in a `Counter`, and applies it once. The
 rows of all projects together have the project ''. A count of 0 has no row, so that the earliest and
@@ -16,7 +16,7 @@ from ...tasks import STATUSES
 from .rows import now
 
 Deltas = Counter[tuple[str, str, str | None]]
-"""How many tasks there are more, or fewer, of a project, a status and a due date or none."""
+"""The number of tasks to add to, or take from, each project, status and due date or none."""
 
 _ALL = ""
 

@@ -1,4 +1,4 @@
-"""How values are written and read.
+"""The form of values in the rows of a file.
 
 Times are text of one length, so that they sort as they are: RFC 3339 in UTC with milliseconds.
 """
