@@ -74,6 +74,11 @@ class SchemaAnalysis:
     _unresolved: list[tuple[str, str]] = field(factory=list)
 
     @property
+    def size(self) -> int:
+        """Return the number of schemas within the schema, the root included."""
+        return len(self._walked)
+
+    @property
     def is_modern(self) -> bool:
         """Return whether only the optional engine supports the dialect (SCHEMA-05)."""
         return self.dialect in (DRAFT_2019_09, DRAFT_2020_12)

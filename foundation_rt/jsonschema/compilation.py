@@ -2,10 +2,11 @@
 
 An advertised schema is enforced as a whole, or the tool is refused at registration: the schema is
 copied, its dialect is determined, each of its keywords is enforced exactly or named in a refusal or
-a warning, and nothing is compiled or fetched during a call (spec/schemas.md).
+a warning, and nothing is ever fetched (spec/schemas.md). Up to draft-07 the code of the check is
+generated later, by `deferred`.
 
-`compile_schema` imports its engine on the first call: a server without tools of its own does not
-load fastjsonschema.
+`compile_schema` imports the analysis on the first call: a client that checks nothing does not load
+it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from attrs import frozen
 from ..errors import RegistrationError
 from ..protocol import exact_json
 from .budget import MAX_STEPS
+from .deferred import deferred_validator
 from .issues import ValidationIssue
 
 if TYPE_CHECKING:
@@ -121,6 +123,4 @@ def _compile(analysis: SchemaAnalysis, linear: bool, max_steps: int) -> Validato
         from .rust_validator import build_rust_validator
 
         return build_rust_validator(analysis, linear=linear, max_steps=max_steps)
-    from .codegen import generate_validator
-
-    return generate_validator(analysis, max_steps=max_steps)
+    return deferred_validator(analysis, max_steps=max_steps)

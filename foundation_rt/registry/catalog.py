@@ -157,6 +157,17 @@ class Catalog(Shown, Generic[Entry]):
             keys, following = page_of(self._usable(principal), cursor, size)
             return [self._encode(key, revision) for key in keys], following
 
+    def following(
+        self, after: str | None, count: int, revision: Revision, principal: Principal | None
+    ) -> dict[str, orjson.Fragment]:
+        """Return at most `count` entries as JSON, by key, that come after the key `after`.
+
+        None is before every key. `principal` sees what it may use.
+        """
+        with self.notifier.lock:
+            keys = names_after(self._usable(principal), after, count)
+            return {key: self._encode(key, revision) for key in keys}
+
     def _usable(self, principal: Principal | None) -> Sequence[str]:
         if principal is None or not self.has_scopes:
             return self._sorted()
@@ -191,11 +202,16 @@ def page_of(
     Raises:
         InvalidCursor: `cursor` is not one that the server has sent (PAGE-03).
     """
-    start = 0 if cursor is None else bisect_right(names, read_cursor(cursor))
-    chosen = names[start : start + size]
-    if start + size >= len(names):
+    chosen = names_after(names, None if cursor is None else read_cursor(cursor), size + 1)
+    if len(chosen) <= size:
         return chosen, None
-    return chosen, write_cursor(chosen[-1])
+    return chosen[:size], write_cursor(chosen[size - 1])
+
+
+def names_after(names: Sequence[str], after: str | None, count: int) -> Sequence[str]:
+    """Return at most `count` of `names`, which are in ascending order, that come after `after`."""
+    start = 0 if after is None else bisect_right(names, after)
+    return names[start : start + count]
 
 
 def write_cursor(name: str) -> str:

@@ -9,7 +9,6 @@ import orjson
 from attrs import define
 
 from ..errors import RegistrationError
-from ..protocol.content import Icon
 from ..shown import Shown
 from .tools import MAX_TIMEOUT_MS, ExecutionMode, check_scopes, is_async_callable
 
@@ -82,6 +81,10 @@ class DefinitionChecks:
 
     def icons(self, value: object) -> None:
         """Refuse all but a sequence of icons."""
+        if value == ():
+            return
+        from ..protocol.content import Icon  # few definitions have icons
+
         if not isinstance(value, Sequence) or not all(isinstance(each, Icon) for each in value):
             raise self.refusal("icons must be a sequence of Icon")
 

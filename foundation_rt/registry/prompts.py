@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
-from ..protocol.content import Icon
 from ..shown import Shown
 from .catalog import Catalog, ChangeNotifier
 from .definitions import DefinitionChecks, HandlerSpec
@@ -15,6 +14,7 @@ from .definitions import DefinitionChecks, HandlerSpec
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from ..protocol.content import Icon
     from ..protocol.revisions import Revision
     from .catalog import Observer
     from .completions import Completer

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
-from ..errors import ErrorCode, RegistrationError, ToolError
-from ..protocol.content import Annotations, BlobContents, Icon, ResourceContents, TextContents
-from ..protocol.plain_values import ExplicitResult, write_json
+from ..errors import RegistrationError
 from ..protocol.uri_template import InvalidUri, UriTemplate, check_uri, parse_template
 from ..shown import Shown
 from .catalog import Catalog, ChangeNotifier
@@ -22,6 +20,7 @@ from .definitions import DefinitionChecks, HandlerSpec
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from ..protocol.content import Annotations, Icon
     from ..protocol.revisions import Revision
     from .catalog import Observer
     from .completions import Completer
@@ -379,63 +378,8 @@ def _check_definition(checks: DefinitionChecks, definition: _Definition) -> dict
     checks.text("description", definition.description)
     checks.text("mime_type", definition.mime_type)
     if definition.annotations is not None:
+        from ..protocol.content import Annotations
+
         checks.instance("annotations", definition.annotations, Annotations)
     checks.icons(definition.icons)
     return checks.meta(definition.meta)
-
-
-# -- results of handlers -------------------------------------------------------------------------
-
-
-_EXPLICIT = (TextContents, BlobContents)
-
-
-def shape_contents(
-    value: Any, uri: str, mime_type: str | None, revision: Revision
-) -> dict[str, Any]:
-    """Return the result of `resources/read`.
-
-    Args:
-        value: of the handler.
-        uri: of the request.
-        mime_type: of contents without one of their own; by default it depends on the type.
-        revision: of the protocol, as the peer speaks it.
-
-    Raises:
-        ToolError: INTERNAL, `result_not_serializable`.
-    """
-    values = value if _is_several(value) else (value,)
-    contents = [contents_of(each, uri, mime_type).to_wire(revision) for each in values]
-    return {"contents": contents}
-
-
-def contents_of(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
-    """Return one value as contents: text, bytes, contents unchanged, anything else as JSON.
-
-    Raises:
-        ToolError: INTERNAL, `result_not_serializable`.
-    """
-    if isinstance(value, _EXPLICIT):
-        return value
-    if isinstance(value, str):
-        return TextContents(uri, value, mime_type or "text/plain")
-    if isinstance(value, bytes | bytearray | memoryview):
-        return BlobContents(uri, bytes(value), mime_type or "application/octet-stream")
-    try:
-        if isinstance(value, ExplicitResult):
-            raise TypeError(f"a resource has contents, and {type(value).__name__} is none")
-        text = write_json(value).decode()
-    except (ToolError, TypeError) as error:
-        raise ToolError(
-            ErrorCode.INTERNAL,
-            "The resource cannot be written as JSON.",
-            {"reason": "result_not_serializable"},
-        ) from (error.__cause__ or error)
-    return TextContents(uri, text, mime_type or "application/json")
-
-
-def _is_several(value: Any) -> bool:
-    """Return whether it is a sequence of contents, and not one JSON array."""
-    return isinstance(value, list | tuple) and any(
-        isinstance(each, (*_EXPLICIT, bytes)) for each in value
-    )

@@ -93,22 +93,11 @@ class ToolDefinition:
             *_object("/outputSchema", self.output_schema, optional=True),
             *_object("/_meta", self.meta, optional=True),
         ]
-        if self.annotations is not None or self.icons:
-            found += self._instance_issues()
+        if self.annotations is not None:
+            found += _annotations("/annotations", self.annotations)
+        if self.icons != ():
+            found += _icons("/icons", self.icons)
         return tuple(found)
-
-    def _instance_issues(self) -> list[ValidationIssue]:
-        from ..protocol.content import Icon
-        from ..protocol.tool_annotations import ToolAnnotations
-
-        found = []
-        annotations: object = self.annotations
-        icons: object = self.icons
-        if not isinstance(annotations, ToolAnnotations | None):
-            found.append(ValidationIssue("/annotations", "must be ToolAnnotations"))
-        if not isinstance(icons, Sequence) or not all(isinstance(one, Icon) for one in icons):
-            found.append(ValidationIssue("/icons", "must be a sequence of Icon"))
-        return found
 
     def private_copy(self) -> ToolDefinition:
         """Return a copy that its author cannot change: it is shown as it is enforced (REG-05)."""
@@ -156,6 +145,22 @@ def _object(path: str, value: object, *, optional: bool = False) -> list[Validat
     except TypeError as error:
         return [ValidationIssue(path, f"must be JSON: {error}")]
     return []
+
+
+def _annotations(path: str, value: object) -> list[ValidationIssue]:
+    from ..protocol.tool_annotations import ToolAnnotations
+
+    if isinstance(value, ToolAnnotations):
+        return []
+    return [ValidationIssue(path, "must be ToolAnnotations")]
+
+
+def _icons(path: str, value: object) -> list[ValidationIssue]:
+    from ..protocol.content import Icon
+
+    if isinstance(value, Sequence) and all(isinstance(each, Icon) for each in value):
+        return []
+    return [ValidationIssue(path, "must be a sequence of Icon")]
 
 
 # -- names ---------------------------------------------------------------------------------------

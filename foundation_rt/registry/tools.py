@@ -1,7 +1,8 @@
 """The tools of a server: their definitions, handlers and compiled validators.
 
-Everything that a call needs is made when a tool is registered, and only looked up when it is
-called (REG-05): a call costs the same with ten tools and with ten thousand.
+What a call needs is made when a tool is registered, but for the code of its checks, which its first
+call generates (REG-18). It is only looked up when the tool is called (REG-05): a call costs the
+same with ten tools and with ten thousand.
 
 Tools may come and go in any thread while others are called. Changes are made one at a time, under
 a lock that a call never takes: looking a tool up is one access to a dict. Each observer is
@@ -29,6 +30,8 @@ from .tool_definition import SEPARATOR, ToolDefinition, advertised_name, name_wa
 
 if TYPE_CHECKING:
     from typing import Unpack
+
+    import orjson
 
     from ..jsonschema.header_params import HeaderParameter
     from ..logs.logger import StructuredLogger
@@ -210,7 +213,7 @@ class ToolRegistry:
         task: TaskSupport | None = None,
         argument_scopes: ArgumentScopes | None = None,
     ) -> RegisteredTool:
-        """Add a tool; its validators are generated here, never on a call (REG-05).
+        """Add a tool; a schema that cannot be enforced is refused here (REG-05).
 
         Args:
             definition: of the tool.
@@ -318,6 +321,12 @@ class ToolRegistry:
         Args, Raises: as of `Catalog.page`.
         """
         return self._tools.page(cursor, size, revision, principal)
+
+    def following(
+        self, after: str | None, count: int, revision: Revision, principal: Principal | None
+    ) -> Mapping[str, orjson.Fragment]:
+        """Return the next entries of `tools/list`; see `Catalog.following`."""
+        return self._tools.following(after, count, revision, principal)
 
     def has_async_tools(self) -> bool:
         """Return whether any handler needs an event loop."""

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from foundation_rt.errors import RegistrationError
-from foundation_rt.jsonschema import codegen, interpreter
+from foundation_rt.jsonschema import deferred, interpreter
 from foundation_rt.jsonschema.budget import MAX_STEPS, CheckRun
 from foundation_rt.jsonschema.compilation import compile_schema
 from foundation_rt.jsonschema.dialects import URIS
@@ -130,7 +130,7 @@ def test_steps_are_linear_for_any_schema_and_value(
         readings.append(decide(*given))
         return readings[-1]
 
-    monkeypatch.setattr(codegen, "CheckRun", Counted)
+    monkeypatch.setattr(deferred, "CheckRun", Counted)
     monkeypatch.setattr(interpreter, "Decider", read)
     random = Random(SEED)
     pairs = compared = 0

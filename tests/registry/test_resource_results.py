@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.protocol.content import BlobContents, Text, TextContents, ToolResult
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.registry.resources import shape_contents
+from foundation_rt.registry.resource_results import shape_contents
 
 OLDEST, *_, NEWEST = REVISIONS.values()
 

@@ -417,11 +417,11 @@ def test_advertised_schema_is_a_private_copy_of_the_enforced_one() -> None:
     assert tool.validate({"a": "5"}) != ()
 
 
-@pytest.mark.rule("REG-05")
-def test_a_call_compiles_nothing() -> None:
+@pytest.mark.rule("REG-18")
+def test_only_a_first_call_generates() -> None:
     core = make_core().handshake()
     core.registry.register(definition(), handler)
-    core.call("tool", {"a": "explaining a refusal loads what it needs the first time"})
+    core.call("tool", {"a": "the first call generates, and loads what explains a refusal"})
     for arguments in ({"a": 1}, {"a": "x"}):
         with CallCounter() as counter:
             core.call("tool", arguments, request_id=str(arguments))
