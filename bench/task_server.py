@@ -3,6 +3,12 @@
 The floors use the same database library on the same tables: `COPY` (PostgreSQL) or `executemany`
 (SQLite) of the rows of a job in one transaction, and the bare query of a read. Each round measures
 a floor and the server one after the other; a ratio is the median of the rounds' ratios.
+
+A read has two floors, each with its query: a tool that does nothing on a server without settings,
+and a tool with the schemas and the answer of the read on a server that writes an audit log, as the
+task server does. The first says what a client waits for, the second what is the task server's own.
+The query of SQLite runs with the journal of the server: a journal file that stays beside the
+database doubles the time of a read, and saves a tenth of a commit.
 """
 
 from __future__ import annotations
@@ -26,14 +32,17 @@ from attrs import define
 from bench.aacp_load import POSTGRES_URL, new_name
 from bench.over_http import STATELESS_META, STATELESS_REVISION
 from bench.over_http import Server as HttpServer
-from bench.processes import Server, Target, cold_start
+from bench.processes import Server, Target
 from bench.report import head, row, say
 from bench.sizes import Sizes
+from foundation_rt.database.sqlite import WAL_VERSION
 
 _JOB_WAIT_MS = 25_000
 _CLIENTS = 4
 
 Row = tuple[Any, ...]
+_Operations = list[tuple[str, Callable[[], object]]]
+_Pair = tuple[list[float], list[float]]
 
 _COLUMNS = (
     "title, status, due_date, project, priority, job_id, created_by, created_at, updated_at,"
@@ -164,9 +173,11 @@ def _open_sqlite(path: Path) -> Iterator[Floor]:
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)
     with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
-        [mode] = sqlite3.connect(path).execute("PRAGMA journal_mode").fetchone()
+        # A file does not say that the journal of another connection is to stay.
+        mode = "WAL" if sqlite3.sqlite_version_info >= WAL_VERSION else "PERSIST"
         connection.execute(f"PRAGMA journal_mode = {mode}")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("CREATE TABLE written (n)")  # so that there is a journal
         yield _Sqlite(connection)
 
 
@@ -225,17 +236,22 @@ def report(sizes: Sizes) -> None:
                 _report_jobs(place, server, sizes)
             _report_clients(place, sizes)
             _report_start(place, sizes)
-        with tempfile.TemporaryDirectory() as folder, make(Path(folder)) as place:
-            _report_growth(place, sizes)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            make(Path(folder)) as place,
+            make(Path(folder)) as another,
+        ):
+            _report_growth(place, another, sizes)
 
 
 def _report_jobs(place: _Place, server: Server, sizes: Sizes) -> None:
     rounds, batch = sizes.task_jobs
     rows, tasks = _rows(batch), orjson.Fragment(orjson.dumps(_tasks(batch)))
     seconds: dict[str, list[float]] = {"floor": [], "stored": [], "answered": []}
+    # First of all: a server over stdio makes its tables after `initialize`.
+    job_id = _submit(server, tasks, _JOB_WAIT_MS)
     with place.open_floor() as floor:
         floor.store(rows)
-        job_id = _submit(server, tasks, _JOB_WAIT_MS)
         for _ in range(rounds):
             seconds["floor"].append(_timed(lambda: floor.store(rows)))
             seconds["stored"].append(_timed(lambda: _submit(server, tasks, _JOB_WAIT_MS)))
@@ -244,6 +260,7 @@ def _report_jobs(place: _Place, server: Server, sizes: Sizes) -> None:
             seconds["answered"].append(time.perf_counter() - started)
             _wait(server, job_id)
         _report_rounds(f"task server, {place.name}, jobs of {batch}", "ms", 1e3, seconds)
+    with place.open_floor() as floor:  # with the tasks and jobs that the server has now
         _report_reads(place, server, floor, job_id, sizes)
 
 
@@ -256,31 +273,75 @@ def _report_rounds(title: str, unit: str, scale: float, seconds: dict[str, list[
         row(name, each, scale, None if each is floor else ratio)
 
 
+@define
+class _Read:
+    """A read to measure: the call, its name in the table, and the query that it needs."""
+
+    name: str
+    tool: str
+    arguments: dict[str, Any]
+    query: Callable[[], object]
+
+    def call_of(self, server: Server) -> Callable[[], object]:
+        """Return the call, of this server."""
+        return lambda: _ask(server, self.tool, self.arguments)
+
+
 def _report_reads(place: _Place, server: Server, floor: Floor, job_id: str, sizes: Sizes) -> None:
-    """Print what reads take beside a call that does nothing and the query that they need."""
+    """Print what reads take beside their two floors."""
     echo = Server.spawn(
         Target("echo", ["-m", "foundation_rt", "serve", "bench/app.py"], "async_noop")
     )
     echo.initialize()
-    reads: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
-        (
-            "job status",
-            lambda: _ask(server, "mcp-job-status", {"jobId": job_id}),
-            lambda: floor.job(job_id),
-        ),
-        (
-            "list of 10",
-            lambda: _ask(server, "mcp-tasks-list", {"pageSize": 10}),
-            lambda: floor.page(10),
-        ),
+    reads = [
+        _Read("job status", "mcp-job-status", {"jobId": job_id}, lambda: floor.job(job_id)),
+        _Read("list of 10", "mcp-tasks-list", {"pageSize": 10}, lambda: floor.page(10)),
     ]
-    for name, read, query in reads:
-        seconds: dict[str, list[float]] = {"floor: echo and query": [], name: []}
-        for _ in range(sizes.task_reads):
-            seconds["floor: echo and query"].append(_timed(echo.call) + _timed(query))
-            seconds[name].append(_timed(read))
-        _report_rounds(f"task server, {place.name}, {name}", "us", 1e6, seconds)
+    for read in reads:
+        with _answering(server, read) as answer:
+            seconds = _measure_read(
+                read, [echo.call, read.call_of(answer)], read.call_of(server), sizes
+            )
+        _report_rounds(f"task server, {place.name}, {read.name}", "us", 1e6, seconds)
+        _, alike, real = seconds.values()
+        own = median(a / b for a, b in zip(real, alike, strict=True))
+        say(f"  {'to its answer and query':66}{own:12.2f}")
     echo.stop()
+
+
+def _measure_read(
+    read: _Read, floors: list[Callable[[], object]], real: Callable[[], object], sizes: Sizes
+) -> dict[str, list[float]]:
+    """Return the seconds of both floors, each with the query, and of the read, round by round."""
+    for call in (*floors, real):
+        call()  # the first one imports what it needs
+    names = ("floor: echo and query", "its answer and query")
+    seconds: dict[str, list[float]] = {name: [] for name in (*names, read.name)}
+    for _ in range(sizes.task_reads):
+        for name, call in zip(names, floors, strict=True):
+            seconds[name].append(_timed(call) + _timed(read.query))
+        seconds[read.name].append(_timed(real))
+    return seconds
+
+
+@contextmanager
+def _answering(server: Server, read: _Read) -> Iterator[Server]:
+    """Serve a tool as that of the read, which always answers as the server does now."""
+    tools = server.ask("tools/list", {})["tools"]
+    [definition] = [each for each in tools if each["name"] == read.tool]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "answer.json")
+        answer = _ask(server, read.tool, read.arguments)
+        path.write_bytes(orjson.dumps({"definition": definition, "answer": answer}))
+        os.environ["BENCH_ANSWER"] = str(path)
+        try:
+            command = ["-m", "foundation_rt", "serve", "bench/answer_app.py"]
+            answering = Server.spawn(Target("its answer", command))
+            answering.initialize()
+        finally:
+            del os.environ["BENCH_ANSWER"]
+        yield answering
+        answering.stop()
 
 
 def _report_clients(place: _Place, sizes: Sizes) -> None:
@@ -337,31 +398,53 @@ def _post(request: tuple[int, bytes]) -> None:
         raise RuntimeError(answer[:500].decode())
 
 
-def _report_growth(place: _Place, sizes: Sizes) -> None:
-    """Print what operations take, and the memory of the server, with few tasks and with many."""
-    _, batch = sizes.task_jobs
-    stages: list[tuple[int, dict[str, list[float]], float]] = []
-    with _served(place) as server:
-        stored = 0
-        for count in sizes.task_counts:
-            while stored < count:
-                some = min(batch, count - stored)
-                job_id = _submit(server, orjson.Fragment(orjson.dumps(_tasks(some))), _JOB_WAIT_MS)
-                stored += some
-            seconds = {
-                name: [_timed(operation) for _ in range(sizes.task_reads)]
-                for name, operation in _operations(server, job_id)
-            }
-            stages.append((count, seconds, server.resident_mb()))
-    (small, few, before), (large, many, after) = stages
+def _report_growth(place: _Place, another: _Place, sizes: Sizes) -> None:
+    """Print what operations take with few tasks and with many, and the memory of the server.
+
+    Two servers are measured in turn: how long a disk takes to force a commit changes by the minute,
+    and by a multiple while it still writes what came before.
+    """
+    small, large = sizes.task_counts
+    with _served(place) as few, _served(another) as many:
+        job_of_few = _fill(few, 0, small, sizes)
+        job_of_many = _fill(many, 0, small, sizes)
+        for _, operation in _operations(many, job_of_many):
+            operation()
+        before = many.resident_mb()
+        job_of_many = _fill(many, small, large, sizes)
+        measured = _measure_growth(
+            _operations(few, job_of_few), _operations(many, job_of_many), sizes.task_reads
+        )
+        after = many.resident_mb()
     say(f"\n{f'task server, {place.name}, growth':32}{small:>12}{large:>12}{'ratio':>12}")
-    for name in few:
-        least, most = median(few[name]), median(many[name])
-        say(f"  {f'{name}, us':30}{least * 1e6:12.0f}{most * 1e6:12.0f}{most / least:>12.2f}")
+    for name, (least, most) in measured.items():
+        ratio = median(b / a for a, b in zip(least, most, strict=True))
+        figures = f"{median(least) * 1e6:12.0f}{median(most) * 1e6:12.0f}{ratio:>12.2f}"
+        say(f"  {f'{name}, us':30}{figures}")
     say(f"  {'resident memory, MB':30}{before:12.1f}{after:12.1f}{after - before:>+12.1f}")
 
 
-def _operations(server: Server, job_id: str) -> list[tuple[str, Callable[[], object]]]:
+def _fill(server: Server, stored: int, count: int, sizes: Sizes) -> str:
+    """Store tasks until there are `count`; return the last job."""
+    _, batch = sizes.task_jobs
+    job_id = ""
+    while stored < count:
+        some = min(batch, count - stored)
+        job_id = _submit(server, orjson.Fragment(orjson.dumps(_tasks(some))), _JOB_WAIT_MS)
+        stored += some
+    return job_id
+
+
+def _measure_growth(few: _Operations, many: _Operations, rounds: int) -> dict[str, _Pair]:
+    """Return the seconds of each operation with few tasks, and those with many."""
+    measured: dict[str, _Pair] = {}
+    for (name, of_few), (_, of_many) in zip(few, many, strict=True):
+        pair = [(_timed(of_few), _timed(of_many)) for _ in range(rounds)]
+        measured[name] = ([one for one, _ in pair], [one for _, one in pair])
+    return measured
+
+
+def _operations(server: Server, job_id: str) -> _Operations:
     """Return what is measured with few tasks and with many."""
     cursor = _ask(server, "mcp-tasks-list", {"pageSize": 100})["nextCursor"]
     following = {"pageSize": 100, "cursor": cursor}
@@ -376,8 +459,23 @@ def _operations(server: Server, job_id: str) -> list[tuple[str, Callable[[], obj
 def _report_start(place: _Place, sizes: Sizes) -> None:
     demo = Target("demo", ["-m", "foundation_rt", "serve"])
     ours = Target("task server", _command(place))
-    seconds: dict[str, list[float]] = {"the demo": [], "task server": []}
+    answered: dict[str, list[float]] = {"the demo": [], "task server": []}
+    listed: dict[str, list[float]] = {"the demo": [], "task server": []}
     for _ in range(sizes.starts):
-        seconds["the demo"].append(cold_start(demo))
-        seconds["task server"].append(cold_start(ours))
-    _report_rounds(f"task server, {place.name}, cold start", "ms", 1e3, seconds)
+        for name, target in (("the demo", demo), ("task server", ours)):
+            for each, seconds in zip((answered, listed), _cold_start(target), strict=True):
+                each[name].append(seconds)
+    _report_rounds(f"task server, {place.name}, start to initialize", "ms", 1e3, answered)
+    _report_rounds(f"task server, {place.name}, start to tools/list", "ms", 1e3, listed)
+
+
+def _cold_start(target: Target) -> tuple[float, float]:
+    """Return the seconds from spawning a server to its answers to initialize and tools/list."""
+    started = time.perf_counter()
+    server = Server.spawn(target)
+    server.initialize()
+    answered = time.perf_counter()
+    server.ask("tools/list", {})
+    listed = time.perf_counter()
+    server.stop()
+    return answered - started, listed - started

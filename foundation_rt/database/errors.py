@@ -7,7 +7,8 @@
         DatabaseReadOnlyError      it may not be written to: change that, then try again
       CommitUnknownError           it happened or not: look, or repeat what may be repeated
 
-No message contains an address, a password or a value of a statement's parameters.
+No message contains a password or the values of a row. It is for operators: it may name the host, or
+the path of the file.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ a backend. When the connection is lost after that, the result is unknown: `Commi
 
 Every wait is bounded. The server bounds each statement and each pause between two; the kernel
 detects that a machine is gone; and a connection that has neither answered nor failed after
-`operation_s` is cut. No message contains the URL: only libpq knows its password.
+`operation_s` is cut. No message contains the password: only libpq knows it.
 
 A process that is stopped in a transaction (SIGSTOP, a frozen container) holds its locks. What ends
 it, as far as PostgreSQL 15 does:
@@ -584,5 +584,9 @@ _LOCKED = "55P03"
 
 
 def _described(error: Exception) -> str:
-    """Return the text of an error, on one line."""
-    return " ".join(str(error).split()) or type(error).__name__
+    """Return the text of an error, on one line.
+
+    Of an error of the server that is its first line: the others may quote the row (DB-02).
+    """
+    first = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return " ".join((first or str(error)).split()) or type(error).__name__

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..config.sections import POSTGRES_SCHEMES
+from ..database.errors import DatabaseError
 from ..errors import UsageError
 from ..server import Server
-from .changes import JobLogs, JobWaiters, ResourceNotifier
 from .observation import Observation
 from .prompts import register_prompts
 from .resources import register_resources
@@ -18,6 +19,7 @@ from .settings import DEFAULT_DATABASE, SECTION, TaskServerSettings
 from .tools import register_tools
 
 if TYPE_CHECKING:
+    from .jobs import JobStatus
     from .store import Change, TaskServerStore
 
 NAME = "foundation-rt-tasks"
@@ -79,14 +81,18 @@ def create_task_server(
         raise UsageError(
             "tools.check_formats is off: the task server needs it, as it stores dates that are real"
         )
-    store = make_store(settings)
-    services = Services(
-        server, settings, store, JobWaiters(store), JobLogs(store), Observation(server, store)
-    )
+    services = Services(server, settings, Observation(server))
+    if loaded.telemetry.metrics:
+        from .metrics import TaskServerMetrics
+
+        async def count_jobs() -> Mapping[JobStatus, int]:
+            return await services.store.count_jobs()
+
+        services.observation.metrics = TaskServerMetrics(server, count_jobs)
     register_tools(services)
     register_resources(services)
     register_prompts(services)
-    _add_lifespan(services)
+    _add_lifespan(services, partial(make_store, settings))
     return server
 
 
@@ -116,21 +122,37 @@ def make_store(settings: TaskServerSettings) -> TaskServerStore:
     """Return the store of the configured database, not opened yet.
 
     Raises:
-        UsageError: the extra `postgres` is missing, or the URL is wrong.
+        UsageError: the extra `postgres` is missing, or the address is wrong.
     """
     database = settings.database
-    if database.startswith("postgresql:"):
+    if not is_sqlite(settings):
         from .stores.postgres import PostgresTaskStore
 
         return PostgresTaskStore(database, lease_ms=settings.lease_ms, migrate=settings.migrate)
     from .stores.sqlite import SqliteTaskStore
 
     path = default_database() if database == DEFAULT_DATABASE else database.removeprefix("sqlite:")
+    if path == ":memory:":
+        raise UsageError("tasks are kept in a file: use sqlite:PATH, not sqlite::memory:")
     return SqliteTaskStore(path, migrate=settings.migrate)
+
+
+async def open_store(store: TaskServerStore) -> None:
+    """Open a store.
+
+    Raises:
+        UsageError: its database cannot be used, or is another's; says why.
+    """
+    try:
+        await store.open()
+    except DatabaseError as error:
+        raise UsageError(f"the database cannot be used: {error}") from None
 
 
 def default_database() -> str:
     """Return the path of the user's own database; its folder is made if it is not there."""
+    from pathlib import Path
+
     home = Path(os.environ.get("XDG_DATA_HOME", ""))
     if not home.is_absolute():  # a relative one is to be ignored, says its specification
         home = Path.home() / ".local" / "share"
@@ -146,20 +168,31 @@ def default_database() -> str:
     return str(folder / "tasks.db")
 
 
-def _add_lifespan(services: Services) -> None:
-    notifier = ResourceNotifier(services.server)
+def _add_lifespan(services: Services, make_store: Callable[[], TaskServerStore]) -> None:
+    """Add what the server does as long as it serves.
 
-    def note(change: Change) -> None:
-        services.waiters.note(change)
-        services.logs.note(change)
-        notifier.note(change)
-        if change.jobs:
-            services.wake_workers()
+    A client need not wait for the database to be told what the server is. Its next request waits;
+    and if the database cannot be opened, the process ends instead.
+    """
 
+    @services.server.lifespan(after_initialize=True)
     async def task_server(server: Server) -> AsyncIterator[None]:
-        await services.store.open()
+        from .changes import JobLogs, JobWaiters, ResourceNotifier
+
+        notifier = ResourceNotifier(server)
+
+        def note(change: Change) -> None:
+            services.waiters.note(change)
+            services.logs.note(change)
+            notifier.note(change)
+            if change.jobs:
+                services.wake_workers()
+
+        services.store = store = make_store()
+        services.waiters, services.logs = JobWaiters(store), JobLogs(store)
+        await open_store(store)
         try:
-            services.store.on_change(note)
+            store.on_change(note)
             _start_workers(services)
             services.observation.started()
             yield
@@ -170,10 +203,11 @@ def _add_lifespan(services: Services) -> None:
                 await services.workers.stop(budget_ms * _STOP_SHARE / 1000)
             notifier.close()
             await services.logs.close()
-            await services.store.close()
+            await store.close()
 
-    services.server.lifespan(task_server)
-    services.server.readiness_check("database")(services.store.ping)
+    @services.server.readiness_check("database")
+    async def ping() -> None:
+        await services.store.ping()
 
 
 def _start_workers(services: Services) -> None:
@@ -195,4 +229,4 @@ def _start_workers(services: Services) -> None:
 
 def is_sqlite(settings: TaskServerSettings) -> bool:
     """Return whether the database is a SQLite file, which has one writer at a time."""
-    return not settings.database.startswith("postgresql:")
+    return settings.database.partition(":")[0] not in POSTGRES_SCHEMES

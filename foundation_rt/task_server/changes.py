@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from ..database.errors import DatabaseError
+from .resources import ALL_TASKS, STATISTICS, TASK_PREFIX
 from .store import Change
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from ..server import Server
     from .jobs import Job
     from .store import TaskServerStore
-
-ALL_TASKS = "task://all"
-STATISTICS = "db://stats"
-TASK_PREFIX = "task://"
 
 INTERVAL_S = 0.1
 """The shortest time between two notifications of one resource."""

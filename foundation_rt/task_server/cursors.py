@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from attrs import astuple
 
-from .queries import After, SortKey, TaskFilter
-from .tasks import PRIORITIES, Task
+from .tasks import PRIORITIES, SortKey, Task
+
+if TYPE_CHECKING:
+    from .queries import After, TaskFilter
 
 MAX_LENGTH = 512
 _FORMAT = 1
@@ -48,6 +50,8 @@ def decode_cursor(text: str, where: TaskFilter, sort: SortKey, descending: bool)
         raise CursorError
     if type(number) is not int or not 0 < number <= _MAX_ID or not _is_key(key, sort):
         raise CursorError
+    from .queries import After
+
     return After(key, number)
 
 

@@ -7,6 +7,7 @@ the root without following any link, so that a link that appears in between is r
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ def read_task_file(path: str, root: str | None, max_bytes: int) -> list[Any]:
     except UnicodeEncodeError:
         raise _refusal("has a name that is not valid Unicode", "unreadable") from None
     try:
-        tasks = orjson.loads(data)
+        tasks = orjson.loads(data.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise _refusal(f"is not valid JSON ({where})", "not_json") from None

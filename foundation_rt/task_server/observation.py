@@ -1,6 +1,5 @@
-"""The metrics, audit records and log records of the task server.
+"""The audit records and log records of the task server.
 
-The names of the metrics are those that operators of task servers know, as Prometheus spells them.
 Everything here may be called on the event loop, returns at once and raises nothing.
 """
 
@@ -15,10 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..core.context import ToolContext
-    from ..middleware.observers import CompletedCall
     from ..server import Server
     from .jobs import Job
-    from .store import TaskServerStore
+    from .metrics import TaskServerMetrics
 
 _SHOWN_IDS = 16
 """The most ids of one record, as a log shows no more."""
@@ -30,66 +28,20 @@ _ERROR_PAUSE_S = 1.0
 
 
 class Observation:
-    """Counts and records what the task server does.
+    """Records what the task server does, and has it counted.
 
     Args:
-        server: has the metrics, the audit log and the log.
-        store: its jobs are counted when the metrics are read.
+        server: has the audit log and the log.
+
+    Attributes:
+        metrics: count ended jobs; None where metrics are off.
     """
 
-    def __init__(self, server: Server, store: TaskServerStore) -> None:
+    def __init__(self, server: Server) -> None:
         self._server = server
+        self.metrics: TaskServerMetrics | None = None
         self._next_error_s = 0.0
         self._errors_left_out = 0
-        metrics = server.metrics
-        self._tool_seconds = metrics.histogram(
-            "mcp_tool_execution_seconds", "How long tools ran.", labels=["tool"]
-        )
-        self._tool_calls = metrics.counter(
-            "mcp_tool_invocations_total", "Calls of tools.", labels=["tool", "result"]
-        )
-        self._resource_seconds = metrics.histogram(
-            "mcp_resource_read_seconds", "How long resources were read."
-        )
-        self._resource_results = {
-            "success": metrics.counter("mcp_resource_success_total", "Resources read."),
-            "error": metrics.counter("mcp_resource_error_total", "Resources not read."),
-            "notfound": metrics.counter("mcp_resource_notfound_total", "Resources not there."),
-        }
-        self._prompt_seconds = metrics.histogram(
-            "mcp_prompt_get_seconds", "How long prompts were filled in."
-        )
-        self._prompt_results = {
-            "success": metrics.counter("mcp_prompt_success_total", "Prompts filled in."),
-            "error": metrics.counter("mcp_prompt_error_total", "Prompts not filled in."),
-        }
-        self._inserted = metrics.counter(
-            "mcp_tasks_inserted_total", "Tasks stored, counted when they are committed."
-        )
-        self._job_seconds = metrics.histogram(
-            "mcp_job_seconds", "From the submission of a job to its end."
-        )
-        metrics.gauge("mcp_jobs", "Stored jobs.", labels=["status"], read=store.count_jobs)
-        server.call_observer(self._call_ended)
-
-    def _call_ended(self, call: CompletedCall) -> None:
-        """Count a call of a tool, a resource or a prompt, refused ones included."""
-        result = "success" if call.succeeded else "error"
-        was_run = call.refusal is None
-        match call.method:
-            case "tools/call":
-                self._tool_calls.add(tool=call.label, result=result)
-                if was_run:
-                    self._tool_seconds.observe(call.seconds, tool=call.label)
-            case "resources/read":
-                missing = call.error_code == "NOT_FOUND"
-                self._resource_results["notfound" if missing else result].add()
-                if was_run:
-                    self._resource_seconds.observe(call.seconds)
-            case "prompts/get":
-                self._prompt_results[result].add()
-                if was_run:
-                    self._prompt_seconds.observe(call.seconds)
 
     # -- jobs ------------------------------------------------------------------------------------
 
@@ -103,12 +55,11 @@ class Observation:
 
     def job_ended(self, job: Job) -> None:
         """Note that a job is COMPLETED or FAILED."""
-        if job.duration_ms is not None:
-            self._job_seconds.observe(job.duration_ms / 1000)
+        if self.metrics is not None:
+            self.metrics.job_ended(job)
         if job.status == "FAILED":
             self._record_job("BATCH_JOB_FAILED", job)
             return
-        self._inserted.add(job.total_tasks)
         self._record_job("TASKS_CREATED", job)
         self._record_job("BATCH_JOB_COMPLETED", job)
 
@@ -166,7 +117,7 @@ class Observation:
         left_out, self._errors_left_out = self._errors_left_out, 0
         self._next_error_s = now + _ERROR_PAUSE_S
         kind = type(error).__name__
-        # Only the errors of the database package promise to name no address and no value.
+        # Only the errors of the database package promise to quote no password and no row.
         known = isinstance(error, DatabaseError)
         message = f"{kind}: {error}" if known else kind
         fields: dict[str, Any] = {"error": message if known else _described(error)}

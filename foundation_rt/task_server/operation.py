@@ -18,7 +18,7 @@ from attrs import define, evolve, field
 
 from ..database.errors import DatabaseError
 from ..errors import ToolError, UsageError
-from .app import make_store
+from .app import make_store, open_store
 from .changes import JobWaiters
 from .jobs import NewJob
 from .services import LOCAL
@@ -257,7 +257,7 @@ def _run(work: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
 @asynccontextmanager
 async def _opened(settings: TaskServerSettings) -> AsyncIterator[TaskServerStore]:
     store = make_store(settings)
-    await store.open()
+    await open_store(store)
     try:
         yield store
     finally:
@@ -286,18 +286,30 @@ def _writing(path: str, stdout: ByteStream) -> Iterator[ByteStream]:
     if path == "-":
         yield stdout
         return
-    target = Path(path).resolve()
+    target = Path(path)
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=target.parent, prefix=f".{target.name}.", delete=False
-        ) as stream:
-            try:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-                Path(stream.name).replace(target)
-            except BaseException:
-                Path(stream.name).unlink()
-                raise
+        if target.exists() and not target.is_file():
+            # A device or a pipe: it cannot be replaced by a file, and as root it could.
+            with target.open("wb") as device:
+                yield device
+            return
+        with _replacing(target.resolve()) as stream:
+            yield stream
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[IO[bytes]]:
+    """Yield a new file, which takes the place of `target` at the end, or is deleted."""
+    with tempfile.NamedTemporaryFile(
+        dir=target.parent, prefix=f".{target.name}.", delete=False
+    ) as stream:
+        try:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+            Path(stream.name).replace(target)
+        except BaseException:
+            Path(stream.name).unlink()
+            raise

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from attrs import frozen
 
-from .tasks import Task, TaskStatus
-
-SortKey = Literal["id", "dueDate", "priority", "updatedAt"]
+from .tasks import SortKey, Task, TaskStatus
 
 EXACT_TOTAL = 10_000
 """A total that has to be counted is exact up to here; beyond, it is a lower bound."""

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ErrorCode, ToolError
 from ..registry.completions import Completion
 from ..registry.resources import ResourceDefinition, ResourceTemplateDefinition
-from .changes import ALL_TASKS, STATISTICS
-from .queries import TaskFilter, TaskQuery
 from .tools.lists import summary_to_wire
 from .tools.task_tool import MAX_ID, READ_SCOPE
 
@@ -16,6 +14,9 @@ if TYPE_CHECKING:
     from ..core.context import ToolContext
     from .services import Services
 
+ALL_TASKS = "task://all"
+STATISTICS = "db://stats"
+TASK_PREFIX = "task://"
 ONE_TASK = "task://{id}"
 
 _JSON = "application/json"
@@ -27,6 +28,8 @@ def register_resources(services: Services) -> None:
     server, most = services.server, services.settings.resource_max_tasks
 
     async def all_tasks(arguments: dict[str, Any], context: ToolContext) -> list[dict[str, Any]]:
+        from .queries import TaskFilter, TaskQuery
+
         page = await services.store.list_tasks(TaskQuery(TaskFilter(), limit=most, count=False))
         return [task.to_wire() for task in page.tasks]
 
@@ -94,6 +97,8 @@ def _read_id(text: str) -> int:
 
 async def _complete_id(services: Services, begun: str) -> Completion:
     """Return the first ids that begin so; without a beginning, the first ids of all."""
+    from .queries import TaskFilter, TaskQuery
+
     where = TaskFilter()
     if begun:
         if not (begun.isascii() and begun.isdecimal()) or begun.startswith("0"):

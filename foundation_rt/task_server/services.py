@@ -33,19 +33,19 @@ class Services:
     Attributes:
         server: that the tools belong to.
         settings: of the section `task_server`.
-        store: of tasks and jobs; open while the server serves.
-        waiters: callers that wait for jobs.
-        logs: sessions that are sent log messages about their jobs.
-        workers: that carry out jobs; None where the server is read-only, and before it serves.
         observation: metrics and audit records.
+        store: of tasks and jobs; there, and open, while the server serves.
+        waiters: callers that wait for jobs; there while the server serves.
+        logs: sessions that are sent log messages about their jobs; there while the server serves.
+        workers: that carry out jobs; None where the server is read-only, and before it serves.
     """
 
     server: Server
     settings: TaskServerSettings
-    store: TaskServerStore
-    waiters: JobWaiters
-    logs: JobLogs
     observation: Observation
+    store: TaskServerStore = field(init=False)
+    waiters: JobWaiters = field(init=False)
+    logs: JobLogs = field(init=False)
     workers: JobWorkers | None = field(default=None, init=False)
 
     def wake_workers(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from ..config.sections import (
+    POSTGRES_SCHEMES,
     Integer,
     Pattern,
     Settings,
@@ -29,7 +30,7 @@ class TaskServerSettings(Settings):
 
     database: str = setting(
         DEFAULT_DATABASE,
-        StoreUrl((DEFAULT_DATABASE,), ("sqlite", "postgresql")),
+        StoreUrl((DEFAULT_DATABASE,), ("sqlite", *POSTGRES_SCHEMES)),
         "The database: `default` (a SQLite file of the user), `sqlite:PATH` or `postgresql://...`.",
     )
     migrate: bool = flag(True, "Create and migrate the tables at the start.")
@@ -40,7 +41,8 @@ class TaskServerSettings(Settings):
         None, _FOLDER, "Folder of the files that `mcp-tasks-from-file` may read."
     )
     max_file_bytes: int = byte_count(64 * 1024 * 1024, "Largest file of tasks.")
-    max_batch: int = setting(5_000, Integer(1, 100_000), "Most tasks of one job.")
+    # With every member, 15,000 tasks are more than the validator checks at once.
+    max_batch: int = setting(5_000, Integer(1, 10_000), "Most tasks of one job.")
     job_workers: int = setting(
         2, Integer(1, 64), "Jobs that a process carries out at once; on SQLite it is one."
     )

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import field, frozen
 
-from .jobs import Job, JobClaim, JobStatus, NewJob, Submission
-from .queries import Summary, TaskPage, TaskQuery
-from .tasks import NewTask, Task
+if TYPE_CHECKING:
+    from .jobs import Job, JobClaim, JobStatus, NewJob, Submission
+    from .queries import Summary, TaskPage, TaskQuery
+    from .tasks import NewTask, Task
 
 
 class QueueFullError(Exception):

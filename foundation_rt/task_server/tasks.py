@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 TaskStatus = Literal["TODO", "IN_PROGRESS", "DONE"]
 TaskPriority = Literal["LOW", "NORMAL", "HIGH", "URGENT"]
+SortKey = Literal["id", "dueDate", "priority", "updatedAt"]
 
 STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 PRIORITIES: tuple[TaskPriority, ...] = get_args(TaskPriority)

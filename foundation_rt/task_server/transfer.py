@@ -10,9 +10,10 @@ import codecs
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import islice
+from itertools import count, islice
 from pathlib import PurePath
 from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, get_args
 
@@ -46,6 +47,8 @@ _LONGEST_TASK = 1 << 20
 """The most characters of one task: enough for the longest, with every character escaped."""
 
 _EXPORT_PAGE = 1_000
+_SHOWN = 40
+"""The most characters of a wrong name in a message."""
 
 
 def format_of(path: str, chosen: str | None = None) -> TaskFormat:
@@ -105,6 +108,8 @@ def _read_lines(stream: IO[bytes]) -> Iterator[Any]:
     number = 0
     while line := stream.readline(_LONGEST_TASK + 1):
         number += 1
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
         if len(line) > _LONGEST_TASK:
             raise UsageError(f"line {number} is longer than {_LONGEST_TASK} bytes: no task is")
         if not line.isspace():
@@ -115,27 +120,51 @@ def _read_lines(stream: IO[bytes]) -> Iterator[Any]:
 
 
 def _read_csv(stream: IO[bytes]) -> Iterator[Any]:
-    text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
-    # A longer line comes in pieces, which have the wrong number of fields.
-    rows = csv.reader(iter(lambda: text.readline(_LONGEST_TASK), ""), strict=True)
+    text = io.TextIOWrapper(stream, "utf-8-sig", errors=_KEEP_BYTES, newline="")
+    rows = csv.reader(_lines(text), strict=True)
     try:
         head = next(rows, [])
-        unknown = [name for name in head if name not in _COLUMNS]
-        if unknown or "title" not in head or len(set(head)) < len(head):
-            raise UsageError(
-                f"the first line of a CSV file names its columns, each once and title among them:"
-                f" {', '.join(_COLUMNS)}"
-            )
+        _check_head(head)
         for row in rows:
             if row and len(row) != len(head):
                 raise UsageError(f"line {rows.line_num} has {len(row)} fields, not {len(head)}")
             if row:
                 # An empty field is a member that is not given.
                 yield {name: value for name, value in zip(head, row, strict=True) if value}
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise UsageError(f"line {rows.line_num} is not valid CSV in UTF-8: {error}") from None
+    except csv.Error as error:
+        raise UsageError(f"line {rows.line_num} is not valid CSV: {error}") from None
     finally:
         text.detach()
+
+
+_KEEP_BYTES = "surrogateescape"
+"""Bytes that are not UTF-8 become these characters, which no text in UTF-8 has."""
+_KEPT_BYTE = re.compile("[\udc80-\udcff]")
+
+
+def _lines(text: io.TextIOWrapper) -> Iterator[str]:
+    """Yield the lines; a longer one comes in pieces, which have the wrong number of fields."""
+    for number in count(1):
+        line = text.readline(_LONGEST_TASK)
+        if not line:
+            return
+        if not line.isascii() and _KEPT_BYTE.search(line):
+            raise UsageError(f"line {number} is not in UTF-8")
+        yield line
+
+
+def _check_head(head: Sequence[str]) -> None:
+    problem = ""
+    for index, name in enumerate(head):
+        if name not in _COLUMNS:
+            problem = f"{name[:_SHOWN]!r} is none of them"
+        elif name in head[:index]:
+            problem = f"{name!r} stands there twice"
+    if problem or "title" not in head:
+        raise UsageError(
+            "the first line of a CSV file names its columns, title among them:"
+            f" {problem or 'title is missing'}; there are {', '.join(_COLUMNS)}"
+        )
 
 
 def _read_json(stream: IO[bytes]) -> Iterator[Any]:
@@ -163,8 +192,8 @@ def _read_json(stream: IO[bytes]) -> Iterator[Any]:
 
 def _tasks_of(text: _Text) -> Iterable[Any]:
     try:
-        found = json.loads(text.rest())
-    except ValueError as error:
+        found = orjson.loads(text.rest())
+    except orjson.JSONDecodeError as error:
         raise UsageError(f"the file is not valid JSON: {error}") from None
     tasks = found.get("tasks")
     if not isinstance(tasks, list):
@@ -206,7 +235,7 @@ class _Text:
         self.next_sign()
         while True:
             try:
-                value, end = self._json.raw_decode(self._held, self._at)
+                _, end = self._json.raw_decode(self._held, self._at)
             except (ValueError, RecursionError) as error:
                 # A value that is cut off is read on; one that is wrong never becomes a value.
                 if len(self._held) - self._at > _LONGEST_TASK or not self._more():
@@ -216,8 +245,17 @@ class _Text:
                 continue
             # A number at the end of a piece may go on in the next.
             if end < len(self._held) or not self._more():
+                value = self._strict(self._held[self._at : end])
                 self._at = end
                 return value
+
+    def _strict(self, text: str) -> Any:
+        """Return a value; the decoder that finds its end takes NaN and half surrogates too."""
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            where = f"character {self.position}"
+            raise UsageError(f"{where} is not valid JSON: {error.msg}") from None
 
     def rest(self) -> str:
         """Take everything."""

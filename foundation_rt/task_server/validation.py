@@ -70,7 +70,7 @@ def task_schema() -> dict[str, Any]:
         "type": "object",
         "title": "Task",
         "properties": {
-            "title": text("What is to be done.", MAX_TITLE),
+            "title": text("What is to be done; not blank.", MAX_TITLE),
             "description": {
                 "type": ["string", "null"],
                 "maxLength": MAX_DESCRIPTION,
@@ -79,7 +79,9 @@ def task_schema() -> dict[str, Any]:
             },
             "status": choice(STATUSES, "The state of the work.", default=DEFAULT_STATUS),
             "dueDate": date("When it is due, such as 2026-11-22.", nullable=True),
-            "project": text("The project it belongs to.", MAX_PROJECT, default=DEFAULT_PROJECT),
+            "project": text(
+                "The project it belongs to; not blank.", MAX_PROJECT, default=DEFAULT_PROJECT
+            ),
             "priority": choice(PRIORITIES, "How urgent it is.", default=DEFAULT_PRIORITY),
         },
         "required": ["title"],

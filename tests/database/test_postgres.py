@@ -24,6 +24,7 @@ from foundation_rt.database.errors import (
 from foundation_rt.database.postgres import (
     Listener,
     PostgresConnections,
+    Query,
     Raced,
     Transaction,
     read_url,
@@ -308,8 +309,23 @@ def test_error_of_the_server_has_the_class_of_what_would_help(
     run(main())
 
 
+@pytest.mark.rule("DB-02")
+def test_values_of_a_row_are_in_no_error(place: Place) -> None:
+    taken: Query = ("INSERT INTO {schema}.secrets VALUES (%b)", ("s3cret",))
+
+    async def main() -> None:
+        async with connected(place) as connections:
+            create = "CREATE TABLE {schema}.secrets (secret text UNIQUE)"
+            await connections.transact(lambda transaction: transaction.commit((create, ()), taken))
+            with pytest.raises(TransactionFailedError, match="duplicate key") as caught:
+                await connections.transact(lambda transaction: transaction.commit(taken))
+            assert "s3cret" not in str(caught.value)
+
+    run(main())
+
+
 @pytest.mark.rule("DB-02", "DB-04")
-def test_address_is_in_no_error() -> None:
+def test_password_is_in_no_error() -> None:
     with pytest.raises(UsageError) as refused:
         read_url("postgresql://u:s3cret@host:port/x?nonsense=1")
 

@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -267,14 +268,89 @@ def test_reads_come_before_the_writes_that_wait(path: Path, version: tuple[int, 
 
 
 @pytest.mark.rule("DB-13")
-def test_read_that_writes_is_undone(path: Path, version: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("quick", [False, True])
+def test_read_that_writes_is_undone(path: Path, version: tuple[int, ...], quick: bool) -> None:
     async def main() -> None:
         async with opened(path) as database:
             with pytest.raises(TypeError, match="it was undone"):
-                await database.read(inserting(1))
+                await database.read(inserting(1), quick=quick)
             with pytest.raises(ZeroDivisionError):
-                await database.read(lambda connection: 1 / 0)
-            assert await database.read(numbers) == []
+                await database.read(lambda connection: 1 / 0, quick=quick)
+            with pytest.raises(TransactionFailedError, match="no such table"):
+                await database.read(asking("SELECT 1 FROM missing"), quick=quick)
+            assert await database.read(numbers, quick=quick) == []
+        with pytest.raises(DatabaseUnavailableError, match="is not open"):
+            await database.read(numbers, quick=quick)
+
+    run(main())
+
+
+LONG = (
+    "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT {}) SELECT max(n) FROM c"
+)
+
+
+def in_thread(found: list[int], sql: str) -> Callable[[sqlite3.Connection], Any]:
+    """Return an operation that notes the thread in which it runs."""
+
+    def operation(connection: sqlite3.Connection) -> Any:
+        found.append(threading.get_ident())
+        return asking(sql)(connection)
+
+    return operation
+
+
+@pytest.mark.rule("DB-17")
+def test_quick_read_runs_where_it_is_called_while_the_connection_is_free(
+    path: Path, version: tuple[int, ...]
+) -> None:
+    async def main() -> None:
+        found: list[int] = []
+        count = in_thread(found, "SELECT count(*) FROM t")
+        async with opened(path) as database:
+            assert await database.read(count, quick=True) == 0
+            answers = await together(
+                database, database.read(count, quick=True), database.write(inserting(1))
+            )
+            assert answers == [0, 1]
+            assert await database.read(count, quick=True) == 1
+        here = threading.get_ident()
+        assert [each == here for each in found] == [True, False, True]
+
+    run(main())
+
+
+@pytest.mark.rule("DB-17")
+def test_quick_read_that_takes_long_is_run_again_in_the_thread(
+    path: Path, version: tuple[int, ...]
+) -> None:
+    async def main() -> None:
+        found: list[int] = []
+        async with opened(path) as database:
+            long = in_thread(found, LONG.format(300_000))
+            assert await database.read(long, quick=True) == 300_000
+            assert await database.read(numbers, quick=True) == []
+        here = threading.get_ident()
+        assert [each == here for each in found] == [True, False]
+
+    run(main())
+
+
+@pytest.mark.rule("DB-17")
+def test_quick_read_does_not_wait_for_another_process_where_it_is_called(
+    path: Path, version: tuple[int, ...]
+) -> None:
+    async def main() -> None:
+        async with opened(path) as database:
+            with closing(sqlite3.connect(path, isolation_level=None)) as another:
+                another.execute("BEGIN EXCLUSIVE")
+                another.execute("INSERT INTO t VALUES (1, NULL)")
+                reading = asyncio.ensure_future(database.read(numbers, quick=True))
+                await asyncio.sleep(0)  # its first step has been taken
+                in_wal = version >= WAL_VERSION
+                assert reading.done() == in_wal
+                another.execute("COMMIT")
+            assert await reading == ([] if in_wal else [1])
 
     run(main())
 

@@ -19,6 +19,7 @@ def root(tmp_path: Path) -> Path:
     (folder / "inner").mkdir(parents=True)
     (folder / "tasks.json").write_text(TASKS)
     (folder / "inner" / "tasks.json").write_text('{"tasks": [{"title": "Write"}], "other": 1}')
+    (folder / "marked.json").write_text(TASKS, "utf-8-sig")
     (tmp_path / "secret.json").write_text(TASKS)
     (folder / "link.json").symlink_to("inner/tasks.json")
     (folder / "out.json").symlink_to("../secret.json")
@@ -35,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.rule("TASKS-40", "TASKS-42")
 @pytest.mark.parametrize(
-    "name", ["tasks.json", "inner/tasks.json", "link.json", "inner/../tasks.json"]
+    "name", ["tasks.json", "inner/tasks.json", "link.json", "inner/../tasks.json", "marked.json"]
 )
 def test_file_below_the_root_is_read(root: Path, name: str) -> None:
     assert read_task_file(name, str(root), 1000) == [{"title": "Write"}]

@@ -14,7 +14,8 @@ from foundation_rt.config.settings import AuditSection, ServerConfig, TelemetryS
 from foundation_rt.database.errors import DatabaseUnavailableError
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.task_server import observation as observing
-from foundation_rt.task_server.jobs import Job
+from foundation_rt.task_server.jobs import Job, JobStatus
+from foundation_rt.task_server.metrics import TaskServerMetrics
 from foundation_rt.task_server.observation import Observation
 from foundation_rt.testing import TestClient
 
@@ -35,11 +36,9 @@ JOB = Job(
 )
 
 
-class JobCounts:
-    """Stands for a store whose jobs are counted."""
-
-    async def count_jobs(self) -> dict[str, int]:
-        return {"PENDING": 2, "FAILED": 1}
+async def count_jobs() -> dict[JobStatus, int]:
+    """Stand for the store whose jobs are counted."""
+    return {"PENDING": 2, "FAILED": 1}
 
 
 class Observed:
@@ -56,7 +55,8 @@ class Observed:
         )
         logger = StructuredLogger(self._sink, ManualClock())
         self.server = Server(options=ServerOptions(config=config, logger=logger))
-        self.observation = Observation(self.server, JobCounts())  # type: ignore[arg-type]
+        self.observation = Observation(self.server)
+        self.observation.metrics = TaskServerMetrics(self.server, count_jobs)
 
     @property
     def audit(self) -> list[dict[str, Any]]:

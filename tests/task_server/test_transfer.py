@@ -81,6 +81,10 @@ def test_an_export_imports_as_the_same_tasks(
         ("json", "[1] x", "character 4 follows"),
         ("json", "[" * 100_000, "character 1 is not valid JSON"),
         ("json", b'["\xe9"]', "not in UTF-8"),
+        ("json", '[1, "\\ud800"]', "character 4 is not valid JSON"),
+        ("json", "[NaN]", "character 1 is not valid JSON"),
+        ("json", '{"tasks": ["\\ud800"]}', "is not valid JSON"),
+        ("json", '{"tasks": ' * 100_000, "is not valid JSON"),
         ("jsonl", '{"title": "a"}\n\n{"title":\n', "line 3 is not valid JSON"),
         ("jsonl", "x" * 2**21, "line 1 is longer"),
         ("csv", "", "names its columns"),
@@ -89,7 +93,10 @@ def test_an_export_imports_as_the_same_tasks(
         ("csv", "title,status\na\n", "line 2 has 1 fields, not 2"),
         ("csv", 'title\n"a\n', "line 2 is not valid CSV"),
         ("csv", "title\n" + "x" * 2**21, "line 2 is not valid CSV"),
-        ("csv", b"title\n\xe9\n", "is not valid CSV in UTF-8"),
+        ("csv", b"title\na\n\xe9\n", "line 3 is not in UTF-8"),
+        ("csv", b"title\n\xed\xa0\x80\n", "line 2 is not in UTF-8"),
+        ("csv", "title;dueDate\na;2026-11-22\n", "'title;dueDate' is none of them"),
+        ("csv", "status\nTODO\n", "title is missing"),
     ],
 )
 def test_a_file_that_breaks_its_format_is_refused_with_the_place(
@@ -98,6 +105,16 @@ def test_a_file_that_breaks_its_format_is_refused_with_the_place(
     data = text.encode() if isinstance(text, str) else text
     with pytest.raises(UsageError, match=problem):
         list(read_parts(io.BytesIO(data), file_format))
+
+
+@pytest.mark.rule("TASKS-43")
+@pytest.mark.parametrize(
+    ("file_format", "text"),
+    [("json", '[{"title": "ä"}]'), ("jsonl", '{"title": "ä"}\n'), ("csv", "title\r\nä\r\n")],
+)
+def test_a_byte_order_mark_is_no_part_of_a_file(file_format: Any, text: str) -> None:
+    stream = io.BytesIO(b"\xef\xbb\xbf" + text.encode())
+    assert [*read_parts(stream, file_format)] == [[{"title": "ä"}]]
 
 
 @pytest.mark.rule("TASKS-43")

@@ -31,8 +31,6 @@ from .presence import Turn
 WAL_VERSION = (3, 51, 3)
 """The first SQLite without the bug by which two connections can corrupt a WAL (DB-11)."""
 
-_TRY_MS = 10
-"""The time that SQLite itself waits for a lock: the functions below ask more often."""
 _PAUSE_S = 0.0005
 _WAL_PAGES = 4000
 _JOURNAL_BYTES = 64 * 1024 * 1024
@@ -41,6 +39,8 @@ _JOURNAL_BYTES = 64 * 1024 * 1024
 
 def connect(path: str, patience_s: float, *, alone: bool, private: bool) -> sqlite3.Connection:
     """Open a file and set it up; the connection begins no transactions by itself.
+
+    Any thread may use it, one at a time.
 
     Args:
         path: of the file.
@@ -54,7 +54,7 @@ def connect(path: str, patience_s: float, *, alone: bool, private: bool) -> sqli
     """
     if private:
         _make_private(path)
-    connection = sqlite3.connect(path, patience_s, isolation_level=None)
+    connection = sqlite3.connect(path, patience_s, isolation_level=None, check_same_thread=False)
     try:
         _choose_journal(connection, path, alone)
         connection.execute("PRAGMA synchronous = FULL")
@@ -122,8 +122,8 @@ def close(connection: sqlite3.Connection) -> None:
 
 
 def wait_here(connection: sqlite3.Connection) -> None:
-    """Let the functions below wait for locks instead of SQLite."""
-    connection.execute(f"PRAGMA busy_timeout = {_TRY_MS}")
+    """Let the functions below wait for locks instead of SQLite, which looks less often."""
+    connection.execute("PRAGMA busy_timeout = 0")
 
 
 def begin_writing(connection: sqlite3.Connection, turn: Turn, patience_s: float) -> None:
@@ -146,8 +146,7 @@ def begin_reading(connection: sqlite3.Connection, turn: Turn, patience_s: float)
     Raises:
         sqlite3.Error: it could not begin; SQLITE_BUSY after `patience_s`.
     """
-    connection.execute("BEGIN")
-    if _try(connection, _FIRST_READ):
+    if try_reading(connection):
         return
     deadline = time.monotonic() + patience_s
     turn.take(deadline)
@@ -155,6 +154,15 @@ def begin_reading(connection: sqlite3.Connection, turn: Turn, patience_s: float)
         _insist(connection, _FIRST_READ, deadline)
     finally:
         turn.end()
+
+
+def try_reading(connection: sqlite3.Connection) -> bool:
+    """Begin a transaction that reads one snapshot; it has none yet if this returns False.
+
+    Another connection has a lock then, and this has not waited for it.
+    """
+    connection.execute("BEGIN")
+    return _try(connection, _FIRST_READ)
 
 
 def commit(connection: sqlite3.Connection, patience_s: float) -> None:
@@ -177,7 +185,7 @@ def _insist(connection: sqlite3.Connection, statement: str, deadline: float) -> 
         if time.monotonic() >= deadline:
             connection.execute(statement)
             return
-        time.sleep(_PAUSE_S)  # SQLite may give up at once
+        time.sleep(_PAUSE_S)
 
 
 def _try(connection: sqlite3.Connection, statement: str) -> bool:

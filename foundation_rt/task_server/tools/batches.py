@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ErrorCode, ToolError
 from ..database_errors import RETRY_AFTER_MS
-from ..jobs import NewJob
 from ..services import principal_of
-from ..store import KeyConflictError, QueueFullError
 from ..validation import (
     MAX_REQUEST_KEY,
     WITHOUT_NUL,
@@ -32,7 +30,7 @@ from .task_tool import (
 
 if TYPE_CHECKING:
     from ...core.context import ToolContext
-    from ..jobs import Job
+    from ..jobs import Job, NewJob, Submission
     from ..services import Services
 
 _MAX_PATH = 4_096
@@ -82,7 +80,9 @@ def batch_tools(services: Services) -> list[TaskTool]:
 
 def _tasks_tool(services: Services) -> TaskTool:
     async def submit(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-        return await _submit(services, arguments["tasks"], arguments, context)
+        # Taken out: the tasks are not held as well while the call waits for the job.
+        submission = await _submit(services, arguments.pop("tasks"), arguments, context)
+        return await _answer(services, submission, arguments, context)
 
     most = services.settings.max_batch
     return TaskTool(
@@ -122,8 +122,11 @@ def _file_tool(services: Services) -> TaskTool:
     async def submit(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
         from asyncio import to_thread
 
-        tasks = await to_thread(_read_file, services, arguments["filePath"])
-        return await _submit(services, tasks, arguments, context)
+        path = arguments["filePath"]
+        submission = await _submit(
+            services, await to_thread(_read_file, services, path), arguments, context
+        )
+        return await _answer(services, submission, arguments, context)
 
     return TaskTool(
         "mcp-tasks-from-file",
@@ -199,8 +202,10 @@ async def _submit(
     tasks: Sequence[dict[str, Any]],
     arguments: dict[str, Any],
     context: ToolContext,
-) -> dict[str, Any]:
-    """Submit a job; return it as it is, or as it is after `waitMs`."""
+) -> Submission:
+    """Submit a job, and have a worker look for it."""
+    from ..store import KeyConflictError, QueueFullError
+
     new = _new_job(tasks, arguments.get("requestKey"), context)
     try:
         submission = await services.store.submit_job(new, services.settings.max_pending_jobs)
@@ -219,6 +224,13 @@ async def _submit(
         services.observation.job_created(submission.job, context)
         services.logs.follow(submission.job, context.session_log)
         services.wake_workers()
+    return submission
+
+
+async def _answer(
+    services: Services, submission: Submission, arguments: dict[str, Any], context: ToolContext
+) -> dict[str, Any]:
+    """Return a submitted job as it is, or as it is after `waitMs`."""
     duplicate = submission.duplicate
     if not arguments.get("waitMs"):
         return _submission_to_wire(submission.job, duplicate)
@@ -231,6 +243,8 @@ def _new_job(
     tasks: Sequence[dict[str, Any]], request_key: str | None, context: ToolContext
 ) -> NewJob:
     from uuid import uuid4
+
+    from ..jobs import NewJob
 
     payload, digest = encode_payload(read_tasks(tasks))
     return NewJob(

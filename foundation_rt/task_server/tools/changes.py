@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ErrorCode, ToolError
 from ..services import principal_of
-from ..store import TasksNotFoundError, TaskUpdate, VersionConflictError
 from ..validation import (
     MAX_PROJECT,
     MAX_WORKER,
@@ -32,6 +31,7 @@ from .task_tool import (
 if TYPE_CHECKING:
     from ...core.context import ToolContext
     from ..services import Services
+    from ..store import TaskUpdate
 
 _MAX_CLAIM = 50
 _MAX_CHANGED = 500
@@ -95,6 +95,8 @@ def _claim_tool(services: Services) -> TaskTool:
 
 def _update_tool(services: Services) -> TaskTool:
     async def update(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        from ..store import TasksNotFoundError, VersionConflictError
+
         given = arguments["updates"]
         updates = [_read_update(each, f"/updates/{i}") for i, each in enumerate(given)]
         _refuse_repeated([each.id for each in updates])
@@ -145,7 +147,9 @@ def _update_schema() -> dict[str, Any]:
             "id": task_id(),
             "ifVersion": integer("Change the task only if it has this version.", 1, MAX_ID),
             **members,
-            "leaseSeconds": _lease("Your claim ends that many seconds from now."),
+            "leaseSeconds": _lease(
+                "The claim ends that many seconds from now; of no effect on an unclaimed task."
+            ),
         },
         ["id"],
     )
@@ -172,6 +176,8 @@ def _read_update(given: Mapping[str, Any], path: str) -> TaskUpdate:
             "nothing_to_change",
             errors=[{"path": path, "message": problem}],
         )
+    from ..store import TaskUpdate
+
     return TaskUpdate(
         int(given["id"]),
         None if version is None else int(version),

@@ -1,4 +1,7 @@
-"""`mcp-tasks-list` and `mcp-tasks-summary`: what is stored."""
+"""`mcp-tasks-list` and `mcp-tasks-summary`: what is stored.
+
+The classes of queries are imported by the first call: a start does not need them.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import orjson
 
 from ..cursors import MAX_LENGTH, CursorError, decode_cursor, encode_cursor
-from ..queries import EXACT_TOTAL, SortKey, TaskFilter, TaskQuery
-from ..tasks import STATUSES
+from ..tasks import STATUSES, SortKey
 from ..validation import MAX_PROJECT, MAX_WORKER, choice, date, invalid, text
 from .task_tool import (
     BOOLEAN,
@@ -26,7 +28,7 @@ from .task_tool import (
 
 if TYPE_CHECKING:
     from ...core.context import ToolContext
-    from ..queries import Summary, TaskPage
+    from ..queries import Summary, TaskFilter, TaskPage, TaskQuery
     from ..services import Services
     from ..tasks import Task
 
@@ -131,6 +133,8 @@ def _read_query(arguments: Mapping[str, Any]) -> TaskQuery:
     Raises:
         ToolError: INVALID_ARGUMENT: page and cursor, no cursor of this list, or no such time.
     """
+    from ..queries import TaskQuery
+
     where = _read_filter(arguments)
     given = arguments.get("sort", "id")
     sort, descending = cast("SortKey", given.removeprefix("-")), given.startswith("-")
@@ -150,6 +154,8 @@ def _read_query(arguments: Mapping[str, Any]) -> TaskQuery:
 
 
 def _read_filter(arguments: Mapping[str, Any]) -> TaskFilter:
+    from ..queries import TaskFilter
+
     job_id, ids = arguments.get("jobId"), arguments.get("ids")
     return TaskFilter(
         status=arguments.get("status"),
@@ -204,6 +210,8 @@ def _page_to_wire(
         "truncated": truncated,
     }
     if page.total_is_lower_bound:
+        from ..queries import EXACT_TOTAL
+
         answer |= {"total": EXACT_TOTAL, "totalIsLowerBound": True}
     return answer
 

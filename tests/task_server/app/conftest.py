@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.services import postgres_database
-from tests.task_server.app.servers import Database
+from tests.task_server.app.servers import STORES, Database
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=STORES)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """Yield an empty database."""
     if request.param == "sqlite":

@@ -26,6 +26,9 @@ TASK = {
     "priority": "HIGH",
 }
 
+STORES = ("sqlite", "postgresql")
+"""The parameters of the fixture `database`."""
+
 Way = Callable[[Any], AbstractAsyncContextManager[Client]]
 """Opens a client of a task server on a database."""
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import foundation_rt
 from foundation_rt import ConfigError, UsageError
 from foundation_rt.task_server.app import create_task_server, default_database
+from tests.support.public_imports import private_imports
 from tests.task_server.app.servers import memory_server
 
-FOLDER = Path(foundation_rt.__file__).parent / "task_server"
 PUBLIC = ("backoff", "config.sections", "database", "client")
 """Modules, and packages with all of their modules, that are documented as public."""
 
@@ -100,31 +97,6 @@ def test_folder_that_cannot_be_made_is_named(
         default_database()
 
 
-def imported(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the names that a module imports from the package outside of its folder, with homes."""
-    parts = path.relative_to(FOLDER.parent).parent.parts
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.level or "foundation_rt" in str(node.module)):
-            above = parts[: len(parts) - node.level + 1] if node.level else ()
-            home = [*above, *(node.module or "").removeprefix("foundation_rt").split(".")]
-            module = ".".join(word for word in home if word)
-            if not module.startswith("task_server"):
-                yield from ((module, alias.name) for alias in node.names)
-        elif isinstance(node, ast.Import):
-            yield from (
-                (alias.name, "*") for alias in node.names if alias.name.startswith("foundation_rt")
-            )
-
-
 @pytest.mark.rule("TASKS-07")
 def test_task_server_imports_only_what_is_documented_as_public() -> None:
-    homes = foundation_rt._HOMES
-    wrong = [
-        f"{path.relative_to(FOLDER)}: {module}.{name}"
-        for path in sorted(FOLDER.rglob("*.py"))
-        for module, name in imported(path)
-        if homes.get(name) != module
-        and not any(module == each or module.startswith(f"{each}.") for each in PUBLIC)
-    ]
-
-    assert not wrong
+    assert not private_imports("task_server", PUBLIC)

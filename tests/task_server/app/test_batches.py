@@ -136,6 +136,25 @@ async def test_waiting_ends_after_the_given_time() -> None:
     assert answer["completedAt"] is None
 
 
+@pytest.mark.rule("TASKS-23")
+async def test_waiting_call_does_not_hold_its_tasks() -> None:
+    store = HeldStore()
+    server = memory_server(store)
+    held: list[dict[str, Any]] = []
+
+    @server.middleware
+    async def look(call: Any, proceed: Any) -> Any:
+        held.append(call.arguments)
+        return await proceed()
+
+    async with TestClient(server) as client:
+        waiting = asyncio.ensure_future(client.call("mcp-tasks", tasks=[TASK], waitMs=25_000))
+        await store.is_running.wait()
+        assert [[*arguments] for arguments in held] == [["waitMs"]]
+        store.may_complete.set()
+        assert (await waiting)["status"] == "COMPLETED"
+
+
 @pytest.mark.rule("TASKS-24")
 async def test_cancelled_call_ends_the_wait_and_not_the_job() -> None:
     store = HeldStore()

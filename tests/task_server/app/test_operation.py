@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from itertools import product
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,8 +20,11 @@ from foundation_rt.task_server.transfer import part_key
 from foundation_rt.task_server.validation import encode_payload, read_tasks
 from tests.support.process import PATIENCE, environment
 from tests.support.process import run as run_command
-from tests.task_server.app.servers import TASK, Database, call, over_stdio
+from tests.support.sizes import size
+from tests.task_server.app.servers import STORES, TASK, Database, call, over_stdio
 
+AWAY = "postgresql://ann:hunter2@127.0.0.1:1/tasks"
+FILES = ("tasks.json", "tasks.jsonl", "tasks.csv")
 OTHERS = {"id", "version", "jobId", "createdBy", "createdAt", "updatedAt"}
 
 
@@ -93,7 +97,11 @@ async def test_import_is_repeated_after_its_job_has_failed(tmp_path: Path) -> No
 
 
 @pytest.mark.rule("TASKS-03")
-@pytest.mark.parametrize("name", ["tasks.json", "tasks.jsonl", "tasks.csv"])
+@pytest.mark.parametrize(
+    ("name", "database"),
+    size([*zip(FILES, (*STORES, *STORES), strict=False)], [*product(FILES, STORES)]),
+    indirect=["database"],
+)
 def test_export_imports_as_the_same_tasks(database: Database, tmp_path: Path, name: str) -> None:
     file, other = tmp_path / name, Database(f"sqlite:{tmp_path / 'other.db'}")
     tasks = [TASK, {"title": 'a "quoted", title\nof two lines', "dueDate": "2026-01-01"}]
@@ -170,6 +178,22 @@ def test_export_that_fails_leaves_no_file(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.rule("TASKS-03")
+def test_export_writes_into_a_pipe_or_device_instead_of_replacing_it(tmp_path: Path) -> None:
+    database, pipe = Database(f"sqlite:{tmp_path / 'tasks.db'}"), tmp_path / "tasks.jsonl"
+    run(database, "import", "-", input=b'{"title":"x"}\n')
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR)  # a line fits into it
+    try:
+        ended = run(database, "export", str(pipe))
+        line = orjson.loads(os.read(reader, 65_536))
+    finally:
+        os.close(reader)
+
+    assert (ended.returncode, line["title"]) == (0, "x")
+    assert pipe.is_fifo()
+
+
 @pytest.mark.rule("TASKS-02")
 @pytest.mark.parametrize(
     "words",
@@ -189,8 +213,27 @@ def test_wrong_command_line_is_refused(words: tuple[str, ...]) -> None:
     ended = run_command("task-server", *words)
 
     assert ended.returncode == 2
-    assert "foundation-rt" in ended.stderr
+    assert "see foundation-rt task-server --help" in ended.stderr
     assert "hunter2" not in ended.stderr
+
+
+@pytest.mark.rule("TASKS-02")
+@pytest.mark.parametrize(
+    ("words", "url", "problem"),
+    [
+        ((), AWAY, "the database cannot be used: PostgreSQL"),
+        (("migrate",), AWAY, "the database cannot be used: PostgreSQL"),
+        (("export", "-"), "sqlite::memory:", "tasks are kept in a file"),
+    ],
+)
+def test_database_that_cannot_be_used_ends_the_start_with_the_reason(
+    words: tuple[str, ...], url: str, problem: str
+) -> None:
+    ended = run(Database(url), *words)
+
+    assert ended.returncode == 1
+    assert f"foundation-rt: {problem}" in ended.stderr.decode()
+    assert b"hunter2" not in ended.stderr
 
 
 @pytest.mark.rule("TASKS-03")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sqlite3
 import sys
+from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,9 @@ from foundation_rt import TextContents
 from foundation_rt.client import Client, HttpServer, ToolCallError, connect
 from tests.support.process import ServerProcess, environment, run
 from tests.support.services import need_postgres, postgres_database
+from tests.support.sizes import size
 from tests.task_server.app.servers import (
+    STORES,
     TASK,
     WAYS,
     Database,
@@ -27,7 +33,16 @@ from tests.task_server.app.servers import (
 
 KEYS = "ann:0123456789abcdef-ann,bob:0123456789abcdef-bob"
 
-way = pytest.mark.parametrize("way", [pytest.param(each, id=name) for name, each in WAYS.items()])
+way = pytest.mark.parametrize(
+    ("way", "database"),
+    [
+        pytest.param(WAYS[name], store, id=f"{name}-{store}")
+        for name, store in size([*zip(WAYS, STORES, strict=True)], [*product(WAYS, STORES)])
+    ],
+    indirect=["database"],
+)
+one_store = pytest.mark.parametrize("database", size(STORES[:1], STORES), indirect=True)
+"""For what does not depend on the store."""
 
 
 def batch(count: int, **members: Any) -> list[dict[str, Any]]:
@@ -44,6 +59,28 @@ async def read(client: Client, uri: str) -> Any:
     [contents] = (await client.read_resource(uri)).contents
     assert isinstance(contents, TextContents)
     return orjson.loads(contents.text)
+
+
+@pytest.mark.rule("TASKS-16", "TASKS-79")
+def test_wrong_database_ends_the_process_after_initialize(tmp_path: Path) -> None:
+    """What the client has sent is in the pipe before the process starts."""
+    file = tmp_path / "other.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER)")
+    info = {"name": "tests", "version": "0"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    theirs, ours = os.pipe()
+    for message in (
+        {"id": 0, "method": "initialize", "params": params},
+        {"method": "notifications/initialized"},
+        {"id": 1, "method": "tools/list"},
+    ):
+        os.write(ours, orjson.dumps({"jsonrpc": "2.0", **message}) + b"\n")
+    words = Database(f"sqlite:{file}").command()
+    with ServerProcess(words, environment(), stdin=(theirs, ours)) as process:
+        assert process.wait() == 1
+        assert [each["id"] for each in process.messages] == [0]
+        assert "is the database of another application" in process.stderr
 
 
 @pytest.mark.rule("TASKS-01", "TASKS-02", "TASKS-22")
@@ -155,6 +192,7 @@ async def test_subscriber_of_one_process_is_told_of_a_change_by_another(
 
 
 @pytest.mark.rule("TASKS-02")
+@one_store
 async def test_server_without_key_or_consent_does_not_start(database: Database) -> None:
     ended = run(*database.command("--http", "127.0.0.1:0")[3:])
 
@@ -163,6 +201,7 @@ async def test_server_without_key_or_consent_does_not_start(database: Database) 
 
 
 @pytest.mark.rule("TASKS-31", "TASKS-21")
+@one_store
 async def test_principal_is_creator_and_worker(database: Database) -> None:
     with serving(database, "--transport", "http", settings={"http.api_keys": KEYS}) as (url, _):
         headers = {"X-API-Key": "0123456789abcdef-ann"}
@@ -174,6 +213,7 @@ async def test_principal_is_creator_and_worker(database: Database) -> None:
 
 
 @pytest.mark.rule("TASKS-06")
+@one_store
 async def test_metrics_and_limits_are_on_over_http(database: Database) -> None:
     with serving(database) as (url, _):
         async with connect(url) as client:
@@ -196,6 +236,7 @@ async def test_metrics_and_limits_are_on_over_http(database: Database) -> None:
 
 
 @pytest.mark.rule("TASKS-02")
+@one_store
 async def test_stdio_and_http_are_served_at_once(database: Database) -> None:
     words = database.command("--transport", "both", "--http", "127.0.0.1:0", "--no-auth")
     with ServerProcess(words, environment()) as process:
@@ -297,12 +338,13 @@ async def test_database_that_comes_back_is_used_again() -> None:
     assert (answer["status"], summary["totalCount"]) == ("COMPLETED", 2)
 
 
-@pytest.mark.rule("TASKS-14")
-def test_url_of_the_database_is_in_no_message() -> None:
-    need_postgres()
-    url = "postgresql://me:hunter2@127.0.0.1:1/tasks"
+@pytest.mark.rule("TASKS-02", "TASKS-14")
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_url_of_the_database_is_in_no_message(scheme: str) -> None:
+    url = f"{scheme}://me:hunter2@127.0.0.1:1/tasks"
     ended = run("task-server", "--database", url)
 
     assert ended.returncode == 1
+    assert "PostgreSQL is not reached" in ended.stderr
     assert "hunter2" not in ended.stderr
     assert ended.stderr.strip()

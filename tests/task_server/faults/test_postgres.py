@@ -346,9 +346,10 @@ async def test_queue_is_bounded_for_processes_at_once(place: Place) -> None:
 
 
 @pytest.mark.rule("TASKS-94")
-async def test_eight_processes_migrate_at_once(place: Place) -> None:
-    lines = await together(place, *(("open",) for _ in range(8)))
-    assert lines == [[["open"]]] * 8
+async def test_many_processes_migrate_at_once(place: Place) -> None:
+    count = size(4, 8)
+    lines = await together(place, *(("open",) for _ in range(count)))
+    assert lines == [[["open"]]] * count
     async with place.opened() as store:
         assert await find(store) == []
 
@@ -410,7 +411,7 @@ async def test_end_of_the_server_process_that_completes_a_job_doubles_nothing(
 @pytest.mark.rule("TASKS-90", "TASKS-92")
 async def test_jobs_are_done_once_while_server_processes_end_at_random(place: Place) -> None:
     chance = random.Random(2)
-    jobs = [new_job(tasks(100), key=f"k{n}") for n in range(size(20, 200))]
+    jobs = [new_job(tasks(100), key=f"k{n}") for n in range(20)]
     async with place.opened() as one, place.opened() as other:
         workers = [workers_on(store) for store in (one, other)]
         for each in workers:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Iterator
 
 import pytest
 from attrs import evolve
 
 from foundation_rt.task_server.jobs import PAYLOAD_LOST_MESSAGE, out_of_attempts_message
 from foundation_rt.task_server.store import KeyConflictError, QueueFullError
+from foundation_rt.task_server.tasks import NewTask
 from tests.task_server.stores.places import Make
 from tests.task_server.stores.support import (
     LEASE,
@@ -274,6 +277,26 @@ async def test_tasks_of_a_job_appear_together_or_never(make: Make) -> None:
         assert (await job_of(store, claimed.job.job_id)).status == "RUNNING"
         assert (await store.summarize()).count_by_status["TODO"] == 0
         assert await store.complete_job(claimed, tasks(1)) is not None
+
+
+class SlowTasks(list[NewTask]):
+    """Tasks that take a while to be stored."""
+
+    SECONDS = 0.05
+
+    def __iter__(self) -> Iterator[NewTask]:
+        time.sleep(self.SECONDS)
+        return super().__iter__()
+
+
+@pytest.mark.rule("TASKS-80")
+async def test_duration_of_a_job_includes_the_storing_of_its_tasks(make: Make) -> None:
+    async with opened(make) as store:
+        claimed = await claimed_job(store)
+        job = await store.complete_job(claimed, SlowTasks(tasks_of(claimed)))
+        assert job is not None
+        assert job.duration_ms is not None
+        assert job.duration_ms >= SlowTasks.SECONDS * 1000
 
 
 @pytest.mark.rule("TASKS-81")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from foundation_rt.task_server import queries
-from foundation_rt.task_server.queries import After, SortKey, TaskFilter, TaskPage, TaskQuery
+from foundation_rt.task_server.queries import After, TaskFilter, TaskPage, TaskQuery
 from foundation_rt.task_server.store import TaskServerStore
-from foundation_rt.task_server.tasks import Task
+from foundation_rt.task_server.tasks import SortKey, Task
 from tests.task_server.stores.places import PLACES_OF_LISTS, Database, Make
 from tests.task_server.stores.support import (
     FUTURE,
@@ -137,10 +137,12 @@ async def test_words_are_found_case_folded_in_title_or_description(make: Make) -
 
 @pytest.mark.rule("TASKS-75")
 @pytest.mark.parametrize("sort", SORTS)
-@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(("descending", "most_keys"), [(False, 100), (True, 100), (True, 1)])
 async def test_list_is_sorted_and_each_page_continues_the_one_before(
-    make: Make, sort: SortKey, descending: bool
+    make: Make, monkeypatch: pytest.MonkeyPatch, sort: SortKey, descending: bool, most_keys: int
 ) -> None:
+    for module in ("postgres.lists", "sqlite.listing"):
+        monkeypatch.setattr(f"foundation_rt.task_server.stores.{module}.MOST_KEYS", most_keys)
     dates = (None, PAST, "2026-01-01", FUTURE, None, PAST, "2026-01-01", None)
     async with opened(make) as store:
         await add(

@@ -30,7 +30,7 @@ from hypothesis.stateful import (
 )
 
 from foundation_rt.task_server.jobs import Job, JobClaim
-from foundation_rt.task_server.queries import After, SortKey, TaskFilter, TaskPage, TaskQuery
+from foundation_rt.task_server.queries import After, TaskFilter, TaskPage, TaskQuery
 from foundation_rt.task_server.store import (
     KeyConflictError,
     QueueFullError,
@@ -39,7 +39,7 @@ from foundation_rt.task_server.store import (
     TaskUpdate,
     VersionConflictError,
 )
-from foundation_rt.task_server.tasks import STATUSES, NewTask, Task
+from foundation_rt.task_server.tasks import STATUSES, NewTask, SortKey, Task
 from tests.support.sizes import size
 from tests.task_server.stores.model import ModelClaim, ModelStore, ModelTask, figures
 from tests.task_server.stores.places import PLACES_OF_LISTS, Place

@@ -6,14 +6,14 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, get_args
 
 import psycopg
 import pytest
 from attrs import define
 
 from foundation_rt.errors import UsageError
-from foundation_rt.task_server.queries import After, TaskFilter, TaskQuery
+from foundation_rt.task_server.queries import After, SortKey, TaskFilter, TaskQuery
 from foundation_rt.task_server.store import TasksNotFoundError, TaskUpdate
 from foundation_rt.task_server.stores.postgres import PostgresTaskStore, lists, statements
 from foundation_rt.task_server.stores.postgres.adapter import MIGRATIONS
@@ -205,6 +205,45 @@ async def test_operations_read_no_more_of_many_tasks_than_of_few(
                 name: await _blocks(connection, place, q) for name, q in _queries(MANY // 2, first)
             }
     assert {name: n for name, n in many.items() if n > 2 * few[name] + 20} == {}
+
+
+@pytest.mark.rule("TASKS-86")
+@pytest.mark.parametrize(
+    ("where", "most"),
+    [
+        (TaskFilter("TODO"), 1_500),
+        (TaskFilter("TODO", "p1"), 4_000),
+        (TaskFilter(project="old"), 50_000),  # every task is looked at once, and no key by itself
+    ],
+)
+async def test_descending_list_with_conditions_reads_its_index_once(
+    place: Place, where: TaskFilter, most: int
+) -> None:
+    async with place.opened() as store:
+        _fill(place, 20_000)
+        place.rows(
+            "UPDATE {schema}.tasks SET updated_at = updated_at + id * interval '1 s',"
+            " due_date = '2026-01-01'::date + id::int,"
+            " project = CASE WHEN id < 5 THEN 'old' ELSE project END"
+        )
+        async with await store._connections.connect() as connection:
+            for sort in ("dueDate", "updatedAt"):
+                query = TaskQuery(where, sort, descending=True)  # type: ignore[arg-type]
+                assert await _blocks(connection, place, lists.walk(query)) < most
+
+
+@pytest.mark.rule("TASKS-86")
+async def test_page_behind_the_end_reads_no_task(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with place.opened() as store:
+        await add(store, *tasks(3, project="p"))
+        store.few = 0
+        monkeypatch.delattr(lists, "walk")
+        for sort in get_args(SortKey):
+            for where in (TaskFilter(), TaskFilter("TODO", "p")):
+                page = await store.list_tasks(TaskQuery(where, sort, offset=1_000))
+                assert (page.tasks, page.has_more) == ([], False)
 
 
 def _queries(middle: int, first: Any) -> Iterator[tuple[str, Any]]:

@@ -5,20 +5,28 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from foundation_rt.task_server.queries import After, SortKey, TaskFilter, TaskQuery
+from foundation_rt.database.sqlite.committer import Committer
+from foundation_rt.task_server.queries import After, TaskFilter, TaskQuery
 from foundation_rt.task_server.stores.sqlite import SqliteTaskStore
-from foundation_rt.task_server.tasks import STATUSES, NewTask
+from foundation_rt.task_server.tasks import STATUSES, NewTask, SortKey
 from tests.support.sizes import size
-from tests.task_server.stores.support import add, opened, stored, task
+from tests.task_server.stores.support import PAST, add, opened, stored, task
 
 FEW, MANY = 2_000, size(20_000, 200_000)
 
 Operation = Callable[[SqliteTaskStore], Awaitable[Any]]
+
+
+@pytest.fixture(autouse=True)
+def _all_reads_in_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count the steps in the thread: a quick read has a progress handler of its own."""
+    monkeypatch.setattr(Committer, "_read_here", lambda committer, operation: None)
 
 
 def various(first: int, count: int) -> list[NewTask]:
@@ -122,6 +130,26 @@ async def test_operations_read_no_more_of_many_tasks_than_of_few() -> None:
     # A tree is one level deeper, and there are some jobs more.
     grown = {n: (before[n], after[n]) for n in before if after[n] > 1.2 * before[n] + 60}
     assert grown == {}
+
+
+@pytest.mark.rule("TASKS-75")
+async def test_descending_list_of_rare_tasks_costs_about_what_the_ascending_one_does() -> None:
+    with file() as path:
+        async with opened(lambda: SqliteTaskStore(path)) as opened_store:
+            store: Any = opened_store
+            store.few = 0
+            day = date(2026, 1, 1).toordinal()
+            await add(
+                store, *(task(due_date=str(date.fromordinal(day + n))) for n in range(3 * FEW))
+            )
+            rare = TaskFilter(words=("rare",), due_after=PAST)
+            ascending, descending = [
+                await steps_of(
+                    store, lambda each, down=down: each.list_tasks(TaskQuery(rare, "dueDate", down))
+                )
+                for down in (False, True)
+            ]
+            assert descending < 2 * ascending
 
 
 @pytest.mark.rule("TASKS-76")

@@ -35,7 +35,7 @@ from ...jobs import (
     Submission,
     out_of_attempts_message,
 )
-from ...queries import EXACT_TOTAL, Summary, TaskFilter, TaskPage, TaskQuery, casefold_text
+from ...queries import EXACT_TOTAL, Summary, TaskPage, TaskQuery, casefold_text
 from ...store import (
     Change,
     Deletion,
@@ -340,8 +340,13 @@ class PostgresTaskStore:
         if where.ids is not None:
             where = evolve(where, ids=tuple(filter(_is_id, where.ids)))
         query = evolve(query, where=where)
-        found = 0
-        if not lists.has_index(query) and await self._may_be_few(where):
+        found, has_index = 0, lists.has_index(query)
+        counted = None
+        if lists.is_counted(where) and (query.offset or not has_index):
+            [[(counted,)]] = await self._connections.read(lists.count(where))
+            if query.offset and query.offset >= counted:  # behind the end: nothing is walked
+                return TaskPage([], False, counted if query.count else None, False)
+        if not has_index and (counted is None or counted <= self.few):
             [rows] = await self._connections.read(lists.gather(query))
             found = rows[0][0]
             if found <= self.few:
@@ -349,13 +354,6 @@ class PostgresTaskStore:
         [rows] = await self._connections.read(lists.walk(query))
         total = rows[0][0]
         return _page(query, rows, found if total is None else total, is_exact=total is not None)
-
-    async def _may_be_few(self, where: TaskFilter) -> bool:
-        """Return whether the counts do not say that many tasks meet the conditions."""
-        if not lists.is_counted(where):
-            return True
-        [[(total,)]] = await self._connections.read(lists.count(where))
-        return bool(total <= self.few)
 
     async def get_task(self, task_id: int) -> Task | None:
         """See `TaskServerStore`."""

@@ -80,7 +80,7 @@ class SqliteTaskStore:
 
     async def ping(self) -> None:
         """See `TaskServerStore`."""
-        await self._database.read(change_log.last)
+        await self._database.read(change_log.last, quick=True)
 
     # -- changes ------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class SqliteTaskStore:
             changed.clear()
             look = partial(change_log.look, behind=self._last_change, version=version)
             try:
-                self._last_change, version, changes = await self._database.read(look)
+                self._last_change, version, changes = await self._database.read(look, quick=True)
             except DatabaseError:  # it is away: look again the next time
                 continue
             for change in changes:
@@ -128,11 +128,12 @@ class SqliteTaskStore:
 
     async def get_job(self, job_id: str) -> Job | None:
         """See `TaskServerStore`."""
-        return await self._database.read(partial(jobs.get, job_id=job_id))
+        return await self._database.read(partial(jobs.get, job_id=job_id), quick=True)
 
     async def claim_job(self, owner: str, lease_ms: int, max_attempts: int) -> JobClaim | None:
         """See `TaskServerStore`."""
-        if not await self._database.read(partial(jobs.has_claimable, max_attempts=max_attempts)):
+        is_there = partial(jobs.has_claimable, max_attempts=max_attempts)
+        if not await self._database.read(is_there, quick=True):
             return None  # workers ask often; this takes no lock that writers need
         claim = partial(jobs.claim, owner=owner, lease_ms=lease_ms, max_attempts=max_attempts)
         return await self._change(claim)
@@ -166,15 +167,16 @@ class SqliteTaskStore:
 
     async def list_tasks(self, query: TaskQuery) -> TaskPage:
         """See `TaskServerStore`."""
-        return await self._database.read(partial(listing.list_tasks, query=query, few=self.few))
+        read = partial(listing.list_tasks, query=query, few=self.few)
+        return await self._database.read(read, quick=listing.is_quick(query))
 
     async def get_task(self, task_id: int) -> Task | None:
         """See `TaskServerStore`."""
-        return await self._database.read(partial(tasks.get, task_id=task_id))
+        return await self._database.read(partial(tasks.get, task_id=task_id), quick=True)
 
     async def summarize(self, project: str | None = None) -> Summary:
         """See `TaskServerStore`."""
-        return await self._database.read(partial(counts.summarize, project=project))
+        return await self._database.read(partial(counts.summarize, project=project), quick=True)
 
     async def claim_tasks(
         self, count: int, project: str | None, worker: str, lease_seconds: int

@@ -157,19 +157,21 @@ def complete(
     connection: sqlite3.Connection, claim: JobClaim, tasks: Sequence[NewTask]
 ) -> Job | None:
     """See `TaskServerStore.complete_job`."""
-    time = now(connection)
-    ended = connection.execute(
+    held = connection.execute(f"SELECT 1 FROM batch_jobs WHERE {_HELD}", _holder(claim)).fetchone()
+    if held is None:
+        return None
+    job_id = claim.job.job_id
+    _delete_payload(connection, job_id)
+    added = _insert(connection, tasks, claim.job, now(connection))
+    # After the tasks: what they took is part of the duration.
+    connection.execute(
         "UPDATE batch_jobs SET status = 'COMPLETED', processed_tasks = ?2, updated_at = ?1,"
         f" completed_at = ?1, duration_ms = {_DURATION}, lease_owner = NULL, lease_until = NULL"
-        " WHERE job_id = ?3 AND status = 'RUNNING' AND attempts = ?4 AND lease_owner = ?5",
-        (time, len(tasks), *_holder(claim)),
+        " WHERE job_id = ?3",
+        (now(connection), len(tasks), job_id),
     )
-    if ended.rowcount == 0:
-        return None
-    _delete_payload(connection, claim.job.job_id)
-    added = _insert(connection, tasks, claim.job, time)
-    change_log.record(connection, Change(tasks=added, jobs=(claim.job.job_id,), lists=bool(tasks)))
-    return get(connection, claim.job.job_id)
+    change_log.record(connection, Change(tasks=added, jobs=(job_id,), lists=bool(tasks)))
+    return get(connection, job_id)
 
 
 def _insert(
