@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..jsonschema.issues import ValidationIssue as ValidationIssue
+    from ..protocol.revisions import Revision as Revision
     from ..server_requests.elicitation import ElicitResult as ElicitResult
     from ..server_requests.roots import Root as Root
     from ..server_requests.sampling import SampleResult as SampleResult
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
     from .errors import NotOfferedError as NotOfferedError
     from .errors import SessionExpiredError as SessionExpiredError
     from .errors import ToolCallError as ToolCallError
+    from .handlers.client_handlers import ClientHandlers as ClientHandlers
     from .handlers.elicitation import ElicitationRequest as ElicitationRequest
     from .handlers.elicitation import ElicitationUrlRequest as ElicitationUrlRequest
     from .handlers.params import ServerRequestRefused as ServerRequestRefused
     from .handlers.sampling import SamplingRequest as SamplingRequest
+    from .handlers.server_requests import ServerRequestHandlers as ServerRequestHandlers
     from .options import ClientOptions as ClientOptions
     from .options import ConnectOptions as ConnectOptions
     from .resilience.circuit_breaker import BreakerSettings as BreakerSettings
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from .resilience.circuit_breaker import CircuitState as CircuitState
     from .resilience.error_mapping import map_mcp_error as map_mcp_error
     from .resilience.retries import RetryPolicy as RetryPolicy
+    from .resilience.retries import is_failure as is_failure
     from .results.results import CallResult as CallResult
     from .results.results import CompletionResult as CompletionResult
     from .results.results import GetPromptResult as GetPromptResult
@@ -63,6 +68,7 @@ _HOMES = {
     "CircuitOpenError": "errors",
     "CircuitState": "resilience.circuit_breaker",
     "Client": "client",
+    "ClientHandlers": "handlers.client_handlers",
     "ClientOptions": "options",
     "CompletionResult": "results.results",
     "ConnectOptions": "options",
@@ -90,7 +96,9 @@ _HOMES = {
     "Router": "tools.routing",
     "SampleResult": "..server_requests.sampling",
     "SamplingRequest": "handlers.sampling",
+    "Revision": "..protocol.revisions",
     "ServerDescription": "session.handshake",
+    "ServerRequestHandlers": "handlers.server_requests",
     "SessionExpiredError": "errors",
     "SizeTimeout": "tools.routing",
     "StdioServer": "targets",
@@ -98,7 +106,9 @@ _HOMES = {
     "ToolCallError": "errors",
     "ToolSchema": "results.tool_schemas",
     "UrlRoute": "tools.routing",
+    "ValidationIssue": "..jsonschema.issues",
     "connect": "connecting",
+    "is_failure": "resilience.retries",
     "map_mcp_error": "resilience.error_mapping",
 }
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from .connecting import Target
+    from .handlers.server_requests import ServerRequestHandlers
     from .options import ConnectOptions
 
 Given = ParamSpec("Given")
@@ -121,6 +122,8 @@ class BlockingClient:
     read_resource = _waits(Client.read_resource)
     get_prompt = _waits(Client.get_prompt)
     complete = _waits(Client.complete)
+    request = _waits(Client.request)
+    request_all = _waits(Client.request_all)
     ping = _waits(Client.ping)
 
     has_capability = _asks(Client.has_capability)
@@ -242,6 +245,7 @@ def connect(
     env: Mapping[str, str] | None = None,
     cwd: str | PathLike[str] | None = None,
     on_stderr: Callable[[str], object] | None = None,
+    handlers: ServerRequestHandlers | None = None,
     **options: Unpack[ConnectOptions],
 ) -> BlockingClient:
     """Return a blocking client for a server; nothing is started or sent before it is used.
@@ -249,6 +253,12 @@ def connect(
     Takes what `foundation_rt.client.connect` takes, and raises what that raises.
     """
     client = connecting.connect(
-        target, headers=headers, env=env, cwd=cwd, on_stderr=on_stderr, **options
+        target,
+        headers=headers,
+        env=env,
+        cwd=cwd,
+        on_stderr=on_stderr,
+        handlers=handlers,
+        **options,
     )
     return BlockingClient(client)

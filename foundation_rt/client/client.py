@@ -16,16 +16,19 @@ from typing import Any, TypeVar
 
 from attrs import define, field
 
+from ..errors import UsageError
 from ..ids import RequestIdGenerator, UuidRequestIds
 from .callbacks import (
     LogCallback,
     ProgressCallback,
     call_callback,
     check_plain,
+    ignore_progress,
     report_log_message,
 )
 from .errors import MCPError, NotOfferedError
 from .handlers.client_handlers import ClientHandlers
+from .handlers.server_requests import ServerRequestHandlers
 from .options import ClientOptions
 from .resilience.circuit_breaker import CircuitState
 from .resilience.resilience import Breakers, Resilience
@@ -47,11 +50,13 @@ from .session.pending_requests import NotificationReceived
 from .session.session import ClientSession
 from .session.session_link import SessionLink, TransportFactory
 from .session.subscriptions import ClientSubscriptions, Subscription
+from .tools.encoding import encode_arguments
 from .tools.input_rounds import InputRounds
 from .tools.paging import list_all, missing_arguments, usable
+from .tools.raw_request import LIST_MEMBERS, RawRequest, encode_meta, read_entry
 from .tools.server_tools import ServerTools
 from .tools.tool_cache import ToolCache
-from .tools.tool_call import ToolCall, encode
+from .tools.tool_call import ToolCall
 
 Result = TypeVar("Result")
 
@@ -76,7 +81,7 @@ class Client:
 
     make_transport: TransportFactory
     options: ClientOptions = field(factory=ClientOptions)
-    handlers: ClientHandlers = field(factory=ClientHandlers)
+    handlers: ServerRequestHandlers = field(factory=ClientHandlers)
     ids: RequestIdGenerator = field(factory=UuidRequestIds)
     draw: Callable[[], float] = random.random
     _link: SessionLink = field(init=False)
@@ -94,12 +99,13 @@ class Client:
         cache = ToolCache(options.tool_cache_ttl_ms)
         self._tools = ServerTools(cache, options.max_pages, options.timeout)
         self._rounds = InputRounds(self.handlers, options.handler_timeout)
+        wants_all_lists = not (options.on_list_changed is None and options.on_notification is None)
         self._subscriptions = ClientSubscriptions(
-            self._link, self._perform, self._list_changed, options.on_list_changed is not None
+            self._link, self._perform, self._list_changed, wants_all_lists, self._observe
         )
         retries = Retries(options.retries, self.draw)
         self._resilience = Resilience(retries, options.handler_timeout, self._link.not_ready)
-        self._breakers = Breakers(options.breaker, options.tool_breakers)
+        self._breakers = Breakers(options.breaker, options.tool_breakers, options.on_circuit)
 
     # -- start and end
 
@@ -173,10 +179,13 @@ class Client:
         arguments: Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,
+        max_timeout: float | None = None,
         correlation_id: str | None = None,
         idempotent: bool | None = None,
         on_progress: ProgressCallback | None = None,
         on_log: LogCallback | None = None,
+        meta: Mapping[str, Any] | None = None,
+        handlers: ServerRequestHandlers | None = None,
     ) -> CallResult:
         """Call a tool.
 
@@ -186,10 +195,16 @@ class Client:
             tool: its name.
             arguments: by name; JSON. They are checked against the tool's schema first.
             timeout: in s, for the whole call; by default that of `tool_timeouts` or `timeout`.
+            max_timeout: in s, for the whole call, if progress begins the `timeout` again; by
+                default progress changes nothing.
             correlation_id: relates the call to others, in the logs of both sides.
             idempotent: whether the tool may run twice; by default as its annotations say.
             on_progress: gets the progress; a plain function, as is `on_log`.
             on_log: gets the log messages of the call.
+            meta: further members of the request's `_meta`; those that the protocol has for the
+                client itself are the client's own.
+            handlers: answer the requests of the server that belong to this call; by default those
+                of the client.
 
         Returns:
             The result, also if the tool says that it failed (`is_error`).
@@ -201,35 +216,49 @@ class Client:
         """
         check_plain("on_progress", on_progress)
         check_plain("on_log", on_log)
-        encoded = encode(tool, arguments)
-        call = ToolCall(self._tools, self._rounds, tool, encoded, correlation_id, idempotent)
+        if max_timeout is not None and on_progress is None:
+            on_progress = ignore_progress
+        encoded = encode_arguments(tool, arguments)
+        members = encode_meta(meta) if meta else None
+        call = ToolCall(
+            self._tools, self._rounds, tool, encoded, correlation_id, idempotent, members
+        )
 
         async def operation(attempt: Attempt) -> dict[str, Any]:
             return await call.run(await self._session(attempt), attempt)
 
         def attempt() -> Attempt:
-            return Attempt(on_progress=on_progress, on_log=on_log)
+            return Attempt(on_progress=on_progress, on_log=on_log, handlers=handlers)
 
         if timeout is None:
             timeout = self.options.tool_timeouts.get(tool, self.options.timeout)
         breakers = self._breakers.of_tool(tool)
         what = f"tools/call {tool}"
         try:
-            result = await self._resilience.perform(what, operation, attempt, breakers, timeout)
+            result = await self._resilience.perform(
+                what, operation, attempt, breakers, timeout, max_timeout
+            )
         except MCPError as error:
             if error.code == "E204":
                 self._breakers.forget(tool)
             raise
         return call.read(result)
 
-    async def list_tools(self, *, timeout: float | None = None) -> tuple[ToolSchema, ...]:
+    async def list_tools(
+        self, *, timeout: float | None = None, meta: Mapping[str, Any] | None = None
+    ) -> tuple[ToolSchema, ...]:
         """Return the tools of the server, from the cache while that is fresh.
+
+        With `meta` they are asked for, by a request of its own, and are not cached.
 
         Raises:
             MCPError: they cannot be listed.
         """
+        members = encode_meta(meta)
 
         async def operation(attempt: Attempt) -> tuple[ToolSchema, ...]:
+            if members is not None:
+                return await self._tools.list_apart(await self._session(attempt), attempt, members)
             known = self._tools.known()
             if known is not None:
                 self._link.check()
@@ -260,37 +289,43 @@ class Client:
 
     # -- resources, prompts, completions
 
-    async def list_resources(self, *, timeout: float | None = None) -> tuple[Resource, ...]:
+    async def list_resources(
+        self, *, timeout: float | None = None, meta: Mapping[str, Any] | None = None
+    ) -> tuple[Resource, ...]:
         """Return the resources of the server, all pages.
 
         Raises:
             MCPError: they cannot be listed; E205: the server has none.
         """
-        return await self._list(Resource, "resources", "resources/list", "resources", timeout)
+        return await self._list(Resource, "resources", "resources/list", timeout, meta)
 
     async def list_resource_templates(
-        self, *, timeout: float | None = None
+        self, *, timeout: float | None = None, meta: Mapping[str, Any] | None = None
     ) -> tuple[ResourceTemplate, ...]:
         """Return the resource templates; see `list_resources`."""
-        return await self._list(
-            ResourceTemplate,
-            "resources",
-            "resources/templates/list",
-            "resourceTemplates",
-            timeout,
-        )
+        method = "resources/templates/list"
+        return await self._list(ResourceTemplate, "resources", method, timeout, meta)
 
-    async def list_prompts(self, *, timeout: float | None = None) -> tuple[Prompt, ...]:
+    async def list_prompts(
+        self, *, timeout: float | None = None, meta: Mapping[str, Any] | None = None
+    ) -> tuple[Prompt, ...]:
         """Return the prompts of the server; see `list_resources`."""
-        return await self._list(Prompt, "prompts", "prompts/list", "prompts", timeout)
+        return await self._list(Prompt, "prompts", "prompts/list", timeout, meta)
 
-    async def read_resource(self, uri: str, *, timeout: float | None = None) -> ReadResult:
+    async def read_resource(
+        self,
+        uri: str,
+        *,
+        timeout: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> ReadResult:
         """Read a resource.
 
         Raises:
             MCPError: E204: there is none; or it cannot be read.
         """
-        read = partial(self._ask, "resources", "resources/read", {"uri": uri})
+        members = encode_meta(meta)
+        read = partial(self._ask, "resources", "resources/read", {"uri": uri}, members)
         return ReadResult.read(await self._perform("resources/read", read, timeout))
 
     async def get_prompt(
@@ -299,6 +334,7 @@ class Client:
         arguments: Mapping[str, str] | None = None,
         *,
         timeout: float | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> GetPromptResult:
         """Return the messages of a prompt.
 
@@ -306,10 +342,11 @@ class Client:
             MCPError: there is none, or the arguments do not fit: E203.
         """
         params = {"name": prompt, "arguments": dict(arguments or {})}
+        members = encode_meta(meta)
 
         async def get(attempt: Attempt) -> dict[str, Any]:
             try:
-                return await self._ask("prompts", "prompts/get", params, attempt)
+                return await self._ask("prompts", "prompts/get", params, members, attempt)
             except MCPError as error:
                 session, most = attempt.session, self.options.max_pages
                 if session is None:
@@ -326,6 +363,7 @@ class Client:
         *,
         known: Mapping[str, str] | None = None,
         timeout: float | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> CompletionResult:
         """Return the completions of `value`.
 
@@ -335,12 +373,14 @@ class Client:
             value: the beginning of its value.
             known: the other arguments, as far as they are known.
             timeout: in s, for the whole request.
+            meta: further members of the request's `_meta`.
 
         Raises:
             MCPError: the server knows no such subject, or completes nothing (E205).
         """
         params = completion_params(subject, argument, value, known)
-        complete = partial(self._ask, "completions", "completion/complete", params)
+        members = encode_meta(meta)
+        complete = partial(self._ask, "completions", "completion/complete", params, members)
         return CompletionResult.read(await self._perform("completion/complete", complete, timeout))
 
     def subscribe(self, *uris: str, timeout: float | None = None) -> Subscription:
@@ -356,6 +396,102 @@ class Client:
             UsageError: there is no URI.
         """
         return self._subscriptions.open(uris, self.options.timeout if timeout is None else timeout)
+
+    # -- any request
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        max_timeout: float | None = None,
+        idempotent: bool | None = None,
+        on_progress: ProgressCallback | None = None,
+        on_log: LogCallback | None = None,
+        handlers: ServerRequestHandlers | None = None,
+    ) -> dict[str, Any]:
+        """Send a request of any method; return its result as it came.
+
+        Nothing of the result is read, answered or asked for: not `input_required`, no handle of a
+        task. Neither the server's capabilities nor the arguments of a tool are checked first.
+
+        Args:
+            method: of the request, such as `tools/call`.
+            params: of the request; JSON. `_meta` in them is one with `meta`.
+            meta: further members of `_meta`; those that the protocol has for the client itself are
+                the client's own.
+            timeout: in s, for the whole call; by default `timeout`, of a tool that of
+                `tool_timeouts`.
+            max_timeout: see `call`, as `handlers`.
+            idempotent: whether it may run twice; by default true of what only reads, and of a tool
+                as its annotations say, if it is known.
+            on_progress: gets the progress; a plain function, as is `on_log`.
+            on_log: gets the log messages of the call.
+
+        Raises:
+            UsageError: the method is `initialize`, or that of a notification; a callback is an
+                `async def` function.
+            MCPError: there is no result. `wire` of it is the server's error as it came.
+        """
+        check_plain("on_progress", on_progress)
+        check_plain("on_log", on_log)
+        if max_timeout is not None and on_progress is None:
+            on_progress = ignore_progress
+        request = RawRequest(self._tools, method, params, meta, idempotent)
+        tool = request.tool
+
+        async def operation(attempt: Attempt) -> dict[str, Any]:
+            return await request.run(await self._session(attempt), attempt)
+
+        def attempt() -> Attempt:
+            return Attempt(on_progress=on_progress, on_log=on_log, handlers=handlers)
+
+        if timeout is None:
+            timeout = self.options.timeout
+            if tool is not None:
+                timeout = self.options.tool_timeouts.get(tool, timeout)
+        breakers = (self._breakers.server,) if tool is None else self._breakers.of_tool(tool)
+        what = method if tool is None else f"{method} {tool}"
+        try:
+            return await self._resilience.perform(
+                what, operation, attempt, breakers, timeout, max_timeout
+            )
+        except MCPError as error:
+            if error.code == "E204" and tool is not None:
+                self._breakers.forget(tool)
+            raise
+
+    async def request_all(
+        self,
+        method: str,
+        *,
+        timeout: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the entries of every page of a list, as they came.
+
+        Args:
+            method: that lists, such as `tools/list`.
+            timeout: in s, for all pages.
+            meta: further members of `_meta`, of every page's request.
+
+        Raises:
+            UsageError: the method is none that lists.
+            MCPError: they cannot be listed; E209: the list is invalid, too long, or does not end.
+        """
+        if method not in LIST_MEMBERS:
+            raise UsageError(f"request_all takes one of {', '.join(LIST_MEMBERS)}, not {method!r}")
+        members = encode_meta(meta)
+
+        async def operation(attempt: Attempt) -> list[dict[str, Any]]:
+            session = await self._session(attempt)
+            return usable(
+                read_entry, await self._entries(session, method, members, attempt), method
+            )
+
+        return await self._perform(method, operation, timeout)
 
     # -- the server itself
 
@@ -401,25 +537,50 @@ class Client:
         return session
 
     async def _ask(
-        self, capability: str, method: str, params: Mapping[str, Any], attempt: Attempt
+        self,
+        capability: str,
+        method: str,
+        params: Mapping[str, Any],
+        meta: Mapping[str, Any] | None,
+        attempt: Attempt,
     ) -> dict[str, Any]:
         """Send a request that may be repeated."""
         attempt.is_idempotent = True
         session = await self._session(attempt)
         _require(session, capability)
-        return await self._rounds.exchange(session, method, params, attempt)
+        return await self._rounds.exchange(session, method, params, attempt, meta)
 
     async def _list(
-        self, kind: type[Entry], capability: str, method: str, member: str, timeout: float | None
+        self,
+        kind: type[Entry],
+        capability: str,
+        method: str,
+        timeout: float | None,
+        meta: Mapping[str, Any] | None,
     ) -> tuple[Entry, ...]:
+        members = encode_meta(meta)
+
         async def operation(attempt: Attempt) -> tuple[Entry, ...]:
-            attempt.is_idempotent = True
             session = await self._session(attempt)
             _require(session, capability)
-            entries, _ = await list_all(session, method, member, attempt, self.options.max_pages)
-            return tuple(usable(kind.read, entries, method))
+            return tuple(
+                usable(kind.read, await self._entries(session, method, members, attempt), method)
+            )
 
         return await self._perform(method, operation, timeout)
+
+    async def _entries(
+        self,
+        session: ClientSession,
+        method: str,
+        meta: Mapping[str, Any] | None,
+        attempt: Attempt,
+    ) -> list[Any]:
+        """Return the entries of a list, as they came."""
+        attempt.is_idempotent = True
+        member, most = LIST_MEMBERS[method], self.options.max_pages
+        entries, _ = await list_all(session, method, member, attempt, most, meta)
+        return entries
 
     # -- called by sessions
 
@@ -432,10 +593,27 @@ class Client:
         self._subscriptions.began(session)
 
     def notified(self, notification: NotificationReceived) -> None:
-        """Handle a notification; see `NotificationObserver`."""
-        if notification.method == "notifications/message" and self.options.on_log is not None:
+        """Handle a notification; see `SessionObserver`."""
+        is_message = notification.method == "notifications/message"
+        if is_message and self.options.on_log is not None:
             report_log_message(self.options.on_log, notification.params)
+        if not is_message or notification.request is None:
+            self._observe(notification)
         self._subscriptions.notified(notification)
+
+    def connected(self, server: ServerDescription) -> None:
+        """Handle the beginning of a session; see `SessionObserver`."""
+        if self.options.on_connected is not None:
+            call_callback(self.options.on_connected, server)
+
+    def disconnected(self, error: MCPError) -> None:
+        """Handle the loss of a session; see `SessionObserver`."""
+        if self.options.on_disconnected is not None:
+            call_callback(self.options.on_disconnected, error)
+
+    def _observe(self, notification: NotificationReceived) -> None:
+        if self.options.on_notification is not None:
+            call_callback(self.options.on_notification, notification.method, notification.params)
 
     def _list_changed(self, kind: str) -> None:
         if kind == "tools":

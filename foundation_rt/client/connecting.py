@@ -17,7 +17,9 @@ from .transports.transport import Transport
 if TYPE_CHECKING:
     from os import PathLike
 
+    from ..mcp_json import ServerEntry
     from ..server import Server
+    from .handlers.server_requests import ServerRequestHandlers
     from .options import ConnectOptions
 
     Target = (
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
         | Server
         | StdioServer
         | HttpServer
+        | ServerEntry
         | TransportFactory
     )
 
@@ -41,6 +44,7 @@ def connect(
     env: Mapping[str, str] | None = None,
     cwd: str | PathLike[str] | None = None,
     on_stderr: Callable[[str], object] | None = None,
+    handlers: ServerRequestHandlers | None = None,
     **options: Unpack[ConnectOptions],
 ) -> Client:
     """Return a client for a server; nothing is started or sent before it is used.
@@ -56,12 +60,14 @@ def connect(
     Args:
         target: a command line, or a list of its words; a URL (needs the extra `client`); a `Path`
             of a program, of a `.py` file, or of a `.json` file that lists one server as
-            `mcpServers`; the dict of such a file, or of one entry in it; a `StdioServer` or a
-            `HttpServer`; a `Server` of this process; or a function that makes transports.
+            `mcpServers`; the dict of such a file, or of one entry in it; a `ServerEntry` of one; a
+            `StdioServer` or a `HttpServer`; a `Server` of this process; or a function that makes
+            transports.
         headers: for a URL, sent with every request: `{"Authorization": "Bearer ..."}`.
         env: for a command; added to the few variables that every child gets.
         cwd: for a command; the folder it runs in.
         on_stderr: for a command, is given every line that it writes on stderr; a plain function.
+        handlers: answer the requests of the server, instead of `sampling`, `elicitation` and so on.
         options: those of `ClientOptions` (`timeout`, `require`, `revision`, ...) and those of
             `ClientHandlers` (`sampling`, `elicitation`, `elicitation_url`, `roots`, ...).
 
@@ -72,9 +78,13 @@ def connect(
         MissingExtraError: it is a URL, and the extra `client` is not installed.
     """
     given: dict[str, Any] = {**options}
-    handlers = {name: given.pop(name) for name in _HANDLERS if name in given}
+    single = {name: given.pop(name) for name in _HANDLERS if name in given}
+    if handlers is not None and single:
+        raise UsageError(f"handlers takes the place of {', '.join(single)}: give one of both")
     make_transport = _transport_factory(describe(target, headers, env, cwd), on_stderr)
-    return Client(make_transport, from_environment(given), ClientHandlers(**handlers))
+    if handlers is None:
+        handlers = ClientHandlers(**single)
+    return Client(make_transport, from_environment(given), handlers)
 
 
 def _transport_factory(target: Any, on_stderr: Callable[[str], object] | None) -> TransportFactory:

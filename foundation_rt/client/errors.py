@@ -188,6 +188,8 @@ class MCPError(_Portable):
         may_have_run: whether the request may have been carried out; False only if it is known that
             it was not.
         retry_after: how long to wait before trying again, in s, if the server said so.
+        wire: the JSON-RPC error object as it came, with the server's own code, message and data;
+            None if there was none. The message may be missing, or anything.
 
     Raises:
         ValueError: `code` is not in the catalogue.
@@ -205,6 +207,7 @@ class MCPError(_Portable):
         data: Any = None,
         may_have_run: bool = False,
         retry_after: float | None = None,
+        wire: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         entry = CATALOGUE.get(code)
@@ -221,6 +224,7 @@ class MCPError(_Portable):
         self.data = data
         self.may_have_run = may_have_run
         self.retry_after = retry_after
+        self.wire = wire
 
     def __str__(self) -> str:
         if self.message.endswith("\n"):  # it quotes lines of a server's stderr

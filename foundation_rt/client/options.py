@@ -14,11 +14,12 @@ from ..protocol.peer import LOGGING_LEVELS
 from ..protocol.revisions import REVISIONS, Revision
 from ..version import __version__
 from .callbacks import LogCallback, check_plain
-from .resilience.circuit_breaker import BreakerSettings
+from .resilience.circuit_breaker import BreakerSettings, CircuitState
 from .resilience.retries import RetryPolicy
 from .resilience.settings import at_least, check_positive, positive
 
 if TYPE_CHECKING:
+    from .errors import MCPError
     from .handlers.client_handlers import (
         ElicitationHandler,
         ElicitationUrlHandler,
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
         RootsHandler,
         SamplingHandler,
     )
+    from .session.handshake import ServerDescription
+
+    ConnectedCallback = Callable[[ServerDescription], object]
+    DisconnectedCallback = Callable[[MCPError], object]
+    CircuitCallback = Callable[[str | None, CircuitState], object]
+    NotificationCallback = Callable[[str, Mapping[str, Any]], object]
 
 REVISION_VARIABLE = "MCP_PROTOCOL_VERSION"
 TTL_VARIABLE = "MCP_TOOL_CACHE_TTL"
@@ -90,6 +97,14 @@ class ClientOptions:
         on_log: gets log messages: level, logger or None, data; a plain function, as is
             `on_list_changed`.
         on_list_changed: gets the name of a list that changed: `tools`, `prompts` or `resources`.
+        on_connected: gets the description of the server when a session has begun; a plain
+            function, as are those below.
+        on_disconnected: gets the error that has ended the session, as soon as it has; not called
+            by `close`.
+        on_circuit: gets the tool whose circuit has changed, None for that of the server, and its
+            state.
+        on_notification: gets the method and the params of every notification that belongs to no
+            call, as they came.
 
     Raises:
         ConfigError: a value cannot be used; the message says why.
@@ -114,6 +129,10 @@ class ClientOptions:
     log_level: str | None = field(default=None, validator=_one_of(LOGGING_LEVELS))
     on_log: LogCallback | None = field(default=None, validator=_plain)
     on_list_changed: Callable[[str], object] | None = field(default=None, validator=_plain)
+    on_connected: ConnectedCallback | None = field(default=None, validator=_plain)
+    on_disconnected: DisconnectedCallback | None = field(default=None, validator=_plain)
+    on_circuit: CircuitCallback | None = field(default=None, validator=_plain)
+    on_notification: NotificationCallback | None = field(default=None, validator=_plain)
 
     @property
     def forced(self) -> Revision | None:
@@ -174,6 +193,10 @@ class ConnectOptions(TypedDict, total=False):
     log_level: str | None
     on_log: LogCallback | None
     on_list_changed: Callable[[str], object] | None
+    on_connected: ConnectedCallback | None
+    on_disconnected: DisconnectedCallback | None
+    on_circuit: CircuitCallback | None
+    on_notification: NotificationCallback | None
     sampling: SamplingHandler | None
     sampling_tools: bool
     elicitation: ElicitationHandler | None

@@ -19,6 +19,8 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from httpx2 import Auth
 
+    from ..mcp_json import ServerEntry
+
 _INHERITED = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 _HARMLESS_OPTIONS = ("-y", "--yes", "-m")
 _SHOWN = 80  # characters
@@ -105,7 +107,7 @@ class StdioServer:
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if name in _INHERITED or name.startswith("LC_")
+            if name in _INHERITED or name.startswith(("LC_", "XDG_"))
         }
         return inherited | dict(self.env or {})
 
@@ -177,7 +179,28 @@ def describe(
     _refuse_for_no_command(env, cwd)
     if isinstance(target, os.PathLike):
         return _only_server(Path(target), None)
-    return _only_server(_DICT, target) if isinstance(target, Mapping) else target
+    if isinstance(target, Mapping):
+        return _only_server(_DICT, target)
+    from ..mcp_json import ServerEntry
+
+    return server_of(target) if isinstance(target, ServerEntry) else target
+
+
+def server_of(entry: ServerEntry) -> StdioServer | HttpServer:
+    """Return the server that an entry of a file describes.
+
+    Raises:
+        ServerFileError: a part of it cannot be used, such as an argument with a NUL in it.
+    """
+    from ..mcp_json import ServerFileError
+
+    try:
+        if entry.url is not None:
+            return HttpServer(entry.url, headers=entry.headers)
+        assert entry.command is not None  # it has one of them
+        return StdioServer(entry.command, args=entry.args, env=entry.env, cwd=entry.cwd)
+    except UsageError as error:
+        raise ServerFileError(f"{entry.place}: {error}") from None
 
 
 def _refuse_for_no_command(env: object, cwd: object) -> None:
@@ -220,7 +243,7 @@ def _refuse_no_program(command: str, args: Sequence[str]) -> None:
 
 def _only_server(path: Path, content: Mapping[str, Any] | None) -> StdioServer | HttpServer:
     """Return the server that a file, or a dict of this form, lists."""
-    from .mcp_json import ServerFile, ServerFileError
+    from ..mcp_json import ServerFile, ServerFileError
 
     if content is not None and ("command" in content or "url" in content):
         content = {"mcpServers": {"the entry": content}}  # one server, taken out of its list
@@ -232,4 +255,4 @@ def _only_server(path: Path, content: Mapping[str, Any] | None) -> StdioServer |
             " config['mcpServers']['name']"
         )
     [name] = file.entries
-    return file.server(name, os.environ)
+    return server_of(file.entry(name, os.environ))

@@ -107,7 +107,8 @@ def test_blocking_client_has_all_methods_of_the_client() -> None:
         return {name for name in dir(cls) if not name.startswith("_")}
 
     fields = {each.name for each in Client.__attrs_attrs__}  # type: ignore[attr-defined]
-    names = public(Client) - fields - {"notified", "lost"}  # which are for its sessions
+    for_sessions = {"connected", "disconnected", "notified"}
+    names = public(Client) - fields - for_sessions
     assert names - public(BlockingClient) == set()
     for name in names:
         ours, theirs = getattr(BlockingClient, name), getattr(Client, name)
@@ -124,6 +125,9 @@ def test_blocking_calls_and_properties(harness: BlockingHarness, client: Blockin
     assert {tool.name for tool in client.list_tools()} >= {"echo", "wait"}
     assert client.get_tool_schema("echo").name == "echo"
     assert client.read_resource("note://a").contents[0].text == "text"  # type: ignore[union-attr]
+    said = client.request("tools/call", {"name": "echo", "arguments": {"text": "hi"}})
+    assert said["isError"] is False
+    assert "echo" in {each["name"] for each in client.request_all("tools/list")}
     assert client.has_capability("tools")
     assert client.server is not None
     assert client.circuit_state == client.tool_circuit_state("echo") == "CLOSED"

@@ -16,6 +16,7 @@ from foundation_rt.client.transports.http import HttpTransport
 from foundation_rt.client.transports.memory import MemoryTransport
 from foundation_rt.client.transports.stdio import ChildProcessTransport
 from foundation_rt.errors import ConfigError, MissingExtraError, UsageError
+from foundation_rt.mcp_json import ServerFile
 from tests.support.misbehaving_transport import MemoryHarness
 
 
@@ -62,7 +63,8 @@ def test_a_server_is_named_by_words_a_path_or_a_list_of_servers(tmp_path: Path) 
     config = {"mcpServers": {"any": entry}}
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps(config))
-    for described in (config, entry, file, str(file)):
+    listed = ServerFile.of(file, config).entry("any", {})
+    for described in (config, entry, file, str(file), listed):
         assert transport(described).server == expected
     remote = {"mcpServers": {"any": {"url": "https://host/mcp", "headers": {"A": "b"}}}}
     assert isinstance(transport(remote), HttpTransport)

@@ -138,14 +138,6 @@ FAILURES: dict[str, list[Act]] = {
         ["bytes", "Content-Length: 1000000000000\r\n\r\n{}"],
         ["cut"],
     ],
-    "a bomb": [
-        [
-            "status",
-            200,
-            {**JSON, "Content-Encoding": "gzip"},
-            gzip.compress(b" " * 200_000_000, 9).decode("latin-1"),
-        ]
-    ],
     "nonsense in a stream": [["stream"], ["event", "data: {]"], ANSWER],
 }
 """What costs the answer; the request may have been carried out."""
@@ -155,6 +147,15 @@ FAILURES: dict[str, list[Act]] = {
 async def test_harmful_misbehaviour_fails_the_call(
     server: MisbehavingHttpHarness, acts: list[Act]
 ) -> None:
+    await fail_a_call(server, acts)
+
+
+async def test_bomb_fails_the_call(server: MisbehavingHttpHarness) -> None:
+    bomb = gzip.compress(b" " * 200_000_000, 1).decode("latin-1")
+    await fail_a_call(server, [["status", 200, {**JSON, "Content-Encoding": "gzip"}, bomb]])
+
+
+async def fail_a_call(server: MisbehavingHttpHarness, acts: list[Act]) -> None:
     async with client_of(server) as client:
         error = await error_of(call(client, "first", acts))
         assert error.code in ("E201", "E202", "E209")

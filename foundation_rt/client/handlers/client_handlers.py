@@ -19,12 +19,19 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ...errors import JsonRpcErrorCode, UsageError
+from ...errors import UsageError
 from ...registry.tools import is_async_callable
 from ...server_requests.errors import InvalidClientResult
 from ...shown import Shown
-from ..errors import InvalidResponseError
 from .params import ServerRequestRefused, as_json, malformed
+from .server_requests import (
+    CAPABILITY_OF,
+    check_declared,
+    failed,
+    handler_failed,
+    not_allowed,
+    read_input_requests,
+)
 
 if TYPE_CHECKING:
     from ...protocol.revisions import Revision
@@ -49,12 +56,6 @@ if TYPE_CHECKING:
 
 MAX_HANDLERS = 100
 """Most handlers of one `ClientHandlers` that run at a time (QUEST-13)."""
-
-_CAPABILITY_OF = {
-    "elicitation/create": "elicitation",
-    "roots/list": "roots",
-    "sampling/createMessage": "sampling",
-}
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -177,31 +178,18 @@ class ClientHandlers:
         return self.sampling_tools and revision.has("sampling", "tools")
 
     def _prepare_all(self, requests: Any, revision: Revision) -> dict[str, HandlerCall]:
-        if type(requests) is not dict or len(requests) > MAX_HANDLERS:
-            raise InvalidResponseError(f"inputRequests is not an object of at most {MAX_HANDLERS}")
         asked = {}
-        for key, request in requests.items():
-            method = request.get("method") if type(request) is dict else None
-            if type(method) is not str:
-                raise InvalidResponseError("one of inputRequests is no request")
+        for key, (method, params) in read_input_requests(requests).items():
             try:
-                asked[key] = self._prepare(method, request.get("params"), revision)
+                asked[key] = self._prepare(method, params, revision)
             except ServerRequestRefused as refused:
-                raise InvalidResponseError(
-                    f"the server asks for what it cannot be given: {refused.message}",
-                    original_code=refused.original_code,
-                ) from None
+                raise not_allowed(refused) from None
         return asked
 
     def _prepare(self, method: str, params: Any, revision: Revision) -> HandlerCall:
         """Read a request; raise `ServerRequestRefused` if it may not be sent (QUEST-02, -03)."""
-        capability = _CAPABILITY_OF.get(method)
-        if method not in revision.client_requests or capability not in self.capabilities(revision):
-            raise ServerRequestRefused(
-                JsonRpcErrorCode.METHOD_NOT_FOUND,
-                "Method not found: this client did not declare that it can be asked",
-                {"reason": "not_declared"},
-            )
+        check_declared(method, self.capabilities(revision), revision)
+        capability = CAPABILITY_OF[method]
         if capability == "roots":
             return self._prepare_roots(method)
         if type(params) is not dict:
@@ -245,18 +233,18 @@ class ClientHandlers:
     async def _ask(self, prepared: HandlerCall) -> dict[str, Any]:
 
         if not self._open.acquire(blocking=False):
-            raise _failed("Too many requests of the server are open", "too_many_server_requests")
+            raise failed("Too many requests of the server are open", "too_many_server_requests")
         try:
             returned = await run_handler(prepared.handler, prepared.arguments, self._open.release)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise _handler_failed(prepared, error) from error
+            raise handler_failed(prepared.method, error) from error
         except ServerRequestRefused as refused:
             raise _checked(prepared, refused) from refused.__cause__
         except Exception as error:
-            raise _handler_failed(prepared, error) from error
+            raise handler_failed(prepared.method, error) from error
         return _written(prepared, returned)
 
 
@@ -272,7 +260,7 @@ def _written(prepared: HandlerCall, returned: Any) -> dict[str, Any]:
     except InvalidClientResult as error:
         raise _unusable(prepared, error) from None
     except Exception as error:  # the code of the value's class: it may be an object of any class
-        raise _handler_failed(prepared, error) from error
+        raise handler_failed(prepared.method, error) from error
 
 
 def _checked(prepared: HandlerCall, refused: ServerRequestRefused) -> ServerRequestRefused:
@@ -288,16 +276,7 @@ def _unusable(prepared: HandlerCall, error: InvalidClientResult) -> ServerReques
     """Log the names of the wrong members; their values may be the user's secrets."""
     issues = "; ".join(f"{path or 'it'} {what}" for path, what in error.issues)
     log.warning("the response to %s cannot be sent: %s", prepared.method, issues)
-    return _failed("The client has no usable answer", "invalid_answer")
-
-
-def _handler_failed(prepared: HandlerCall, error: BaseException) -> ServerRequestRefused:
-    log.warning("the handler of %s failed", prepared.method, exc_info=error)
-    return _failed("The client failed to answer", "handler_failed")
-
-
-def _failed(message: str, reason: str) -> ServerRequestRefused:
-    return ServerRequestRefused(JsonRpcErrorCode.INTERNAL_ERROR, message, {"reason": reason})
+    return failed("The client has no usable answer", "invalid_answer")
 
 
 async def run_handler(

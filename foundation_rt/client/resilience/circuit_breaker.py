@@ -1,6 +1,6 @@
 """The circuit breaker: stops the calls to a failing server, and tries it again with one call.
 
-                    failures in a row                time
+                      failures                       time
         CLOSED ────────────────────────► OPEN ─────────────► HALF_OPEN
           ▲                               ▲                    │    │
           │                               └────────────────────┘    │
@@ -19,13 +19,15 @@ belongs to one thread, that of its client's event loop.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
 
 from attrs import define, field, frozen
+from attrs.validators import optional
 
 from ...shown import Shown
-from .settings import at_least
+from .settings import at_least, true_or_false
 
 
 class CircuitState(StrEnum):
@@ -49,15 +51,19 @@ class BreakerSettings(Shown):
         reset_timeout_ms: time that it then stays open, in ms.
         probe_timeout_ms: time after which a probe counts as failed, in ms.
         half_open_max: most probes at one time.
+        window_ms: age up to which a failure counts, in ms; None: every failure counts.
+        forgive: whether a success takes one failure off the count, instead of all.
 
     Raises:
-        ConfigError: one of them is no whole number, or less than 1.
+        ConfigError: a number is no whole number, or less than 1; `forgive` is no boolean.
     """
 
     failure_threshold: int = field(default=5, validator=at_least(1))
     reset_timeout_ms: int = field(default=30_000, validator=at_least(1))
     probe_timeout_ms: int = field(default=30_000, validator=at_least(1))
     half_open_max: int = field(default=1, validator=at_least(1))
+    window_ms: int | None = field(default=None, validator=optional(at_least(1)))
+    forgive: bool = field(default=False, validator=true_or_false)
 
 
 @define(eq=False, repr=False)
@@ -77,12 +83,13 @@ class CircuitBreaker:
         on_change: observes each change; must not raise.
 
     Attributes:
-        failures: number of failures in a row.
+        failures: number of failures that count.
     """
 
     _settings: BreakerSettings = field(factory=BreakerSettings)
     _on_change: OnChange | None = None
     failures: int = field(default=0, init=False)
+    _failed_at: deque[float] = field(factory=deque, init=False)  # if they count for a time only
     _state: CircuitState = field(default=CircuitState.CLOSED, init=False)
     _epoch: int = field(default=0, init=False)  # one more with each change of the state
     _probes: list[Permit] = field(factory=list, init=False)  # under way, the oldest first
@@ -107,16 +114,23 @@ class CircuitBreaker:
 
     def succeeded(self, permit: Permit, now: float) -> None:
         """Count a success: the server responded, even if it refused the call."""
-        if self._counts(permit, now):
-            self.failures = 0
-            if self._state is CircuitState.HALF_OPEN:
-                self._change(CircuitState.CLOSED)
+        if not self._counts(permit, now):
+            return
+        if self._state is CircuitState.HALF_OPEN:
+            self._forget(self.failures)
+            self._change(CircuitState.CLOSED)
+        elif self.failures:
+            self._forget(1 if self._settings.forgive else self.failures)
 
     def failed(self, permit: Permit, now: float) -> None:
         """Count a failure of the server, or of the connection to it."""
         if self._counts(permit, now):
             self.failures += 1
-            # A probe's failure is one more in the row that opened the circuit.
+            if self._state is CircuitState.HALF_OPEN:
+                self._open(now)
+                return
+            if self._settings.window_ms is not None:
+                self._failed_at.append(now)
             if self.failures >= self._settings.failure_threshold:
                 self._open(now)
 
@@ -152,6 +166,15 @@ class CircuitBreaker:
             self._open(deadline)
         if self._state is CircuitState.OPEN and now >= self._open_until:
             self._change(CircuitState.HALF_OPEN)
+        elif self._failed_at and self._state is CircuitState.CLOSED:
+            window = (self._settings.window_ms or 0) / 1000
+            self._forget(sum(now - failed_at > window for failed_at in self._failed_at))
+
+    def _forget(self, number: int) -> None:
+        """Take the oldest failures off the count."""
+        self.failures -= number
+        for _ in range(min(number, len(self._failed_at))):
+            self._failed_at.popleft()
 
     def _counts(self, permit: Permit, now: float) -> bool:
         """Take back a permit; return whether its call counts in the present state (BREAK-04)."""

@@ -81,11 +81,15 @@ class Deadline:
         when: the time of the event loop at which it is over.
         allowance: how long it may be paused in all, in s.
         watch: expires it.
+        span: the seconds that `extend` gives it; None: nothing extends it.
+        limit: the time beyond which nothing extends it.
     """
 
     when: float
     allowance: float = 0.0
     watch: DeadlineTimer = field(factory=DeadlineTimer)
+    span: float | None = None
+    limit: float = 0.0
     _task: asyncio.Task[object] | None = field(default=None, init=False)
     _cancellations: int = field(default=0, init=False)
     _is_over: bool = field(default=False, init=False)
@@ -106,6 +110,14 @@ class Deadline:
             held = min(asyncio.get_running_loop().time() - self._held_since, self.allowance)
             self.allowance -= held
             self.when += held
+            self.limit += held
+            self._move()
+
+    def extend(self) -> None:
+        """Begin its span again: there was progress (CLIENT-57)."""
+        if self.span is not None:
+            now = self._held_since if self._holds else asyncio.get_running_loop().time()
+            self.when = max(self.when, min(now + self.span, self.limit))
             self._move()
 
     def remaining(self) -> float:

@@ -142,8 +142,9 @@ def map_mcp_error(error: Any, method: str | None = None) -> MCPError:
         method: of the request; None if it is not known.
 
     Returns:
-        With `original_code` and `data` as they came. E202 is a `CallTimeoutError`; an unknown
-        session is a `SessionExpiredError`, and what is no error object an `InvalidResponseError`.
+        With `original_code` and `data` as they came, and the whole object as `wire`. E202 is a
+        `CallTimeoutError`; an unknown session is a `SessionExpiredError`, and what is no error
+        object an `InvalidResponseError`.
     """
     number = error.get("code") if isinstance(error, Mapping) else None
     if type(number) is not int:
@@ -151,7 +152,9 @@ def map_mcp_error(error: Any, method: str | None = None) -> MCPError:
     data = error.get("data")
     message = readable(error.get("message")) or f"the server answered with error {number}"
     wire = _WireError(number, message, data if isinstance(data, Mapping) else {}, method)
-    return _make_error(_meaning(wire), message, number, data, _retry_after(wire.data))
+    mapped = _make_error(_meaning(wire), message, number, data, _retry_after(wire.data))
+    mapped.wire = error
+    return mapped
 
 
 def map_http_status(status: int, *, retry_after: float | None = None, detail: str = "") -> MCPError:

@@ -16,11 +16,12 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 from weakref import WeakSet
 
 from attrs import define, field
 
+from ..callbacks import call_callback
 from ..errors import CallTimeoutError, CircuitOpenError, MCPError, SessionExpiredError
 from .circuit_breaker import BreakerSettings, CircuitBreaker, CircuitState, Permit
 from .deadline import Deadline, DeadlineTimer
@@ -34,6 +35,9 @@ from .retries import (
 )
 
 log = logging.getLogger("foundation_rt.client")
+
+MAX_TOOL_BREAKERS: Final = 10_000
+"""Most tools of one client that have a breaker (BREAK-23)."""
 
 Verdict = Callable[[CircuitBreaker, Permit, float], None]
 """Reports the end of a call to one breaker: succeeded, failed or abandoned."""
@@ -100,7 +104,7 @@ class Permits:
 
     def _refusal(self, after: float, failures: int) -> CircuitOpenError:
         return CircuitOpenError(
-            f"{self.what} was not sent: the server has failed {failures} times in a row "
+            f"{self.what} was not sent: the server has failed {failures} times "
             f"and is left alone for another {after:.0f} s",
             retry_after=after,
         )
@@ -112,6 +116,7 @@ class Breakers:
 
     Args:
         has_tools: whether every tool has a breaker, too.
+        on_circuit: gets each change: the tool, None for the server; the new state.
 
     Attributes:
         server: the breaker of every call.
@@ -119,11 +124,12 @@ class Breakers:
 
     settings: BreakerSettings
     has_tools: bool
+    on_circuit: Callable[[str | None, CircuitState], object] | None = None
     server: CircuitBreaker = field(init=False)
     _tools: dict[str, CircuitBreaker] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.server = CircuitBreaker(self.settings, partial(_log, None))
+        self.server = CircuitBreaker(self.settings, partial(self._changed, None))
 
     def of_tool(self, tool: str) -> tuple[CircuitBreaker, ...]:
         """Return the breakers for a call of this tool."""
@@ -131,9 +137,21 @@ class Breakers:
             return (self.server,)
         breaker = self._tools.get(tool)
         if breaker is None:
-            breaker = CircuitBreaker(self.settings, partial(_log, tool))
+            if len(self._tools) >= MAX_TOOL_BREAKERS:
+                self._make_room()
+            breaker = CircuitBreaker(self.settings, partial(self._changed, tool))
             self._tools[tool] = breaker
         return (self.server, breaker)
+
+    def _make_room(self) -> None:
+        """Drop the breakers without failures; if all have some, the oldest."""
+        now = asyncio.get_running_loop().time()
+        for breaker in self._tools.values():
+            breaker.state(now)
+        failing = {tool: each for tool, each in self._tools.items() if each.failures}
+        if len(failing) >= MAX_TOOL_BREAKERS:
+            del failing[next(iter(failing))]
+        self._tools = failing
 
     def forget(self, tool: str) -> None:
         """Drop the breaker of a tool that does not exist, so that invented names do not pile up."""
@@ -143,6 +161,11 @@ class Breakers:
         """Return the state of a tool's breaker; CLOSED if it has none."""
         breaker = self._tools.get(tool)
         return CircuitState.CLOSED if breaker is None else breaker.state(now)
+
+    def _changed(self, tool: str | None, before: CircuitState, after: CircuitState) -> None:
+        _log(tool, before, after)
+        if self.on_circuit is not None:
+            call_callback(self.on_circuit, tool, after)
 
 
 def _log(tool: str | None, before: CircuitState, after: CircuitState) -> None:
@@ -183,6 +206,7 @@ class Resilience:
         make_attempt: Callable[[], Attempt],
         breakers: Sequence[CircuitBreaker],
         timeout: float,
+        max_timeout: float | None = None,
     ) -> Result:
         """Try `operation` until it has a result, or a retry is of no use (RETRY-10).
 
@@ -192,14 +216,20 @@ class Resilience:
             make_attempt: makes the `Attempt` for each try.
             breakers: that of the server, and that of the tool if it has one.
             timeout: seconds for all of it; 0 or less, or NaN, is over before it begins.
+            max_timeout: if progress begins the `timeout` again: seconds for all of it (CLIENT-57).
 
         Raises:
             MCPError: the last one; its `may_have_run` covers all attempts.
         """
-        if not timeout > 0:
+        if not timeout > 0 or (max_timeout is not None and not max_timeout > 0):
             raise CallTimeoutError(f"{what} was given no time", may_have_run=False)
-        end = asyncio.get_running_loop().time() + timeout
-        deadline = Deadline(end, self.allowance, self.watch)
+        now = asyncio.get_running_loop().time()
+        if max_timeout is None:
+            deadline = Deadline(now + timeout, self.allowance, self.watch)
+        else:
+            limit = now + max_timeout
+            end = min(now + timeout, limit)
+            deadline = Deadline(end, self.allowance, self.watch, timeout, limit)
         permits = Permits(breakers, what)
         reported: MCPError | None = None
         tries = Tries()
@@ -250,6 +280,9 @@ class Resilience:
         if not attempt.was_sent:
             return self.not_ready(what, timeout)
         message = f"the server did not answer {what} within {timeout:g} s"
+        assert attempt.deadline is not None
+        if attempt.deadline.span is not None:
+            message += " of its last progress, or in the time for the whole call"
         return CallTimeoutError(message, may_have_run=True)
 
     def _succeeded(self, permits: Permits) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..callbacks import LogCallback, ProgressCallback
+    from ..handlers.server_requests import ServerRequestHandlers
     from ..session.pending_requests import NotificationReceived
     from ..session.session import ClientSession
     from .deadline import Deadline
@@ -105,6 +106,7 @@ class Attempt(Shown):
 
     Attributes:
         is_idempotent: whether it may run twice.
+        handlers: answer the requests of the server that belong to it; None: those of the client.
         permits: of the call's circuit breakers; None for a request that is part of another call.
         session: the session it uses; None while it waits for one.
         was_sent: whether a request of it was handed to a transport, and not refused.
@@ -119,6 +121,7 @@ class Attempt(Shown):
     on_notification: Callable[[NotificationReceived], object] | None = None
     is_idempotent: bool = False
     permits: Permits | None = None
+    handlers: ServerRequestHandlers | None = None
     session: ClientSession | None = field(default=None, init=False)
     was_sent: bool = field(default=False, init=False)
     was_answered: bool = field(default=False, init=False)

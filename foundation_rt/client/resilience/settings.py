@@ -43,5 +43,11 @@ def at_least(least: int, *, whole: bool = True) -> Check:
     return check
 
 
+def true_or_false(_: Any, attribute: Any, value: Any) -> None:
+    """Refuse values that are no boolean."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{attribute.name} must be true or false, not {value!r}")
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

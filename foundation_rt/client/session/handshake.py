@@ -129,7 +129,7 @@ class Handshake:
     """
 
     info: Mapping[str, Any]
-    capabilities: Callable[[Revision], dict[str, Any]]
+    capabilities: Callable[[Revision], Mapping[str, Any]]
     forced: Revision | None = None
     known: Revision | None = None
     _is_understood: bool = field(default=False, init=False)
@@ -240,6 +240,7 @@ class Handshake:
             suggested_action="Let the client find the revision, or update the server.",
             original_code=error.original_code,
             data=error.data,
+            wire=error.wire,
         )
 
     def _supported(self) -> list[str]:

@@ -37,6 +37,25 @@ if TYPE_CHECKING:
 MAX_MENDED_BYTES: Final = 8 * 1024 * 1024
 """Longest line whose surrogates are replaced: the search takes 0.1 s for it at most."""
 
+ABANDONED_SECONDS: Final = 30.0
+"""Time for which a request that its caller left may still be the one that asks, in s."""
+
+ASKS_NOTHING: Final = {
+    "initialize",
+    "logging/setLevel",
+    "ping",
+    "prompts/list",
+    "resources/list",
+    "resources/subscribe",
+    "resources/templates/list",
+    "resources/unsubscribe",
+    "server/discover",
+    "subscriptions/listen",
+    "tools/list",
+}
+"""Methods for which servers need nothing of their client (QUEST-24)."""
+
+_MAX_ABANDONED = 1_000
 _MAX_MENDED = 10_000  # surrogates of one line
 _MAX_IDS = 1_000  # of one line that are looked at
 
@@ -113,9 +132,14 @@ class InvalidResponse(Shown):
 
 @define(eq=False, repr=False)
 class RequestReceived(Shown):
-    """A request of the server."""
+    """A request of the server.
+
+    Attributes:
+        about: the request on whose own stream it came; None on a shared stream.
+    """
 
     request: Request
+    about: PendingRequest | None
 
 
 @define(eq=False, repr=False)
@@ -147,10 +171,15 @@ _PROGRESS = "notifications/progress"
 
 @define(eq=False, repr=False)
 class PendingRequests:
-    """The pending requests of one session."""
+    """The pending requests of one session.
+
+    Attributes:
+        abandoned: when callers stopped waiting, in s, by the ids of requests without a response.
+    """
 
     ids: RequestIdGenerator
     pending: dict[str, PendingRequest] = field(factory=dict, init=False)
+    abandoned: dict[str, float] = field(factory=dict, init=False)
 
     def add(
         self,
@@ -183,6 +212,31 @@ class PendingRequests:
         self.pending[request.id] = request
         return request, line
 
+    def abandon(self, request: PendingRequest, now: float) -> None:
+        """Note that nobody waits for a request any more, which the server may still work on."""
+        if request.method in ASKS_NOTHING:
+            return
+        self._forget_abandoned(now)
+        self.abandoned[request.id] = now
+        if len(self.abandoned) > _MAX_ABANDONED:
+            del self.abandoned[next(iter(self.abandoned))]
+
+    def asker(self, now: float) -> PendingRequest | None:
+        """Return the request that the server works on, if that is certain (QUEST-24).
+
+        A request of the server on a shared stream does not say to which it belongs.
+        """
+        self._forget_abandoned(now)
+        asking = [each for each in self.pending.values() if each.method not in ASKS_NOTHING]
+        return asking[0] if len(asking) == 1 and not self.abandoned else None
+
+    def _forget_abandoned(self, now: float) -> None:
+        while self.abandoned:
+            first = next(iter(self.abandoned))
+            if now - self.abandoned[first] <= ABANDONED_SECONDS:
+                return
+            del self.abandoned[first]
+
     def receive(self, line: bytes | LineTooLong, stream: str | None) -> list[MessageReceived]:
         """Return the meaning of a line: one message, or those of a batch (CLIENT-12 to CLIENT-14).
 
@@ -209,7 +263,7 @@ class PendingRequests:
         if isinstance(message, Notification):
             return self._read_notification(message, stream)
         if isinstance(message, Request):
-            return RequestReceived(message)
+            return RequestReceived(message, None if stream is None else self.pending.get(stream))
         return self._read_malformed(message, stream)
 
     def _read_response(self, response: Response, stream: str | None) -> MessageReceived:
@@ -220,6 +274,8 @@ class PendingRequests:
             return ResponseReceived(request, None, response.error)
         request = self._take(response.id)
         if request is None:
+            if self.abandoned and type(response.id) is str:
+                self.abandoned.pop(response.id, None)
             return Ignored("a response to no request that waits for one")
         if response.error is None and type(response.result) is not dict:
             return InvalidResponse(request, "the result is not an object")

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
 from ...errors import JsonRpcErrorCode
 from ...protocol.http_headers import NAME_SOURCES
-from ...protocol.peer import LOG_LEVEL_KEY
+from ...protocol.peer import CAPABILITIES_KEY, LOG_LEVEL_KEY
 from ..callbacks import report_log_message, report_progress
 from ..errors import (
     ConnectionLostError,
@@ -28,12 +28,11 @@ from ..errors import (
     SessionExpiredError,
     unexpected_error,
 )
-from ..handlers.client_handlers import ClientHandlers
-from ..handlers.params import ServerRequestRefused
 from ..resilience.error_mapping import BEFORE_SESSION, map_mcp_error
 from ..resilience.retries import Attempt
 from ..transports.transport import NO_HEADER_PARAMS, ClientMessage
 from .handshake import Handshake, HandshakeRequest, ServerDescription
+from .open_requests import OpenRequests
 from .pending_requests import (
     Ignored,
     InvalidResponse,
@@ -43,15 +42,15 @@ from .pending_requests import (
     PendingRequests,
     RequestReceived,
     ResponseReceived,
-    encode_response,
     notification,
 )
 from .shared_task import client_closed
 
 if TYPE_CHECKING:
     from ...protocol.framing import LineTooLong
-    from ...protocol.jsonrpc import Request
     from ...protocol.revisions import Revision
+    from ..callbacks import ProgressCallback
+    from ..handlers.server_requests import ServerRequestHandlers
     from ..resilience.deadline import Deadline
     from ..transports.transport import Transport
 
@@ -63,11 +62,17 @@ _EXPIRY_SECONDS = 1.0
 _LOG_MESSAGE = "notifications/message"
 
 
-class NotificationObserver(Protocol):
-    """Gets the notifications of a session."""
+class SessionObserver(Protocol):
+    """Gets the notifications of a session, its beginning and its end."""
 
     def notified(self, notification: NotificationReceived) -> None:
         """Handle a notification that belongs to no single request."""
+
+    def connected(self, server: ServerDescription) -> None:
+        """Handle the beginning of a session that callers can have."""
+
+    def disconnected(self, error: MCPError) -> None:
+        """Handle the loss of such a session."""
 
 
 @define(eq=False, repr=False)
@@ -92,8 +97,8 @@ class ClientSession:
     transport: Transport
     requests: PendingRequests
     handshake: Handshake
-    handlers: ClientHandlers
-    observer: NotificationObserver
+    handlers: ServerRequestHandlers
+    observer: SessionObserver
     probe_timeout: float
     handler_timeout: float
     log_level: str | None = None
@@ -211,7 +216,7 @@ class ClientSession:
             raise self._ended_error()
         attempt.was_answered = False
         attempt.response = asyncio.get_running_loop().create_future()
-        message = self._with_meta(params, meta)
+        message = self._with_meta(params, meta, attempt)
         request, line = self.requests.add(
             method, message, attempt, wants_progress=attempt.on_progress is not None
         )
@@ -228,6 +233,8 @@ class ClientSession:
             raise
         finally:
             self.requests.pending.pop(request.id, None)
+            if attempt.handlers is not None:
+                self._open_requests.end_of(attempt)
         if isinstance(outcome, MCPError):
             raise outcome
         return outcome
@@ -251,11 +258,15 @@ class ClientSession:
         self.transport.send(ClientMessage(line, method=method, revision=self._revision))
 
     def _with_meta(
-        self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None
+        self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None, attempt: Attempt
     ) -> Mapping[str, Any] | None:
         if not (self._meta or meta):
             return params
-        return {**(params or {}), "_meta": {**self._meta, **(meta or {})}}
+        # What describes the client is last: no caller may change it.
+        members = {**(meta or {}), **self._meta}
+        if attempt.handlers is not None and CAPABILITIES_KEY in members and self._revision:
+            members[CAPABILITIES_KEY] = dict(attempt.handlers.capabilities(self._revision))
+        return {**(params or {}), "_meta": members}
 
     def _cancel_request(self, request: PendingRequest) -> None:
         """Cancel a request, and notify the server (CLIENT-15)."""
@@ -263,7 +274,10 @@ class ClientSession:
         # A task that is cancelled while it awaits the future has cancelled the future.
         if self.error is not None or (response.done() and not response.cancelled()):
             return
-        is_told = self.transport.has_exchanges and (self._revision and self._revision.is_stateless)
+        is_stateless = self._revision is not None and self._revision.is_stateless
+        if not is_stateless:
+            self.requests.abandon(request, asyncio.get_running_loop().time())
+        is_told = self.transport.has_exchanges and is_stateless
         # A request of the handshake cannot be cancelled by a notification.
         if not is_told and request.method not in BEFORE_SESSION:
             params: dict[str, Any] = {
@@ -307,6 +321,8 @@ class ClientSession:
             level = logging.WARNING if self.is_begun else logging.DEBUG
             log.log(level, "the connection was lost: %s", error.message)
             self._end(error)
+            if self.is_begun:
+                self.observer.disconnected(error)
 
     def _end(self, error: MCPError) -> None:
         """End the session, and fail its pending requests."""
@@ -348,7 +364,7 @@ class ClientSession:
         elif isinstance(arrival, NotificationReceived):
             self._notification_received(arrival)
         elif isinstance(arrival, RequestReceived):
-            self._ask(arrival.request)
+            self._ask(arrival)
         elif isinstance(arrival, InvalidResponse):
             arrival.request.attempt.was_answered = True
             self._settle(arrival.request, InvalidResponseError(arrival.reason))
@@ -361,7 +377,7 @@ class ClientSession:
         )
         if notification.method == "notifications/progress":
             if attempt is not None and attempt.on_progress is not None:
-                report_progress(attempt.on_progress, notification.params)
+                _report_progress(attempt, attempt.on_progress, notification.params)
         elif notification.method == "notifications/cancelled":
             self._cancelled_by_server(notification.params.get("requestId"))
         elif attempt is not None and attempt.on_notification is not None:
@@ -380,14 +396,17 @@ class ClientSession:
 
     # -- requests of the server
 
-    def _ask(self, request: Request) -> None:
+    def _ask(self, arrival: RequestReceived) -> None:
+        request = arrival.request
         if self._revision is not None and self._revision.is_stateless:
             log.warning(
                 "dropped: the server sent the request %.64r, which this revision does not have",
                 request.method,
             )
         elif self.error is None:
-            self._open_requests.ask(request, self.handshake_revision)
+            about = arrival.about or self.requests.asker(asyncio.get_running_loop().time())
+            attempt = None if about is None else about.attempt
+            self._open_requests.ask(request, self.handshake_revision, attempt)
 
     def _deadlines(self) -> Iterator[Deadline]:
         for waiting in self.requests.pending.values():
@@ -418,6 +437,15 @@ class ClientSession:
             self.transport.send(ClientMessage(line, revision=self._revision))
 
 
+def _report_progress(
+    attempt: Attempt, callback: ProgressCallback, params: Mapping[str, Any]
+) -> None:
+    """Pass on progress, which may extend the deadline (CLIENT-57)."""
+    if attempt.deadline is not None and type(params.get("progress")) in (int, float):
+        attempt.deadline.extend()
+    report_progress(callback, params)
+
+
 def _lost(error: MCPError, *, may_have_run: bool) -> ConnectionLostError:
     """Return the error of a request whose session has ended."""
     lost = ConnectionLostError(error.message, may_have_run=may_have_run, retryable=error.retryable)
@@ -429,7 +457,9 @@ def _refusal(request: PendingRequest, said: Any) -> MCPError:
     error = map_mcp_error(said, request.method)
     if error.original_code == _UNSUPPORTED and request.method not in BEFORE_SESSION:
         # It was spoken before: another server has replaced this one, and needs a handshake.
-        return SessionExpiredError(error.message, original_code=_UNSUPPORTED, data=error.data)
+        expired = SessionExpiredError(error.message, original_code=_UNSUPPORTED, data=error.data)
+        expired.wire = error.wire
+        return expired
     return error
 
 
@@ -499,74 +529,3 @@ async def _send_handshake(say: SendHandshake, opening: HandshakeRequest) -> dict
         text = "the server was asked for revision %s, and speaks %.100r"
         log.warning(text, opening.revision.name, spoken, extra={"fields": fields})
     return result
-
-
-MAX_OPEN_REQUESTS = 64
-"""Most open requests of one server (CLIENT-17)."""
-
-# A task that is cancelled ends at once, unless a handler holds on.
-_GRACE_SECONDS = 1.0
-
-
-@define(eq=False, repr=False)
-class OpenRequests:
-    """Runs the caller's handlers, and sends their results.
-
-    Args:
-        timeout: seconds that one handler may take.
-        reply: sends a line.
-        deadlines: those of all calls that wait for a response now.
-    """
-
-    handlers: ClientHandlers
-    timeout: float
-    reply: Callable[[bytes], None]
-    deadlines: Callable[[], Iterable[Deadline]]
-    _tasks: dict[Any, asyncio.Task[None]] = field(factory=dict, init=False)
-
-    def ask(self, request: Request, revision: Revision) -> None:
-        """Handle a request of the server."""
-        if request.method == "ping":
-            self.reply(encode_response(request, result={}))
-        elif request.id in self._tasks or len(self._tasks) >= MAX_OPEN_REQUESTS:
-            self._refuse(request, JsonRpcErrorCode.INVALID_REQUEST, "Too many open requests")
-        else:
-            task = asyncio.create_task(self._respond(request, revision))
-            self._tasks[request.id] = task
-            task.add_done_callback(lambda _: self._tasks.pop(request.id, None))
-
-    def cancel(self, request_id: Any) -> None:
-        """Cancel a request that the server has cancelled; ignore an unknown id."""
-        task = self._tasks.get(request_id) if type(request_id) in (str, int) else None
-        if task is not None:
-            task.cancel()
-
-    def cancel_all(self) -> None:
-        """Cancel all requests."""
-        for task in self._tasks.values():
-            task.cancel()
-
-    async def ended(self) -> None:
-        """Wait until the cancelled tasks have ended, except the current one."""
-        others = {*self._tasks.values()} - {asyncio.current_task()}
-        if others:
-            await asyncio.wait(others, timeout=_GRACE_SECONDS)
-
-    async def _respond(self, request: Request, revision: Revision) -> None:
-        held = [*self.deadlines()]
-        for deadline in held:
-            deadline.hold()
-        try:
-            async with asyncio.timeout(self.timeout):
-                result = await self.handlers.handle(request.method, request.params, revision)
-            self.reply(encode_response(request, result=result))
-        except ServerRequestRefused as refusal:
-            self.reply(encode_response(request, error=refusal.to_wire()))
-        except TimeoutError:
-            self._refuse(request, JsonRpcErrorCode.INTERNAL_ERROR, "No answer in time")
-        finally:
-            for deadline in held:
-                deadline.resume()
-
-    def _refuse(self, request: Request, code: int, message: str) -> None:
-        self.reply(encode_response(request, error={"code": int(code), "message": message}))

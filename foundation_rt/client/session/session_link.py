@@ -15,12 +15,12 @@ from ...errors import UsageError
 from ...ids import RequestIdGenerator
 from ...protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, Revision
 from ..errors import CallTimeoutError, ConnectionLostError, MCPError
-from ..handlers.client_handlers import ClientHandlers
+from ..handlers.server_requests import ServerRequestHandlers
 from ..options import ClientOptions
 from ..transports.transport import Transport
 from .handshake import Handshake
 from .pending_requests import PendingRequests
-from .session import ClientSession, NotificationObserver
+from .session import ClientSession, SessionObserver
 from .shared_task import client_closed, join, shared, stop
 
 TransportFactory = Callable[[], Transport]
@@ -41,9 +41,9 @@ class SessionLink:
 
     make_transport: TransportFactory
     options: ClientOptions
-    handlers: ClientHandlers
+    handlers: ServerRequestHandlers
     ids: RequestIdGenerator
-    observer: NotificationObserver
+    observer: SessionObserver
     prepare: Callable[[ClientSession], Awaitable[None]]
     transport: Transport | None = field(default=None, init=False)
     loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
@@ -155,6 +155,8 @@ class SessionLink:
         self._session = session
         session.is_begun = True
         self._known = session.server.revision
+        if session.error is None:
+            self.observer.connected(session.server)
         return session
 
     @asynccontextmanager

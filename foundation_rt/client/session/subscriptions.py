@@ -169,12 +169,14 @@ class ClientSubscriptions:
         perform: performs the requests like any other, with a timeout in s.
         on_list_changed: gets the name of a changed list: `tools`, `prompts`, `resources`.
         wants_all_lists: whether to listen to more lists than the tools.
+        observe: gets the notifications of the streams that listen, as they came.
     """
 
     link: SessionLink
     perform: Perform
     on_list_changed: Callable[[str], object]
     wants_all_lists: bool
+    observe: Callable[[NotificationReceived], object]
     _open: dict[Subscription, asyncio.Task[None]] = field(factory=dict, init=False)
     _others: set[asyncio.Task[None]] = field(factory=set, init=False)
     _is_closed: bool = field(default=False, init=False)
@@ -204,6 +206,12 @@ class ClientSubscriptions:
             self.on_list_changed(kind)
         else:
             _updated(notification, self._open)
+
+    def _listened(self, notification: NotificationReceived) -> None:
+        """Handle a notification of the stream that listens to lists."""
+        if notification.method != _ACKNOWLEDGED:
+            self.observe(notification)
+            self.notified(notification)
 
     async def close(self) -> None:
         """End all of them for good."""
@@ -272,7 +280,7 @@ class ClientSubscriptions:
                 raise NotOfferedError("resources.subscribe")
             if session.server.revision.is_stateless:
                 attempt.was_sent = True
-                await _listen_to_resources(session, subscription, streams)
+                await _listen_to_resources(session, subscription, streams, self.observe)
             else:
                 for uri in subscription.uris:
                     await session.request("resources/subscribe", {"uri": uri}, attempt)
@@ -303,7 +311,7 @@ class ClientSubscriptions:
         for attempt in count(1):
             try:
                 await _listen(
-                    session, {f"{kind}ListChanged": True for kind in kinds}, self.notified
+                    session, {f"{kind}ListChanged": True for kind in kinds}, self._listened
                 )
             except MCPError as error:
                 if not error.retryable:
@@ -341,13 +349,18 @@ async def _listen(
 
 
 async def _listen_to_resources(
-    session: ClientSession, subscription: Subscription, streams: list[asyncio.Task[None]]
+    session: ClientSession,
+    subscription: Subscription,
+    streams: list[asyncio.Task[None]],
+    observe: Callable[[NotificationReceived], object],
 ) -> None:
     """Return when the server has confirmed, in the stateless mode; add the stream to `streams`."""
     confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_notification(notification: NotificationReceived) -> None:
-        if notification.method == _ACKNOWLEDGED and not confirmed.done():
+        if notification.method != _ACKNOWLEDGED:
+            observe(notification)
+        elif not confirmed.done():
             confirmed.set_result(None)
         _updated(notification, [subscription])
 

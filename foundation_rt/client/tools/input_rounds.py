@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
 from ..errors import InvalidResponseError, MCPError
 from ..handlers.client_handlers import ClientHandlers
+from ..handlers.server_requests import ServerRequestHandlers, answer_all
 from ..resilience.retries import Attempt
 from ..session.session import ClientSession
 from ..transports.transport import NO_HEADER_PARAMS
+
+if TYPE_CHECKING:
+    from ...protocol.revisions import Revision
 
 MAX_ROUNDS = 10
 """Most input rounds of one request."""
@@ -29,10 +33,11 @@ class InputRounds:
     """Sends a request again with the requested input, until it is complete.
 
     Args:
+        handlers: of the client; those of an attempt come before them.
         handler_timeout: seconds that the handlers of one round may take.
     """
 
-    handlers: ClientHandlers
+    handlers: ServerRequestHandlers
     handler_timeout: float
 
     async def exchange(
@@ -79,11 +84,12 @@ class InputRounds:
         self, session: ClientSession, requests: Any, attempt: Attempt
     ) -> dict[str, Any]:
         """Run the caller's handlers, with the deadline paused (CLIENT-20)."""
+        handlers = self.handlers if attempt.handlers is None else attempt.handlers
         if attempt.deadline is not None:
             attempt.deadline.hold()
         try:
             async with asyncio.timeout(self.handler_timeout):
-                return await self.handlers.handle_all(requests, session.server.revision)
+                return await _answers(handlers, requests, session.server.revision)
         except TimeoutError:
             raise MCPError(
                 "E210", "what the server asked was not answered in time", may_have_run=True
@@ -91,6 +97,14 @@ class InputRounds:
         finally:
             if attempt.deadline is not None:
                 attempt.deadline.resume()
+
+
+async def _answers(
+    handlers: ServerRequestHandlers, requests: Any, revision: Revision
+) -> dict[str, Any]:
+    if isinstance(handlers, ClientHandlers):
+        return await handlers.handle_all(requests, revision)
+    return await answer_all(handlers, requests, revision)
 
 
 def is_complete(session: ClientSession, method: str, result: Mapping[str, Any]) -> bool:

@@ -24,7 +24,12 @@ MAX_LIST_BYTES: Final = MAX_MESSAGE_BYTES
 
 
 async def list_all(
-    session: ClientSession, method: str, member: str, attempt: Attempt, max_pages: int
+    session: ClientSession,
+    method: str,
+    member: str,
+    attempt: Attempt,
+    max_pages: int,
+    meta: Mapping[str, Any] | None = None,
 ) -> tuple[list[Any], int | None]:
     """Return all entries of a list, and the server's cache hint in ms.
 
@@ -34,6 +39,7 @@ async def list_all(
         member: of the result, with the entries of a page.
         attempt: the attempt that it belongs to.
         max_pages: most pages; a longer list is an error.
+        meta: further members of `_meta`, of every request.
 
     Raises:
         MCPError: it cannot be listed; E209 if it is invalid, too long, or does not end.
@@ -44,7 +50,7 @@ async def list_all(
     params: dict[str, Any] | None = None
     size = 0
     for _ in range(max_pages):
-        page = await session.request(method, params, attempt)
+        page = await session.request(method, params, attempt, meta=meta)
         is_complete(session, method, page)
         listed = page.get(member)
         if type(listed) is not list:
@@ -123,6 +129,7 @@ async def missing_arguments(
         original_code=error.original_code,
         data=error.data,
         may_have_run=error.may_have_run,
+        wire=error.wire,
     )
 
 

@@ -87,6 +87,25 @@ class ServerTools:
                 log.warning("%r is called unchecked: %s", tool.name, tool.uncheckable)
         return tool
 
+    async def definition(
+        self, session: ClientSession, name: str, attempt: Attempt
+    ) -> ToolSchema | None:
+        """Return the tool of this name; None if the server lists none.
+
+        It is looked for where headers repeat arguments; elsewhere it is None unless it is known.
+
+        Raises:
+            MCPError: the tools cannot be listed.
+        """
+        if not (repeats_headers(session) and session.server.can("tools")):
+            return self.cache.get(name)
+        try:
+            return await self.find(session, name, attempt)
+        except MCPError as error:
+            if error.code != "E204":
+                raise
+            return None
+
     def known(self) -> tuple[ToolSchema, ...] | None:
         """Return all tools if the list is fresh, else None."""
         is_fresh = self.cache.is_fresh(asyncio.get_running_loop().time())
@@ -107,6 +126,19 @@ class ServerTools:
         """
         await self.fresh(session, attempt)
         return await self.find(session, name, attempt)
+
+    async def list_apart(
+        self, session: ClientSession, attempt: Attempt, meta: Mapping[str, Any]
+    ) -> tuple[ToolSchema, ...]:
+        """List the tools by a request of its own, with `meta`; keep nothing of it.
+
+        Raises:
+            MCPError: they cannot be listed; E205: the server has none.
+        """
+        session.server.check({"tools"})
+        attempt.is_idempotent = True
+        entries, _ = await list_all(session, "tools/list", "tools", attempt, self.max_pages, meta)
+        return tuple(_usable(entries, needs_headers=repeats_headers(session)).values())
 
     async def list(self, session: ClientSession, attempt: Attempt) -> Listed:
         """List the tools, by name; join a listing that runs already (CLIENT-23).
@@ -150,7 +182,7 @@ class ServerTools:
             raise CallTimeoutError(
                 f"the server did not list its tools in {self.timeout:g} s", may_have_run=True
             ) from None
-        listed = _usable(entries, needs_headers=_repeats_headers(session))
+        listed = _usable(entries, needs_headers=repeats_headers(session))
         if self._listing is not asyncio.current_task():
             return listed  # they changed while they were being listed
         self._called.clear()
@@ -177,7 +209,7 @@ def no_such_tool(name: str) -> MCPError:
     return MCPError("E204", f"the server has no tool {name!r}", data={"tool": name})
 
 
-def _repeats_headers(session: ClientSession) -> bool:
+def repeats_headers(session: ClientSession) -> bool:
     """Return whether headers repeat arguments: over HTTP, in the stateless mode (SEP-2243)."""
     return session.transport.has_exchanges and session.server.revision.is_stateless
 

@@ -5,16 +5,14 @@ The session, the deadline, the breakers and the retries are those of every reque
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from enum import Enum
-from math import isfinite
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 from attrs import define, field
 
 from ...errors import JsonRpcErrorCode
-from ...protocol.exact_json import dumps, loads
+from ...protocol.exact_json import loads
 from ..errors import InvalidResponseError, MCPError
 from ..resilience.retries import Attempt
 from ..results.results import CallResult
@@ -24,7 +22,8 @@ from ..transports.transport import NO_HEADER_PARAMS
 from .input_rounds import InputRounds
 from .server_tools import ServerTools
 
-_HEADER_MISMATCH = int(JsonRpcErrorCode.HEADER_MISMATCH)
+HEADER_MISMATCH = int(JsonRpcErrorCode.HEADER_MISMATCH)
+"""The code of a call whose headers do not repeat its arguments as the server wants it."""
 
 
 @define(eq=False, repr=False)
@@ -33,7 +32,8 @@ class ToolCall:
 
     Args:
         name: of the tool.
-        arguments: as `encode` makes them.
+        arguments: as `encode_arguments` makes them.
+        meta: further members of `_meta`.
         idempotent: whether it may run twice; None: as the tool's annotations say.
     """
 
@@ -43,6 +43,7 @@ class ToolCall:
     arguments: bytes
     correlation_id: str | None
     idempotent: bool | None
+    meta: Mapping[str, Any] | None = None
     _tool: ToolSchema | None = field(default=None, init=False)
 
     async def run(self, session: ClientSession, attempt: Attempt) -> dict[str, Any]:
@@ -54,7 +55,7 @@ class ToolCall:
         try:
             return await self._send(session, attempt)
         except MCPError as error:
-            if error.original_code != _HEADER_MISMATCH:
+            if error.original_code != HEADER_MISMATCH:
                 raise
         attempt.was_sent = False  # it was refused, and did not run
         await self.tools.list(session, attempt)
@@ -80,7 +81,9 @@ class ToolCall:
             raise _needs_task(tool.name)
         attempt.is_idempotent = tool.is_idempotent if self.idempotent is None else self.idempotent
         params = {"name": tool.name, "arguments": orjson.Fragment(self.arguments)}
-        meta = None if self.correlation_id is None else {"correlationId": self.correlation_id}
+        meta = self.meta
+        if self.correlation_id is not None:
+            meta = {**(meta or {}), "correlationId": self.correlation_id}
         header_params = (
             tool.header_params(arguments) if tool.header_parameters else NO_HEADER_PARAMS
         )
@@ -92,42 +95,6 @@ class ToolCall:
             if error.code == "E204":
                 self.tools.invalidate()
             raise
-
-
-def encode(tool: str, arguments: Mapping[str, Any] | None) -> bytes:
-    """Encode arguments as JSON; this form is sent and checked.
-
-    Raises:
-        MCPError: E203: they are not JSON.
-    """
-    try:
-        given = dict(arguments or {})
-        encoded = dumps(given)
-    except (TypeError, ValueError) as error:
-        raise MCPError("E203", f"the arguments of {tool} are not JSON: {error}") from None
-    # orjson writes null for NaN and infinities, without an error.
-    if b"null" in encoded and _has_no_number(given):
-        raise MCPError(
-            "E203", f"the arguments of {tool} are not JSON: NaN or an infinity is in them"
-        )
-    return encoded
-
-
-def _has_no_number(value: Any) -> bool:
-    """Return whether a value that orjson has written holds NaN or an infinity."""
-    if isinstance(value, float):
-        return not isfinite(value)
-    parts: Iterable[Any]
-    if isinstance(value, dict):
-        parts = value.values()
-    elif isinstance(value, list | tuple):
-        parts = value
-    elif isinstance(value, Enum):
-        parts = (value.value,)
-    else:  # the fields of a dataclass, if it is one
-        names = getattr(type(value), "__dataclass_fields__", ())
-        parts = [getattr(value, name) for name in names]
-    return any(map(_has_no_number, parts))
 
 
 def _needs_task(tool: str) -> MCPError:

@@ -15,7 +15,7 @@ never signalled after it was empty.
 
 Timers and callbacks end the child, not a task: the end goes on while callers are cancelled, or
 while the loop cancels all tasks. A group that is being ended is polled; there is no other way to
-learn that its last process has gone.
+learn that its last process has gone. Should this process be killed, `orphan_guard` ends the group.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from attrs import define, field
+
+from .orphan_guard import orphan_guard
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -146,6 +148,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """Note that it runs."""
         # The transports of uvloop do not inherit from asyncio's.
         self._transport = cast(asyncio.SubprocessTransport, transport)
+        orphan_guard.add(self._transport.get_pid())
         self._input = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(_INPUT))
         self._open_pipes = {_INPUT, _OUTPUT, _ERRORS}
         _read_less(self._transport.get_pipe_transport(_OUTPUT))
@@ -312,6 +315,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def _release(self) -> None:
         assert self._transport is not None and self._input is not None
         self._group_is_gone, self._is_draining = True, False
+        orphan_guard.discard(self._transport.get_pid())
         if self._timer is not None:
             self._timer.cancel()
         if self.unsent_bytes:

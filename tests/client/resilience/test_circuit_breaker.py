@@ -50,6 +50,7 @@ def admitted(breaker: CircuitBreaker, now: float) -> Permit:
 
 
 @pytest.mark.rule("BREAK-01", "BREAK-02", "BREAK-03", "BREAK-14", "BREAK-04", "BREAK-05")
+@pytest.mark.rule("BREAK-20", "BREAK-21")
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
 def test_the_vectors_hold(vector: dict[str, Any]) -> None:
     breaker = CircuitBreaker(BreakerSettings(**vector["settings"]))
@@ -132,6 +133,17 @@ def test_settings_that_cannot_be_are_refused_by_name(name: str, value: int) -> N
         BreakerSettings(**{name: value})
 
 
+@pytest.mark.rule("BREAK-06")
+def test_a_window_may_be_absent_and_forgiving_is_a_choice() -> None:
+    assert BreakerSettings().window_ms is None
+    for window in (0, -1, 1.5, "3", True):
+        with pytest.raises(ConfigError, match="window_ms must be a whole number"):
+            BreakerSettings(window_ms=window)  # type: ignore[arg-type]
+    for forgive in (1, "yes", None):
+        with pytest.raises(ConfigError, match="forgive must be true or false"):
+            BreakerSettings(forgive=forgive)  # type: ignore[arg-type]
+
+
 # -- by chance
 
 # Times are multiples of a quarter, which floats hold exactly: what is due is met to the point.
@@ -154,8 +166,10 @@ class Model:
 
     threshold: int
     probes_at_once: int
+    window: float | None = None
+    forgives: bool = False
     state: CircuitState = CLOSED
-    in_a_row: int = 0
+    failed: list[float] = field(factory=list)
     opened: float = 0.0
     calls: list[Call] = field(factory=list)
     changes: list[tuple[CircuitState, CircuitState]] = field(factory=list)
@@ -172,11 +186,13 @@ class Model:
     def tick(self, now: float) -> None:
         late = [call.began + PROBE for call in self.probes() if now - call.began >= PROBE]
         if late:
-            self.in_a_row += 1
+            self.failed.append(min(late))
             self.opened = min(late)
             self.become(OPEN)
         if self.state is OPEN and now - self.opened >= RESET:
             self.become(HALF_OPEN)
+        if self.state is CLOSED and self.window is not None:
+            self.failed = [each for each in self.failed if now - each <= self.window]
 
     def lets_through(self) -> bool:
         if self.state is HALF_OPEN:
@@ -188,12 +204,12 @@ class Model:
         if not had_say or how == "abandoned":
             return
         if how == "succeeded":
-            self.in_a_row = 0
+            self.failed = self.failed[1:] if self.forgives and not call.is_probe else []
             if call.is_probe:
                 self.become(CLOSED)
         else:
-            self.in_a_row += 1
-            if call.is_probe or self.in_a_row >= self.threshold:
+            self.failed.append(now)
+            if call.is_probe or len(self.failed) >= self.threshold:
                 self.opened = now
                 self.become(OPEN)
 
@@ -206,14 +222,21 @@ class BreakerMachine(RuleBasedStateMachine):
         self.now = 100.0
         self.changes: list[tuple[CircuitState, CircuitState]] = []
 
-    @initialize(threshold=st.integers(1, 4), probes=st.sampled_from([1, 1, 1, 2, 3]))
-    def begin(self, threshold: int, probes: int) -> None:
-        self.model = Model(threshold, probes)
+    @initialize(
+        threshold=st.integers(1, 4),
+        probes=st.sampled_from([1, 1, 1, 2, 3]),
+        window=st.sampled_from([None, None, 0.75, 3.0]),
+        forgive=st.booleans(),
+    )
+    def begin(self, threshold: int, probes: int, window: float | None, forgive: bool) -> None:
+        self.model = Model(threshold, probes, window, forgive)
         settings = BreakerSettings(
             failure_threshold=threshold,
             reset_timeout_ms=int(RESET * 1000),
             probe_timeout_ms=int(PROBE * 1000),
             half_open_max=probes,
+            window_ms=None if window is None else int(window * 1000),
+            forgive=forgive,
         )
         self.breaker = CircuitBreaker(settings, lambda *change: self.changes.append(change))
 
@@ -265,7 +288,7 @@ class BreakerMachine(RuleBasedStateMachine):
     def somebody_looks(self) -> None:
         self.model.tick(self.now)
         assert self.breaker.state(self.now) is self.model.state
-        assert self.breaker.failures == self.model.in_a_row
+        assert self.breaker.failures == len(self.model.failed)
         assert self.changes == self.model.changes
         assert (self.breaker.retry_after(self.now) == 0) is self.model.lets_through()
 
@@ -284,5 +307,5 @@ class BreakerMachine(RuleBasedStateMachine):
 
 
 TestBreakerMachine = pytest.mark.rule(
-    "BREAK-01", "BREAK-02", "BREAK-03", "BREAK-14", "BREAK-04", "BREAK-05"
+    "BREAK-01", "BREAK-02", "BREAK-03", "BREAK-14", "BREAK-04", "BREAK-05", "BREAK-20", "BREAK-21"
 )(BreakerMachine.TestCase)

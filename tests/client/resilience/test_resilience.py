@@ -19,6 +19,7 @@ from foundation_rt.client.errors import (
     InvalidResponseError,
     MCPError,
 )
+from foundation_rt.client.resilience import resilience
 from foundation_rt.client.resilience.circuit_breaker import BreakerSettings, CircuitState
 from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.misbehaving_script import Act
@@ -420,6 +421,33 @@ async def test_made_up_names_do_not_pile_up() -> None:
 
 
 # -- what is tried again ---------------------------------------------------------------------------
+
+
+@pytest.mark.rule("BREAK-23")
+async def test_circuits_without_failures_make_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resilience, "MAX_TOOL_BREAKERS", 3)
+    points: dict[str, list[Act]] = {"tools/call": [result()]}
+    breaker = BreakerSettings(failure_threshold=2)
+    async with scripted(points, tool_breakers=True, breaker=breaker, retries=ONCE) as (
+        client,
+        harness,
+    ):
+
+        async def call_each(*names: str) -> set[str]:
+            for name in names:
+                params = {"name": name}
+                await asyncio.gather(client.request("tools/call", params), return_exceptions=True)
+            return {*client._breakers._tools}
+
+        assert await call_each(*"abc") == {*"abc"}
+        assert await call_each("d") == {"d"}
+        harness.play({"tools/call": [refusal(-32603)]})
+        assert await call_each(*"dde") == {"d", "e"}
+        assert client.tool_circuit_state("d") is CircuitState.OPEN
+        assert await call_each("f") == {"d", "e", "f"}
+        assert await call_each("g") == {"e", "f", "g"}
 
 
 @pytest.mark.rule("RETRY-10")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.client.errors import MCPError
 from foundation_rt.client.session.pending_requests import (
+    ABANDONED_SECONDS,
     Ignored,
     InvalidResponse,
     MessageReceived,
@@ -303,3 +304,60 @@ def test_answers_in_any_order_reach_their_own_requests(order: list[int], doubled
     ]
     assert came == [(sent[number], number) for number in order]
     assert talk.pending == {}
+
+
+# -- which request makes its server ask
+
+
+@pytest.mark.rule("QUEST-24", "QUEST-25")
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["send", "send", "respond", "leave", "respond late", "wait"]),
+            st.sampled_from(["tools/call", "odd", "ping", "tools/list"]),
+            st.integers(0, 5),
+        ),
+        max_size=25,
+    )
+)
+def test_a_request_is_asked_for_only_if_no_other_can_be_meant(steps: list[Any]) -> None:
+    """Held against a model that keeps every request with its whole story."""
+    talk = PendingRequests(SequentialIds())
+    waiting: list[PendingRequest] = []
+    left: dict[str, float] = {}
+    now = 0.0
+    for what, method, number in steps:
+        now += 0.25
+        if what == "send":
+            waiting.append(talk.add(method, None, None)[0])
+        elif what == "wait":
+            now += 8 * number
+        elif what == "respond late" and left:
+            gone = [*left][number % len(left)]
+            del left[gone]
+            assert isinstance(only(talk.receive(line(id=gone, result={}), None)), Ignored)
+        elif waiting and what in ("respond", "leave"):
+            request = waiting.pop(number % len(waiting))
+            if what == "respond":
+                talk.receive(line(id=request.id, result={}), None)
+            else:
+                del talk.pending[request.id]
+                talk.abandon(request, now)
+                if request.method in ("tools/call", "odd"):
+                    left[request.id] = now
+        asking = [each for each in waiting if each.method in ("tools/call", "odd")]
+        left = {each: since for each, since in left.items() if now - since <= ABANDONED_SECONDS}
+        certain = asking[0] if len(asking) == 1 and not left else None
+        assert talk.asker(now) is certain
+
+
+@pytest.mark.rule("QUEST-25")
+def test_requests_that_were_left_are_bounded() -> None:
+    talk = PendingRequests(SequentialIds())
+    for _ in range(1_500):
+        request, _ = talk.add("tools/call", None, None)
+        del talk.pending[request.id]
+        talk.abandon(request, 0.0)
+    assert len(talk.abandoned) == 1_000
+    talk.add("tools/call", None, None)
+    assert talk.asker(1.0) is None

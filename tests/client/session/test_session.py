@@ -16,7 +16,7 @@ from foundation_rt.client.connecting import connect
 from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError, MCPError
 from foundation_rt.client.resilience.circuit_breaker import CircuitState
 from foundation_rt.client.session import session
-from foundation_rt.client.session.session import MAX_OPEN_REQUESTS
+from foundation_rt.client.session.open_requests import MAX_OPEN_REQUESTS
 from foundation_rt.errors import UsageError
 from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (

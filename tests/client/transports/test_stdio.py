@@ -110,13 +110,22 @@ async def test_environment_is_a_few_inherited_variables_and_the_given_ones(
 ) -> None:
     for name in list(os.environ):
         monkeypatch.delenv(name)
-    for name in ("PATH", "HOME", "LC_TIME", "API_TOKEN", "LD_PRELOAD_X", "PYTHONPATH"):
+    for name in (
+        "PATH",
+        "HOME",
+        "LC_TIME",
+        "XDG_DATA_HOME",
+        "API_TOKEN",
+        "LD_PRELOAD_X",
+        "PYTHONPATH",
+    ):
         monkeypatch.setenv(name, f"our {name}")
     code = "import os; print(sorted(each for each in os.environ.items() if each[0] != 'LC_CTYPE'))"
 
     transport, told = await opened(python(code, env={"HOME": "theirs", "OWN": "1"}))
     [line] = await told.count(1)
     expected = {"PATH": "our PATH", "HOME": "theirs", "LC_TIME": "our LC_TIME", "OWN": "1"}
+    expected["XDG_DATA_HOME"] = "our XDG_DATA_HOME"
     assert line == str(sorted(expected.items())).encode()
     await transport.close()
 

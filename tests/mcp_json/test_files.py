@@ -11,13 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.client.mcp_json import (
-    MAX_FILE_BYTES,
-    ServerFile,
-    ServerFileError,
-    usual_places,
-)
-from foundation_rt.client.targets import HttpServer, StdioServer
+from foundation_rt.client.targets import HttpServer, StdioServer, server_of
+from foundation_rt.mcp_json import ServerFile, ServerFileError, usual_places
+from foundation_rt.mcp_json.json_text import MAX_FILE_BYTES
 
 WHERE = {"HOME": "/home/ann", "TOKEN": "hush-hush", "EMPTY": ""}
 
@@ -30,7 +26,7 @@ def listed(folder: Path, entry: Any, name: str = "weather") -> ServerFile:
 
 
 def server(folder: Path, entry: Any) -> StdioServer | HttpServer:
-    return listed(folder, entry).server("weather", WHERE)
+    return server_of(listed(folder, entry).entry("weather", WHERE))
 
 
 def refusal(folder: Path, entry: Any) -> str:
@@ -51,7 +47,7 @@ def refusal(folder: Path, entry: Any) -> str:
     [
         ('{"mcpServers": {"a": {}, "b": {}}}', ["a", "b"]),
         ('{"servers": {"a": {}}, "inputs": []}', ["a"]),
-        ('{"servers": {"a": 1}, "mcpServers": {"a": 2, "b": 3}}', ["a", "b"]),
+        ('{"servers": {"c": 1}, "mcpServers": {"a": 2, "b": 3}}', ["a", "b", "c"]),
         ("{}", []),
         ('{"mcpServers": null, "globalShortcut": ""}', []),
         ('\ufeff{"mcpServers": {"a": {}}}', ["a"]),
@@ -75,7 +71,7 @@ def test_comments_leave_strings_as_they_are(tmp_path: Path) -> None:
     assert ServerFile.read(path).entries["a"] == {"command": "b//c", "args": ["/*", ",]", "*/"]}
 
 
-@pytest.mark.rule("CLI-14")
+@pytest.mark.rule("CLI-14", "MCPJSON-07")
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -85,9 +81,12 @@ def test_comments_leave_strings_as_they_are(tmp_path: Path) -> None:
         (b'{ // x\n  "a": 1 /* y\n */ "b": 2\n}', "line 3 column 5"),
         (b"[]", "should hold a JSON object"),
         (b"\xff", "is no text in UTF-8, from byte 0 on"),
-        (b'{"mcpServers": []}', ""),
+        (b'{"mcpServers": []}', "mcpServers should be an object"),
+        (b'{"servers": []}', "servers should be an object"),
+        (b'{"servers": {"a": 1}, "mcpServers": {"a": 2}}', "'a' is in mcpServers and in servers"),
         (b'{"mcpServers": [1]}', "mcpServers should be an object"),
-        (b'{"mcpServers": {"a": {}, "a": {}}}', "'a' is there twice"),
+        (b'{"mcpServers": {"a": {}, "a": {}}}', "'a' is there twice in the object at line 1"),
+        (b'{ // x\n "servers": {"b": {}, "a": [{\n "c": 1,\n "c": 1}]}}', "line 2 column 29"),
         (b"[" * 100_000, "is not valid JSON"),
         (b" " * (MAX_FILE_BYTES + 1), f"is larger than {MAX_FILE_BYTES} bytes"),
     ],
@@ -97,9 +96,6 @@ def test_a_file_that_says_nothing_usable_is_named(
 ) -> None:
     path = tmp_path / "mcp.json"
     path.write_bytes(content)
-    if not said:
-        assert ServerFile.read(path).entries == {}
-        return
     with pytest.raises(ServerFileError) as raised:
         ServerFile.read(path)
     assert str(raised.value).startswith(str(path))
@@ -208,7 +204,7 @@ def test_variables_stand_for_those_of_the_environment(
 @pytest.mark.rule("CLI-26")
 def test_expanded_variable_is_not_expanded_again(tmp_path: Path) -> None:
     file = listed(tmp_path, {"command": "a", "args": ["${A}"]})
-    found = file.server("weather", {"A": "${B}", "B": "x"})
+    found = server_of(file.entry("weather", {"A": "${B}", "B": "x"}))
     assert isinstance(found, StdioServer)
     assert list(found.args) == ["${B}"]
 
@@ -287,6 +283,6 @@ def test_no_refusal_repeats_a_secret(tmp_path: Path, entry: Any) -> None:
 def test_whatever_an_entry_says_it_is_a_server_or_an_error(entry: Any) -> None:
     file = ServerFile(Path(os.devnull), {"weather": entry})
     try:
-        file.server("weather", WHERE)
+        server_of(file.entry("weather", WHERE))
     except ServerFileError as error:
         assert "'weather'" in str(error)
