@@ -27,10 +27,15 @@ if TYPE_CHECKING:
     from .core.context import SessionLog as SessionLog
     from .core.context import ToolContext as ToolContext
     from .core.dispatcher import Dispatcher as Dispatcher
+    from .core.forwarding.forwarder import ForwardedError as ForwardedError
+    from .core.forwarding.forwarder import ForwardedRequest as ForwardedRequest
+    from .core.forwarding.forwarder import ForwardTarget as ForwardTarget
+    from .core.forwarding.forwarder import RequestForwarder as RequestForwarder
     from .engine.connection import Connection as Connection
     from .errors import AbortError as AbortError
     from .errors import ConfigError as ConfigError
     from .errors import ErrorCode as ErrorCode
+    from .errors import JsonRpcErrorCode as JsonRpcErrorCode
     from .errors import RegistrationError as RegistrationError
     from .errors import ToolError as ToolError
     from .errors import UsageError as UsageError
@@ -48,6 +53,8 @@ if TYPE_CHECKING:
     from .protocol.content import Text as Text
     from .protocol.content import TextContents as TextContents
     from .protocol.content import ToolResult as ToolResult
+    from .protocol.peer import Peer as Peer
+    from .protocol.principal import Principal as Principal
     from .protocol.tool_annotations import ToolAnnotations as ToolAnnotations
     from .registry.completions import Completion as Completion
     from .registry.prompt_results import PromptMessage as PromptMessage
@@ -83,6 +90,9 @@ if TYPE_CHECKING:
     from .signatures.constraints import Header as Header
 
 _HOMES = {
+    "Principal": "protocol.principal",
+    "Peer": "protocol.peer",
+    "JsonRpcErrorCode": "errors",
     "AbortError": "errors",
     "AbortSignal": "abort",
     "AgentContext": "agents.messages",
@@ -114,6 +124,9 @@ _HOMES = {
     "ElicitUrl": "server_requests.elicitation",
     "EmbeddedResource": "protocol.content",
     "ErrorCode": "errors",
+    "ForwardTarget": "core.forwarding.forwarder",
+    "ForwardedError": "core.forwarding.forwarder",
+    "ForwardedRequest": "core.forwarding.forwarder",
     "Gauge": "middleware.instruments",
     "Header": "signatures.constraints",
     "Histogram": "middleware.instruments",
@@ -128,6 +141,7 @@ _HOMES = {
     "PromptResult": "registry.prompt_results",
     "RegistrationError": "errors",
     "RequestConflictError": "agents.ledger.errors",
+    "RequestForwarder": "core.forwarding.forwarder",
     "RequestFailedError": "agents.ledger.errors",
     "ResourceDefinition": "registry.resources",
     "ResourceLink": "protocol.content",

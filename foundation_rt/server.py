@@ -7,6 +7,7 @@ configuration and makes a `Runtime`: every component, each given its collaborato
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, overload
@@ -20,6 +21,7 @@ from .core.context import ToolContext
 from .core.session import TransportType
 from .engine.connection import Connection, Send
 from .errors import RegistrationError, UsageError
+from .protocol.principal import identity_of
 from .protocol.revisions import REVISIONS
 from .registry.tool_definition import ToolDefinition
 from .registry.tools import (
@@ -37,13 +39,17 @@ if TYPE_CHECKING:
     from .agents.ledger.coordinator import AgentCoordinatorV2
     from .agents.local import AgentCoordinator
     from .config.settings import ServerConfig, Settings
+    from .core.forwarding.forwarder import RequestForwarder
+    from .core.invocation import Invocation
     from .engine.lifespan import Lifetime
     from .engine.readiness import ReadinessChecks
+    from .engine.session_callbacks import SessionCallback
     from .jsonschema.compilation import ValidationResult
     from .middleware.instruments import Instruments
     from .middleware.observers import CallObserver
     from .middleware.stack import Middleware
     from .protocol.content import Icon
+    from .protocol.principal import Principal
     from .registry.features import Features
     from .registry.options import (
         CompletionOptions,
@@ -57,6 +63,7 @@ if TYPE_CHECKING:
     from .registry.prompts import PromptDefinition
     from .registry.resources import ResourceDefinition, ResourceTemplateDefinition
     from .registry.tools import Handler
+    from .runtime import HttpPage
     from .transports.http.app import HttpApplication
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -66,6 +73,8 @@ READINESS_TIMEOUT_MS = 750
 """Below the second that Kubernetes waits for an answer."""
 
 AUDIT_CATEGORIES: tuple[str, ...] = get_args(AuditCategory)
+
+_PAGE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 importing: ContextVar[bool] = ContextVar("foundation_rt_importing", default=False)
 """Set while the command line imports the file of an author, which must not serve (CLI-03)."""
@@ -90,6 +99,8 @@ class Server:
             derive from `config.sections.Settings` (CONF-24).
         experimental: capabilities that no revision defines, by name, each an object of JSON; sent
             to clients of every revision (REV-13).
+        request_headers: names of headers of HTTP requests that handlers get as
+            `ToolContext.headers`; configuration can override them (HEAD-16).
         options: components to use instead of those the server would make.
 
     Raises:
@@ -120,9 +131,10 @@ class Server:
         config: Mapping[str, Mapping[str, Any]] | None = None,
         sections: Mapping[str, type[Settings]] | None = None,
         experimental: Mapping[str, Mapping[str, Any]] | None = None,
+        request_headers: Sequence[str] | None = None,
         options: ServerOptions | None = None,
     ) -> None:
-        self._config = ConfigSources(config, name, version, sections)
+        self._config = ConfigSources(config, name, version, sections, request_headers)
         given: dict[str, Any] = {
             "instructions": instructions,
             "title": title,
@@ -370,12 +382,83 @@ class Server:
         """Let a handler complete an argument; see `CompletionRegistry.register`."""
         self.features.completions.register(subject, argument, handler, **options)
 
+    # -- requests for somebody else --------------------------------------------------------------
+
+    def forward(self, forwarder: RequestForwarder) -> None:
+        """Hand to `forwarder` every request for what the server itself does not have (FWD-01).
+
+        The tools, resources and prompts of the server answer first. See `RequestForwarder`, and
+        spec/forwarding.md.
+
+        Raises:
+            UsageError: the server has a forwarder, or has been started already.
+        """
+        self._refuse_when_started("give it a forwarder")
+        if self._options.forwarder is not None:
+            raise UsageError("a server has one forwarder: let one object hand on to the others")
+        self._options = evolve(self._options, forwarder=forwarder)
+
+    def seal_state(self, value: Any, context: ToolContext) -> str:
+        """Return a `requestState` that carries `value`, for an `input_required` result (FWD-10).
+
+        It is authenticated, not encrypted, and good for this principal, this method, what it names
+        and its arguments, for `server.input_ttl_ms`. Servers with the same `security.state_key`
+        open it.
+
+        Args:
+            value: can be written as JSON.
+            context: of the call.
+
+        Raises:
+            ToolError: the state would be longer than 1 MiB.
+            TypeError: `value` cannot be written as JSON.
+            UsageError: the context was made by hand.
+        """
+        return self.runtime.dispatcher.client_input.seal_value(_call_of(context), value)
+
+    def open_state(self, state: object, context: ToolContext) -> Any:
+        """Return the value of a `requestState` that `seal_state` made for the same request.
+
+        Raises:
+            ForwardedError: -32602; it was made for another principal or request, has expired, or
+                was changed (ASK-33). A forwarder lets it pass.
+            UsageError: the context was made by hand.
+        """
+        return self.runtime.dispatcher.client_input.open_value(_call_of(context), state)
+
     # -- notifications ---------------------------------------------------------------------------
 
-    def resource_updated(self, uri: str) -> None:
-        """Notify the clients that have subscribed to this resource; from any thread (SUB-07)."""
+    def resource_updated(
+        self, uri: str, *, session_key: str | None = None, principal: Principal | None = None
+    ) -> None:
+        """Notify the clients that have subscribed to this resource; from any thread (SUB-07).
+
+        All of them are notified, unless the resource is that of one session, or of one principal
+        (SUB-16).
+
+        Args:
+            uri: as clients have subscribed to it; it need not be listed.
+            session_key: the `ToolContext.session_key` of the only session that is notified.
+            principal: the `ToolContext.principal` whose clients are notified.
+
+        Raises:
+            UsageError: both a session and a principal are given.
+        """
+        if session_key is not None and principal is not None:
+            raise UsageError("a resource is that of one session, or of one principal, not of both")
         if self._runtime is not None:
-            self._runtime.publisher.resource_updated(uri)
+            identity = identity_of(principal)
+            self._runtime.publisher.resource_updated(uri, identity, session_key)
+
+    def task_changed(self, task: Mapping[str, Any]) -> None:
+        """Notify the clients that listen for a task of a forwarder; from any thread (FWD-27).
+
+        Args:
+            task: the params of `notifications/tasks`, as they came, with the `taskId` that clients
+                know.
+        """
+        if self._runtime is not None:
+            self._runtime.publisher.task_changed(task)
 
     def subscribed_resources(self) -> Sequence[str]:
         """Return the URIs that any client has subscribed to; from any thread (SUB-13).
@@ -386,22 +469,33 @@ class Server:
             return []
         return self._runtime.publisher.subscriptions.names("resource")
 
-    def list_changed(self, kind: str) -> None:
-        """Notify all clients that a list has changed, with or without a registration (SUB-14).
+    def list_changed(
+        self, kind: str, *, session_key: str | None = None, principal: Principal | None = None
+    ) -> None:
+        """Notify clients that a list has changed, with or without a registration (SUB-14).
 
         From any thread. For a list whose entries change by other means: the resources of a
-        template, for instance. A registration notifies by itself.
+        template, for instance. A registration notifies by itself. All clients are notified, unless
+        the list is that of one session, or of one principal (SUB-15).
 
         Args:
             kind: `tools`, `resources` or `prompts`.
+            session_key: the `ToolContext.session_key` of the only session that is notified.
+            principal: the `ToolContext.principal` whose clients are notified.
 
         Raises:
-            UsageError: there is no such list.
+            UsageError: there is no such list, or both a session and a principal are given.
         """
         if kind not in ("tools", "resources", "prompts"):
             raise UsageError(f"a list is tools, resources or prompts, not {kind!r}")
-        if self._runtime is not None:
-            self._runtime.publisher.list_changed(kind)
+        if session_key is not None and principal is not None:
+            raise UsageError("a list is that of one session, or of one principal, not of both")
+        if self._runtime is None:
+            return
+        if session_key is not None:
+            self._runtime.publisher.list_of_session_changed(kind, session_key)
+        else:
+            self._runtime.publisher.list_changed(kind, identity_of(principal))
 
     def elicitation_completed(self, elicitation_id: str) -> None:
         """Notify the client whose user has finished on the page of an elicitation (ASK-18).
@@ -433,7 +527,15 @@ class Server:
 
     # -- around the calls ------------------------------------------------------------------------
 
-    def lifespan(self, hook: F, /) -> F:
+    @overload
+    def lifespan(self, hook: F, /) -> F: ...
+
+    @overload
+    def lifespan(self, /, *, after_initialize: bool) -> Callable[[F], F]: ...
+
+    def lifespan(
+        self, hook: Callable[..., Any] | None = None, /, *, after_initialize: bool = False
+    ) -> Callable[..., Any]:
         """Enter `hook(server)` before the first message is served, and leave it after the last.
 
         The hook is an async generator function that yields once, or returns an async context
@@ -445,17 +547,27 @@ class Server:
                 async with connect() as connection:
                     yield {"database": connection}
 
+        Args:
+            hook: to be entered.
+            after_initialize: over stdio, `initialize` may be answered before the hook is entered: a
+                client waits less, and if the hook fails, the process ends after that answer. Every
+                hook of the server has to allow it. Not for hooks that register features, as the
+                answer names those that are there (OPS-40).
+
         Raises:
             RegistrationError: `hook` is neither.
             UsageError: the server has been started already.
         """
         from .engine.lifespan import Lifespan
 
-        self._refuse_when_started("register a lifespan hook")
-        lifespan = self._options.lifespan or Lifespan(self)
-        lifespan.add(hook)
-        self._options = evolve(self._options, lifespan=lifespan)
-        return hook
+        def register(hook: Callable[..., Any]) -> Callable[..., Any]:
+            self._refuse_when_started("register a lifespan hook")
+            lifespan = self._options.lifespan or Lifespan(self)
+            lifespan.add(hook, after_initialize=after_initialize)
+            self._options = evolve(self._options, lifespan=lifespan)
+            return hook
+
+        return register if hook is None else register(hook)
 
     def middleware(self, function: F, /) -> F:
         """Run `async def function(call, proceed)` around every handler, of tools and features.
@@ -569,6 +681,39 @@ class Server:
         self._options = evolve(self._options, call_observers=observers)
         return function
 
+    def on_session_end(self, function: F, /) -> F:
+        """Call `function(key)` when a session has ended whose key a handler has read (LIFE-18).
+
+        ``key`` is the `ToolContext.session_key` of its handlers, the last of which has ended. The
+        client may have left or ended it, it may have been idle, or the server stops. It is a
+        plain function, which does not block; it is called in any thread. What it raises is logged.
+
+        Raises:
+            RegistrationError: `function` is no such function.
+            UsageError: the server has been started already.
+        """
+        callbacks = (*self._options.session_end_callbacks, self._session_callback(function))
+        self._options = evolve(self._options, session_end_callbacks=callbacks)
+        return function
+
+    def on_roots_changed(self, function: F, /) -> F:
+        """Call `function(key)` when a client says that its roots have changed (ASK-47).
+
+        For a server that keeps what `ToolContext.roots` has returned. ``key`` is the
+        `ToolContext.session_key` of its handlers, one of which has read it. The function is like
+        that of `on_session_end`, and raises likewise.
+        """
+        callbacks = (*self._options.roots_callbacks, self._session_callback(function))
+        self._options = evolve(self._options, roots_callbacks=callbacks)
+        return function
+
+    def _session_callback(self, function: Callable[..., Any]) -> SessionCallback:
+        from .middleware.observers import check_observer
+
+        self._refuse_when_started("register a callback for sessions")
+        check_observer(function, "key")
+        return function
+
     def readiness_check(
         self, name: str, /, *, timeout_ms: int = READINESS_TIMEOUT_MS
     ) -> Callable[[F], F]:
@@ -596,6 +741,36 @@ class Server:
             if self._options.checks is None:
                 self._options = evolve(self._options, checks=checks)
                 self._check_in_health(checks)
+            return function
+
+        return register
+
+    def http_get(self, path: str, /) -> Callable[[F], F]:
+        """Make a function answer GET over HTTP: `@server.http_get("/status")` (HTTP-38).
+
+        For what operators look at beside the protocol. It is authenticated as the endpoint is, and
+        stdio does not have it. The function, `def` or `async def`, is given the principal (None
+        where authentication is off). It does not block. Its result is sent as JSON, a `str` as
+        plain text.
+
+        Args:
+            path: begins with `/`, as in `/status`; below the path at which the application is
+                mounted.
+
+        Raises:
+            RegistrationError: a function has this path already, or it is no path.
+            UsageError: the server has been started already.
+        """
+        self._refuse_when_started("register a page")
+        given: object = path
+        if not isinstance(given, str) or _PAGE_PATH.fullmatch(given) is None:
+            raise RegistrationError(f"http_get: {path!r} is no path such as /status")
+        if path in self._options.http_pages:
+            raise RegistrationError(f"http_get: {path} is taken")
+
+        def register(function: F) -> F:
+            pages = {**self._options.http_pages, path: cast("HttpPage", function)}
+            self._options = evolve(self._options, http_pages=pages)
             return function
 
         return register
@@ -809,6 +984,12 @@ def _check_audit_event(event_type: object, category: object) -> None:
         raise UsageError(f"audit: the category is one of {', '.join(AUDIT_CATEGORIES)}")
     if not (isinstance(event_type, str) and event_type.isidentifier() and event_type.isupper()):
         raise UsageError("audit: an event type is in capitals, as BATCH_JOB_COMPLETED is")
+
+
+def _call_of(context: ToolContext) -> Invocation:
+    if context.call is None:
+        raise UsageError("this context was made by hand: it has no call to bind a state to")
+    return context.call
 
 
 def _check_presentation(options: ServerOptions) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrs import define
+from attrs import define, field
 
 from ..errors import (
     ErrorCode,
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from ..protocol.jsonrpc import Request
     from ..protocol.peer import Peer
     from ..registry.tools import ToolRegistry
-    from .effects import Effect, Reply
+    from .effects import CallCompleted, Effect, Reply
+    from .forwarding.forwarding import Forwarding
     from .input_required import ClientInput
     from .invocation import CallKind
     from .replies import ResultWriter
@@ -93,6 +94,9 @@ class CallLifecycle:
 
     Args:
         limits: the `tools` section of the configuration.
+
+    Attributes:
+        forwarding: handles the calls of tools that are not registered; None without a forwarder.
     """
 
     resources: ResourceManager
@@ -102,6 +106,7 @@ class CallLifecycle:
     results: ResultWriter
     tasks: TaskPolicy
     client_input: ClientInput
+    forwarding: Forwarding | None = field(default=None, init=False)
 
     # -- steps 1 to 7: before the handler ------------------------------------------------------
 
@@ -117,8 +122,8 @@ class CallLifecycle:
         call = self.assign_ids(TOOL, session, peer, request, name, arguments)  # step 3
         try:
             self.check_payload_size(call)  # step 4
-            self.find_tool(call)  # step 5
-            if peer.revision.is_stateless:
+            self.find_tool(call, params)  # step 5
+            if peer.revision.is_stateless and call.kind is TOOL:
                 self.client_input.open(call, params)
             if not call.tool.reserved:  # a reserved tool has a slot of its own (RES-09)
                 call.slot = self.resources.take_slot(call.principal)  # step 6 (CALL-07)
@@ -131,6 +136,10 @@ class CallLifecycle:
         except Exception as error:
             self.resources.record_completion()
             return self.break_off(call, error, 0.0)
+        except BaseException:  # of another thread, as KeyboardInterrupt: the connection answers it
+            if call.slot is not None:
+                call.slot.release()
+            raise
         call.session.in_flight[call.request_id] = call  # a task has a session of its own
         return [call] if handle is None else [handle, call]
 
@@ -163,6 +172,7 @@ class CallLifecycle:
             meta,
             session.principal,
             kind,
+            session.headers,
         )
 
     def check_payload_size(self, call: Invocation) -> None:
@@ -179,7 +189,8 @@ class CallLifecycle:
         if call.payload_bytes > limit:
             raise ToolError(
                 ErrorCode.RESOURCE_EXHAUSTED,
-                f"The arguments are {call.payload_bytes} bytes as JSON; at most {limit} are taken.",
+                f"The arguments are {call.payload_bytes} bytes as JSON; at most {limit} are taken."
+                " Split them into several calls, or use a file if a tool takes one.",
                 {
                     "reason": "payload_too_large",
                     "payloadBytes": call.payload_bytes,
@@ -187,10 +198,16 @@ class CallLifecycle:
                 },
             )
 
-    def find_tool(self, call: Invocation) -> None:
-        """Step 5: find the tool (CALL-06), and refuse it where policy does (ADMIN-03)."""
+    def find_tool(self, call: Invocation, params: dict[str, Any]) -> None:
+        """Step 5: find the tool (CALL-06), and refuse it where policy does (ADMIN-03).
+
+        Tools that are not registered belong to the forwarder, if there is one (FWD-01).
+        """
         tool = self.registry.get(call.name)
         if tool is None:
+            if self.forwarding is not None:
+                self.forwarding.take_tool(call, params)
+                return
             name = call.name[:MAX_ECHOED_NAME]
             raise ToolError(ErrorCode.NOT_FOUND, f"There is no tool {name!r}.", {"toolName": name})
         if tool.is_restricted:
@@ -288,11 +305,18 @@ class CallLifecycle:
         if call.phase is Phase.PENDING:
             del call.session.in_flight[call.request_id]
             return self.answer(call, outcome, duration_ms)  # step 10
+        if type(outcome) is Returned:
+            self._drop_subscription(call)
         effects: list[Effect] = [late_record(call, outcome, duration_ms)]
-        if type(outcome) is Raised and chosen_error(outcome.error) is None:
+        if type(outcome) is Raised and not _is_chosen(call, outcome.error):
             message = f"{call.kind.label}handler failed"
             effects.insert(0, failure_log(call, message, outcome.error))
         return effects
+
+    def _drop_subscription(self, call: Invocation) -> None:
+        """End what a forwarder has accepted for a client that is not given it (FWD-25)."""
+        if call.kind.is_forwarded and self.forwarding is not None:
+            self.forwarding.drop(call)
 
     def release_slot(self, call: Invocation) -> None:
         """Step 9: give the slot back, exactly once (CALL-09)."""
@@ -306,6 +330,7 @@ class CallLifecycle:
             try:
                 reply, is_error = call.kind.to_reply(self, call, outcome.value)
             except ToolError as refusal:
+                self._drop_subscription(call)
                 error, cause = refusal.to_structured(), refusal.__cause__
                 return self._fail(call, error, duration_ms, "result refused", cause)
             how = ToolCompletionOutcome.TOOL_ERROR if is_error else ToolCompletionOutcome.SUCCESS
@@ -314,9 +339,10 @@ class CallLifecycle:
         raised = outcome.error if isinstance(outcome, Raised) else None
         if raised is not None:
             try:
-                asked = self.client_input.answer(call, raised, duration_ms)
+                asked = self._answer_exception(call, raised, duration_ms)
             except ToolError as refusal:
-                return self._fail(call, refusal.to_structured(), duration_ms)
+                error, cause = refusal.to_structured(), refusal.__cause__
+                return self._fail(call, error, duration_ms, "error refused", cause)
             if asked is not None:
                 reply, record = asked
                 return [*_deliver(call, reply), record]
@@ -325,6 +351,23 @@ class CallLifecycle:
             return self._fail(call, chosen, duration_ms)
         error = self._unexpected_failure(call, raised)
         return self._fail(call, error, duration_ms, "handler failed", raised)
+
+    def _answer_exception(
+        self, call: Invocation, raised: BaseException, duration_ms: float
+    ) -> tuple[Reply, CallCompleted] | None:
+        """Return the reply and the record for an exception that is more than a failure.
+
+        Raises:
+            ToolError: the call fails with this error instead.
+        """
+        if call.kind.is_forwarded:
+            from .forwarding.calls import answer_error, is_forwarded_error
+
+            if is_forwarded_error(raised):
+                return answer_error(self, call, raised, duration_ms)
+            if call.peer.revision.is_stateless:
+                return None  # its questions are results (FWD-09)
+        return self.client_input.answer(call, raised, duration_ms)
 
     def _unexpected_failure(
         self, call: Invocation, raised: BaseException | None
@@ -376,6 +419,19 @@ class CallLifecycle:
         return [*_deliver(call, reply), log, record]
 
 
-def _deliver(call: Invocation, reply: Reply) -> list[Effect]:
+def _is_chosen(call: Invocation, error: BaseException) -> bool:
+    """Return whether an error is what the handler has to say, and no failure of it."""
+    if chosen_error(error) is not None:
+        return True
+    if not call.kind.is_forwarded:
+        return False
+    from .forwarding.calls import is_forwarded_error
+
+    return is_forwarded_error(error)
+
+
+def _deliver(call: Invocation, reply: Reply | Notify) -> list[Effect]:
     """Return the effects that carry the reply; that of a task is kept as its outcome (TASK-06)."""
-    return [reply] if call.promotion is None else call.promotion.settle(reply)
+    if call.promotion is None or isinstance(reply, Notify):
+        return [reply]
+    return call.promotion.settle(reply)

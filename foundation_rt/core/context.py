@@ -12,6 +12,7 @@ from ..errors import UsageError
 from ..protocol.jsonrpc import encode
 from ..protocol.peer import LOGGING_LEVELS, Peer, is_wanted
 from ..protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
+from .session import NO_HEADERS
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -32,6 +33,8 @@ _NO_CLIENT = Peer(REVISIONS[NEWEST_HANDSHAKE_REVISION], log_level=None)
 
 
 _Content = TypeVar("_Content")
+
+_PROGRESS, _MESSAGE = "notifications/progress", "notifications/message"
 
 
 class SessionLog:
@@ -64,13 +67,17 @@ class SessionLog:
         """
         params = _log_params(level, data, logger)
         if self._session_id is not None:
-            message = {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
+            message = {"jsonrpc": "2.0", "method": _MESSAGE, "params": params}
             self._send(self._session_id, level, encode(message))
 
 
-def _log_params(level: str, data: Any, logger: str | None) -> dict[str, Any]:
+def _check_level(level: object) -> None:
     if level not in LOGGING_LEVELS:
         raise UsageError(f"a log message is {', '.join(LOGGING_LEVELS)}, not {level!r}")
+
+
+def _log_params(level: str, data: Any, logger: str | None) -> dict[str, Any]:
+    _check_level(level)
     params: dict[str, Any] = {"level": level, "data": data}
     if logger is not None:
         params["logger"] = logger
@@ -88,6 +95,9 @@ class CallConnection(Protocol):
 
     def session_log(self, call: Invocation) -> SessionLog:
         """Return the log of the session that made `call`."""
+
+    def session_key(self, call: Invocation) -> str | None:
+        """Return the key of the session that made `call`; None where there is none."""
 
     def server_requester(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
         """Return the object that asks the client; raise `UsageError` if the handler may not."""
@@ -138,6 +148,26 @@ class ToolContext:
         """The authenticated principal; None where authentication is off."""
         return None if self._call is None else self._call.principal
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the HTTP request that the operator allows, by lower-case name (HEAD-16).
+
+        Empty over other transports. A name may be looked up in any case. The values can be secrets
+        of users: their representation shows the names alone.
+        """
+        return NO_HEADERS if self._call is None else self._call.headers
+
+    @property
+    def session_key(self) -> str | None:
+        """The key of the client's session; None in the stateless mode, which has none (LIFE-16).
+
+        It is the same for all calls of a session, and cannot be guessed: for what a server keeps
+        by session. `Server.on_session_end` is called with it when the session has ended.
+        """
+        if self._call is None or self._connection is None:
+            return None
+        return self._connection.session_key(self._call)
+
     # -- notifications to the client -----------------------------------------------------------
 
     def report_progress(
@@ -152,10 +182,8 @@ class ToolContext:
             total: the progress at the end, if it is known.
             message: the current step; not sent to revisions without such a message.
         """
-        if self._call is None or self._call.meta is None:
-            return
-        token = self._call.meta.get("progressToken")
-        if type(token) is not str and type(token) is not int:
+        token = self._progress_token()
+        if token is None:
             return
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None and math.isfinite(total):
@@ -163,7 +191,44 @@ class ToolContext:
         if message is not None and self.client.revision.has("progress", "message"):
             params["message"] = message
         call, connection = self._require_call()
-        connection.notify(call, "notifications/progress", params)
+        connection.notify(call, _PROGRESS, params)
+
+    def _progress_token(self) -> str | int | None:
+        """Return the token with which the client asked for progress; None if it did not."""
+        if self._call is None or self._call.meta is None:
+            return None
+        token = self._call.meta.get("progressToken")
+        return token if type(token) is str or type(token) is int else None
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Hand a notification of another server about this call on to the client (NOTE-09).
+
+        It is sent as it came, unknown members included, where `report_progress` or `log` would send
+        one: with the client's own progress token, and without what its revision lacks. May be
+        called in any thread.
+
+        Args:
+            method: `notifications/progress` or `notifications/message`.
+            params: of the notification.
+
+        Raises:
+            TypeError: `params` cannot be written as JSON.
+            UsageError: the method or the level is another one.
+        """
+        if method == _PROGRESS:
+            token = self._progress_token()
+            if token is None or type(params.get("progress")) not in (int, float):
+                return
+            sent = {**self.client.revision.keep("progress", params), "progressToken": token}
+        elif method == _MESSAGE:
+            _check_level(params.get("level"))
+            if not is_wanted(params["level"], self.client.log_level):
+                return
+            sent = dict(params)
+        else:
+            raise UsageError(f"a call has {_PROGRESS} and {_MESSAGE}, not {method!r}")
+        call, connection = self._require_call()
+        connection.notify(call, method, sent)
 
     def close_stream(self) -> None:
         """End the response stream of the client while the call goes on (HTTP-15).
@@ -192,7 +257,7 @@ class ToolContext:
         if not is_wanted(level, self.client.log_level):
             return
         call, connection = self._require_call()
-        connection.notify(call, "notifications/message", params)
+        connection.notify(call, _MESSAGE, params)
 
     @property
     def session_log(self) -> SessionLog:
@@ -281,6 +346,32 @@ class ToolContext:
         Raises as `elicit` does: nothing is sent unless the client supports all of them.
         """
         return await self._requester().ask(requests)
+
+    async def request_client(
+        self, method: str, params: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Hand a request of another server on to the client; return its result as it came (ASK-42).
+
+        For servers that stand before others, and clients with a handshake. To one without, return
+        the other server's `input_required` result.
+
+        Args:
+            method: `elicitation/create`, `sampling/createMessage` or `roots/list`.
+            params: sent as they are, less a progress token.
+
+        Raises:
+            ClientCapabilityError: the client does not support the request; nothing was sent.
+            ClientErrorResponse: the client answered with an error, which it has as it came.
+            ServerRequestError: there is no result, or it is not an object.
+            TypeError: `params` cannot be written as JSON.
+            UsageError: the method is another one, `params` are no object, or the client is of the
+                stateless mode.
+        """
+        from ..server_requests.handed_on import HandedOn
+
+        request = HandedOn(method, {} if params is None else params)
+        result: dict[str, Any] = await self._requester().ask_one(request, None)
+        return result
 
     def _requester(self) -> ServerRequester:
         if self._server_requester is None:

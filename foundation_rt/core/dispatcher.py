@@ -31,7 +31,7 @@ from ..protocol.jsonrpc import (
     encode,
 )
 from ..protocol.peer import Peer, brings_peer, is_wanted, read_stateless_peer
-from .effects import ClientDisconnected, Log, Notify, Resolve
+from .effects import ClientDisconnected, Log, Notify, Resolve, RootsChanged, SessionEnded
 from .invocation import Phase
 from .methods import METHODS, lifecycle
 from .records import CALLS, protocol_error_record
@@ -46,7 +46,7 @@ from .replies import (
     not_initialized,
 )
 from .session import Session, SessionEvent, State
-from .subscriptions import Subscriptions, list_changed_method
+from .subscriptions import MAX_ELICITATION_ID_LENGTH, Subscriptions, list_changed_method
 
 if TYPE_CHECKING:
     from ..registry.features import Features
@@ -158,6 +158,7 @@ class Dispatcher:
         The id is None if the call has been answered or aborted.
 
         Raises:
+            TypeError: its params cannot be written as JSON.
             UsageError: the call has ended, but code that it started still sends requests.
         """
         session = call.session
@@ -167,10 +168,11 @@ class Dispatcher:
             return None, []
         session.server_request_count += 1
         request_id = f"server-{session.server_request_count}"
-        session.server_requests.add(request_id)
         line = encode({"jsonrpc": "2.0", "id": request_id, **request.to_wire()})
-        if "elicitationId" in request.params:
-            self.subscriptions.follow_elicitation(session, request.params["elicitationId"])
+        session.server_requests.add(request_id)
+        elicitation_id = request.params.get("elicitationId")
+        if type(elicitation_id) is str and len(elicitation_id) <= MAX_ELICITATION_ID_LENGTH:
+            self.subscriptions.follow_elicitation(session, elicitation_id)
         return request_id, [Notify(line, call.request_id)]
 
     def cancel_requests(self, call: Invocation, request_ids: list[str]) -> list[Effect]:
@@ -236,6 +238,8 @@ class Dispatcher:
         effects = self._disconnect(calls, reason)
         if session.peer is not None:
             effects.append(ClientDisconnected("debug", "client disconnected", {"reason": reason}))
+        if session.key is not None:
+            effects.append(SessionEnded(session.key))
         return effects
 
     def stop_tasks(self, reason: str) -> list[Effect]:
@@ -322,6 +326,8 @@ class Dispatcher:
         if method is None or peer is None or request.method not in peer.revision.requests:
             raise method_not_found(request)
         _require_object(request)
+        if self.calls.forwarding is not None:
+            return self.calls.forwarding.answer(session, peer, request, method)
         return method(self, session, peer, request)
 
     def _notification(self, session: Session, notification: Notification) -> list[Effect]:
@@ -344,6 +350,12 @@ class Dispatcher:
         effects = self.cancel(session, request_id)
         return effects or _dropped(notification, "no such call is in flight")
 
+    def _on_roots_changed(self, session: Session, notification: Notification) -> list[Effect]:
+        """Report new roots to an application that knows the session (ASK-47)."""
+        if session.state is not State.RUNNING or session.key is None:
+            return _dropped(notification, "no handler has asked for the key of the session")
+        return [RootsChanged(session.key)]
+
 
 HANDSHAKE: dict[str, Callable[[Dispatcher, Session, Request], list[Effect]]] = {
     "initialize": lifecycle.initialize,
@@ -355,6 +367,7 @@ NOTIFICATIONS: dict[str, Callable[[Dispatcher, Session, Notification], list[Effe
     "initialized": Dispatcher._on_initialized,
     "notifications/initialized": Dispatcher._on_initialized,
     "notifications/cancelled": Dispatcher._on_cancelled,
+    "notifications/roots/list_changed": Dispatcher._on_roots_changed,
 }
 
 

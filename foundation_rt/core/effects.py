@@ -10,6 +10,8 @@ A decision is a list of these values. They are performed in order:
 * `Subscribe`: keep the session's connection within reach of `Publish`;
 * `Publish`: send a notification to a subscriber, on the connection of another session;
 * `Resolve`: pass on the response to a request of the server's;
+* `SessionEnded`: report the end of a session whose key a handler has read;
+* `RootsChanged`: report that the roots of such a session have changed;
 * `Log`: write a log record. Observers are also given the subclasses of `Event`: `CallCompleted`,
   `ClientConnected` and `ClientDisconnected`.
 """
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
     from .invocation import Invocation
     from .subscriptions import Topic
 
-    Performed: TypeAlias = "Invocation | Abort | Extend | Publish | Resolve"
+    Performed: TypeAlias = (
+        "Invocation | Abort | Extend | Publish | Resolve | SessionEnded | RootsChanged"
+    )
     Effect: TypeAlias = "Reply | Notify | Log | Subscribe | Performed"
 
 
@@ -111,6 +115,20 @@ class Resolve(Shown):
     request_id: str
     result: Any
     error: Any
+
+
+@define(eq=False, repr=False)
+class SessionEnded:
+    """Report the end of the session that handlers know by `key` (LIFE-18)."""
+
+    key: str
+
+
+@define(eq=False, repr=False)
+class RootsChanged:
+    """Report that the roots of the session have changed that handlers know by `key` (ASK-47)."""
+
+    key: str
 
 
 @define(repr=False)

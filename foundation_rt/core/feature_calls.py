@@ -10,6 +10,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, JsonRpcErrorCode, StructuredError, ToolError
+from ..protocol.jsonrpc import ABSENT
 from .input_required import MAY_ASK
 from .invocation import CallKind
 from .replies import derive_correlation_id, error_reply, invalid_params, result_reply
@@ -37,27 +38,50 @@ def begin_feature_call(
 ) -> list[Effect]:
     """Begin a call whose handler the method has found: steps 3 and 6 of a call (FEAT-01).
 
-    In its record the call has `name`: a URI, or the name of a prompt.
-
     Raises:
         JsonRpcError: `_meta`, or an answer of the client to an earlier round, is not valid.
     """
-    params = request.params
-    if "_meta" in params and type(params["_meta"]) is not dict:
-        raise invalid_params("_meta must be an object")
-    correlation_id = derive_correlation_id(session, params)
-    call = calls.assign_ids(FEATURE, session, peer, request, name, arguments, correlation_id)
+    call = assign_feature_ids(calls, FEATURE, session, peer, request, name, arguments)
     call.handler = handler.handler
     call.execution = handler.execution
     call.to_result = to_result
     call.timeout_ms = handler.timeout_ms or calls.limits.default_timeout_ms
     if peer.revision.is_stateless and call.method in MAY_ASK:
-        calls.client_input.open(call, params)
-    try:
-        call.slot = calls.resources.take_slot(call.principal)
-    except ToolError as refusal:
-        return calls.refuse(call, refusal.to_structured())
-    session.in_flight[call.request_id] = call
+        calls.client_input.open(call, request.params)
+    return admit(calls, call)
+
+
+def assign_feature_ids(
+    calls: CallLifecycle,
+    kind: CallKind,
+    session: Session,
+    peer: Peer,
+    request: Request,
+    name: str,
+    arguments: dict[str, Any],
+) -> Invocation:
+    """Step 3: make the call with its ids.
+
+    In its record the call has `name`: a URI, or the name of a prompt.
+
+    Raises:
+        JsonRpcError: `_meta` is not valid.
+    """
+    params = request.params
+    if params is not ABSENT and "_meta" in params and type(params["_meta"]) is not dict:
+        raise invalid_params("_meta must be an object")
+    correlation_id = derive_correlation_id(session, params)
+    return calls.assign_ids(kind, session, peer, request, name, arguments, correlation_id)
+
+
+def admit(calls: CallLifecycle, call: Invocation, *, needs_slot: bool = True) -> list[Effect]:
+    """Step 6: take a slot, and let the handler start; or refuse the call (FEAT-01)."""
+    if needs_slot:
+        try:
+            call.slot = calls.resources.take_slot(call.principal)
+        except ToolError as refusal:
+            return calls.refuse(call, refusal.to_structured())
+    call.session.in_flight[call.request_id] = call
     return [call]
 
 

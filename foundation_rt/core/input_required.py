@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..principal_shares import Quota
     from ..server_requests.errors import UrlElicitationRequired
     from ..server_requests.forms import Forms
+    from ..server_requests.request_state import StateScope
     from ..server_requests.requester import RequestStrategy, ServerRequester
     from ..server_requests.requests import PreparedRequest
     from ..server_requests.round_trips import MultiRoundTrip
@@ -49,6 +50,8 @@ MAY_ASK = frozenset(("tools/call", "prompts/get", "resources/read"))
 """The methods whose handlers may ask the client (ASK-02)."""
 
 _ANSWER_MEMBERS = frozenset(("inputResponses", "requestState"))
+
+_NOT_GOOD = "requestState is not good here"
 
 _ERRORS = "foundation_rt.server_requests.errors"
 
@@ -99,8 +102,7 @@ class ClientInput:
             try:
                 rounds.earlier = unseal(self.key, sealed, rounds.scope, self.now_ms())
             except StateRefused as refusal:
-                problem = "requestState is not good here"
-                raise _invalid_input(call, problem, refusal.reason) from None
+                raise _invalid_input(call, _NOT_GOOD, refusal.reason) from None
 
     # -- while it runs -------------------------------------------------------------------------
 
@@ -114,6 +116,10 @@ class ClientInput:
         """
         if call.method not in MAY_ASK:
             raise UsageError(f"a handler of {call.method} cannot ask the client")
+        if call.kind.is_forwarded and call.peer.revision.is_stateless:
+            raise UsageError(
+                "a forwarder asks a client of the stateless mode by an input_required result"
+            )
         from ..server_requests.requester import ServerRequester
 
         strategy = self._strategy_of(call, sender, signal)
@@ -161,6 +167,40 @@ class ClientInput:
             self._open_requests = Quota(self.config, limit)
         return self._open_requests
 
+    # -- states of a forwarder -----------------------------------------------------------------
+
+    def seal_value(self, call: Invocation, value: Any) -> str:
+        """Return a state for the client of `call`; see `Server.seal_state` (FWD-10).
+
+        Raises:
+            ToolError: it would be too large.
+            TypeError: `value` cannot be written as JSON.
+        """
+        from ..server_requests.request_state import StateTooLarge, seal_value
+
+        expires_ms = self.now_ms() + self.config.server.input_ttl_ms
+        try:
+            return seal_value(self.key, value, _scope_of(call), expires_ms)
+        except StateTooLarge:
+            raise _too_large() from None
+
+    def open_value(self, call: Invocation, sealed: object) -> Any:
+        """Return the value of a state; see `Server.open_state` (FWD-10).
+
+        Raises:
+            ForwardedError: the state is not valid for this call.
+        """
+        from ..server_requests.request_state import StateRefused, unseal_value
+        from .forwarding.forwarder import ForwardedError
+
+        try:
+            if type(sealed) is not str:
+                raise StateRefused("state_tampered")
+            return unseal_value(self.key, sealed, _scope_of(call), self.now_ms())
+        except StateRefused as refusal:
+            refused = _invalid_input(call, _NOT_GOOD, refusal.reason)
+            raise ForwardedError(refused.code, refused.message, refused.data) from None
+
     # -- when it has ended ---------------------------------------------------------------------
 
     def answer(
@@ -201,11 +241,7 @@ class ClientInput:
         try:
             state = seal(self.key, rounds.state_after(missing), rounds.scope, expires_ms)
         except StateTooLarge:
-            raise ToolError(
-                ErrorCode.RESOURCE_EXHAUSTED,
-                "The client's answers are more than can be kept from one round to the next.",
-                {"reason": "input_state_too_large"},
-            ) from None
+            raise _too_large() from None
         result = {
             "inputRequests": {key: request.to_wire() for key, request in missing.items()},
             "requestState": state,
@@ -253,6 +289,23 @@ def _refuse(
     failed = ToolCompletionOutcome.TOOL_ERROR
     record = completion_record(call, failed, ErrorCode.INVALID_ARGUMENT, duration_ms)
     return error_reply(code, message, data, call.request_id), record
+
+
+def _too_large() -> ToolError:
+    return ToolError(
+        ErrorCode.RESOURCE_EXHAUSTED,
+        "The client's answers are more than can be kept from one round to the next.",
+        {"reason": "input_state_too_large"},
+    )
+
+
+def _scope_of(call: Invocation) -> StateScope:
+    """Return what a state of the handler of `call` is bound to."""
+    from ..server_requests.request_state import state_scope
+
+    sent = call.arguments_as_sent
+    arguments = orjson.loads(sent) if sent else call.arguments
+    return state_scope(call.method, call.name, arguments, call.principal)
 
 
 def _invalid_input(call: Invocation, problem: str, reason: str = "invalid_params") -> JsonRpcError:

@@ -8,7 +8,7 @@ The table `OUTCOMES` says what both together count as (TIME-06).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from attrs import define, field
 
 from ..errors import ToolCompletionOutcome
 from ..shown import Shown
+from .session import NO_HEADERS
 
 if TYPE_CHECKING:
     from ..errors import StructuredError
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from ..registry.tools import ExecutionMode, Handler, RegisteredTool
     from ..server_requests.round_trips import MultiRoundTrip
     from .call_lifecycle import CallLifecycle
-    from .effects import Effect, Reply
+    from .effects import Effect, Notify, Reply
+    from .forwarding.forwarder import ForwardedRequest
     from .session import Session
     from .tasks.promotion import Promotion
 
@@ -54,15 +56,17 @@ class CallKind(Shown):
     Attributes:
         subject: names the handler in error messages: "The tool".
         label: begins log messages: "tool ".
-        to_reply: writes the reply for the value that a handler returned, and says whether that is
-            an error; raises `ToolError` to refuse the value.
+        to_reply: writes the reply for the value that a handler returned, or another message of the
+            request, and says whether that is an error; raises `ToolError` to refuse the value.
         to_error: writes the reply for an error.
+        is_forwarded: the handler is the forwarder of the server.
     """
 
     subject: str
     label: str
-    to_reply: Callable[[CallLifecycle, Invocation, Any], tuple[Reply, bool]]
+    to_reply: Callable[[CallLifecycle, Invocation, Any], tuple[Reply | Notify, bool]]
     to_error: Callable[[CallLifecycle, Invocation, StructuredError], Reply]
+    is_forwarded: bool = False
 
 
 @define(eq=False, repr=False)
@@ -76,10 +80,12 @@ class Invocation:
         meta: the `_meta` of the request; None where it has none.
         principal: the principal that was proved with the request; later messages of the session
             may bring another token, with other scopes.
+        headers: those of its HTTP request that handlers get, by lower-case name (HEAD-16).
         payload_bytes: size of the arguments as JSON, in bytes.
         tool: the tool of a `tools/call`, from step 5 on.
         handler: called with `arguments` and a `ToolContext`, as `execution` says.
         to_result: makes the result of any method but `tools/call`.
+        forwarded: the request, of a call that the forwarder of the server handles.
         slot: None until one is taken, and for calls that need none.
         timeout_ms: the deadline, in ms from the start of the handler.
         arguments_as_sent: the arguments of a stateless call as JSON in UTF-8.
@@ -101,11 +107,13 @@ class Invocation:
     meta: dict[str, Any] | None
     principal: Principal | None
     kind: CallKind
+    headers: Mapping[str, str] = NO_HEADERS
     payload_bytes: int = field(default=0, init=False)
     tool: RegisteredTool = field(init=False)
     handler: Handler = field(init=False)
     execution: ExecutionMode = field(init=False)
     to_result: ToResult = field(init=False)
+    forwarded: ForwardedRequest = field(init=False)
     slot: Slot | None = field(default=None, init=False)
     timeout_ms: int = field(default=0, init=False)
     arguments_as_sent: bytes = field(default=b"", init=False)

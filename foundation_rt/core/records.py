@@ -98,4 +98,6 @@ def identity_fields(call: Invocation) -> dict[str, Any]:
     else:
         fields["method"] = call.method
         fields["name"] = call.name
+    if call.kind.is_forwarded:
+        fields |= call.forwarded.log_fields()
     return fields

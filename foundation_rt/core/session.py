@@ -10,7 +10,9 @@ A session is data: the dispatcher reads and changes it, and the engine knows its
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from .subscriptions import Subscriber
 
 TransportType = Literal["stdio", "http", "sse", "memory"]
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+"""The headers of a request that came without any, or over another transport than HTTP."""
 
 
 class State(Enum):
@@ -64,6 +69,7 @@ class Session(Shown):
         transport_type: how the peer is connected; the admin policy depends on it.
         logger: adds the connection's correlation id to its records.
         principal: the authenticated peer; None where authentication is off.
+        headers: those of the message that is being handled, as far as handlers get them (HEAD-16).
         stateless: all its requests are in the stateless mode (REV-04).
         id: identifies the session among those that share subscriptions; 0 if no connection can be
             found by it.
@@ -83,6 +89,7 @@ class Session(Shown):
     stateless: bool = False
     id: int = 0
     state: State = field(default=State.STARTING, init=False)
+    headers: Mapping[str, str] = field(default=NO_HEADERS, init=False)
     peer: Peer | None = field(default=None, init=False)
     capabilities: frozenset[str] = field(default=frozenset(), init=False)
     in_flight: dict[RequestId, Invocation] = field(factory=dict, init=False)
@@ -90,6 +97,19 @@ class Session(Shown):
     batches: dict[RequestId, PendingBatch] = field(factory=dict, init=False)
     server_requests: set[str] = field(factory=set, init=False)
     server_request_count: int = field(default=0, init=False)
+    _key: str | None = field(default=None, init=False)
+
+    @property
+    def key(self) -> str | None:
+        """Return the name of the session for applications; None unless a handler has read it.
+
+        It is a secret: who knows it may act on what an application keeps by it (LIFE-16).
+        """
+        return self._key
+
+    def set_key(self, key: str) -> None:
+        """Give the session its key, once."""
+        self._key = key
 
     def is_open(self, request_id: RequestId | None) -> bool:
         """Return whether the request of that id has not been answered yet."""

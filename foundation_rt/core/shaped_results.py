@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from ..registry.tools import RegisteredTool
 
 
+_WRAPPING = 64
+"""The bytes of a content block besides its text."""
+
+
 class OutputSchemaViolation(Exception):
     """The cause of a refused result: it violates the output schema; for the log (CONT-06)."""
 
@@ -29,6 +33,8 @@ def shaped_result(
     value: Any, tool: RegisteredTool, revision: Revision, max_bytes: int
 ) -> dict[str, Any]:
     """Return the result of a call of `tool` that returned `value`, as `results.tool_result`."""
+    if tool.validate_output is not None and not is_shaped(value):
+        return _plain_result(value, tool.validate_output, revision, max_bytes)
     given = _to_tool_result(value)
     structured = _structured(given, tool.validate_output)
     content = _content(given, structured, revision)
@@ -43,11 +49,26 @@ def shaped_result(
     return result
 
 
+def _plain_result(
+    value: Any, validate: Validator, revision: Revision, max_bytes: int
+) -> dict[str, Any]:
+    """Return the result of a plain value: the value, and its JSON as text (CONT-03)."""
+    structured = _checked(value, validate)
+    content = [{"type": "text", "text": structured.decode()}]
+    # As text it at most doubles, so most results need not be written to know that they fit.
+    if 3 * len(structured) + _WRAPPING > max_bytes:
+        size = len(orjson.dumps(content)) + len(structured)
+        if size > max_bytes:
+            raise too_large(size, max_bytes)
+    result: dict[str, Any] = {"content": content, "isError": False}
+    if _is_allowed(structured, revision):
+        result["structuredContent"] = orjson.Fragment(structured)
+    return result
+
+
 def _to_tool_result(value: Any) -> ToolResult:
     if has_type(value, ToolResult):
         return value
-    if not is_shaped(value):
-        return ToolResult(structured=value)
     try:
         return ToolResult(value)
     except TypeError as error:  # a list that begins with content, and goes on with something else
@@ -58,9 +79,12 @@ def _structured(given: ToolResult, validate: Validator | None) -> bytes | None:
     """Write the structured value, and check it against the output schema (CONT-06)."""
     if validate is None:
         return None if given.structured is None else write_json(given.structured)
-    if given.is_error:
-        return None
-    written = write_json(given.structured)
+    return None if given.is_error else _checked(given.structured, validate)
+
+
+def _checked(value: Any, validate: Validator) -> bytes:
+    """Write a value, and check what is written against the output schema (CONT-06)."""
+    written = write_json(value)
     issues = validate(orjson.loads(written))
     if issues is TOO_COMPLEX:
         raise ToolError(

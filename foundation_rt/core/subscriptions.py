@@ -25,11 +25,12 @@ from ..shown import Shown
 from .effects import Publish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ..principal_shares import Quota
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
+    from .forwarding.forwarder import ForwardedRequest
     from .session import Session
 
 Topic = tuple[str, str]
@@ -44,6 +45,9 @@ MAX_LISTENING = 100
 MAX_SUBSCRIPTION_ID_LENGTH = 256
 """Characters of the id of a `subscriptions/listen` request, kept while that is open (SUB-09)."""
 
+MAX_ELICITATION_ID_LENGTH = 1024
+"""Characters of the id of a page beyond which no client is notified of its end (ASK-43)."""
+
 
 @define(eq=False, repr=False)
 class Subscriber(Shown):
@@ -54,6 +58,8 @@ class Subscriber(Shown):
         peer: the sender of the request; None for a session.
         identity: of its principal, whose share it counts for (RES-18).
         topics: what it is notified of, by kind; in the order in which the topics were added.
+        forwarded: the requests that a forwarder has accepted, by topic; under None the request
+            of the subscriber itself (FWD-25).
     """
 
     session: Session
@@ -61,6 +67,7 @@ class Subscriber(Shown):
     peer: Peer | None
     identity: str | None
     topics: dict[str, dict[str, None]] = field(factory=dict, init=False)
+    forwarded: dict[Topic | None, ForwardedRequest] | None = field(default=None, init=False)
 
     def has(self, topic: Topic) -> bool:
         """Return whether it is subscribed to `topic`."""
@@ -75,6 +82,10 @@ class Subscriptions:
     Args:
         config: sets how many subscriptions there may be, and how many of one principal (RES-18).
         guard: held by every operation; a reentrant lock where several threads share them.
+
+    Attributes:
+        on_forwarded_end: called with each request that a forwarder has accepted, when its
+            subscription ends; under the guard, in any thread.
     """
 
     _config: ServerConfig = field(factory=ServerConfig)
@@ -82,6 +93,7 @@ class Subscriptions:
     _quota: Quota | None = field(default=None, init=False)
     _by_topic: dict[Topic, set[Subscriber]] = field(factory=dict, init=False)
     _open: set[Subscriber] = field(factory=set, init=False)
+    on_forwarded_end: Callable[[ForwardedRequest], object] | None = field(default=None, init=False)
 
     def subscribe(
         self,
@@ -119,11 +131,33 @@ class Subscriptions:
         with self._guard:
             if subscriber.has(topic):
                 return True
-            if len(subscriber.topics.get(topic[0], ())) >= MAX_TOPICS:
+            if not self.has_room(subscriber, topic):
                 return False
             self.quota.take(subscriber.identity, _weight(topic))
             self._enter(subscriber, topic)
             return True
+
+    @staticmethod
+    def has_room(subscriber: Subscriber, topic: Topic) -> bool:
+        """Return whether a subscriber may have this topic besides its others (SUB-05)."""
+        return subscriber.has(topic) or len(subscriber.topics.get(topic[0], ())) < MAX_TOPICS
+
+    def keep_forwarded(
+        self, subscriber: Subscriber, topic: Topic | None, request: ForwardedRequest
+    ) -> None:
+        """Report the end of `request` when `topic`, or the whole subscriber for None, ends."""
+        with self._guard:
+            self._end_forwarded(subscriber, topic)
+            if subscriber.forwarded is None:
+                subscriber.forwarded = {}
+            subscriber.forwarded[topic] = request
+
+    def _end_forwarded(self, subscriber: Subscriber, topic: Topic | None) -> None:
+        if subscriber.forwarded is None:
+            return
+        request = subscriber.forwarded.pop(topic, None)
+        if request is not None and self.on_forwarded_end is not None:
+            self.on_forwarded_end(request)
 
     def _enter(self, subscriber: Subscriber, topic: Topic) -> None:
         kind, name = topic
@@ -142,6 +176,7 @@ class Subscriptions:
             subscribers.discard(subscriber)
             if not subscribers:
                 self._by_topic.pop(topic, None)
+            self._end_forwarded(subscriber, topic)
 
     def end(self, subscriber: Subscriber) -> None:
         """Remove a subscriber, with all of its topics."""
@@ -153,6 +188,7 @@ class Subscriptions:
             if subscriber in self._open:
                 self._open.discard(subscriber)
                 self.quota.give_back(subscriber.identity, _weight_of(subscriber))
+            self._end_forwarded(subscriber, None)
 
     def end_session(self, session: Session) -> None:
         """Remove all subscribers of a session, whose client has gone."""
@@ -180,7 +216,13 @@ class Subscriptions:
                 self.add(subscriber, topic)
 
     def publish(
-        self, topic: Topic, method: str, params: dict[str, Any], *, is_last: bool = False
+        self,
+        topic: Topic,
+        method: str,
+        params: dict[str, Any],
+        *,
+        is_last: bool = False,
+        identity: str | None = None,
     ) -> Iterator[Publish]:
         """Return the notifications to the subscribers of `topic`, and to no others (SUB-02).
 
@@ -191,9 +233,12 @@ class Subscriptions:
             method: the method of the notification.
             params: its params, without the id of the subscription.
             is_last: nothing more will happen to the topic: it is removed from its subscribers.
+            identity: of the principal whose subscribers alone are notified; None for all.
         """
         with self._guard:
             subscribers = list(self._by_topic.get(topic, ()))
+        if identity is not None:
+            subscribers = [each for each in subscribers if each.identity == identity]
         return (
             Publish(
                 each.session.id,

@@ -11,16 +11,27 @@ and `perform` runs the rest without it, since that calls other code.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
 from ..core.context import SessionLog
-from ..core.effects import Abort, Event, Extend, Log, Notify, Publish, Reply, Subscribe
+from ..core.effects import (
+    Abort,
+    Event,
+    Extend,
+    Log,
+    Notify,
+    Publish,
+    Reply,
+    RootsChanged,
+    SessionEnded,
+    Subscribe,
+)
 from ..core.invocation import Invocation
-from ..core.session import Session, State
+from ..core.session import NO_HEADERS, Session, State
 from ..errors import describe_exception
 from ..protocol.framing import LineReader, LineTooLong
 from ..protocol.jsonrpc import Message, Request, parse
@@ -48,6 +59,13 @@ Observe = Callable[[Session, Event], object]
 """Is given the records of calls and handshakes with their session; under a lock, in any thread."""
 
 
+def _random_key() -> str:
+    """Return 256 random bits in hexadecimal."""
+    from secrets import token_hex
+
+    return token_hex(32)
+
+
 @define(eq=False, repr=False)
 class Connection:
     """A peer of the server, on any transport.
@@ -61,6 +79,7 @@ class Connection:
     Attributes:
         close_response: ends the response that carries the messages of a request, for transports
             whose clients come back for the rest of it.
+        make_key: makes the key of the session (LIFE-16).
     """
 
     session: Session
@@ -72,6 +91,7 @@ class Connection:
     observers: list[Observe] = field(factory=list)
     lock: threading.RLock = field(factory=threading.RLock, init=False)
     close_response: Callable[[RequestId], object] | None = field(default=None, init=False)
+    make_key: Callable[[], str] = field(default=_random_key, init=False)
     # By its id, the caller of each request of the server's that has no response yet.
     _callers: dict[str, OnResponse] = field(factory=dict, init=False)
 
@@ -109,6 +129,17 @@ class Connection:
             self._recover(message, effects, error)
             if not isinstance(error, Exception):
                 raise
+
+    def handle_with(self, message: Message, headers: Mapping[str, str]) -> None:
+        """Handle a message that came with headers which its handlers get (HEAD-16).
+
+        They are kept with its calls alone: a session lives longer than they are needed.
+        """
+        self.session.headers = headers
+        try:
+            self.handle(message)
+        finally:
+            self.session.headers = NO_HEADERS
 
     def _recover(
         self, message: Message | LineTooLong, effects: list[Effect] | None, error: BaseException
@@ -170,6 +201,23 @@ class Connection:
         """Return the log of the session that made `call`; without effect in the stateless mode."""
         session_id = None if call.peer.revision.is_stateless else self.session.id
         return SessionLog(self.engine.publisher.log, session_id)
+
+    def session_key(self, call: Invocation) -> str | None:
+        """Return the key of the session that made `call`; made when it is first read (LIFE-16).
+
+        None in the stateless mode, and for a session that has ended and whose key nothing knows.
+        """
+        if call.peer.revision.is_stateless:
+            return None
+        return self.session.key or self._make_session_key()
+
+    def _make_session_key(self) -> str | None:
+        with self.lock:
+            if self.session.key is None and not self.closed:
+                key = self.make_key()
+                self.session.set_key(key)
+                self.engine.publisher.name_session(key, self.session.id)
+            return self.session.key
 
     def server_requester(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
         """Return the way of a handler to ask its client; raise `UsageError` if it may not."""
@@ -276,6 +324,11 @@ class Connection:
                 self.engine.extend(effect.invocation, effect.timeout_ms)
             elif isinstance(effect, Publish):
                 self.engine.publisher.publish((effect,))
+            elif isinstance(effect, SessionEnded):
+                self.engine.end_session(self, effect.key)
+            elif isinstance(effect, RootsChanged):
+                if self.engine.on_roots_changed is not None:
+                    self.engine.on_roots_changed(effect.key)
             else:
                 on_response = self._callers.pop(effect.request_id, None)
                 if on_response is not None:

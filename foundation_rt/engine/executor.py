@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .connection import Connection
     from .lifespan import Lifespan
     from .publisher import Publisher
+    from .session_callbacks import SessionCallback, SessionEnds
     from .timers import Timer
 
 
@@ -102,6 +103,10 @@ class Engine:
             and again with the outcome of its handler (AACP-28).
         around: puts the middleware of the server around a handler; None if there is none.
         lifespan: holds the state for handlers; None if there are no hooks.
+
+    Attributes:
+        session_ends: reports the ends of sessions; None if nothing is to be called with them.
+        on_roots_changed: called with the key of a session whose roots have changed.
     """
 
     dispatcher: Dispatcher
@@ -113,6 +118,8 @@ class Engine:
     on_unanswered: Callable[[Invocation, CallOutcome | None], object] | None = field(default=None)
     around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
     lifespan: Lifespan[Any] | None = field(default=None)
+    session_ends: SessionEnds | None = field(default=None, init=False)
+    on_roots_changed: SessionCallback | None = field(default=None, init=False)
     _runs: dict[str, RunningCall] = field(factory=dict, init=False)
     _inline: RunningCall | None = field(default=None, init=False)
     _ended: threading.Condition = field(factory=threading.Condition, init=False)
@@ -220,6 +227,23 @@ class Engine:
             return  # the process is ending, and has given the call up
         with run.connection.lock:
             deadlines.resume(run, self.clock.monotonic(), self._expire)
+
+    def end_session(self, connection: Connection, key: str) -> None:
+        """Report the end of a session as soon as none of its handlers runs (LIFE-18)."""
+        self.publisher.forget_key(key)
+        if self.session_ends is not None:
+            self.session_ends.add(connection, key)
+            self._report_session_end(self.session_ends, connection)
+
+    def _report_session_end(self, ends: SessionEnds, connection: Connection) -> None:
+        """Report a session that has ended, unless a handler of it runs.
+
+        The calls of the stateless mode that came over the same connection are not of the session.
+        """
+        for run in list(self._runs.values()):
+            if run.connection is connection and not run.call.peer.revision.is_stateless:
+                return
+        ends.report(connection)
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait, at most `timeout` seconds, until no handler runs; return whether none does."""
@@ -440,6 +464,8 @@ class Engine:
         finally:
             # Last of all: an idle engine has sent its last reply.
             self._runs.pop(call.run_id, None)
+            if self.session_ends is not None and self.session_ends.awaits(connection):
+                self._report_session_end(self.session_ends, connection)
             if not self._runs:
                 self._report_idle()
 

@@ -59,24 +59,32 @@ class Lifespan(Generic[Server]):
 
     Attributes:
         state: the values that the hooks yielded (OPS-02); None while they are not entered.
+        after_initialize: whether `initialize` may be answered before the hooks are entered: every
+            one of them allows it (OPS-40).
     """
 
     _server: Server
     state: Any = field(default=None, init=False)
+    after_initialize: bool = field(default=True, init=False)
     _hooks: list[tuple[str, Callable[[Server], AbstractAsyncContextManager[Any]]]] = field(
         factory=list, init=False
     )
     _life: _Life | None = field(default=None, init=False)
     _logger: StructuredLogger | None = field(default=None, init=False)
 
-    def add(self, hook: LifespanHook) -> None:
+    def add(self, hook: LifespanHook, *, after_initialize: bool = False) -> None:
         """Add a hook, which is entered after the hooks added before it.
+
+        Args:
+            hook: to be entered.
+            after_initialize: whether it may be entered after `initialize` was answered.
 
         Raises:
             RegistrationError: `hook` is neither a context manager nor a generator.
         """
         name = getattr(hook, "__qualname__", repr(hook))
         self._hooks.append((name, _as_context_manager(name, hook)))
+        self.after_initialize = self.after_initialize and after_initialize
 
     def attach_logger(self, logger: StructuredLogger) -> None:
         """Log to `logger` from now on."""

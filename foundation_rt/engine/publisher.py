@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ..core.subscriptions import list_changed_method
+from ..protocol.principal import identity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from ..core.effects import Effect, Publish
     from ..core.session import Session
@@ -31,12 +32,13 @@ class Publisher:
         subscriptions: the subscribers; guarded by a lock.
     """
 
-    __slots__ = ("__weakref__", "_connections", "_ids", "subscriptions")
+    __slots__ = ("__weakref__", "_connections", "_ids", "_ids_by_key", "subscriptions")
 
     def __init__(self, subscriptions: Subscriptions) -> None:
         self.subscriptions = subscriptions
         self._ids = count(1)
         self._connections: dict[int, ref[Connection]] = {}
+        self._ids_by_key: dict[str, int] = {}
 
     def session_id(self) -> int:
         """Return an id that no other session has."""
@@ -49,8 +51,18 @@ class Publisher:
             # A host may drop a connection that it never closed.
             self._connections[session.id] = ref(connection, partial(self._detach, session))
 
+    def name_session(self, key: str, session_id: int) -> None:
+        """Find a session by the key that its handlers know, until `forget_key`."""
+        self._ids_by_key[key] = session_id
+
+    def forget_key(self, key: str | None) -> None:
+        """Find a session that has ended no longer."""
+        if key is not None:
+            self._ids_by_key.pop(key, None)
+
     def _detach(self, session: Session, dropped: Any) -> None:
         self._connections.pop(session.id, None)
+        self.forget_key(session.key)
         self.subscriptions.end_session(session)
 
     def publish(self, effects: Iterable[Publish]) -> None:
@@ -83,19 +95,50 @@ class Publisher:
         else:
             connection.scheduler.return_to_host(send)
 
-    def list_changed(self, kind: str) -> None:
-        """Notify clients of a changed list of `tools`, `resources` or `prompts` (LIFE-10)."""
+    def list_changed(self, kind: str, identity: str | None = None) -> None:
+        """Notify clients of a changed list of `tools`, `resources` or `prompts` (LIFE-10).
+
+        Args:
+            kind: of the list.
+            identity: of the principal whose clients alone are notified (SUB-15); None for all.
+        """
         for known in self._connections.copy().values():
             connection = known()
-            if connection is not None and not connection.session.stateless:
-                decide = connection.dispatcher.list_changed
-                connection.scheduler.return_to_host(partial(connection.apply, decide, kind))
-        self.publish(self.subscriptions.publish(("list", kind), list_changed_method(kind), {}))
+            if connection is None or connection.session.stateless:
+                continue
+            if identity is None or identity == identity_of(connection.session.principal):
+                _notify_of_list(connection, kind)
+        method = list_changed_method(kind)
+        self.publish(self.subscriptions.publish(("list", kind), method, {}, identity=identity))
 
-    def resource_updated(self, uri: str) -> None:
-        """Notify the subscribers of a resource that it has changed."""
-        method = "notifications/resources/updated"
-        self.publish(self.subscriptions.publish(("resource", uri), method, {"uri": uri}))
+    def list_of_session_changed(self, kind: str, key: str) -> None:
+        """Notify the client of one session of a changed list; of an ended one, do nothing."""
+        connection = self._connection_of(self._ids_by_key.get(key, 0))
+        if connection is not None:
+            _notify_of_list(connection, kind)
+
+    def resource_updated(
+        self, uri: str, identity: str | None = None, key: str | None = None
+    ) -> None:
+        """Notify the subscribers of a resource that it has changed.
+
+        Args:
+            uri: of the resource.
+            identity: of the principal whose clients alone are notified (SUB-16); None for all.
+            key: of the session that alone is notified; None for all.
+        """
+        found = self.subscriptions.publish(
+            ("resource", uri), "notifications/resources/updated", {"uri": uri}, identity=identity
+        )
+        if key is not None:
+            session_id = self._ids_by_key.get(key, 0)
+            found = (each for each in found if each.session_id == session_id)
+        self.publish(found)
+
+    def task_changed(self, task: Mapping[str, Any]) -> None:
+        """Notify the subscribers of a task of another server that it has changed (FWD-27)."""
+        topic = ("task", task["taskId"])
+        self.publish(self.subscriptions.publish(topic, "notifications/tasks", dict(task)))
 
     def elicitation_completed(self, elicitation_id: str) -> None:
         """Notify the client whose user is done with the page of this elicitation."""
@@ -103,3 +146,8 @@ class Publisher:
         method = "notifications/elicitation/complete"
         params = {"elicitationId": elicitation_id}
         self.publish(self.subscriptions.publish(topic, method, params, is_last=True))
+
+
+def _notify_of_list(connection: Connection, kind: str) -> None:
+    decide = connection.dispatcher.list_changed
+    connection.scheduler.return_to_host(partial(connection.apply, decide, kind))

@@ -30,6 +30,11 @@ class Principal:
         default=Factory(lambda self: ascii((self.subject, self.client_id)), takes_self=True),
     )
 
+    @property
+    def identity(self) -> str:
+        """The same for all tokens of the principal, and of no other one; ASCII (AUTH-11)."""
+        return self._identity
+
     def lacks(self, needed: Iterable[str]) -> frozenset[str]:
         """Return the scopes in `needed` that the principal does not have (AUTH-13)."""
         if self.scopes is ALL_SCOPES:  # itself: a token may have a scope that is called "*"

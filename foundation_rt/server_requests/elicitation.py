@@ -56,8 +56,7 @@ class Elicit:
     def prepare(self, peer: Peer, forms: Forms, name: str) -> PreparedRequest:
         """Return the request for `peer`; raise `ClientCapabilityError` or `UsageError`."""
         form = forms.form(self.schema)
-        if not _can_show_forms(peer):
-            raise ClientCapabilityError({"elicitation": {"form": {}}})
+        require_forms(peer)
         params = {"message": self.message, "requestedSchema": form.to_wire(peer.revision)}
 
         def read(answer: Any) -> ElicitResult[Any]:
@@ -91,20 +90,28 @@ class ElicitUrl:
         """Return the request for `peer`; raise `ClientCapabilityError` or `UsageError`."""
         if not is_web_page(self.url):
             raise UsageError(f"an elicitation needs an http or https URL: {self.url!r} is none")
-        modes = peer.revision.elicitation_modes
-        if "url" not in modes or not peer.can("elicitation", "url"):
-            raise ClientCapabilityError({"elicitation": {"url": {}}})
+        require_pages(peer)
         params = {"mode": "url", "message": self.message, "url": self.url}
         if peer.revision.names_elicitations:
             params["elicitationId"] = self.elicitation_id or name
         return PreparedRequest(METHOD, params, _read_visit)
 
 
-def _can_show_forms(peer: Peer) -> bool:
-    """Return whether the client shows forms: a capability without modes means forms (ASK-04)."""
-    if "form" not in peer.revision.elicitation_modes or not peer.can("elicitation"):
-        return False
-    return peer.can("elicitation", "form") or not peer.can("elicitation", "url")
+def require_forms(peer: Peer) -> None:
+    """Raise `ClientCapabilityError` unless the client shows forms (ASK-04).
+
+    A capability without modes means forms.
+    """
+    has_forms = "form" in peer.revision.elicitation_modes and peer.can("elicitation")
+    named = peer.can("elicitation", "form") or not peer.can("elicitation", "url")
+    if not (has_forms and named):
+        raise ClientCapabilityError({"elicitation": {"form": {}}})
+
+
+def require_pages(peer: Peer) -> None:
+    """Raise `ClientCapabilityError` unless the client sends its user to pages (ASK-04)."""
+    if "url" not in peer.revision.elicitation_modes or not peer.can("elicitation", "url"):
+        raise ClientCapabilityError({"elicitation": {"url": {}}})
 
 
 def is_web_page(url: str) -> bool:

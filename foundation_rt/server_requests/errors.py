@@ -51,15 +51,17 @@ class ClientErrorResponse(ServerRequestError):
 
     Attributes:
         json_rpc_code: its code, such as -1 for a user who rejected the request.
-        json_rpc_message: its text, cut at 500 characters.
+        json_rpc_message: its text, as it came.
+        json_rpc_data: its data, as it came; None without any.
     """
 
-    def __init__(self, code: int | None, message: str) -> None:
+    def __init__(self, code: int | None, message: str, data: Any = None) -> None:
         self.json_rpc_code = code
-        self.json_rpc_message = message[:_LONGEST_ECHO]
+        self.json_rpc_message = message
+        self.json_rpc_data = data
         super().__init__(
             ErrorCode.INTERNAL,
-            f"The client refused: {self.json_rpc_message}",
+            f"The client refused: {message[:_LONGEST_ECHO]}",
             {"reason": "client_refused", "jsonRpcCode": code},
         )
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 MAX_STATE_BYTES = 1024 * 1024
 """The length of a state, in bytes, above which it is neither made nor read."""
 
-_PURPOSE = b"foundation-rt requestState 1\n"
-"""Begins the text that is authenticated, so that no other use of the key makes a state."""
+_CALL_STATE = b"foundation-rt requestState 1\n"
+_VALUE = b"foundation-rt value 1\n"
+"""Each begins the text that is authenticated, so that no other use of the key makes a state."""
 
 
 class StateTooLarge(Exception):
@@ -90,21 +91,32 @@ def seal(key: bytes, state: CallState, scope: StateScope, expires_ms: int) -> st
     Raises:
         StateTooLarge: it would be longer than `MAX_STATE_BYTES`, or is nested too deeply.
     """
-    from base64 import urlsafe_b64encode
-
-    content = {
-        "who": scope.principal,
-        "what": scope.request,
-        "until": expires_ms,
-        "asked": state.asked,
-        "answers": state.answers,
-    }
+    members = {"asked": state.asked, "answers": state.answers}
     try:
-        encoded = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+        return _seal(key, _CALL_STATE, members, scope, expires_ms)
     except TypeError:  # orjson reads deeper than it writes
         raise StateTooLarge from None
+
+
+def seal_value(key: bytes, value: Any, scope: StateScope, expires_ms: int) -> str:
+    """Return a state that carries `value`; see `seal`.
+
+    Raises:
+        StateTooLarge: it would be longer than `MAX_STATE_BYTES`.
+        TypeError: `value` cannot be written as JSON.
+    """
+    return _seal(key, _VALUE, {"value": value}, scope, expires_ms)
+
+
+def _seal(
+    key: bytes, purpose: bytes, members: dict[str, Any], scope: StateScope, expires_ms: int
+) -> str:
+    from base64 import urlsafe_b64encode
+
+    bound = {"who": scope.principal, "what": scope.request, "until": expires_ms}
+    encoded = orjson.dumps({**bound, **members}, option=orjson.OPT_SORT_KEYS)
     text = urlsafe_b64encode(encoded).decode()
-    sealed = f"{text}.{_tag(key, text)}"
+    sealed = f"{text}.{_tag(key, purpose, text)}"
     if len(sealed) > MAX_STATE_BYTES:
         raise StateTooLarge
     return sealed
@@ -116,27 +128,39 @@ def unseal(key: bytes, sealed: str, scope: StateScope, now_ms: int) -> CallState
     Raises:
         StateRefused: it was made with another key or for another scope, or has expired.
     """
+    content = _unseal(key, _CALL_STATE, sealed, scope, now_ms)
+    answers = {name: (digest, answer) for name, (digest, answer) in content["answers"].items()}
+    return CallState(content["asked"], answers)
+
+
+def unseal_value(key: bytes, sealed: str, scope: StateScope, now_ms: int) -> Any:
+    """Return the value of a state that `seal_value` made; raises as `unseal` does."""
+    return _unseal(key, _VALUE, sealed, scope, now_ms)["value"]
+
+
+def _unseal(
+    key: bytes, purpose: bytes, sealed: str, scope: StateScope, now_ms: int
+) -> dict[str, Any]:
     from base64 import urlsafe_b64decode
     from hmac import compare_digest
 
     text, _, tag = sealed.partition(".")
     if len(sealed) > MAX_STATE_BYTES or not sealed.isascii():
         raise StateRefused("state_tampered")
-    if not compare_digest(_tag(key, text), tag):
+    if not compare_digest(_tag(key, purpose, text), tag):
         raise StateRefused("state_tampered")
-    content = orjson.loads(urlsafe_b64decode(text))
+    content: dict[str, Any] = orjson.loads(urlsafe_b64decode(text))
     if content["who"] != scope.principal or content["what"] != scope.request:
         raise StateRefused("state_foreign")
     if content["until"] <= now_ms:
         raise StateRefused("state_expired")
-    answers = {name: (digest, answer) for name, (digest, answer) in content["answers"].items()}
-    return CallState(content["asked"], answers)
+    return content
 
 
-def _tag(key: bytes, text: str) -> str:
+def _tag(key: bytes, purpose: bytes, text: str) -> str:
     import hmac
 
-    return hmac.new(key, _PURPOSE + text.encode(), "sha256").hexdigest()
+    return hmac.new(key, purpose + text.encode(), "sha256").hexdigest()
 
 
 def _digest(value: Any) -> str:

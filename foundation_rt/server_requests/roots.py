@@ -34,9 +34,14 @@ class Roots:
 
     def prepare(self, peer: Peer, forms: Forms, name: str) -> PreparedRequest:
         """Return the request for `peer`; raise `ClientCapabilityError` if it has no roots."""
-        if METHOD not in peer.revision.client_requests or not peer.can("roots"):
-            raise ClientCapabilityError({"roots": {}})
+        require(peer)
         return PreparedRequest(METHOD, {}, _read)
+
+
+def require(peer: Peer) -> None:
+    """Raise `ClientCapabilityError` unless the client has roots (ASK-04)."""
+    if METHOD not in peer.revision.client_requests or not peer.can("roots"):
+        raise ClientCapabilityError({"roots": {}})
 
 
 def _read(answer: Any) -> tuple[Root, ...]:

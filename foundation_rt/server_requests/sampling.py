@@ -200,20 +200,34 @@ class Sample:
         return params
 
     def _check_capabilities(self, peer: Peer) -> None:
-        """Raise `ClientCapabilityError` for what the client did not declare (ASK-04)."""
-        revision = peer.revision
-        if METHOD not in revision.client_requests or not peer.can("sampling"):
-            raise ClientCapabilityError({"sampling": {}})
         kinds = {type(block) for message in self.messages for block in message.content}
-        has_parts = revision.has("sampling", "tools")  # of the capability: tools and context
-        wants_tools = self.tools or self.tool_choice or kinds & {ToolUse, ToolUseResult}
-        if wants_tools and not (has_parts and peer.can("sampling", "tools")):
-            raise ClientCapabilityError({"sampling": {"tools": {}}})
-        wants_context = self.include_context not in (None, "none")
-        if wants_context and has_parts and not peer.can("sampling", "context"):
-            raise ClientCapabilityError({"sampling": {"context": {}}})
-        if Audio in kinds and "audio" not in revision.content_kinds:
-            raise ClientCapabilityError({"sampling": {}}, " and a revision that has audio")
+        require(
+            peer,
+            tools=bool(self.tools or self.tool_choice or kinds & {ToolUse, ToolUseResult}),
+            context=self.include_context not in (None, "none"),
+            audio=Audio in kinds,
+        )
+
+
+def require(peer: Peer, *, tools: bool, context: bool, audio: bool) -> None:
+    """Raise `ClientCapabilityError` for what the client did not declare (ASK-04).
+
+    Args:
+        peer: the client.
+        tools: whether the model may use tools, or has used some.
+        context: whether the context of other servers is included.
+        audio: whether a message has audio.
+    """
+    revision = peer.revision
+    if METHOD not in revision.client_requests or not peer.can("sampling"):
+        raise ClientCapabilityError({"sampling": {}})
+    has_parts = revision.has("sampling", "tools")  # of the capability: tools and context
+    if tools and not (has_parts and peer.can("sampling", "tools")):
+        raise ClientCapabilityError({"sampling": {"tools": {}}})
+    if context and has_parts and not peer.can("sampling", "context"):
+        raise ClientCapabilityError({"sampling": {"context": {}}})
+    if audio and "audio" not in revision.content_kinds:
+        raise ClientCapabilityError({"sampling": {}}, " and a revision that has audio")
 
 
 class SampleOptions(TypedDict, total=False):

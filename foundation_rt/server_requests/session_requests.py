@@ -116,4 +116,5 @@ def _read(request: PreparedRequest, result: Any, error: Any) -> Any:
     raise ClientErrorResponse(
         code if type(code) is int else None,
         message if type(message) is str else "no reason was given",
+        error.get("data") if type(error) is dict else None,
     )

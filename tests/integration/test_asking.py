@@ -54,6 +54,12 @@ async def wait_for_user(ctx: ToolContext) -> None:
     await ctx.roots()
 
 
+@server.tool
+async def hand_on(ctx: ToolContext, method: str, params: dict) -> dict:
+    ctx.notify("notifications/progress", {"progress": 1, "step": {"n": 1}})
+    return await ctx.request_client(method, params)
+
+
 @server.resource("note://{id}")
 def note(id: str) -> str:
     return notes[id]
@@ -117,6 +123,24 @@ def test_the_handshake_mode(revision: str) -> None:
         assert next_message(server)["params"] == {"level": "notice", "data": {"room": 5}}
         answer = next_message(server)
         assert (answer["id"], text_of(answer)) == (call, '"Welcome! 3 in 5"')
+        assert server.finish() == 0
+
+
+@pytest.mark.rule("ASK-42", "NOTE-09")
+def test_request_of_another_server_passes_as_it_came() -> None:
+    with serve(APP, handshake=False) as server:
+        shake_hands(server)
+        server.messages.clear()
+        sampling = {"messages": [], "maxTokens": 1, "ünknown": {"a": [None, 1.5]}}
+        arguments = {"method": "sampling/createMessage", "params": sampling}
+        params = {"name": "hand_on", "arguments": arguments, "_meta": {"progressToken": 7}}
+        server.ask("tools/call", params)
+        progress = {"progress": 1, "step": {"n": 1}, "progressToken": 7}
+        assert next_message(server)["params"] == progress
+        asked = next_message(server)
+        assert (asked["method"], asked["params"]) == ("sampling/createMessage", sampling)
+        respond(server, asked, {"ünknown": [1]})
+        assert orjson.loads(text_of(next_message(server))) == {"ünknown": [1]}
         assert server.finish() == 0
 
 

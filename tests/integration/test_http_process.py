@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.http_server import serve_http
+from tests.support.http_server import free_port, serve_http, serve_workers
 from tests.support.process import ServerProcess, command, environment, run
 from tests.support.raw_http import META, RawClient
 
@@ -311,22 +311,6 @@ def test_a_signal_ends_both_and_calls_of_both_may_finish(app: Path, tmp_path: Pa
 
 
 # -- several processes ---------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
-
-
-@contextmanager
-def serve_workers(app: Path, count: int) -> Iterator[tuple[ServerProcess, str]]:
-    port = free_port()
-    words = ("--http", f"127.0.0.1:{port}", "--no-auth", "--workers", str(count))
-    with ServerProcess(command("serve", str(app), *words), environment()) as process:
-        process.wait_until(
-            lambda: len(process.records_with(message="serving over HTTP")) == count, "all serve"
-        )
-        yield process, f"http://127.0.0.1:{port}/mcp"
 
 
 def ask_pid(url: str) -> int:

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,6 +118,117 @@ def test_lines_that_came_while_hooks_were_entered_are_served() -> None:
         assert server.wait() == 0
         assert server.outcome(1) == {"outer": 1, "inner": 2}
         assert told(server) == ["+outer", "+inner", "-inner", "-outer"]
+
+
+DEFERRED = """
+import asyncio, os, sys
+from foundation_rt import Server, ToolContext
+
+server = Server("deferred")
+
+@server.lifespan(after_initialize=True)
+async def hook(server):
+    print("+hook", file=sys.stderr, flush=True)
+    while not os.path.exists(os.environ["APP_FILE"]):
+        await asyncio.sleep(0.01)
+    if os.environ.get("APP_FAILS"):
+        raise OSError("no database")
+    yield {"entered": True}
+
+@server.tool(inline=True)
+def state(ctx: ToolContext) -> dict:
+    return ctx.state
+"""
+"""A server whose hook waits until there is a file."""
+
+
+INITIALIZE = (
+    b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":'
+    b'{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{}}}\n'
+)
+
+
+def deferred(tmp_path: Path, first: bytes, app: str = DEFERRED, **variables: str) -> ServerProcess:
+    """Return a process whose input begins with `first` before it starts."""
+    (tmp_path / "app.py").write_text(app)
+    variables["APP_FILE"] = str(tmp_path / "go")
+    theirs, ours = os.pipe()
+    os.write(ours, first)
+    words = command("serve", str(tmp_path / "app.py"))
+    return ServerProcess(words, environment() | variables, stdin=(theirs, ours))
+
+
+@pytest.mark.rule("OPS-40", "OPS-05")
+def test_initialize_is_answered_before_hooks_that_allow_it_and_nothing_else_is(
+    tmp_path: Path,
+) -> None:
+    initialized = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+    with deferred(tmp_path, INITIALIZE + initialized) as server:
+        assert server.answer(0)["result"]["serverInfo"]["name"] == "deferred"
+        wait_for(server, "+hook")
+        calls = [server.start("state"), server.start("state")]
+        assert len(server.messages) == 1
+        (tmp_path / "go").touch()
+        assert [server.outcome(each) for each in calls] == [{"entered": True}] * 2
+        assert server.finish() == 0
+
+
+@pytest.mark.rule("OPS-40")
+@pytest.mark.parametrize(
+    "first",
+    [
+        b'{"jsonrpc":"2.0","id":0,"method":"ping"}\n',
+        b"no JSON\n",
+        INITIALIZE[:50],
+    ],
+)
+def test_anything_but_initialize_waits_for_hooks(tmp_path: Path, first: bytes) -> None:
+    with deferred(tmp_path, first) as server:
+        wait_for(server, "+hook")
+        assert server.messages == []
+        (tmp_path / "go").touch()
+        if first == INITIALIZE[:50]:
+            server.write(INITIALIZE[50:])
+        server.wait_for_messages(1)
+        assert server.finish() == 0
+
+
+@pytest.mark.rule("OPS-40")
+def test_all_hooks_have_to_allow_it(tmp_path: Path) -> None:
+    other = "\n@server.lifespan\nasync def other(server):\n    yield {}\n"
+    with deferred(tmp_path, INITIALIZE, DEFERRED + other) as server:
+        wait_for(server, "+hook")
+        assert server.messages == []
+        (tmp_path / "go").touch()
+        server.answer(0)
+        assert server.finish() == 0
+
+
+@pytest.mark.rule("OPS-40", "OPS-21")
+def test_hook_that_fails_after_initialize_ends_the_process(tmp_path: Path) -> None:
+    (tmp_path / "go").touch()
+    call = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+    with deferred(tmp_path, INITIALIZE + call, APP_FAILS="1") as server:
+        assert server.wait() == 1
+        assert "lifespan hook 'hook' failed to start: OSError: no database" in server.stderr
+        assert [each["id"] for each in server.messages] == [0]
+
+
+@pytest.mark.rule("OPS-40", "OPS-21")
+@pytest.mark.parametrize("end", ["SIGTERM", "client gone", "output closed"])
+def test_hook_that_hangs_after_initialize_ends_when_nobody_wants_it(
+    tmp_path: Path, end: str
+) -> None:
+    with deferred(tmp_path, INITIALIZE, FOUNDATION_RT_SERVER__SHUTDOWN_TIMEOUT_MS="2000") as server:
+        server.answer(0)
+        wait_for(server, "+hook")
+        if end == "SIGTERM":
+            server.signal(signal.SIGTERM)
+        elif end == "client gone":
+            server.close_input()
+        else:
+            server.close_output()
+        assert server.wait() == (143 if end == "SIGTERM" else 0)
 
 
 @pytest.mark.rule("OPS-03", "OPS-21")

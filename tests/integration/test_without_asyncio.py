@@ -1,4 +1,4 @@
-"""A server that has no use for asyncio does not import it."""
+"""A server that has no use for asyncio does not import it, nor a client or the gateway."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ APP = """
 import atexit, sys, threading, time
 from foundation_rt import Server, ToolContext, ToolError
 
+UNUSED = ("asyncio", "ssl", "foundation_rt.client", "foundation_rt.coordinator",
+          "foundation_rt.gateway")
 server = Server("plain")
 go_on = threading.Event()
 
 
 @server.tool
 def modules() -> list[str]:
-    return sorted(name for name in sys.modules if name.partition(".")[0] in ("asyncio", "ssl"))
+    return sorted(name for name in sys.modules if name.startswith(UNUSED))
 
 
 @server.tool(inline=True)

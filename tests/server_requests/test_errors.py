@@ -37,8 +37,9 @@ def test_missing_capabilities_are_named() -> None:
 
 def test_message_of_an_error_response_is_cut() -> None:
     error = ClientErrorResponse(-1, "no" * 1000)
-    assert len(error.json_rpc_message) == 500
-    assert error.json_rpc_code == -1
+    assert error.message == f"The client refused: {'no' * 250}"
+    assert error.json_rpc_message == "no" * 1000
+    assert (error.json_rpc_code, error.json_rpc_data) == (-1, None)
 
 
 def test_error_of_an_invalid_result_does_not_repeat_its_content() -> None:

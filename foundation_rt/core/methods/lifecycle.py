@@ -49,8 +49,9 @@ def initialize(dispatcher: Dispatcher, session: Session, request: Request) -> li
         "capabilities": capabilities,
         "serverInfo": results.server_info(revision),
     }
-    if results.info.instructions is not None:
-        result["instructions"] = results.info.instructions
+    instructions = instructions_of(dispatcher)
+    if instructions is not None:
+        result["instructions"] = instructions
     opened = {
         "protocolVersion": revision.name,
         "clientName": client.get("name"),
@@ -76,14 +77,24 @@ def discover(
         "capabilities": capabilities_of(dispatcher, peer.revision),
         **results.cache_hints(peer),
     }
-    if results.info.instructions is not None:
-        result["instructions"] = results.info.instructions
+    instructions = instructions_of(dispatcher)
+    if instructions is not None:
+        result["instructions"] = instructions
     return [results.reply(peer, request, result)]
 
 
 def ping(dispatcher: Dispatcher, session: Session, peer: Peer, request: Request) -> list[Effect]:
     """Answer that the server is alive."""
     return [result_reply(request.id, {})]
+
+
+def instructions_of(dispatcher: Dispatcher) -> str | None:
+    """Return the advice of the server, and that of its forwarder after it (FWD-28)."""
+    own = dispatcher.results.info.instructions
+    if dispatcher.calls.forwarding is None:
+        return own
+    others = dispatcher.calls.forwarding.forwarder.instructions
+    return "\n\n".join(each for each in (own, others) if each) or None
 
 
 def capabilities_of(dispatcher: Dispatcher, revision: Revision) -> dict[str, Any]:
@@ -96,6 +107,8 @@ def capabilities_of(dispatcher: Dispatcher, revision: Revision) -> dict[str, Any
         capabilities["experimental"] = dispatcher.results.info.experimental
     if dispatcher.tasks.offered:
         capabilities["extensions"] = {EXTENSION: {}}
+    if dispatcher.calls.forwarding is not None:
+        dispatcher.calls.forwarding.add_capabilities(capabilities)
     return revision.keep("capabilities", capabilities)
 
 

@@ -89,7 +89,7 @@ def _make_to_result(
     dispatcher: Dispatcher, found: RegisteredResource | RegisteredTemplate
 ) -> ToResult:
     """Return a function that makes a result, which says how long it may be reused (MRES-14)."""
-    from ...registry.resources import shape_contents
+    from ...registry.resource_results import shape_contents
 
     def to_result(value: Any, call: Invocation) -> dict[str, Any]:
         mime_type = found.definition.mime_type

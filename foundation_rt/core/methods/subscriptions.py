@@ -15,7 +15,7 @@ from ..tasks.support import require_extension
 from .resources import read_uri, require_resources, resource_not_found
 
 if TYPE_CHECKING:
-    from ...protocol.jsonrpc import Request
+    from ...protocol.jsonrpc import Request, RequestId
     from ...protocol.peer import Peer
     from ..dispatcher import Dispatcher
     from ..effects import Effect
@@ -34,11 +34,11 @@ def subscribe(
     """Notify the session of updates of a resource (SUB-01)."""
     require_resources(dispatcher, request)
     uri = read_uri(request)
-    if not _is_resource(dispatcher, session, uri):
+    if not is_resource(dispatcher, session, uri):
         raise resource_not_found(peer, uri)
     subscriber = dispatcher.subscriptions.subscribe(session)
     if not dispatcher.subscriptions.add(subscriber, ("resource", uri)):
-        raise _too_many(MAX_TOPICS)
+        raise too_many_topics()
     return [result_reply(request.id, {})]
 
 
@@ -58,7 +58,19 @@ def unsubscribe(
 
 def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Request) -> list[Effect]:
     """Keep the request open, and send what it asked for as it happens (SUB-03, SUB-04)."""
-    wanted = None if request.params is ABSENT else request.params.get("notifications")
+    honoured, topics = honour(dispatcher, session, peer, read_wanted(session, request))
+    dispatcher.subscriptions.subscribe(session, request.id, peer.retain(), topics)
+    # Before the client learns that it is subscribed: no event after that may be lost.
+    return [Subscribe(), acknowledgement(request.id, honoured)]
+
+
+def read_wanted(session: Session, request: Request) -> dict[str, Any]:
+    """Return what a `subscriptions/listen` asks for.
+
+    Raises:
+        JsonRpcError: it is malformed, or the connection has too many of them.
+    """
+    wanted: Any = None if request.params is ABSENT else request.params.get("notifications")
     if type(wanted) is not dict:
         raise invalid_params("notifications must be an object")
     if type(request.id) is str and len(request.id) > MAX_SUBSCRIPTION_ID_LENGTH:
@@ -67,6 +79,13 @@ def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Reques
         )
     if len(session.subscribers) >= MAX_LISTENING:
         raise _too_many(MAX_LISTENING)
+    return wanted
+
+
+def honour(
+    dispatcher: Dispatcher, session: Session, peer: Peer, wanted: dict[str, Any]
+) -> tuple[dict[str, Any], list[Topic]]:
+    """Return the part of `wanted` that the server honours, and its topics (SUB-04)."""
     honoured: dict[str, Any] = {}
     topics: list[Topic] = []
     for name, read in _FIELDS.items():
@@ -75,14 +94,17 @@ def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Reques
             if found:
                 honoured[name] = value
                 topics += found
-    dispatcher.subscriptions.subscribe(session, request.id, peer.retain(), topics)
+    return honoured, topics
+
+
+def acknowledgement(request_id: RequestId, honoured: dict[str, Any]) -> Notify:
+    """Return the first message for a `subscriptions/listen` (SUB-03)."""
     acknowledged = {
         "jsonrpc": "2.0",
         "method": "notifications/subscriptions/acknowledged",
-        "params": {"_meta": {SUBSCRIPTION_ID_KEY: request.id}, "notifications": honoured},
+        "params": {"_meta": {SUBSCRIPTION_ID_KEY: request_id}, "notifications": honoured},
     }
-    # Before the client learns that it is subscribed: no event after that may be lost.
-    return [Subscribe(), Notify(encode(acknowledged), request.id)]
+    return Notify(encode(acknowledged), request_id)
 
 
 def final(dispatcher: Dispatcher, subscriber: Subscriber) -> list[Effect]:
@@ -116,13 +138,13 @@ def _changes_of(kind: str) -> Callable[..., _Found]:
 
 
 def _updates(dispatcher: Dispatcher, session: Session, peer: Peer, value: Any) -> _Found:
-    uris = _read_strings(value, "resourceSubscriptions")
-    known = [uri for uri in uris if _is_resource(dispatcher, session, uri)]
+    uris = read_names(value, "resourceSubscriptions")
+    known = [uri for uri in uris if is_resource(dispatcher, session, uri)]
     return known, [("resource", uri) for uri in known]
 
 
 def _tasks(dispatcher: Dispatcher, session: Session, peer: Peer, value: Any) -> _Found:
-    ids = _read_strings(value, "taskIds")
+    ids = read_names(value, "taskIds")
     require_extension(peer)
     manager = dispatcher.tasks.manager() if dispatcher.tasks.offered else None
     known = [one for one in ids if manager and manager.find(one, session.principal) is not None]
@@ -139,18 +161,19 @@ _FIELDS: dict[str, Callable[..., _Found]] = {
 """The fields that a client may ask for; others are not honoured, and so not acknowledged."""
 
 
-def _read_strings(value: Any, name: str) -> list[str]:
+def read_names(value: Any, name: str) -> list[str]:
+    """Return the URIs or ids of a field, each once; raise `JsonRpcError` unless it is valid."""
     if type(value) is not list or not all(type(one) is str for one in value):
         raise invalid_params(f"notifications.{name} must be an array of strings")
     if len(value) > MAX_TOPICS:
-        raise _too_many(MAX_TOPICS)
+        raise too_many_topics()
     return list(dict.fromkeys(value))
 
 
 # -- both --------------------------------------------------------------------------------------
 
 
-def _is_resource(dispatcher: Dispatcher, session: Session, uri: str) -> bool:
+def is_resource(dispatcher: Dispatcher, session: Session, uri: str) -> bool:
     """Return whether there is such a resource, and the client may read it (AUTH-26)."""
     if dispatcher.features is None:
         return False
@@ -163,6 +186,11 @@ def _is_resource(dispatcher: Dispatcher, session: Session, uri: str) -> bool:
     except LookupError:
         return False
     return session.principal is None or not session.principal.lacks(found.scopes)
+
+
+def too_many_topics() -> JsonRpcError:
+    """Return the error for more subscriptions of a kind than one subscriber may have (SUB-05)."""
+    return _too_many(MAX_TOPICS)
 
 
 def _too_many(limit: int) -> JsonRpcError:

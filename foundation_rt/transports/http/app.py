@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -19,6 +20,7 @@ from attrs import define, field
 from ...engine.shutdown import FINAL_FLUSH_SECONDS, POLL_SECONDS
 from ...errors import JsonRpcErrorCode, UsageError, describe_exception
 from ...protocol.jsonrpc import encode
+from ...protocol.plain_values import write_json
 from .asgi import CLOSE, HttpRefusal, send_body, send_json, with_cors, with_security_headers
 from .authentication import make_authenticator
 from .endpoint import SERVER_STOPS, STOPPING, Endpoint
@@ -27,16 +29,18 @@ from .headers import method_not_allowed, read_head
 from .host_check import make_host_check
 from .legacy import MESSAGES_PATH, STREAM_PATH, LegacyEndpoint
 from .request import ClientGone, HttpRequest
+from .request_headers import make_header_selection
 from .session_table import SessionTable, session_quota
 
 if TYPE_CHECKING:
     from ...engine.readiness import ReadinessChecks
     from ...middleware.metrics import Metrics
-    from ...runtime import Runtime
+    from ...runtime import HttpPage, Runtime
     from .asgi import App, Receive, Scope, Send
     from .authentication import Authenticator
     from .event_store import EventStore
     from .host_check import HostCheck
+    from .request_headers import HeaderSelection
 
 HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"
@@ -90,13 +94,15 @@ class HttpApplication:
         path: the endpoint's path, below the path at which the application is mounted.
 
     Raises:
-        UsageError: authentication is neither configured nor turned off.
+        UsageError: authentication is neither configured nor turned off, a header that handlers
+            get is the server's own, or a page of the application has a path of the runtime.
     """
 
     runtime: Runtime
     path: str
     _host_check: HostCheck = field(init=False)
     _authenticator: Authenticator = field(init=False)
+    _header_selection: HeaderSelection = field(init=False)
     _app: App = field(init=False)
     _paths: dict[str, Callable[[_Service, HttpRequest], Awaitable[HttpRefusal | None]]] = field(
         init=False
@@ -111,6 +117,7 @@ class HttpApplication:
         config = self.runtime.config
         self._host_check = make_host_check(config.http)
         self._authenticator = make_authenticator(config, self.runtime.clock, self.runtime.logger)
+        self._header_selection = make_header_selection(config)
         self._paths = {
             self.path: lambda service, request: service.endpoint.handle(request),
             STREAM_PATH: lambda service, request: service.legacy.open_stream(request),
@@ -118,6 +125,10 @@ class HttpApplication:
         }
         if self.runtime.metrics is not None:
             self._paths[METRICS_PATH] = partial(_send_metrics, self.runtime.metrics)
+        for path, page in self.runtime.http_pages.items():
+            if path in self._paths or path in (HEALTH_PATH, READY_PATH):
+                raise UsageError(f"http_get: {path} is a path of the runtime: choose another")
+            self._paths[path] = partial(_send_page, page)
         oauth = self._authenticator.oauth
         if oauth is not None:
             self._metadata_paths, self._metadata = oauth.metadata_paths, oauth.metadata
@@ -272,13 +283,16 @@ class HttpApplication:
         principal = await self._authenticator.authenticate(head, mount)
         if isinstance(principal, HttpRefusal):
             return principal
+        headers = self._header_selection.read(scope["headers"])
+        if isinstance(headers, HttpRefusal):
+            return headers
         service = self._service
         if service is None or service.loop is not asyncio.get_running_loop():
             self._leave_closed_loop()
             await self.start()
             service = self._service
             assert service is not None
-        return await serve(service, HttpRequest(head, principal, scope, receive, send))
+        return await serve(service, HttpRequest(head, principal, scope, receive, send, headers))
 
     def _leave_closed_loop(self) -> None:
         """Forget the service of a closed event loop.
@@ -352,6 +366,20 @@ async def _send_metrics(
         return method_not_allowed("GET")
     content_type, body = await metrics.read()
     await send_body(request.send, 200, content_type.encode(), body)
+    return None
+
+
+async def _send_page(page: HttpPage, service: _Service, request: HttpRequest) -> HttpRefusal | None:
+    """Send a page of the application to an authenticated client (HTTP-38)."""
+    if request.scope["method"] != "GET":
+        return method_not_allowed("GET")
+    value = page(request.principal)
+    if isawaitable(value):
+        value = await value
+    if isinstance(value, str):
+        await send_body(request.send, 200, b"text/plain; charset=utf-8", value.encode())
+    else:
+        await send_json(request.send, 200, write_json(value))
     return None
 
 

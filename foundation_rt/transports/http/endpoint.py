@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ...core.effects import Reply
     from ...engine.connection import Connection
     from ...engine.scheduling import HostLoop
+    from ...jsonschema.header_params import HeaderParameter
     from ...protocol.jsonrpc import Message
     from ...registry.tools import RegisteredTool
     from ...runtime import Runtime
@@ -162,9 +163,7 @@ class Endpoint:
         if type(message) is Response:
             return HttpRefusal(400, "A server asks nothing in this revision: there is no response")
         if type(message) is Request:
-            tool = self._find_tool(message)
-            parameters = () if tool is None else tool.header_parameters
-            refusal = check_mcp_headers(request.head, message, parameters)
+            refusal = check_mcp_headers(request.head, message, self._header_parameters(message))
             if refusal is not None:
                 body = refusal.body(self.runtime.ids.connection_correlation_id(), message.id)
                 return send_json(request.send, refusal.status, body, refusal.headers)
@@ -175,7 +174,7 @@ class Endpoint:
         connection = self.runtime.connect(
             response.deliver, "http", self.scheduler, principal=request.principal, stateless=True
         )
-        connection.handle(message)
+        connection.handle_with(message, request.headers)
         self._open[connection] = response
         return self._respond_stateless(request, connection, response)
 
@@ -188,6 +187,17 @@ class Endpoint:
             del self._open[connection]
             if connection.session.is_busy:
                 connection.close()
+
+    def _header_parameters(self, message: Request) -> tuple[HeaderParameter, ...]:
+        """Return the arguments of the call that headers have to repeat."""
+        tool = self._find_tool(message)
+        if tool is not None:
+            return tool.header_parameters
+        forwarding = self.runtime.dispatcher.calls.forwarding
+        if forwarding is None or message.method != "tools/call" or type(message.params) is not dict:
+            return ()
+        name = message.params.get("name")
+        return forwarding.header_parameters(name) if type(name) is str else ()
 
     def _find_tool(self, message: Request) -> RegisteredTool | None:
         """Return the tool that a request calls, if it calls one that exists."""
@@ -246,7 +256,7 @@ class Endpoint:
             runtime.connect(session.deliver, "http", self.scheduler, principal=request.principal)
         )
         response = PostResponse(request.open_body(), session, (message.id,))
-        session.receive(message, response)
+        session.receive(message, response, request.headers)
         peer = session.connection.session.peer
         headers: list[RawHeader] = []
         if peer is None:
@@ -269,7 +279,7 @@ class Endpoint:
         response = PostResponse(request.open_body(), session, tuple(each.id for each in requests))
         # The same principal, but its token may be a new one with other scopes.
         session.connection.session.principal = request.principal
-        session.receive(message, response)
+        session.receive(message, response, request.headers)
         if type(message) is not Request:
             session.end_cancelled()
         if not requests and not response.finished:

@@ -42,7 +42,7 @@ _FIELDS = {
     b"mcp-name": "name",
 }
 _PARAMETER = b"mcp-param-"
-_UNSAFE = re.compile(r"[^\t\x20-\x7e]")  # RFC 9110, section 5.5, without its obsolete part
+UNSAFE = re.compile(r"[^\t\x20-\x7e]")  # RFC 9110, section 5.5, without its obsolete part
 
 _BOTH_TYPES = "application/json, text/event-stream"  # the exact value of nearly every client
 _NO_QUALITY = re.compile(r"0(\.0{0,3})?")
@@ -95,12 +95,12 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead | HttpRefus
         value = raw.decode("latin-1").strip(" \t")
         if key in found:
             if name != b"accept":
-                return _malformed(name, "stands in the request more than once")
+                return malformed(name, "stands in the request more than once")
             value = f"{found[key]}, {value}"
         found[key] = value
     # All at once: checking each would be a third of the work.
     text = "".join((*fields.values(), *parameters.values()))
-    if not (text.isascii() and text.isprintable()) and _UNSAFE.search(text) is not None:
+    if not (text.isascii() and text.isprintable()) and UNSAFE.search(text) is not None:
         return _find_unsafe(fields, parameters)
     if "transfer_encoding" in fields and fields["transfer_encoding"].lower() != "chunked":
         return HttpRefusal(
@@ -326,11 +326,12 @@ def _find_unsafe(fields: dict[str, str], parameters: dict[str, str]) -> HttpRefu
     """Return the refusal that names the header with a forbidden character."""
     values = {name: fields.get(attribute, "") for name, attribute in _FIELDS.items()}
     values |= {_PARAMETER + name.encode(): value for name, value in parameters.items()}
-    name = next(name for name, value in values.items() if _UNSAFE.search(value) is not None)
-    return _malformed(name, "holds a character that no header may hold")
+    name = next(name for name, value in values.items() if UNSAFE.search(value) is not None)
+    return malformed(name, "holds a character that no header may hold")
 
 
-def _malformed(name: bytes, problem: str) -> HttpRefusal:
+def malformed(name: bytes, problem: str) -> HttpRefusal:
+    """Return the refusal of a header, which the message names (HEAD-01 to HEAD-03)."""
     shown = name[:64].decode("ascii", "replace")
     if name.startswith(b"mcp-"):
         return _mismatch(f"{shown} {problem}")

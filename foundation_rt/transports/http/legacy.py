@@ -6,15 +6,18 @@ The connection ends with the stream: this transport cannot resume streams.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from attrs import define, field
 
+from ...protocol.jsonrpc import parse
 from .asgi import HttpRefusal, send_empty
 from .endpoint import NO_SESSION, SERVER_STOPS, SESSION_ENDED, watching
 from .headers import check_post, method_not_allowed
 from .request import read_body
+from .session_table import session_key_of
 from .sse import EventBody, encode_event
 
 if TYPE_CHECKING:
@@ -84,6 +87,7 @@ class LegacyEndpoint:
             session.deliver, "sse", endpoint.scheduler, principal=request.principal
         )
         session_id = self.sessions.add(session, request.principal)
+        session.connection.make_key = partial(session_key_of, session_id)
         path = f"{request.scope.get('root_path', '')}{MESSAGES_PATH}?{_PARAMETER}={session_id}"
         body.write(encode_event(path.encode(), kind="endpoint"))
         try:
@@ -110,6 +114,6 @@ class LegacyEndpoint:
             return line
         # The same principal, but its token may be a new one with other scopes.
         session.connection.session.principal = request.principal
-        session.connection.receive(line)
+        session.connection.handle_with(parse(line), request.headers)
         await send_empty(request.send, 202)
         return None

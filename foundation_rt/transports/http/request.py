@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from types import coroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from attrs import define
 
+from ...core.session import NO_HEADERS
 from .asgi import CLOSE, HttpRefusal, send_json
 from .sse import EventBody
 from .uvicorn_protocol import CUT_CONNECTION, HOLD_BYTES, UNCOUNTED_BYTES
@@ -28,13 +29,18 @@ class ClientGone(Exception):
 
 @define(eq=False, repr=False)
 class HttpRequest:
-    """One request with its head parsed and its principal known."""
+    """One request with its head parsed and its principal known.
+
+    Attributes:
+        headers: those that handlers get (HEAD-16).
+    """
 
     head: RequestHead
     principal: Principal | None
     scope: Scope
     receive: Receive
     send: Send
+    headers: Mapping[str, str] = NO_HEADERS
 
     def open_body(self) -> EventBody:
         """Return a body for the response."""

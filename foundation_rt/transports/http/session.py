@@ -7,7 +7,7 @@ logged, and can be resumed as long as its events are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -15,6 +15,7 @@ from attrs import define, field
 from ...core.effects import Reply
 from .event_store import event_id, parse_event_id
 from .post_response import Message, PostResponse
+from .session_table import session_key_of
 
 if TYPE_CHECKING:
     from ...clock import Clock
@@ -114,6 +115,7 @@ class HttpSession:
         """Carry the messages of `connection` from now on."""
         self.connection = self._absence.connection = connection
         connection.close_response = self.close_response
+        connection.make_key = lambda: session_key_of(self.session_id)
 
     # -- messages from the connection ------------------------------------------------------------
 
@@ -145,14 +147,16 @@ class HttpSession:
             return response
         return None if request_id is None else self._responses.get(request_id)
 
-    def receive(self, message: jsonrpc.Message, response: PostResponse) -> None:
-        """Handle the message of one POST, which `response` answers."""
+    def receive(
+        self, message: jsonrpc.Message, response: PostResponse, headers: Mapping[str, str]
+    ) -> None:
+        """Handle the message of one POST, which came with `headers`; `response` answers it."""
         for request_id in response.requests:
             self._responses.setdefault(request_id, response)
         self._receiving = response
         self._absence.note_contact()
         try:
-            self.connection.handle(message)
+            self.connection.handle_with(message, headers)
         finally:
             self._receiving = None
 

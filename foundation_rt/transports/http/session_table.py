@@ -9,6 +9,7 @@ share gets a new session in exchange for its least recently used one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -52,6 +53,15 @@ def session_quota(config: ServerConfig) -> Quota:
 def new_session_id() -> str:
     """Return 256 random bits in visible ASCII (AUTH-15)."""
     return token_urlsafe(32)
+
+
+def session_key_of(session_id: str) -> str:
+    """Return the key by which handlers know a session (LIFE-16).
+
+    The id is the client's credential and cannot be found from it; the key of an id is the same in
+    every process.
+    """
+    return sha256(b"foundation-rt session key\n" + session_id.encode()).hexdigest()
 
 
 @define(eq=False, repr=False)

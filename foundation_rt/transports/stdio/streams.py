@@ -7,12 +7,15 @@ output are pending (PROC-05).
 from __future__ import annotations
 
 import os
+import select
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...engine.shutdown import HANDLER_SHARE
 from ...logs.writer import BackgroundWriter
+from ...protocol.jsonrpc import Request, parse
 from .reactor import GONE, READABLE
 
 if TYPE_CHECKING:
@@ -103,9 +106,27 @@ class ClientStreams:
     # -- input -----------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Begin to read."""
+        """Begin to read, and serve what was read before."""
         self._is_open = True
         self.resume_reading()
+        if self.lines:
+            self._reactor.wake()
+
+    def answer_initialize(self) -> None:
+        """Answer `initialize` if it is there already, and serve nothing else before `open`.
+
+        Clients send it as soon as they have started the process.
+        """
+        descriptor = self._descriptors.input
+        readable = select.poll()
+        readable.register(descriptor, READABLE)
+        if not readable.poll(0):
+            return
+        with suppress(OSError):  # reported when it is read again
+            # At the end of the input this reads nothing, and will again.
+            self.lines.extend(self.connection.reader.feed(os.read(descriptor, _CHUNK_BYTES)))
+        if self.lines and _is_initialize(self.lines[0]):
+            self.connection.receive(self.lines.popleft())
 
     def watch_hang_up(self) -> None:
         """Read nothing yet, but notice when the client hangs up."""
@@ -128,6 +149,8 @@ class ClientStreams:
 
     def serve_lines(self) -> None:
         """Serve the lines that were read, as long as the client reads the answers."""
+        if not self._is_open:
+            return
         lines = self.lines
         if len(lines) > 1:
             with self.connection.lock:
@@ -241,3 +264,11 @@ class ClientStreams:
         self._writer.close(0)
         self._reactor.unwatch(self._descriptors.input)
         self._reactor.unwatch(self._descriptors.output)
+
+
+def _is_initialize(line: bytes | LineTooLong) -> bool:
+    """Return whether a line is the request that begins a session."""
+    if not isinstance(line, bytes):
+        return False
+    message = parse(line)
+    return isinstance(message, Request) and message.method == "initialize"

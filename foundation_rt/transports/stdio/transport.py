@@ -2,7 +2,7 @@
 
 The life of the process (spec/process.md):
 
-    opening the lifespan, if there is one ──►
+    opening the lifespan, if there is one; before it, if its hooks allow that, `initialize` ──►
     serving ── end of file ──► answering the rest ── all answered, or the grace is over ──►
     ── SIGTERM, SIGINT, SIGHUP ──► the same, with the longer grace of a shutdown ──►
     ── output closed ─────────────────────────────────────────────────────────► closed ──► gone
@@ -180,6 +180,8 @@ class StdioTransport:
         if self.runtime.lifespan is None:
             self._streams.open()
         else:
+            if self.runtime.lifespan.after_initialize:
+                self._streams.answer_initialize()
             self._streams.watch_hang_up()
             self.reactor.start_task(self._enter_lifespan(), self._keep_opening)
 

@@ -11,8 +11,9 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from foundation_rt import ConfigError, Server, UsageError
+from foundation_rt import ConfigError, RegistrationError, Server, UsageError
 from foundation_rt.errors import MissingExtraError
+from foundation_rt.protocol.principal import Principal
 from tests.support.asgi import PATIENCE, ask, call, open_session, request, visit
 from tests.support.http_harness import STOP_SECONDS, harness
 
@@ -319,3 +320,43 @@ def test_application_restarts_after_its_loop_was_closed() -> None:
         await app.stop(STOP_SECONDS)
 
     asyncio.run(ask_beside())
+
+
+@pytest.mark.rule("HTTP-38")
+async def test_page_of_the_application_is_authenticated_and_written() -> None:
+    server = make_server(no_auth=False, api_keys=(KEY,))
+
+    @server.http_get("/status")
+    async def status(principal: Principal | None) -> dict[str, Any]:
+        assert principal is not None
+        return {"servers": ["\u00e9"]}
+
+    @server.http_get("/status/text")
+    def text(principal: Principal | None) -> str:
+        return "\u00e9\n"
+
+    app, key = server.asgi_app(), {"authorization": f"Bearer {KEY}"}
+    assert (await visit(app, "GET", "/status").finish()).status == 401
+    assert (await visit(app, "GET", "/status", key).finish()).json == {"servers": ["\u00e9"]}
+    answer = await visit(app, "GET", "/status/text", key).finish()
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.body == "\u00e9\n".encode()
+    assert (await visit(app, "POST", "/status", key).finish()).status == 405
+
+
+@pytest.mark.rule("HTTP-38")
+@pytest.mark.parametrize("path", ["/mcp", "/healthz", "/sse"])
+def test_page_at_a_path_of_the_runtime_is_refused(path: str) -> None:
+    server = make_server()
+    server.http_get(path)(lambda principal: {})
+    with pytest.raises(UsageError, match=f"{path} is a path of the runtime"):
+        server.asgi_app()
+
+
+@pytest.mark.rule("HTTP-38")
+@pytest.mark.parametrize("path", ["status", "/", "/a b", "/taken", None])
+def test_page_needs_a_free_path(path: Any) -> None:
+    server = make_server()
+    server.http_get("/taken")(lambda principal: {})
+    with pytest.raises(RegistrationError, match="http_get"):
+        server.http_get(path)

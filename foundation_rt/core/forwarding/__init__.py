@@ -1,0 +1,1 @@
+"""Requests that are handed to somebody else (spec/forwarding.md)."""
