@@ -1,0 +1,183 @@
+"""The connections of one server: one for the lists, and those of single clients (COORD-50 to -54).
+
+A connection belongs to a key: its owner, None for all, and the values of the headers that were
+taken from the client. The connection of the lists belongs to everybody, until the first owner
+takes it over: a child process more for a single client would be wasted. When that owner has
+ended, the connection is made anew, since the server may remember the owner in its session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from attrs import define, field, frozen
+
+from ..client import Client, ConnectionLostError, MCPError
+from .call_slots import MAX_WAITING
+
+MAX_CONNECTIONS = 16
+
+
+@frozen(cache_hash=True)
+class ConnectionKey:
+    """The clients that share a connection.
+
+    Attributes:
+        owner: of the connection; None: all clients.
+        headers: taken from the client's request, by name; they may be secrets.
+    """
+
+    owner: str | None = None
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+EVERYBODY = ConnectionKey()
+
+
+@define(eq=False)
+class PooledConnection:
+    """A connection of a key.
+
+    Attributes:
+        client: None: that of the lists.
+        running: requests that use it.
+    """
+
+    key: ConnectionKey
+    client: Client | None
+    running: int = 0
+    timer: asyncio.TimerHandle | None = None
+    is_leaving: bool = False
+
+
+@define(eq=False)
+class ConnectionPool:
+    """The connections of one server besides that of the lists, and who has taken that over.
+
+    Args:
+        server: its id, for messages.
+        idle_seconds: after which a connection that nobody uses is closed.
+        make_client: makes the client of a key; not connected.
+        renew_lists: makes the connection of the lists anew.
+    """
+
+    _server: str
+    _idle_seconds: float
+    _make_client: Callable[[ConnectionKey], Client]
+    _renew_lists: Callable[[], None]
+    _connections: dict[ConnectionKey, PooledConnection] = field(factory=dict, init=False)
+    _closing: set[asyncio.Task[None]] = field(factory=set, init=False)
+    _room: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _waiting: int = field(default=0, init=False)
+    _is_closed: bool = field(default=False, init=False)
+
+    @property
+    def count(self) -> int:
+        """Return how many connections there are, with that of the lists."""
+        own = sum(each.client is not None for each in self._connections.values())
+        return 1 + own + len(self._closing)
+
+    @property
+    def lists_owner(self) -> str | None:
+        """Return who has taken over the connection of the lists; None: nobody, or everybody."""
+        owners = [each.key.owner for each in self._connections.values() if each.client is None]
+        return owners[0] if owners else None
+
+    async def take(self, key: ConnectionKey, deadline: float) -> PooledConnection:
+        """Return the connection of a key; wait for room if there are too many (COORD-53).
+
+        Args:
+            deadline: time of the loop, in s.
+
+        Raises:
+            MCPError: E208: there was no room in time; E201: the server is removed.
+            UsageError: a header cannot be sent.
+        """
+        while True:
+            if self._is_closed:
+                raise ConnectionLostError(
+                    f"server {self._server!r} was closed", may_have_run=False, retryable=False
+                )
+            connection = self._connections.get(key) or self._make(key)
+            if connection is not None:
+                connection.running += 1
+                if connection.timer is not None:
+                    connection.timer.cancel()
+                    connection.timer = None
+                return connection
+            await self._wait_for_room(deadline)
+
+    def give_back(self, connection: PooledConnection) -> None:
+        """End one use of a connection; it is closed if its owner has ended, or when it is idle."""
+        connection.running -= 1
+        if connection.running or self._connections.get(connection.key) is not connection:
+            return
+        if connection.is_leaving:
+            self._end(connection)
+        elif connection.key != EVERYBODY or connection.client is not None:
+            loop = asyncio.get_running_loop()
+            connection.timer = loop.call_later(self._idle_seconds, self._end, connection)
+
+    def end_owner(self, owner: str) -> None:
+        """Close the connections of an owner that has ended, each after its requests (COORD-52)."""
+        for connection in [*self._connections.values()]:
+            if connection.key.owner == owner:
+                connection.is_leaving = True
+                if not connection.running:
+                    self._end(connection)
+
+    async def close(self) -> None:
+        """Close all connections but that of the lists."""
+        self._is_closed = True
+        self._room.set()
+        for connection in [*self._connections.values()]:
+            self._end(connection)
+        if self._closing:
+            await asyncio.wait([*self._closing])
+
+    def _make(self, key: ConnectionKey) -> PooledConnection | None:
+        """Return a new connection; None if there is no room."""
+        takes_lists = not key.headers and not self._lists_are_taken()
+        if not takes_lists and key != EVERYBODY and self.count >= MAX_CONNECTIONS:
+            return None
+        client = None if takes_lists else self._make_client(key)
+        connection = self._connections[key] = PooledConnection(key, client)
+        return connection
+
+    def _lists_are_taken(self) -> bool:
+        """Return whether the connection of the lists is in use by an owner, or by all."""
+        return any(each.client is None for each in self._connections.values())
+
+    async def _wait_for_room(self, deadline: float) -> None:
+        self._room.clear()
+        self._waiting += 1
+        try:
+            if self._waiting > MAX_WAITING:
+                raise TimeoutError
+            async with asyncio.timeout_at(deadline):
+                await self._room.wait()
+        except TimeoutError:
+            raise MCPError(
+                "E208",
+                f"server {self._server!r} has {MAX_CONNECTIONS} sessions of other clients",
+                data={"code": "RESOURCE_EXHAUSTED", "reason": "upstream_sessions"},
+            ) from None
+        finally:
+            self._waiting -= 1
+
+    def _end(self, connection: PooledConnection) -> None:
+        if connection.timer is not None:
+            connection.timer.cancel()
+        del self._connections[connection.key]
+        if connection.client is not None:
+            task = asyncio.create_task(connection.client.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closed)
+        elif connection.key.owner is not None and not self._is_closed:
+            self._renew_lists()
+            self._room.set()
+
+    def _closed(self, task: asyncio.Task[None]) -> None:
+        self._closing.discard(task)
+        self._room.set()

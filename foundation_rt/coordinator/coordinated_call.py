@@ -1,0 +1,116 @@
+"""One call of a tool that was found: guarded, validated, recorded (COORD-20, COORD-22)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from attrs import define, field
+
+from ..client import CallResult, MCPError, ToolSchema
+from .connection_pool import EVERYBODY
+from .errors import (
+    ExecutionContext,
+    ToolCircuitOpenError,
+    ToolExecutionError,
+    ToolValidationError,
+)
+from .guarded_request import CircuitRefusal, GuardedRequest
+from .registry import ToolRecord
+from .server_state import ServerState
+
+
+@define(eq=False)
+class CoordinatedCall:
+    """A call of a tool.
+
+    Args:
+        request: that guards it.
+        tool: its definition.
+        record: of the tool.
+        arguments: by name.
+        now: returns the time of people.
+        more: further arguments of `Client.call`.
+    """
+
+    request: GuardedRequest
+    tool: ToolSchema
+    record: ToolRecord
+    arguments: Mapping[str, Any]
+    request_id: str
+    now: Callable[[], datetime]
+    more: Mapping[str, Any]
+    _sent_at: float = field(default=0.0, init=False)
+
+    async def run(self) -> CallResult:
+        """Return the result of the tool, also one that says that it failed.
+
+        Raises:
+            CoordinatorError: there is none.
+        """
+        loop = asyncio.get_running_loop()
+        metrics, name = self.record.metrics, self.request.name
+        try:
+            result = await self.request.run(self._send, self._validate)
+        except CircuitRefusal as refusal:
+            last = metrics.reliability.last_failure
+            after = refusal.retry_after or 0.0
+            raise ToolCircuitOpenError(name, refusal.failures, last, after) from None
+        except MCPError as error:
+            metrics.record_failure(self.now())
+            server = self.request.supervisor.server_id
+            context = ExecutionContext(name, server, self.request_id, self.arguments)
+            raise ToolExecutionError(f"Failed to execute tool: {name}", error, context) from error
+        if result.is_error:
+            metrics.record_failure(self.now())
+        else:
+            metrics.record_success(self.now(), (loop.time() - self._sent_at) * 1000)
+        return result
+
+    async def _send(self, timeout: float, longest: float | None) -> CallResult:
+        supervisor = self.request.supervisor
+        pool = supervisor.pool
+        connection = await pool.take(EVERYBODY, self.request.deadline)
+        try:
+            client = connection.client
+            if client is None:
+                client = await supervisor.ready_within(timeout * 1000)
+            self._sent_at = asyncio.get_running_loop().time()
+            return await client.call(
+                self.tool.name,
+                self.arguments,
+                timeout=self.request.remaining(),
+                max_timeout=longest,
+                **self.more,
+            )
+        finally:
+            pool.give_back(connection)
+
+    async def _validate(self) -> None:
+        """Check the arguments against the tool as it is listed now.
+
+        Raises:
+            ToolValidationError: they do not fit; nothing was sent.
+        """
+        issues = self.tool.check_arguments(self.arguments)
+        if not issues:
+            return
+        latest = await self._latest_definition()
+        if latest is not self.tool:
+            issues = latest.check_arguments(self.arguments)
+        if issues:
+            raise ToolValidationError(self.request.name, issues)
+
+    async def _latest_definition(self) -> ToolSchema:
+        """Return the tool from a list that is fresh: the one known may be stale."""
+        supervisor = self.request.supervisor
+        if supervisor.lifecycle.state is not ServerState.READY or supervisor.client is None:
+            return self.tool
+        try:
+            return await supervisor.client.get_tool_schema(
+                self.tool.name, timeout=self.request.remaining()
+            )
+        except MCPError:
+            return self.tool

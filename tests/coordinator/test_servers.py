@@ -1,0 +1,261 @@
+"""A coordinator of real processes: kills, hangs, reloads; nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foundation_rt.client import MCPError
+from foundation_rt.coordinator import (
+    Coordinator,
+    ServerState,
+    ToolCallRequest,
+    ToolExecutionError,
+    ToolNotFoundError,
+)
+from foundation_rt.errors import UsageError
+from tests.support.http_server import free_port, serve_http
+from tests.support.leaks import ResourceSnapshot
+
+ROOT = Path(__file__).parents[2]
+APP = str(ROOT / "tests" / "support" / "coordinated_app.py")
+
+
+def entry(*words: str, **members: Any) -> dict[str, Any]:
+    env = {"PYTHONPATH": str(ROOT)}
+    return {"command": sys.executable, "args": [APP, *words], "env": env, **members}
+
+
+def write(path: Path, **servers: Any) -> Path:
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps({"mcpServers": servers}))
+    new.replace(path)
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "mcp.json"
+
+
+async def pid(servers: Coordinator, server: str) -> int:
+    value = (await servers.call(f"{server}:pid")).value()
+    assert isinstance(value, int)
+    return value
+
+
+async def until(servers: Coordinator, server: str, state: ServerState) -> None:
+    while servers.states[server].state is not state:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.rule("COORD-08", "COORD-09", "COORD-10", "COORD-16")
+async def test_servers_of_a_file_start_and_bad_ones_say_why(file: Path) -> None:
+    write(
+        file,
+        notes=entry("notes"),
+        files=entry("files", disabledTools=["die*"], id="files"),
+        dead=entry(command="/bin/false"),
+        missing=entry(command="no-such-program"),
+        off=entry("off", disabled=True, env={"A": "${NOT_SET}"}),
+        **{"a:b": entry("a"), "unset": entry("a", env={"A": "${NOT_SET}"})},
+        zero=entry("zero", timeoutMs=0),
+        other=entry("other", id="another"),
+    )
+    before = ResourceSnapshot.now()
+    async with Coordinator.from_file(file) as servers:
+        states = {name: status.state.value for name, status in servers.states.items()}
+        assert states == {
+            "notes": "ready",
+            "files": "ready",
+            "dead": "failed",
+            "missing": "failed",
+            "off": "disabled",
+            "a:b": "failed",
+            "unset": "failed",
+            "zero": "failed",
+            "other": "failed",
+        }
+        reasons = {name: status.reason or "" for name, status in servers.states.items()}
+        assert "exit code 1" in reasons["dead"]
+        assert "no-such-program" in reasons["missing"]
+        assert "an id has no colon" in reasons["a:b"]
+        assert "NOT_SET; it is not set" in reasons["unset"]
+        assert '"timeoutMs" should be a whole number' in reasons["zero"]
+        assert "\"id\" should be 'other'" in reasons["other"]
+        assert (await servers.call("only_files")).value() == "files"
+        with pytest.raises(ToolNotFoundError):
+            await servers.call("files:die")
+        with pytest.raises(ToolNotFoundError):
+            await servers.call("off:echo")
+        with pytest.raises(ToolExecutionError) as unusable:
+            await servers.call("zero:echo")
+        assert isinstance(unusable.value.cause, MCPError)
+        assert "timeoutMs" in unusable.value.cause.message
+    ResourceSnapshot.now().must_equal(before)
+
+
+@pytest.mark.rule("COORD-08")
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"servers": []}', '{"mcpServers": {"a": {}, "a": {}}}']
+)
+async def test_unreadable_file_stops_the_start(file: Path, text: str) -> None:
+    file.write_text(text)
+    with pytest.raises(UsageError, match=r"mcp\.json"):
+        async with Coordinator.from_file(file):
+            pass
+
+
+@pytest.mark.rule("COORD-12", "COORD-24")
+async def test_killed_server_fails_its_call_and_no_other(tmp_path: Path) -> None:
+    changed = list[str]()
+    plans = {"notes": entry("notes"), "files": entry("files")}
+    async with Coordinator(plans, on_list_changed=changed.append) as servers:
+        held = asyncio.create_task(
+            servers.call("files:wait", request_id="held"),
+        )
+        with pytest.raises(ToolExecutionError) as raised:
+            await servers.call("notes:die")
+        assert isinstance(raised.value.cause, MCPError)
+        assert (raised.value.cause.code, raised.value.cause.may_have_run) == ("E201", True)
+        assert (await servers.call("notes:echo", {"text": "on"})).value() == "notes: on"
+        path = str(tmp_path / "once")
+        assert (await servers.call("notes:die_once", {"path": path})).value() == "alive"
+        first = await pid(servers, "notes")
+        os.kill(first, signal.SIGKILL)
+        await until(servers, "notes", ServerState.LOST)
+        await until(servers, "notes", ServerState.READY)  # by itself
+        assert await pid(servers, "notes") != first
+        assert not held.done()
+        assert servers.abort("held")
+        with pytest.raises(ToolExecutionError):
+            await held
+        assert changed == []
+
+
+@pytest.mark.rule("COORD-15")
+async def test_http_server_that_restarts_gets_one_new_session_however_many_wait() -> None:
+    changed = list[str]()
+    port = free_port()
+    words = ("--no-auth", "--http", f"127.0.0.1:{port}")
+    plans = {"web": f"http://127.0.0.1:{port}/mcp"}
+    options: Any = {"revision": "2025-11-25"}
+    with ExitStack() as first, ExitStack() as second:
+        first.enter_context(serve_http(Path(APP), *words))
+        async with Coordinator(
+            plans, on_list_changed=changed.append, connections=options
+        ) as servers:
+            before = await pid(servers, "web")
+            first.close()
+            again = second.enter_context(serve_http(Path(APP), *words))
+            found = await asyncio.gather(*(pid(servers, "web") for _ in range(20)))
+            assert set(found) == {again.process.pid}
+            assert before not in found
+            assert changed == []
+
+
+@pytest.mark.rule("COORD-40", "COORD-41", "COORD-42")
+async def test_guidance_is_that_of_the_server_or_made_of_its_tools(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    plans = {"a": entry("a", "guide"), "b": entry("b", "badguide"), "c": entry("c")}
+    with caplog.at_level("WARNING", "foundation_rt.coordinator"):
+        async with Coordinator(plans) as servers:
+            assert servers.description_prompt("a") == "Echo with care."
+            for server in ("b", "c"):
+                text = servers.description_prompt(server)
+                assert text is not None
+                assert text.startswith(f"Guidance for Server {server}:\nAvailable tools:\n- die:")
+            assert servers.description_prompt("d") is None
+    warned = [each.getMessage() for each in caplog.records]
+    assert len(warned) == 1
+    assert "'tool-descriptions' prompt missing/invalid for server b." in warned[0]
+
+
+@pytest.mark.rule("COORD-43")
+async def test_reload_leaves_unchanged_servers_alone_and_lets_calls_end(file: Path) -> None:
+    changed = list[str]()
+    write(file, kept=entry("kept"), gone=entry("gone"), new=entry("old"))
+    before = ResourceSnapshot.now()
+    async with Coordinator.from_file(file, on_list_changed=changed.append) as servers:
+        kept, gone = await pid(servers, "kept"), await pid(servers, "gone")
+        running = asyncio.create_task(servers.call("gone:wait", request_id="r"))
+        while servers.states["gone"].running == 0:
+            await asyncio.sleep(0.01)
+        write(file, new=entry("new"), kept=entry("kept"), more=entry("more"))
+        await servers.reload()
+        assert list(servers.states) == ["new", "kept", "more"]
+        await until(servers, "more", ServerState.READY)
+        await until(servers, "new", ServerState.READY)
+        assert await pid(servers, "kept") == kept
+        assert (await servers.call("only_new")).value() == "new"
+        with pytest.raises(ToolNotFoundError):
+            await servers.call("gone:pid")
+        os.kill(gone, 0)  # it lives as long as its call
+        assert servers.abort("r")
+        with pytest.raises(ToolExecutionError):
+            await running
+        while servers._servers._leaving:
+            await asyncio.sleep(0.01)
+        with pytest.raises(ProcessLookupError):
+            os.kill(gone, 0)
+        assert set(changed) == {"tools"}
+        for text in ("{", '{"servers": []}'):
+            file.write_text(text)
+            with pytest.raises(UsageError, match=r"mcp\.json"):
+                await servers.reload()
+            assert await pid(servers, "kept") == kept
+    ResourceSnapshot.now().must_equal(before)
+
+
+@pytest.mark.rule("COORD-44")
+async def test_file_that_changes_is_read_again(file: Path) -> None:
+    write(file, a=entry("a"))
+    async with Coordinator.from_file(file, watch=True) as servers:
+        file.write_text("{")
+        await asyncio.sleep(0)
+        write(file, a=entry("a"), b=entry("b"))
+        while "b" not in servers.states:
+            await asyncio.sleep(0.01)
+        await until(servers, "b", ServerState.READY)
+        assert (await servers.call("only_b")).value() == "b"
+
+
+@pytest.mark.rule("COORD-29")
+async def test_rounds_of_connect_call_and_kill_leave_nothing() -> None:
+    async def one_round() -> None:
+        async with Coordinator({"notes": entry("notes")}) as servers:
+            calls = [servers.execute(ToolCallRequest("notes:wait")) for _ in range(3)]
+            waiting = asyncio.gather(*calls)
+            os.kill(await pid(servers, "notes"), signal.SIGKILL)
+            assert all(response.error is not None for response in await waiting)
+
+    await one_round()  # what is imported or cached once does not count
+    before = ResourceSnapshot.now()
+    for _ in range(10):
+        await one_round()
+    ResourceSnapshot.now().must_equal(before)
+
+
+@pytest.mark.rule("COORD-29")
+async def test_closing_during_the_start_leaves_no_process() -> None:
+    plans = {str(number): entry("a") for number in range(6)}
+    plans["hang"] = entry(command="/bin/sleep", args=["100"])
+    before = ResourceSnapshot.now()
+    for wait in (0.0, 0.05, 0.2):
+        servers = Coordinator(plans)
+        servers.start()
+        await asyncio.sleep(wait)
+        await servers.close()
+        await servers.close()
+        with pytest.raises(UsageError, match="make another one"):
+            servers.start()
+    ResourceSnapshot.now().must_equal(before)
