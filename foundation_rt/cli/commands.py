@@ -93,6 +93,16 @@ async def _read(client: Client, line: CommandLine) -> Answer:
     return Answer(result.wire, read_report(result))
 
 
+async def _gateway_status(client: Client, line: CommandLine) -> Answer:
+    from ..gateway.status import COLUMNS, URI, problems_of, table_of
+
+    result = await client.read_resource(URI)
+    status = loads(result.wire["contents"][0]["text"])
+    page: list[Part] = [Heading("SERVERS"), Table([COLUMNS, *table_of(status)])]
+    page += [Paragraph(problem) for problem in problems_of(status)]
+    return Answer(status, page)
+
+
 async def _prompt(client: Client, line: CommandLine) -> Answer:
     _, name, *words = line.positional
     result = await client.get_prompt(name, read_texts(words))
@@ -205,6 +215,7 @@ CLIENT_COMMANDS: Mapping[str, ClientCommand] = {
         options={"breaker": BreakerSettings(failure_threshold=MAX_PINGS + 1)},
     ),
     "inspect": ClientCommand(_inspect, ("TARGET",)),
+    "gateway status": ClientCommand(_gateway_status, ("URL",), frozenset({"resources"})),
 }
 
 

@@ -24,6 +24,9 @@ _MAX_WORKERS = 256
 # Commands of a client, for any server.
 _CLIENT_COMMANDS = ("call", "inspect", "ping", "prompt", "read", "tools")
 
+# Commands with a help of their own.
+_APPLICATIONS = ("gateway", "task-server")
+
 # Options with a value, and the description of the value.
 OPTIONS = {"--config": "a file"}
 SERVE_OPTIONS = {
@@ -45,7 +48,8 @@ commands for a server of your own, the APP:
         [--workers N]             serve HTTP in N processes
   check [APP] [--config FILE]     load APP and the configuration; print both, or the error
 
-an application that comes with the runtime:
+applications that come with the runtime:
+  gateway [FILE | TARGET]         serve the servers of an mcp.json as one; see gateway --help
   task-server                     serve tasks that agents and people share; see task-server --help
 
 commands for any server, the TARGET:
@@ -56,6 +60,7 @@ commands for any server, the TARGET:
                                   print a prompt, filled in
   ping TARGET [--count N]         measure its round-trip times
   inspect TARGET                  show all its lists, with readable schemas
+  gateway status URL              show the servers of a gateway
 
 APP is FILE.py or a module, with :attribute where it holds several servers.
 TARGET is a URL; or an APP, FILE.py or module:attribute, which is served in memory; or a name in an
@@ -100,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _output().write(f"foundation-rt {__version__}\n".encode())
     if command not in _COMMANDS and command not in _CLIENT_COMMANDS:
         return _refuse(f"there is no command {command!r}")
-    if ("--help" in rest or "-h" in rest) and command != "task-server":
+    if ("--help" in rest or "-h" in rest) and command not in _HAVE_HELP:
         return _output().write(_HELP.encode())
     if command in _CLIENT_COMMANDS:
         from .run import run
@@ -109,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _COMMANDS[command](rest)
     except CommandLineError as error:
-        return _refuse(str(error))
+        return _refuse(str(error), f"{command} " if command in _HAVE_HELP else "")
     except UsageError as error:
         _output().error(None, str(error))
         return _FAILURE_EXIT
@@ -214,6 +219,12 @@ def _check(arguments: list[str]) -> int:
     return _output().write(check(_load(line)))
 
 
+def _gateway(arguments: list[str]) -> int:
+    from .gateway import gateway
+
+    return gateway(arguments)
+
+
 def _task_server(arguments: list[str]) -> int:
     from .task_server import task_server
 
@@ -223,8 +234,11 @@ def _task_server(arguments: list[str]) -> int:
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "serve": _serve,
     "check": _check,
+    "gateway": _gateway,
     "task-server": _task_server,
 }
+_HAVE_HELP = frozenset({"gateway", "task-server"})
+"""The commands with a help of their own."""
 
 
 def _load(line: CommandLine) -> Server:
@@ -248,6 +262,6 @@ def _output() -> Output:
     return Output(sys.stdout, sys.stderr)
 
 
-def _refuse(text: str) -> int:
-    _output().error(None, f"{text}; see foundation-rt --help")
+def _refuse(text: str, command: str = "") -> int:
+    _output().error(None, f"{text}; see foundation-rt {command}--help")
     return _USAGE_EXIT

@@ -21,10 +21,10 @@ from attrs import evolve, frozen
 
 from ..client.client import Client
 from ..client.connecting import connect
-from ..client.mcp_json import ServerFile, usual_places
 from ..client.resilience.retries import RetryPolicy
-from ..client.targets import HttpServer, StdioServer, is_url
+from ..client.targets import HttpServer, StdioServer, is_url, server_of
 from ..errors import UsageError
+from ..mcp_json import ServerFile, usual_places
 from ..protocol.revisions import REVISIONS
 from .apps import load_app
 from .args import CommandLine, CommandLineError
@@ -183,7 +183,7 @@ def find_target(text: str, places: Iterable[Path], variables: Mapping[str, str])
     files = [ServerFile.read(place) for place in places if os.path.isfile(place)]  # noqa: PTH113
     for file in files:
         if text in file.entries:
-            return file.server(text, variables)
+            return server_of(file.entry(text, variables))
     return _command(text, files)
 
 
@@ -197,7 +197,7 @@ def find_listed(name: str, path: Path, variables: Mapping[str, str]) -> HttpServ
     file = ServerFile.read(path)
     if name not in file.entries:
         raise TargetError(f"{path} lists {_names(file)}, not {_shown(name)}")
-    return file.server(name, variables)
+    return server_of(file.entry(name, variables))
 
 
 def _is_app(text: str) -> bool:

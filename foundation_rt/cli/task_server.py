@@ -55,6 +55,8 @@ def task_server(arguments: list[str]) -> int:
     command = arguments[0] if arguments else ""
     if command in _COMMANDS:
         return _COMMANDS[command](arguments[1:])
+    if command and not command.startswith("-"):
+        raise CommandLineError(f"there is no command {command!r}")
     line = parse(arguments, {**SERVE_OPTIONS, **_DATABASE}, SERVE_FLAGS, at_most=0)
     return serve_line(
         line,
@@ -73,7 +75,7 @@ def _overrides(line: CommandLine) -> dict[str, dict[str, Any]]:
     database = line.option("--database")
     if database is None:
         return {}
-    if not database.startswith(("sqlite:", "postgresql:")):
+    if not database.startswith(("sqlite:", "postgresql:", "postgres:")):
         # Not repeated: it may be a URL with a password.
         raise CommandLineError("--database is sqlite:PATH or postgresql://...")
     return {"task_server": {"database": database}}

@@ -1,0 +1,164 @@
+"""The command `foundation-rt gateway` (spec/gateway.md)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .args import CommandLine, CommandLineError, parse
+from .main import SERVE_FLAGS, SERVE_OPTIONS, serve_line, write_output
+
+if TYPE_CHECKING:
+    from ..gateway.source import Source
+    from ..server import Server
+
+HELP = """\
+usage: foundation-rt gateway [FILE | TARGET] [OPTION ...]
+       foundation-rt gateway status [URL] [--json] [--header 'NAME: VALUE']
+       foundation-rt gateway accept [FILE | TARGET] --lock FILE [--server NAME]
+
+One server in front of many: the servers of a file, or one server over another transport.
+
+  (none)                          serve, over stdio unless --http or --transport says otherwise
+  status                          show the servers of a gateway that runs at URL
+  accept                          record the definitions of the servers in the lock file
+
+FILE lists servers, as desktop clients write it (mcp.json). Without it, the files of the usual
+places are merged: ./mcp.json, ./.mcp.json, .vscode/mcp.json, .cursor/mcp.json and those of desktop
+clients. TARGET is one server, whose names are kept: a URL, an APP, a name in these files, or a
+command line in quotes. URL is by default http://127.0.0.1:8000/mcp.
+
+options:
+  --demo                          serve the built-in demo server
+  --prefix always|never           begin names of tools and prompts with their server's
+  --expose all|search             list all tools, or three with which they are found and called
+  --lock FILE                     withhold definitions that have changed since they were recorded
+  --server NAME                   accept the definitions of this server alone; may be repeated
+  --config FILE                   a configuration file, .toml or .json
+  --http HOST:PORT                serve over HTTP (extra `http`)
+  --transport TRANSPORT           stdio, http or both
+  --no-auth                       serve every client over HTTP, without a key or token
+
+examples:
+  foundation-rt gateway mcp.json
+  foundation-rt gateway mcp.json --http 127.0.0.1:8000 --no-auth
+  foundation-rt gateway 'npx -y @modelcontextprotocol/server-everything' --http 127.0.0.1:8000
+  foundation-rt gateway https://example.com/mcp
+  foundation-rt gateway --demo
+  foundation-rt gateway accept mcp.json --lock mcp.lock --server notes
+"""
+
+_PREFIX = {"--prefix": "always or never"}
+_EXPOSE = {"--expose": "all or search"}
+_LOCK = {"--lock": "a file"}
+_SERVER = {"--server": "a name"}
+_OPTIONS = {
+    **{name: value for name, value in SERVE_OPTIONS.items() if name != "--workers"},
+    **_PREFIX,
+    **_EXPOSE,
+    **_LOCK,
+}
+_FLAGS = (*SERVE_FLAGS, "--demo")
+
+_DEFAULT_URL = "http://127.0.0.1:8000/mcp"
+
+
+def gateway(arguments: list[str]) -> int:
+    """Run the command; return the exit code."""
+    if "--help" in arguments or "-h" in arguments:
+        return write_output(HELP.encode())
+    command = arguments[0] if arguments else ""
+    if command == "status":
+        return _status(arguments[1:])
+    if command == "accept":
+        return _accept(arguments[1:])
+    line = parse(arguments, _OPTIONS, _FLAGS, at_most=1)
+    return serve_line(line, lambda over_http: _load(line), ["gateway", *arguments])
+
+
+def _load(line: CommandLine) -> Server:
+    from ..gateway.app import create_gateway
+
+    source = _source(line)
+    return create_gateway(
+        source,
+        _overrides(line, source),
+        config=line.option("--config"),
+        on_started=_show_servers if _is_terminal() else None,
+    )
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _show_servers(status: Mapping[str, Any]) -> None:
+    """Show people at a terminal which servers there are (GATE-41)."""
+    from ..gateway.status import problems_of, table_of, text_table
+
+    with suppress(OSError):  # the terminal has been closed
+        sys.stderr.write(text_table(table_of(status)))
+        sys.stderr.writelines(f"{problem}\n" for problem in problems_of(status))
+        sys.stderr.flush()
+
+
+def _source(line: CommandLine) -> Source:
+    """Return the servers of the gateway: of FILE, of TARGET, or of the usual places."""
+    from ..gateway.source import NoServersError, file_source, places_source, single_source
+    from ..mcp_json import usual_places
+
+    if "--demo" in line.options:
+        if line.positional:
+            raise CommandLineError("--demo goes without a FILE or TARGET")
+        from .demo import demo_server
+
+        return single_source("demo", demo_server())
+    if not line.positional:
+        try:
+            return places_source([*usual_places(Path(), Path.home())])
+        except NoServersError as error:
+            raise CommandLineError(str(error)) from None
+    text = line.positional[0]
+    if text.endswith(".json") and len(text.split()) == 1:
+        return file_source(Path(text))
+    from .targets import AppTarget, find_target
+
+    target: Any = find_target(text, usual_places(Path(), Path.home()), os.environ)
+    if isinstance(target, AppTarget):
+        from .apps import load_app
+
+        target = load_app(target.source)
+    return single_source(None, target)
+
+
+def _overrides(line: CommandLine, source: Source) -> dict[str, dict[str, Any]]:
+    given = {name: line.option(f"--{name}") for name in ("prefix", "expose", "lock")}
+    if source.is_bridge:
+        given["prefix"] = given["prefix"] or "never"
+    for name, words in (("prefix", ("always", "never")), ("expose", ("all", "search"))):
+        if given[name] is not None and given[name] not in words:
+            raise CommandLineError(f"--{name} is {' or '.join(words)}")
+    settings = {name: value for name, value in given.items() if value is not None}
+    return {"gateway": settings} if settings else {}
+
+
+def _status(arguments: list[str]) -> int:
+    """Show the servers of a gateway, which says so in a resource."""
+    from .run import run
+
+    return run("gateway status", arguments or [_DEFAULT_URL])
+
+
+def _accept(arguments: list[str]) -> int:
+    line = parse(arguments, {**_LOCK, **_SERVER, "--config": "a file"}, ("--demo",), at_most=1)
+    path = line.option("--lock")
+    if path is None:
+        raise CommandLineError("accept needs --lock FILE")
+    from ..gateway.acceptance import accept
+
+    servers = line.options.get("--server")
+    return write_output(accept(_source(line), Path(path), servers).encode())

@@ -1,0 +1,1 @@
+"""The gateway: the servers of a file behind one endpoint, an application on the runtime."""

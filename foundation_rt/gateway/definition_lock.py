@@ -1,0 +1,180 @@
+"""The lock file: a hash of each definition, so that none changes unseen (`--lock`, GATE-31).
+
+A server that was looked at and trusted may change its descriptions later, and with them what a
+model does. With a lock, the definitions of a server are recorded when it is listed first. From
+then on a definition that is new or differs is withheld: it is in no list and cannot be called,
+until an operator has accepted it.
+
+The file is JSON, one line for each definition, so that a version control system shows a change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+import orjson
+from attrs import define, field, frozen
+
+from ..errors import UsageError
+
+VERSION: Final = 1
+MAX_LOCK_BYTES: Final = 64 * 1024 * 1024
+
+KINDS: Final = {
+    "tools": "name",
+    "prompts": "name",
+    "resources": "uri",
+    "resourceTemplates": "uriTemplate",
+}
+"""The kinds of definitions, and the member that identifies one."""
+
+Hashes = dict[str, dict[str, str]]
+"""By kind and identifier, the hash of a definition."""
+
+
+class LockFileError(UsageError):
+    """The lock file cannot be read or written; the message says why, and what to change."""
+
+
+@frozen
+class Withheld:
+    """A definition that is not the recorded one.
+
+    Attributes:
+        server: the id of its server.
+        kind: one of `KINDS`.
+        identifier: its name or URI.
+        reason: "changed" or "new".
+    """
+
+    server: str
+    kind: str
+    identifier: str
+    reason: str
+
+
+@define(eq=False)
+class DefinitionLock:
+    """The recorded definitions of all servers; in memory, with the text of a file."""
+
+    servers: dict[str, Hashes] = field(factory=dict)
+
+    @classmethod
+    def parse(cls, text: bytes) -> DefinitionLock:
+        """Return the lock that `to_bytes` wrote.
+
+        Raises:
+            LockFileError: it is no lock file, or that of a newer release.
+        """
+        try:
+            content = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise LockFileError(f"it is not JSON: {error}") from None
+        if not isinstance(content, dict) or content.get("version") != VERSION:
+            raise LockFileError(f"it is no lock file of version {VERSION}")
+        servers = content.get("servers")
+        if not _is_nested(servers, 3):
+            raise LockFileError("`servers` is not an object of servers, kinds and hashes")
+        return cls(cast("dict[str, Hashes]", servers))
+
+    def to_bytes(self) -> bytes:
+        """Return the text of the file; equal locks have equal texts."""
+        content = {"version": VERSION, "servers": self.servers}
+        return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+
+    def admit(
+        self, server: str, lists: Mapping[str, Iterable[Mapping[str, Any]]]
+    ) -> tuple[dict[str, list[Mapping[str, Any]]], list[Withheld]]:
+        """Return the definitions of a server that may be shown, and those that are withheld.
+
+        Args:
+            server: its id; one that is not recorded yet is recorded whole.
+            lists: by kind, its definitions.
+        """
+        if server not in self.servers:
+            self.record(server, lists)
+        known = self.servers[server]
+        shown: dict[str, list[Mapping[str, Any]]] = {}
+        withheld: list[Withheld] = []
+        for kind, definitions in lists.items():
+            recorded = known.get(kind, {})
+            shown[kind] = []
+            for definition in definitions:
+                identifier = str(definition.get(KINDS[kind]))
+                if recorded.get(identifier) == hash_of(definition):
+                    shown[kind].append(definition)
+                else:
+                    reason = "changed" if identifier in recorded else "new"
+                    withheld.append(Withheld(server, kind, identifier, reason))
+        return shown, withheld
+
+    def record(self, server: str, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
+        """Record the definitions of a server, instead of those that were recorded before."""
+        self.servers[server] = {
+            kind: {str(each.get(KINDS[kind])): hash_of(each) for each in definitions}
+            for kind, definitions in lists.items()
+        }
+
+
+def hash_of(definition: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a definition, the same for every order of its members."""
+    try:
+        canonical = orjson.dumps(definition, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # deeper than orjson writes, or with longer integers
+        canonical = json.dumps(definition, sort_keys=True).encode()
+    return f"sha256:{hashlib.sha256(canonical).hexdigest()}"
+
+
+def read_lock(path: Path) -> DefinitionLock:
+    """Return the lock in a file; an empty one if there is no file.
+
+    Raises:
+        LockFileError: it cannot be read, or is no lock file.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_LOCK_BYTES + 1)
+    except FileNotFoundError:
+        return DefinitionLock()
+    except OSError as error:
+        raise LockFileError(f"{path}: {error.strerror}") from None
+    if len(text) > MAX_LOCK_BYTES:
+        raise LockFileError(f"{path} is larger than {MAX_LOCK_BYTES} bytes")
+    try:
+        return DefinitionLock.parse(text)
+    except LockFileError as error:
+        raise LockFileError(f"{path}: {error}; remove it to record all definitions anew") from None
+
+
+def write_lock(path: Path, lock: DefinitionLock) -> None:
+    """Replace the file as a whole, so that a reader never sees half of it.
+
+    Raises:
+        LockFileError: it cannot be written.
+    """
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(lock.to_bytes())
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise LockFileError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _is_nested(value: object, depth: int) -> bool:
+    """Return whether a value is objects of objects of texts, `depth` objects deep."""
+    if depth == 0:
+        return isinstance(value, str)
+    return isinstance(value, dict) and all(_is_nested(each, depth - 1) for each in value.values())

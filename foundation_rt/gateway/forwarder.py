@@ -1,0 +1,302 @@
+"""The requests of clients, handed to the servers that they are for (GATE-01 to GATE-06).
+
+Each request of a client becomes one request to one server: its name or URI is that of the server,
+everything else goes as it came, and so does the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from ..client import MCPError
+from ..core.forwarding.forwarder import ForwardedError, ForwardedRequest, ForwardTarget
+from ..errors import ErrorCode, JsonRpcErrorCode, ToolError
+from ..protocol.peer import CAPABILITIES_KEY, INFO_KEY, LOG_LEVEL_KEY
+from ..protocol.revisions import VERSION_KEY
+from .failures import failure
+from .relay import TASKS, CallHandlers, Relay, client_of, owner_of
+from .routes import RoutedEntry, Routes
+from .search import CALL_TOOL, read_call
+
+if TYPE_CHECKING:
+    from ..core.context import ToolContext
+    from .subscriptions import ResourceSubscriptions
+    from .task_ids import TaskIds
+    from .upstreams import Upstreams
+
+Entries = Sequence[Mapping[str, Any]]
+"""The definitions of one list."""
+
+CAPABILITIES: Mapping[str, Any] = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+    "logging": {},
+    "extensions": {TASKS: {}},
+}
+"""Capabilities that any server may have: clients learn of servers that come later."""
+
+_NOT_FOUND = (-32002, -32602)
+"""The codes with which servers of all revisions say that they do not have a resource."""
+
+_OF_CONNECTION = (CAPABILITIES_KEY, INFO_KEY, LOG_LEVEL_KEY, VERSION_KEY, "progressToken")
+"""Members of `_meta` between a client and the gateway: the gateway has its own with a server."""
+
+_GRACE_MS = 5_000
+"""The gateway's deadline is later by so much than its client's, which knows more about the end."""
+
+
+@define(eq=False)
+class GatewayForwarder:
+    """Answers what the gateway has no tool, resource or prompt of its own for.
+
+    Args:
+        upstreams: the servers.
+        relay: brings their requests to the client.
+        subscriptions: of clients to resources of servers.
+        task_ids: of tasks that servers have made.
+        is_search: list `call_tool` instead of all tools.
+    """
+
+    upstreams: Upstreams
+    relay: Relay
+    subscriptions: ResourceSubscriptions
+    task_ids: TaskIds
+    is_search: bool = False
+    _lists: dict[str, tuple[Routes, Entries]] = field(factory=dict, init=False)
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """Return what the servers together may offer."""
+        return CAPABILITIES
+
+    @property
+    def instructions(self) -> str | None:
+        """Return the instructions of all servers, as far as they are known."""
+        return self.upstreams.instructions
+
+    def target(self, request: ForwardedRequest) -> ForwardTarget | None:
+        """Return the server behind a request, and the time it may take."""
+        route = self._find(self.upstreams.routes, request)
+        if route is None or not self.upstreams.has(route.server):
+            return None
+        settings = self.upstreams.connections(route.server).settings
+        schema = route.definition.get("inputSchema")
+        return ForwardTarget(route.server, settings.max_timeout_ms + _GRACE_MS, schema)
+
+    def subscription_ended(self, request: ForwardedRequest) -> None:
+        """End the subscriptions of a request at their servers; called from any thread."""
+        self.subscriptions.ended(request)
+
+    async def list_entries(self, kind: str, context: ToolContext) -> Entries:
+        """Return the entries of a list; wait, at the start, for servers that are starting."""
+        routes = await self.upstreams.routes_for(context)
+        if kind == "tools" and self.is_search:
+            return _SEARCH_ENTRIES
+        known = self._lists.get(kind)
+        if known is None or known[0] is not routes:
+            found: Mapping[str, Any] = getattr(routes, _ROUTES_OF[kind])
+            known = self._lists[kind] = routes, tuple(each.definition for each in found.values())
+        return known[1]
+
+    async def forward(self, request: ForwardedRequest, context: ToolContext) -> Mapping[str, Any]:
+        """Return the result of a request, as its server has sent it.
+
+        Raises:
+            ForwardedError: the server's own error, or the request names nothing that is known.
+            ToolError: the way to the server failed.
+        """
+        return await _ANSWERS[request.method](self, request, context)
+
+    # -- the methods ---------------------------------------------------------------------------
+
+    async def _call_tool(
+        self, request: ForwardedRequest, context: ToolContext
+    ) -> Mapping[str, Any]:
+        routes = await self.upstreams.routes_for(context)
+        params = self._called(request.params)
+        route = routes.tools.get(params["name"])
+        if route is None:
+            raise routes.unknown_tool(params["name"])
+        params = {**params, "name": route.inner}
+        return await self._exchange(route.server, request, context, params)
+
+    async def _get_prompt(
+        self, request: ForwardedRequest, context: ToolContext
+    ) -> Mapping[str, Any]:
+        routes = await self.upstreams.routes_for(context)
+        route = routes.prompts.get(request.name)
+        if route is None:
+            raise ForwardedError(
+                JsonRpcErrorCode.INVALID_PARAMS, f"There is no prompt {request.name!r}."
+            )
+        params = {**request.params, "name": route.inner}
+        return await self._exchange(route.server, request, context, params)
+
+    async def _read_resource(
+        self, request: ForwardedRequest, context: ToolContext
+    ) -> Mapping[str, Any]:
+        routes = await self.upstreams.routes_for(context)
+        refused: ForwardedError | None = None
+        for server, uri in routes.resource_routes(request.name):
+            try:
+                result = await self._exchange(
+                    server, request, context, {**request.params, "uri": uri}
+                )
+            except ForwardedError as error:
+                if error.code not in _NOT_FOUND:
+                    raise
+                refused = error
+            else:
+                return result if uri == request.name else _under(result, uri, request.name)
+        raise refused or ToolError(
+            ErrorCode.NOT_FOUND, f"No server has the resource {request.name!r}."
+        )
+
+    async def _complete(self, request: ForwardedRequest, context: ToolContext) -> Mapping[str, Any]:
+        routes = await self.upstreams.routes_for(context)
+        ref = request.params.get("ref")
+        ref = ref if isinstance(ref, dict) else {}
+        if ref.get("type") == "ref/prompt":
+            route = routes.prompts.get(str(ref.get("name")))
+            server, inner = ("", {}) if route is None else (route.server, {"name": route.inner})
+        else:
+            found = routes.resource_routes(str(ref.get("uri")))
+            server, inner = ("", {}) if not found else (found[0][0], {"uri": found[0][1]})
+        if not server:
+            raise ForwardedError(
+                JsonRpcErrorCode.INVALID_PARAMS, "There is no such prompt or resource to complete."
+            )
+        params = {**request.params, "ref": {**ref, **inner}}
+        return await self._exchange(server, request, context, params)
+
+    async def _ask_about_task(
+        self, request: ForwardedRequest, context: ToolContext
+    ) -> Mapping[str, Any]:
+        owner = owner_of(context)
+        found = self.task_ids.inside(request.params.get("taskId"), owner)
+        if found is None:
+            raise ForwardedError(JsonRpcErrorCode.INVALID_PARAMS, "There is no such task.")
+        server_id, task_id = found
+        params = {**request.params, "taskId": task_id}
+        return await self._exchange(server_id, request, context, params)
+
+    async def _subscribe(
+        self, request: ForwardedRequest, context: ToolContext
+    ) -> Mapping[str, Any]:
+        await self.subscriptions.subscribe(request, context, request.name)
+        return {}
+
+    async def _listen(self, request: ForwardedRequest, context: ToolContext) -> Mapping[str, Any]:
+        wanted = request.params["notifications"].get("resourceSubscriptions", ())
+        accepted = []
+        for uri in wanted:
+            try:
+                await self.subscriptions.subscribe(request, context, uri)
+            except (ForwardedError, ToolError):
+                continue
+            accepted.append(uri)
+        return {"notifications": {"resourceSubscriptions": accepted}}
+
+    # -- one request to one server -------------------------------------------------------------
+
+    async def _exchange(
+        self,
+        server: str,
+        request: ForwardedRequest,
+        context: ToolContext,
+        params: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        connections = self.upstreams.connections(server)
+        tool = params["name"] if request.method == "tools/call" else None
+
+        async def send(params: Mapping[str, Any], handlers: CallHandlers) -> dict[str, Any]:
+            return await connections.request(
+                request.method,
+                {name: value for name, value in params.items() if name != "_meta"},
+                **client_of(context),
+                meta=_meta_for_server(params),
+                handlers=handlers,
+                on_progress=handlers.report_progress,
+                on_log=handlers.log,
+            )
+
+        try:
+            await connections.ready()
+            result = await self.relay.exchange(
+                context, params, send, is_stateless=connections.is_stateless
+            )
+        except MCPError as error:
+            raise failure(server, error) from error
+        task_id = result.get("taskId")
+        if isinstance(task_id, str) and (tool is not None or request.method.startswith("tasks/")):
+            owner = owner_of(context)
+            result = {**result, "taskId": self.task_ids.outside(server, task_id, owner)}
+        return result
+
+    def _called(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the params of the call that is meant: `call_tool` stands for another."""
+        if self.is_search and params["name"] == CALL_TOOL["name"]:
+            return read_call(params)
+        return params
+
+    def _find(self, routes: Routes, request: ForwardedRequest) -> RoutedEntry | None:
+        """Return the entry that a request names, if any list has it."""
+        if request.method == "tools/call":
+            try:
+                return routes.tools.get(self._called(request.params)["name"])
+            except ToolError:  # call_tool without the name of a tool; `forward` says so
+                return None
+        if request.method == "prompts/get":
+            return routes.prompts.get(request.name)
+        return routes.resources.get(request.name)
+
+
+_SEARCH_ENTRIES = (CALL_TOOL,)
+
+_ROUTES_OF: Mapping[str, str] = {
+    "tools": "tools",
+    "prompts": "prompts",
+    "resources": "resources",
+    "resourceTemplates": "templates",
+}
+
+_Answer = Callable[
+    [GatewayForwarder, ForwardedRequest, "ToolContext"], Awaitable[Mapping[str, Any]]
+]
+
+_ANSWERS: Mapping[str, _Answer] = {
+    "tools/call": GatewayForwarder._call_tool,
+    "prompts/get": GatewayForwarder._get_prompt,
+    "resources/read": GatewayForwarder._read_resource,
+    "completion/complete": GatewayForwarder._complete,
+    "tasks/get": GatewayForwarder._ask_about_task,
+    "tasks/update": GatewayForwarder._ask_about_task,
+    "tasks/cancel": GatewayForwarder._ask_about_task,
+    "resources/subscribe": GatewayForwarder._subscribe,
+    "subscriptions/listen": GatewayForwarder._listen,
+}
+
+
+def _meta_for_server(params: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the client's `_meta` without what describes its own connection (GATE-04)."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict):
+        return None
+    return {name: value for name, value in meta.items() if name not in _OF_CONNECTION} or None
+
+
+def _under(result: Mapping[str, Any], inner: str, outside: str) -> dict[str, Any]:
+    """Return a result whose contents have the URI that the client asked for."""
+    contents = result.get("contents")
+    if not isinstance(contents, list):
+        return dict(result)
+    renamed = [
+        {**each, "uri": outside} if isinstance(each, dict) and each.get("uri") == inner else each
+        for each in contents
+    ]
+    return {**result, "contents": renamed}

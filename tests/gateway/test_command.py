@@ -1,0 +1,270 @@
+"""`foundation-rt gateway` as its users start it: files, targets, headers, status."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from foundation_rt.client import connect
+from foundation_rt.core.tasks.support import EXTENSION
+from tests.gateway.test_faults import APP, entry, names_of, write
+from tests.gateway.test_through import APP as APP_COMMAND
+from tests.gateway.test_through import NEW, OLD, Answers, speaking, status_of
+from tests.support.gateway import serve_gateway
+from tests.support.http_server import serve_http
+from tests.support.process import PATIENCE, command, environment
+
+SECRET = "correct-horse-battery-staple"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "mcp.json"
+
+
+def run_in(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end in a folder that is the home as well."""
+    return subprocess.run(
+        command(*words),
+        cwd=folder,
+        env={**environment(), "HOME": str(folder), **env},
+        capture_output=True,
+        text=True,
+        input="",
+        timeout=PATIENCE,
+    )
+
+
+@pytest.mark.rule("GATE-06")
+def test_without_any_file_the_places_are_named(tmp_path: Path) -> None:
+    ended = run_in(tmp_path, "gateway")
+    assert ended.returncode == 2
+    assert ".cursor/mcp.json" in ended.stderr
+    assert '{"mcpServers":' in ended.stderr
+    assert "--demo" in ended.stderr
+
+
+@pytest.mark.rule("GATE-06")
+@pytest.mark.parametrize("text", ["{", '{"mcpServers": []}', '{"mcpServers": {"a": {}, "a": {}}}'])
+def test_unusable_file_stops_the_start(file: Path, text: str) -> None:
+    file.write_text(text)
+    ended = run_in(file.parent, "gateway", str(file))
+    assert ended.returncode == 1
+    assert str(file) in ended.stderr
+
+
+@pytest.mark.rule("GATE-06")
+def test_files_of_the_usual_places_are_merged(tmp_path: Path) -> None:
+    write(tmp_path / "mcp.json", one=entry("first"))
+    write(tmp_path / ".mcp.json", one=entry("second"), two=entry("two"))
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".vscode" / "mcp.json").write_text("{")
+    elsewhere = tmp_path / "elsewhere"  # `call` reads the files of its own folder
+    elsewhere.mkdir()
+    gateway = shlex.join(["sh", "-c", f"cd {tmp_path} && exec {shlex.join(command('gateway'))}"])
+    for tool, expected in (("one__echo", "first: x"), ("two__echo", "two: x")):
+        ended = run_in(elsewhere, "call", gateway, tool, "text=x", "--json")
+        assert expected in ended.stdout, ended.stderr
+
+
+@pytest.mark.rule("GATE-07")
+async def test_gateway_in_itself_serves_nothing_and_says_why(file: Path, tmp_path: Path) -> None:
+    words = ["-m", "foundation_rt", "gateway", str(file)]
+    hidden = tmp_path / "start.sh"
+    hidden.write_text(f"exec {sys.executable} -m foundation_rt gateway {file}\n")
+    write(
+        file,
+        itself={"command": sys.executable, "args": words},
+        hidden={"command": "/bin/sh", "args": [str(hidden)]},
+        one=entry("one"),
+    )
+    with serve_gateway(str(file)) as gateway:
+        async with connect(gateway.url, revision=OLD) as client:
+            assert (await client.call("one__chain")).text not in ('""', None)
+            found = await status_of(client, "itself")
+            assert (found["state"], found["reason"]) == ("failed", "this gateway itself")
+            own = {name for name in await names_of(client) if not name.startswith("one__")}
+            assert own <= {"hidden__health"}
+            read = {"uri": "hidden+gateway://status"}
+            inner = await client.request("resources/read", read)
+            assert "started by itself" in inner["contents"][0]["text"]
+
+
+@pytest.mark.rule("GATE-08")
+async def test_one_target_over_both_transports(tmp_path: Path) -> None:
+    with serve_http(Path(APP)) as server, serve_gateway(APP_COMMAND) as over_http:
+        over_stdio = " ".join(command("gateway", server.url))
+        async with connect(over_http.url) as one, connect(over_stdio) as other:
+            for client in (one, other):
+                assert (await client.call("echo", {"text": "x"})).text == '"app: x"'
+                prompt = await client.request(
+                    "prompts/get", {"name": "greet", "arguments": {"name": "ann"}}
+                )
+                assert prompt["messages"][0]["content"]["text"] == "app greets ann"
+
+
+async def test_demo_needs_nothing() -> None:
+    over_stdio = " ".join(command("gateway", "--demo"))
+    async with connect(over_stdio) as client:
+        assert (await client.call("demo__echo", {"message": "x"})).value() == {"message": "x"}
+
+
+@pytest.mark.rule("COORD-54", "GATE-43")
+async def test_header_of_the_client_reaches_its_server_alone(file: Path) -> None:
+    with serve_http(Path(APP)) as first, serve_http(Path(APP)) as second:
+        write(
+            file,
+            first={"url": first.url, "headersFrom": {"Authorization": "X-First-Token"}},
+            second={"url": second.url, "headersFrom": {"X-B": "X-Second"}},
+        )
+        with serve_gateway(str(file)) as gateway:
+            sent = {"X-First-Token": f"Bearer {SECRET}", "X-Third": "never"}
+            async with connect(gateway.url, headers=sent) as client, connect(gateway.url) as bare:
+                got, other, none = await asyncio.gather(
+                    client.call("first__headers"),
+                    client.call("second__headers"),
+                    bare.call("first__headers"),
+                )
+                assert got.value() == {"authorization": f"Bearer {SECRET}"}
+                assert other.value() == none.value() == {}
+            assert SECRET not in gateway.process.stderr
+        assert SECRET not in first.process.stderr + second.process.stderr
+
+
+@pytest.mark.rule("GATE-43")
+@pytest.mark.parametrize("name", ["authorization", "X-Api-Key"])
+def test_own_credentials_are_no_source(file: Path, name: str) -> None:
+    write(file, one={"url": "http://127.0.0.1:9/mcp", "headersFrom": {"Authorization": name}})
+    keys = {"FOUNDATION_RT_HTTP__API_KEYS": '["ann:ann-key-0123456789"]'}
+    ended = run_in(file.parent, "gateway", str(file), "--http", "127.0.0.1:0", **keys)
+    assert ended.returncode == 1
+    assert f"{name.lower()} carries credentials" in ended.stderr
+
+
+@pytest.mark.rule("GATE-30")
+async def test_search_stands_for_all_tools(file: Path) -> None:
+    write(file, one=entry("one"), two=entry("two"))
+    with serve_gateway(str(file), "--expose", "search") as gateway:
+        async with connect(gateway.url, handlers=Answers()) as client:
+            assert await names_of(client) == {"search_tools", "describe_tool", "call_tool"}
+            found = await client.call("search_tools", {"query": "session count"})
+            assert "one__count" in str(found.value())
+            described = await client.call("describe_tool", {"name": "two__echo"})
+            assert "Return a text." in str(described.value())
+            called = await client.call(
+                "call_tool", {"name": "two__echo", "arguments": {"text": "x"}}
+            )
+            assert called.text == '"two: x"'
+            asked = await client.call("call_tool", {"name": "two__ask", "arguments": {}})
+            assert asked.value() == {"name": "Ann"}
+
+
+@pytest.mark.rule("GATE-40")
+async def test_operators_see_the_servers(file: Path) -> None:
+    write(file, one=entry("one"), dead=entry("dead", command="/bin/false"))
+    with serve_gateway(str(file)) as gateway:
+        async with connect(gateway.url) as client:
+            assert (await client.call("one__echo", {"text": "x"})).text == '"one: x"'
+        words = command("gateway", "status", gateway.url)
+        shown = await asyncio.to_thread(
+            subprocess.run, words, env=environment(), capture_output=True, text=True
+        )
+        assert shown.returncode == 0, shown.stderr
+        lines = {line.split()[0]: line.split() for line in shown.stdout.splitlines() if line}
+        assert lines["one"][1] == "ready"
+        assert lines["dead"][1] == "failed"
+        root = gateway.url.removesuffix("/mcp")
+
+        def read(path: str) -> bytes:
+            with urllib.request.urlopen(root + path) as answer:
+                return bytes(answer.read())
+
+        page = orjson.loads(await asyncio.to_thread(read, "/status"))
+        assert [each["id"] for each in page["servers"]] == ["one", "dead"]
+        assert page["servers"][0]["calls"] == 1
+        assert await asyncio.to_thread(read, "/readyz") == b'{"status":"ok"}'
+
+
+@pytest.mark.rule("GATE-02", "GATE-14", "GATE-21")
+async def test_two_gateways_with_one_key_are_as_one(file: Path) -> None:
+    with serve_http(Path(APP)) as server:
+        write(file, one={"url": server.url}, a__b={"url": server.url})
+        env = {
+            "FOUNDATION_RT_SECURITY__STATE_KEY": "ab" * 32,
+            "FOUNDATION_RT_SERVER__PAGE_SIZE": "7",
+            **speaking(NEW),
+        }
+        with serve_gateway(str(file), env=env) as left, serve_gateway(str(file), env=env) as right:
+            async with (
+                connect(left.url, revision=NEW, handlers=Answers()) as one,
+                connect(right.url, revision=NEW, handlers=Answers()) as other,
+            ):
+                assert await one.request_all("tools/list") == await other.request_all("tools/list")
+                page = await one.request("tools/list", {})
+                rest = [
+                    await client.request("tools/list", {"cursor": page["nextCursor"]})
+                    for client in (one, other)
+                ]
+                assert rest[0]["tools"] == rest[1]["tools"]
+                call: dict[str, Any] = {"name": "one__ask", "arguments": {}}
+                asked = await one.request("tools/call", call)
+                [key] = asked["inputRequests"]
+                answer = {"action": "accept", "content": {"name": "Ann"}}
+                call["inputResponses"] = {key: answer}
+                call["requestState"] = asked["requestState"]
+                result = await other.request("tools/call", call)
+                assert result["content"][0]["text"] == '{"name":"Ann"}'
+
+
+@pytest.mark.rule("GATE-03")
+async def test_uri_of_two_servers_is_read_from_either(file: Path) -> None:
+    write(file, one=entry("one"), two=entry("two"))
+    with serve_gateway(str(file)) as gateway:
+        async with connect(gateway.url) as client:
+
+            async def read(uri: str) -> tuple[str, str]:
+                [content] = (await client.request("resources/read", {"uri": uri}))["contents"]
+                return content["uri"], content["text"]
+
+            assert await read("note://shared") == ("note://shared", "one")
+            assert await read("two+note://shared") == ("two+note://shared", "two")
+            assert await read("note://two") == ("note://two", "two")
+
+
+@pytest.mark.rule("GATE-14")
+async def test_task_of_a_server_is_known_to_both_gateways(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(
+        "import asyncio\n"
+        "from foundation_rt import Server\n"
+        "server = Server('jobs')\n"
+        "@server.tool(task='required')\n"
+        "async def job() -> str:\n"
+        "    await asyncio.sleep(0.05)\n"
+        "    return 'done'\n"
+    )
+    env = {"FOUNDATION_RT_SECURITY__STATE_KEY": "ab" * 32, **speaking(NEW)}
+    answers = Answers(extensions={EXTENSION: {}})
+    with (
+        serve_http(app) as jobs,
+        serve_gateway(jobs.url, env=env) as left,
+        serve_gateway(jobs.url, env=env) as right,
+    ):
+        async with (
+            connect(left.url, revision=NEW, handlers=answers) as one,
+            connect(right.url, revision=NEW, handlers=answers) as other,
+        ):
+            task = await one.request("tools/call", {"name": "job", "arguments": {}})
+            assert task["resultType"] == "task"
+            found = task
+            while found["status"] == "working":
+                found = await other.request("tasks/get", {"taskId": task["taskId"]})
+            assert found["result"]["content"][0]["text"] == '"done"'

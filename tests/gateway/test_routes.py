@@ -1,0 +1,117 @@
+"""The lists of all servers as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.gateway.routes import OutsideName, RoutedEntry, Routes
+
+
+def prefixed(server: str, name: str) -> str:
+    return f"{server}__{name}"
+
+
+def routes(
+    outside_name: OutsideName = prefixed, **servers: Mapping[str, list[dict[str, Any]]]
+) -> Routes:
+    """Return the routes to these lists; servers with a list of resources can be asked for more."""
+    kinds = ("tools", "prompts", "resources", "resourceTemplates")
+    listed = {
+        kind: [(server, each) for server, lists in servers.items() for each in lists.get(kind, [])]
+        for kind in kinds
+    }
+    asked = [server for server, lists in servers.items() if "resources" in lists]
+    return Routes.of(listed, asked, outside_name)
+
+
+def shown(found: Mapping[str, RoutedEntry]) -> list[Mapping[str, Any]]:
+    return [route.definition for route in found.values()]
+
+
+def uris(*found: str) -> list[dict[str, Any]]:
+    return [{"uri": uri, "name": uri} for uri in found]
+
+
+def templates(*found: str) -> list[dict[str, Any]]:
+    return [{"uriTemplate": each, "name": each} for each in found]
+
+
+@pytest.mark.rule("GATE-02")
+def test_definitions_keep_every_member_but_the_name() -> None:
+    tool = {"name": "add", "inputSchema": {"type": "object", "x-odd": [1]}, "future": {"a": None}}
+    found = routes(math={"tools": [tool], "prompts": [{"name": "sum"}]})
+    assert shown(found.tools) == [{**tool, "name": "math__add"}]
+    assert shown(found.prompts) == [{"name": "math__sum"}]
+    route = found.tools["math__add"]
+    assert (route.server, route.inner) == ("math", "add")
+
+
+@pytest.mark.rule("GATE-02")
+def test_first_of_equal_names_has_it() -> None:
+    lists = {each: {"tools": [{"name": "add", "title": each}]} for each in ("a", "b")}
+    found = routes(lambda server, name: name, **lists)
+    assert shown(found.tools) == [{"name": "add", "title": "a"}]
+
+
+@pytest.mark.rule("GATE-02")
+def test_definition_without_a_name_is_left_out() -> None:
+    found = routes(odd={"tools": [{}, {"name": 7}], "resources": [{"name": "no URI"}]})
+    assert (found.tools, found.resources) == ({}, {})
+
+
+@pytest.mark.rule("GATE-03")
+def test_uri_of_two_servers_is_prefixed_in_the_later_one() -> None:
+    found = routes(
+        a={"resources": uris("note://1", "note://2")},
+        b={"resources": uris("note://2", "note://3")},
+    )
+    assert [*found.resources] == ["note://1", "note://2", "b+note://2", "note://3"]
+    assert [each["uri"] for each in shown(found.resources)] == [*found.resources]
+    assert found.resource_routes("note://2") == [("a", "note://2")]
+    assert found.resource_routes("b+note://2") == [("b", "note://2")]
+    assert found.resource_routes("b+note://9") == [("b", "note://9")]
+    assert found.outside_uri("b", "note://2") == "b+note://2"
+    assert found.outside_uri("b", "note://3") == "note://3"
+
+
+@pytest.mark.rule("GATE-03")
+def test_uri_that_no_list_has_goes_to_servers_whose_templates_fit() -> None:
+    found = routes(
+        all={"resources": [], "resourceTemplates": templates("{+anything}")},
+        files={"resources": [], "resourceTemplates": templates("file:///{+path}.md")},
+        none={"resources": uris("x://1")},
+        tools={},
+    )
+    assert found.resource_routes("file:///a/b.md") == [
+        ("files", "file:///a/b.md"),
+        ("all", "file:///a/b.md"),
+    ]
+    assert found.resource_routes("file:///a") == [("all", "file:///a")]
+    assert found.resource_routes("x://1") == [("none", "x://1")]
+
+
+@pytest.mark.rule("GATE-03")
+def test_without_a_fitting_template_every_server_with_resources_is_asked() -> None:
+    found = routes(a={"resources": []}, b={}, c={"resources": []})
+    assert found.resource_routes("z://1") == [("a", "z://1"), ("c", "z://1")]
+
+
+_URIS = st.lists(st.sampled_from(["x://1", "x://2", "b+x://1", "c+x://2", "x://3"]), max_size=5)
+
+
+@pytest.mark.rule("GATE-03")
+@given(st.lists(_URIS, max_size=4))
+def test_every_listed_uri_leads_back_to_its_server(listed: list[list[str]]) -> None:
+    servers = dict(zip("abcd", listed, strict=False))
+    found = routes(**{server: {"resources": uris(*each)} for server, each in servers.items()})
+    for outside, route in found.resources.items():
+        assert found.resource_routes(outside) == [(route.server, route.inner)]
+    ways = {(route.server, route.inner) for route in found.resources.values()}
+    for server, each in servers.items():
+        for uri in each:
+            assert (server, uri) in ways or f"{server}+{uri}" in found.resources
