@@ -1,10 +1,11 @@
 """Run every measurement, print a table, and fail if the service level is not kept.
 
-    python -m bench [--shortest] [calls] [http] [client] [aacp] [tasks]
+    python -m bench [--shortest] [--peers] [calls] [http] [client] [aacp] [tasks] [gateway]
 
 Every figure stands beside the floor that was measured in turn with it, round by round; a ratio is
 the median of the rounds' ratios. Absolute times on a shared machine are noise. With `--shortest`
 every section runs once and as little as it can: what it prints says that it works, and no more.
+With `--peers` the gateway is measured beside proxies of PyPI too, which are installed first.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ _TARGETS = [
 ]
 
 
-_SECTIONS = ("calls", "http", "client", "aacp", "tasks")
+_SECTIONS = ("calls", "http", "client", "aacp", "tasks", "gateway")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure these sections, or all; return 1 if a no-op call over stdio breaks the SLA at p95."""
     sizes = SHORTEST if "--shortest" in arguments else FULL
-    sections = [each for each in arguments if each != "--shortest"]
+    sections = [each for each in arguments if each not in ("--shortest", "--peers")]
     if unknown := set(sections) - set(_SECTIONS):
         say(f"no section {', '.join(sorted(unknown))}: there are {', '.join(_SECTIONS)}")
         return 2
@@ -74,6 +75,10 @@ def main(arguments: Sequence[str]) -> int:
         from bench import task_server
 
         task_server.report(sizes)
+    if "gateway" in (sections or _SECTIONS):
+        from bench import gateway
+
+        gateway.report(sizes, with_peers="--peers" in arguments)
     return status
 
 

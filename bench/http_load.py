@@ -16,12 +16,13 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from statistics import quantiles
 from typing import Any
 
 import orjson
 import uvloop
 from attrs import define, field
+
+from bench.report import percentiles
 
 _PATIENCE = 60.0
 
@@ -148,8 +149,9 @@ async def calls(job: dict[str, Any]) -> dict[str, Any]:
         caller.transport.close()
     if why:
         raise RuntimeError(f"a call failed: {why}")
-    cuts = quantiles(latencies, n=100, method="inclusive")
-    return {"rate": len(latencies) / seconds, "p50": cuts[49], "p95": cuts[94]}
+    cuts = percentiles(latencies)
+    figures = {"p50": cuts[50], "p95": cuts[95], "p99": cuts[99]}
+    return {"rate": len(latencies) / seconds, "calls": len(latencies), **figures}
 
 
 async def subscribe(job: dict[str, Any], kept: list[Any]) -> dict[str, Any]:

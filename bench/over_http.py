@@ -31,7 +31,7 @@ _PATIENCE = 30.0
 _SETTINGS = {"FOUNDATION_RT_RESOURCES__MAX_CONCURRENT_EXECUTIONS": str(2 * max(FULL.connections))}
 
 STATELESS_REVISION = "2026-07-28"
-_HANDSHAKE = "2025-11-25"
+HANDSHAKE_REVISION = "2025-11-25"
 _OURS, _SDK = "runtime, ", "official SDK, "
 STATELESS_META = {
     "io.modelcontextprotocol/protocolVersion": STATELESS_REVISION,
@@ -50,13 +50,15 @@ class Server:
     port: int
 
     @classmethod
-    def spawn(cls, name: str, command: list[str], address: str) -> Self:
+    def spawn(
+        cls, name: str, command: list[str], address: str, python: str = sys.executable
+    ) -> Self:
         """Start it and wait until it accepts connections; `address` has {} for the port."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(
-                [sys.executable, *command, *address.format(port).split()],
+                [python, *command, *address.format(port).split()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
@@ -81,6 +83,11 @@ class Server:
             ["ps", "-o", "rss=", "-p", str(self.process.pid)], capture_output=True, check=True
         )
         return int(ps.stdout) / 1024
+
+    def cpu_seconds(self) -> float:
+        """CPU time of the process so far, in s; Linux counts it in ticks of 10 ms."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
         """End it."""
@@ -146,7 +153,7 @@ def report(sizes: Sizes) -> None:
     try:
         servers.extend(start() for start in (_floor, _sdk, _runtime))
         floor, sdk, ours = servers
-        session = _shake_hands(ours.port)
+        session = shake_hands(ours.port)
         targets = [
             Target("floor: bare ASGI", floor, _stateless_call(floor.port)),
             Target(_SDK + STATELESS_REVISION, sdk, _stateless_call(sdk.port)),
@@ -156,8 +163,13 @@ def report(sizes: Sizes) -> None:
                 _stateless_call(ours.port),
                 _SDK + STATELESS_REVISION,
             ),
-            Target(_SDK + _HANDSHAKE, sdk, _call(sdk.port, {})),
-            Target(_OURS + _HANDSHAKE, ours, _call(ours.port, session), _SDK + _HANDSHAKE),
+            Target(_SDK + HANDSHAKE_REVISION, sdk, _call(sdk.port, {})),
+            Target(
+                _OURS + HANDSHAKE_REVISION,
+                ours,
+                _call(ours.port, session),
+                _SDK + HANDSHAKE_REVISION,
+            ),
         ]
         for connections in sizes.connections:
             _report_calls(targets, connections, *sizes.http)
@@ -243,23 +255,23 @@ def _stateless_call(port: int) -> str:
         "Mcp-Method": "tools/call",
         "Mcp-Name": _CALL["name"],
     }
-    return _post(port, _message("tools/call", {**_CALL, "_meta": STATELESS_META}), headers)
+    return post(port, rpc_message("tools/call", {**_CALL, "_meta": STATELESS_META}), headers)
 
 
 def _listen(port: int) -> str:
     headers = {"MCP-Protocol-Version": STATELESS_REVISION, "Mcp-Method": "subscriptions/listen"}
     params = {"notifications": {"toolsListChanged": True}, "_meta": STATELESS_META}
-    return _post(port, _message("subscriptions/listen", params), headers)
+    return post(port, rpc_message("subscriptions/listen", params), headers)
 
 
-def _shake_hands(port: int) -> dict[str, str]:
+def shake_hands(port: int) -> dict[str, str]:
     """Return the headers of a new session."""
     hello = {
-        "protocolVersion": _HANDSHAKE,
+        "protocolVersion": HANDSHAKE_REVISION,
         "capabilities": {},
         "clientInfo": {"name": "bench", "version": "1"},
     }
-    session_id = _exchange(port, _message("initialize", hello), {})
+    session_id = _exchange(port, rpc_message("initialize", hello), {})
     headers = {"Mcp-Session-Id": session_id}
     _exchange(port, b'{"jsonrpc":"2.0","method":"notifications/initialized"}', headers)
     return headers
@@ -267,11 +279,12 @@ def _shake_hands(port: int) -> dict[str, str]:
 
 def _call(port: int, session: dict[str, str]) -> str:
     """Return a call of the handshake mode, without a session where the server keeps none."""
-    headers = {"MCP-Protocol-Version": _HANDSHAKE, **session}
-    return _post(port, _message("tools/call", _CALL), headers)
+    headers = {"MCP-Protocol-Version": HANDSHAKE_REVISION, **session}
+    return post(port, rpc_message("tools/call", _CALL), headers)
 
 
-def _message(method: str, params: dict[str, Any]) -> bytes:
+def rpc_message(method: str, params: dict[str, Any]) -> bytes:
+    """Return a request whose id the load replaces."""
     message = {"jsonrpc": "2.0", "id": int(FIRST_ID), "method": method, "params": params}
     return orjson.dumps(message)
 
@@ -284,14 +297,15 @@ _FIXED = {
 
 def _exchange(port: int, body: bytes, headers: dict[str, str]) -> str:
     """Send one request; return the session that the answer names."""
-    every = {**_FIXED, "MCP-Protocol-Version": _HANDSHAKE, **headers}
+    every = {**_FIXED, "MCP-Protocol-Version": HANDSHAKE_REVISION, **headers}
     request = urllib.request.Request(f"http://127.0.0.1:{port}/mcp", body, every, method="POST")
     with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:
         answer.read()
         return str(answer.headers["Mcp-Session-Id"])
 
 
-def _post(port: int, body: bytes, headers: dict[str, str]) -> str:
+def post(port: int, body: bytes, headers: dict[str, str]) -> str:
+    """Return a POST of a body as it goes over the wire."""
     lines = {"Host": f"127.0.0.1:{port}", **_FIXED, "Content-Length": str(len(body)), **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     return f"POST /mcp HTTP/1.1\r\n{head}\r\n{body.decode()}"

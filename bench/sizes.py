@@ -15,6 +15,8 @@ class Sizes:
         sequential, pipelined: rounds over stdio, and calls in each.
         starts: processes started for a figure about starting.
         http: rounds, and the duration of each; the client's rounds likewise.
+        gateway: rounds through it, and the duration of each.
+        gateway_starts: of it, before four servers.
         aacp: rounds.
         aacp_share: the part of its requests that each case of AACP makes.
         seeds: simulated histories, and requests in each.
@@ -34,6 +36,8 @@ class Sizes:
     client: tuple[int, float]
     in_flight: tuple[int, ...]
     modes: tuple[str, ...]
+    gateway: tuple[int, float]
+    gateway_starts: int
     aacp: int
     aacp_share: float
     seeds: tuple[int, int]
@@ -54,6 +58,8 @@ FULL = Sizes(
     client=(7, 0.4),
     in_flight=(1, 16, 128),
     modes=("stateless", "handshake"),
+    gateway=(7, 0.5),
+    gateway_starts=7,
     aacp=5,
     aacp_share=1.0,
     seeds=(100, 200),
@@ -74,6 +80,8 @@ SHORTEST = Sizes(
     client=(1, 0.01),
     in_flight=(2,),
     modes=("handshake",),
+    gateway=(1, 0.1),
+    gateway_starts=1,
     aacp=1,
     aacp_share=0.01,
     seeds=(1, 5),

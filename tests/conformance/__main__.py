@@ -1,17 +1,21 @@
 """Run the public conformance suite: `make conformance`.
 
 Every scenario of both current revisions runs against the server in `server.py` and against the
-client in `client.py`, over HTTP. What failed or warned is printed, and the score of each revision;
-the exit code is 1 if there is a complaint, or a check is missing.
+client in `client.py`, over HTTP; and against the server through a gateway, which reaches it over
+HTTP or as a child, in either mode of the protocol. What failed or warned is printed, and the score
+of each revision; the exit code is 1 if there is a complaint, or a check is missing.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
+from tests.support.gateway import serve_gateway
 from tests.support.http_server import serve_http
+from tests.support.process import command
 
 from . import suite
 
@@ -22,14 +26,16 @@ def main() -> int:
     """Run what was asked for; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     parser.add_argument("revision", nargs="*", help="these only, as in 2025-11-25")
-    parser.add_argument("--side", choices=("server", "client"), help="this one only")
+    parser.add_argument("--side", choices=("server", "client", "gateway"), help="this one only")
     parser.add_argument("--url", help="of a running server, instead of ours")
     options = parser.parse_args()
     revisions = options.revision or suite.REVISIONS
     scores: list[suite.Score] = []
-    if options.side != "client":
+    if options.side in (None, "server"):
         scores += check_server(options.url, revisions)
-    if options.side != "server":
+    if options.side in (None, "gateway"):
+        scores += check_gateway(revisions)
+    if options.side in (None, "client"):
         scores += [show(suite.run_client(revision)) for revision in revisions]
     return int(not all(score.is_good for score in scores))
 
@@ -40,6 +46,25 @@ def check_server(url: str | None, revisions: list[str]) -> list[suite.Score]:
         with serve_http(SERVER) as server:
             return check_server(server.url, revisions)
     return [show(suite.run_server(url, revision)) for revision in revisions]
+
+
+def check_gateway(revisions: list[str]) -> list[suite.Score]:
+    """Run the scenarios for servers through a gateway: what passes directly passes.
+
+    The gateway speaks the newest revision with the server, and in 2025-11-25 that one as well: an
+    older one lacks what the scenarios of the newest are about.
+    """
+    scores = []
+    child = shlex.join(command("serve", str(SERVER)))
+    with serve_http(SERVER) as server:
+        for way, target in (("HTTP", server.url), ("stdio", child)):
+            for revision in revisions:
+                spoken = dict.fromkeys((suite.REVISIONS[-1], revision))
+                for upstream in spoken:
+                    with serve_gateway(target, env={"MCP_PROTOCOL_VERSION": upstream}) as gateway:
+                        print(f"through a gateway that speaks {upstream} over {way}:")
+                        scores.append(show(suite.run_server(gateway.url, revision, "gateway")))
+    return scores
 
 
 def show(score: suite.Score) -> suite.Score:

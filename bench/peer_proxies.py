@@ -1,0 +1,74 @@
+"""The proxies of PyPI beside the gateway, each in a virtual environment of its own.
+
+One that cannot be installed or started is a gap with a name: the others are measured without it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import frozen
+
+from bench.over_http import Server
+from bench.report import say
+
+# Beside the packages of this one; `make clean` removes it with them.
+_ROOT = Path(sys.prefix) / "peers"
+_INSTALL_SECONDS = 600
+
+
+@frozen
+class Peer:
+    """A proxy: its package, what runs it, and how it reaches a server.
+
+    Attributes:
+        module: is run, with `options`, in which {} is the port; the server comes last.
+        behind: `http` or `stdio`: the server is a URL or a command line.
+    """
+
+    package: str
+    module: str
+    options: str
+    behind: str
+
+
+PEERS = (
+    Peer("fastmcp", "bench.fastmcp_proxy", "{}", "http"),
+    Peer("fastmcp", "bench.fastmcp_proxy", "{}", "stdio"),
+    Peer("mcp-proxy", "mcp_proxy", "--log-level ERROR --port {} --", "stdio"),
+)
+
+
+@contextmanager
+def running(peer: Peer, where: str) -> Iterator[Server | None]:
+    """Yield the proxy, running before a server; None, and say why, if it cannot be had."""
+    try:
+        python = _install(peer.package)
+        address = f"{peer.options} {where}"
+        server = Server.spawn(peer.package, ["-m", peer.module], address, python)
+    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+        say(f"  {peer.package} before {peer.behind}: not measured, {error}")
+        yield None
+        return
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _install(package: str) -> str:
+    """Return the interpreter of a virtual environment that has the package."""
+    folder = _ROOT / package
+    python = folder / "bin" / "python"
+    if not (folder / "installed").exists():
+        say(f"installing {package} from PyPI")
+        venv.create(folder, with_pip=True)
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*command, package], check=True, timeout=_INSTALL_SECONDS)
+        (folder / "installed").touch()
+    return str(python)
