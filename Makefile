@@ -6,6 +6,9 @@ INSTALLED := $(VENV)/.installed
 # Tests often wait for a process: one more runs than there are cores.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
+# Every process of the tests would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install demo docs test test-all conformance simulate lint bench trace clean
 
 install: $(INSTALLED)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -34,14 +35,16 @@ from .registry.tools import ToolRegistry
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
     from .agents.local import AgentCoordinator
     from .core.effects import Notify, Reply
+    from .core.forwarding.forwarder import ForwardedRequest, RequestForwarder
     from .engine.lifespan import Lifespan
     from .engine.loop_monitor import Closable, HostLoopMonitor
     from .engine.readiness import ReadinessChecks
     from .engine.scheduling import Scheduler
+    from .engine.session_callbacks import SessionCallback
     from .middleware.audit import AuditLog
     from .middleware.instruments import Instruments
     from .middleware.metrics import Metrics
@@ -56,6 +59,9 @@ if TYPE_CHECKING:
 _DRAIN_SHARE = 0.5
 """The share of the time for leaving the lifespan in which handlers may still end."""
 
+
+HttpPage = Callable[["Principal | None"], Any]
+"""A function of the application that answers GET at a path; see `Server.http_get`."""
 
 _AUDIT_SHARE = 0.5
 """The share of the time for the last records in which those of the audit log are written."""
@@ -74,9 +80,13 @@ class ServerOptions:
         lifespan: the hooks that are entered before the first message.
         middleware: put around every handler, the first outermost.
         call_observers: are given every call that has ended.
+        session_end_callbacks: are called with the key of every session that has ended.
+        roots_callbacks: are called with the key of a session whose roots have changed.
         instruments: the metrics of the application.
         checks: whether the application can work.
+        http_pages: by path, functions that `Server.http_get` was given.
         publisher: notifies subscribers; that of another server, to share its subscriptions.
+        forwarder: answers what the server has no tool, resource or prompt of its own for.
     """
 
     config: ServerConfig | None = None
@@ -96,8 +106,12 @@ class ServerOptions:
     lifespan: Lifespan[Any] | None = None
     middleware: tuple[Middleware, ...] = ()
     call_observers: tuple[CallObserver, ...] = ()
+    session_end_callbacks: tuple[SessionCallback, ...] = ()
+    roots_callbacks: tuple[SessionCallback, ...] = ()
     instruments: Instruments | None = None
     checks: ReadinessChecks | None = None
+    http_pages: Mapping[str, HttpPage] = field(factory=dict)
+    forwarder: RequestForwarder | None = None
 
 
 @define(eq=False, repr=False)
@@ -108,6 +122,7 @@ class Runtime:
         lifespan: the hooks of the server, if it has any.
         instruments: the metrics of the application, if it has any.
         checks: the readiness checks of the application, if it has any.
+        http_pages: the pages of the application, by path.
         agents: the coordinator, if the server has agents.
         agents_task: the background task of the agents, once it was started.
         observers: are given the records of calls and handshakes.
@@ -129,6 +144,7 @@ class Runtime:
     _sink: StderrSink | None
     instruments: Instruments | None = field(default=None, init=False)
     checks: ReadinessChecks | None = field(default=None, init=False)
+    http_pages: Mapping[str, HttpPage] = field(factory=dict, init=False)
     agents: AgentCoordinator | None = field(default=None, init=False)
     _agents_started: bool = field(default=False, init=False)
     agents_task: asyncio.Task[None] | None = field(default=None, init=False)
@@ -153,6 +169,19 @@ class Runtime:
         """Offer `features` from now on."""
         self.dispatcher.features = features
         features.observe(self.publisher)
+
+    def attach_forwarder(self, forwarder: RequestForwarder) -> None:
+        """Hand to `forwarder` what the server itself does not have, from now on (FWD-01)."""
+        from .core.forwarding.forwarding import Forwarding
+
+        def on_ended(request: ForwardedRequest) -> None:
+            try:
+                forwarder.subscription_ended(request)
+            except Exception as error:
+                self.logger.error("forwarder failed", {"error": describe_exception(error)})
+
+        self.dispatcher.calls.forwarding = Forwarding(forwarder, self.dispatcher, on_ended)
+        self.publisher.subscriptions.on_forwarded_end = on_ended
 
     def attach_instruments(self, instruments: Instruments) -> None:
         """Show `instruments` in the metrics from now on; without metrics they stay off."""
@@ -214,6 +243,8 @@ class Runtime:
     def needs_event_loop(self) -> bool:
         """Return whether any call will be a task."""
         if self.engine.around is not None or self.registry.has_async_tools():
+            return True
+        if self.dispatcher.calls.forwarding is not None:
             return True
         if self.rate_limit is not None and self.rate_limit.waits:
             return True
@@ -451,6 +482,8 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         runtime.attach_features(options.features)
     if options.agent_coordinator is not None:
         runtime.attach_agents(options.agent_coordinator)
+    if options.forwarder is not None:
+        runtime.attach_forwarder(options.forwarder)
     if middleware or options.call_observers or config.is_operated():
         from .middleware.stack import build_stack
 
@@ -466,9 +499,12 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
                 options.call_observers,
             )
         )
+    if options.session_end_callbacks or options.roots_callbacks:
+        _add_session_callbacks(engine, options, logger)
     if options.checks is not None:
         runtime.checks = options.checks
         options.checks.attach(clock, logger)
+    runtime.http_pages = options.http_pages
     if options.instruments is not None:
         runtime.attach_instruments(options.instruments)
     if config.is_dynamic_registration_effective():
@@ -476,6 +512,19 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
 
         add_admin_tools(registry, config, resources, lambda: runtime.agents)
     return runtime
+
+
+def _add_session_callbacks(
+    engine: Engine, options: ServerOptions, logger: StructuredLogger
+) -> None:
+    from .engine.session_callbacks import SessionEnds, call_each
+
+    if options.session_end_callbacks:
+        engine.session_ends = SessionEnds(options.session_end_callbacks, logger)
+    if options.roots_callbacks:
+        engine.on_roots_changed = partial(
+            call_each, options.roots_callbacks, logger, "changed roots"
+        )
 
 
 def _state_key(configured: str | None) -> bytes:

@@ -95,6 +95,8 @@ class TestClient:
             (`elicitation/create`, `sampling/createMessage`, `roots/list`); returns the result, or
             raises `ProtocolError` to refuse (before 2026-07-28). By default the client has none of
             these capabilities.
+        headers: those of every request, as if it came over HTTP; handlers get the ones that
+            `Server(request_headers=...)` or `http.request_headers` names.
 
     Attributes:
         notifications: the messages that answer no request, decoded, in order.
@@ -108,6 +110,7 @@ class TestClient:
     handshake: bool = field(default=True, kw_only=True)
     revision: str = field(default=NEWEST_HANDSHAKE_REVISION, kw_only=True)
     answers: Answers | None = field(default=None, kw_only=True)
+    headers: Mapping[str, str] | None = field(default=None, kw_only=True)
     notifications: list[dict[str, Any]] = field(factory=list, init=False)
     _sink: MemorySink | None = field(default=None, init=False)
     _audit: AuditLog | None = field(default=None, init=False)
@@ -141,6 +144,15 @@ class TestClient:
             await self._transport.open(self)
         except ConnectionLostError as error:
             raise error.__cause__ or error from None
+        if self.headers is not None:
+            self.connection.session.headers = self._allowed_headers(self.headers)
+
+    def _allowed_headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        from .protocol.request_headers import RequestHeaders
+
+        allowed = {name.lower() for name in self.server.runtime.config.http.request_headers}
+        lowered = {name.lower(): value for name, value in headers.items()}
+        return RequestHeaders({name: lowered[name] for name in lowered if name in allowed})
 
     async def __aexit__(
         self,

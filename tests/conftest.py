@@ -30,6 +30,13 @@ def pytest_report_header() -> str:
     return f"sizes of random tests: {'full' if FULL else 'small (FOUNDATION_RT_TEST_SIZE=full)'}"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse names that differ from process to process: the workers of a run compare them."""
+    wrong = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if wrong:
+        raise pytest.UsageError(f"names with an address: give them ids: {wrong}")
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     """Return the clock of a test in virtual time."""

@@ -1,8 +1,9 @@
 """Write what the code says into the documents: `python -m tests.docs`, that is `make docs`.
 
 The tables of settings, of error codes and of the client's errors stand in spec/ and the README
-between two marks, `<!-- settings -->` and `<!-- end -->` for example. The schema of the
-configuration file is written whole. tests/test_docs.py holds that nothing is left to write.
+between two marks, `<!-- settings -->` and `<!-- end -->` for example. The schemas of
+the configuration file and of files of servers are written whole. tests/test_docs.py holds that
+nothing is left to write.
 """
 
 from __future__ import annotations
@@ -34,11 +35,15 @@ from foundation_rt.config.types import (
     StoreUrl,
     VariableName,
 )
+from foundation_rt.gateway.settings import SECTION as GATEWAY_SECTION
+from foundation_rt.gateway.settings import GatewaySettings
+from foundation_rt.mcp_json.members import file_schema
 from foundation_rt.task_server.settings import SECTION, TaskServerSettings
 from foundation_rt.version import __version__
 
 ROOT = Path(__file__).parent.parent
 SCHEMA = ROOT / "spec" / "schemas" / "config.schema.json"
+SERVERS_SCHEMA = SCHEMA.parent / "mcp-json.schema.json"
 CONTROL_CHARACTERS = "\\u0000-\\u001f\\u007f-\\u009f"
 
 
@@ -62,6 +67,11 @@ def settings() -> str:
 def task_server_settings() -> str:
     """Return the table of the settings of the task server."""
     return _settings_table(_settings(TaskServerSettings, f"{SECTION}."))
+
+
+def gateway_settings() -> str:
+    """Return the table of the settings of the gateway."""
+    return _settings_table(_settings(GatewaySettings, f"{GATEWAY_SECTION}."))
 
 
 def _settings_table(listed: Iterable[tuple[str, attrs.Attribute]]) -> str:
@@ -208,6 +218,11 @@ def schema_text() -> str:
     return json.dumps(schema, indent=2) + "\n"
 
 
+def servers_schema_text() -> str:
+    """Return the JSON Schema of a file of servers."""
+    return json.dumps(file_schema(), indent=2) + "\n"
+
+
 def _table_schema(cls: type) -> dict[str, Any]:
     return {
         "type": "object",
@@ -259,6 +274,7 @@ TABLES = {
     "settings": settings,
     "settings in brief": settings_in_brief,
     "task server settings": task_server_settings,
+    "gateway settings": gateway_settings,
     "tool errors": tool_errors,
     "JSON-RPC errors": json_rpc_errors,
     "client errors": client_errors,
@@ -266,6 +282,7 @@ TABLES = {
 PLACES = {
     "README.md": ("settings in brief", "tool errors", "JSON-RPC errors", "client errors"),
     "spec/config.md": ("settings",),
+    "spec/gateway.md": ("gateway settings",),
     "spec/task-server.md": ("task server settings",),
     "spec/errors.md": ("tool errors", "JSON-RPC errors"),
 }
@@ -274,7 +291,7 @@ PLACES = {
 
 def documents() -> dict[Path, str]:
     """Return the text that each file with generated parts has to have."""
-    texts = {SCHEMA: schema_text()}
+    texts = {SCHEMA: schema_text(), SERVERS_SCHEMA: servers_schema_text()}
     for name, tables in PLACES.items():
         text = (ROOT / name).read_text("utf-8")
         for table in tables:

@@ -40,10 +40,12 @@ def test_writing_tables_twice_changes_nothing(
     page.write_text("# Page\n\n<!-- client errors -->\n<!-- end -->\n\nEnd.\n")
     (tmp_path / "schema.json").write_text("{}")
     monkeypatch.setattr(docs, "ROOT", tmp_path)
+    (tmp_path / "servers.json").write_text("{}")
     monkeypatch.setattr(docs, "SCHEMA", tmp_path / "schema.json")
+    monkeypatch.setattr(docs, "SERVERS_SCHEMA", tmp_path / "servers.json")
     monkeypatch.setattr(docs, "PLACES", {"page.md": ("client errors",)})
     docs.main()
-    assert capsys.readouterr().out == "schema.json\npage.md\n"
+    assert capsys.readouterr().out == "schema.json\nservers.json\npage.md\n"
     written = page.read_text()
     assert docs.client_errors() in written
     assert written.endswith("<!-- end -->\n\nEnd.\n")

@@ -29,6 +29,8 @@ from attrs import define, field
 
 from foundation_rt.config.loading import settings, variable_name
 from foundation_rt.config.sections import config_with
+from foundation_rt.gateway.settings import SECTION as GATEWAY_SECTION
+from foundation_rt.gateway.settings import GatewaySettings
 from foundation_rt.task_server.settings import SECTION, TaskServerSettings
 from tests.trace import ROOT
 
@@ -184,7 +186,12 @@ def read_code(*folders: str) -> Code:
 
 
 FAMILIES = set(re.findall(r"`([A-Z]+)`", (ROOT / "spec" / "README.md").read_text("utf-8")))
-SETTINGS = [key for key, _ in settings(config_with({SECTION: TaskServerSettings}))]
+SETTINGS = [
+    key
+    for key, _ in settings(
+        config_with({SECTION: TaskServerSettings, GATEWAY_SECTION: GatewaySettings})
+    )
+]
 KEYS = {".".join(key[:end]) for key in SETTINGS for end in range(1, len(key) + 1)}
 PACKAGES = {path.parent.name for path in (ROOT / "foundation_rt").glob("*/__init__.py")}
 VARIABLES = {variable_name(key) for key in SETTINGS}

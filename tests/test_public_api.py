@@ -12,6 +12,9 @@ import pytest
 import foundation_rt
 
 PUBLIC = {
+    "JsonRpcErrorCode",
+    "Peer",
+    "Principal",
     "AbortError",
     "AbortSignal",
     "AgentContext",
@@ -43,6 +46,9 @@ PUBLIC = {
     "ElicitUrl",
     "EmbeddedResource",
     "ErrorCode",
+    "ForwardTarget",
+    "ForwardedError",
+    "ForwardedRequest",
     "Gauge",
     "Header",
     "Histogram",
@@ -57,6 +63,7 @@ PUBLIC = {
     "PromptResult",
     "RegistrationError",
     "RequestConflictError",
+    "RequestForwarder",
     "RequestFailedError",
     "ResourceDefinition",
     "ResourceLink",

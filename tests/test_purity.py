@@ -49,6 +49,11 @@ PURE = (
     "agents.ledger.exchange",
     "agents.ledger.operations",
     "agents.ledger.outcomes",
+    "coordinator.catalogue",
+    "coordinator.guidance",
+    "coordinator.metrics",
+    "coordinator.names",
+    "coordinator.server_state",
     "client.handlers.elicitation",
     "client.handlers.params",
     "client.handlers.sampling",
@@ -324,3 +329,4 @@ def test_server_without_coroutines_loads_neither_asyncio_nor_unused_parts(
         assert "orjson" in loaded
         assert not (loaded - loaded_by("pass")) & EXPENSIVE
         assert f"{PACKAGE}.builtin.admin" not in loaded
+        assert f"{PACKAGE}.core.forwarding" not in loaded

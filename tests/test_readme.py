@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
+from foundation_rt import Server, ToolContext
 from foundation_rt.cli.main import main
 from foundation_rt.client import connect as client_connect
 from foundation_rt.testing import TestClient
@@ -274,3 +275,13 @@ def test_the_database_of_an_application_works(
         return stock
 
     assert asyncio.run(main()) == [3, 1]
+
+
+async def test_the_counter_of_a_session_is_dropped_with_it() -> None:
+    server = Server()
+    defined = _run({"server": server, "ToolContext": ToolContext}, "counters: dict")
+    for _ in range(2):
+        async with TestClient(server) as client:
+            assert [await client.call("count") for _ in range(3)] == [1, 2, 3]
+            assert len(defined["counters"]) == 1
+    assert defined["counters"] == {}

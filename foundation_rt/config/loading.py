@@ -15,10 +15,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike, fspath
-from pathlib import Path
 from reprlib import Repr
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from attrs import Factory, asdict, define, fields, fields_dict
 
@@ -26,6 +25,9 @@ from ..errors import ConfigError, ConfigProblem
 from ..logs.redaction import REDACTED, sanitize
 from .settings import ENVIRONMENT_PREFIX, ServerConfig, is_setting_variable
 from .types import Flag, Integer, Kind, ListOf, Section, SettingError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Key = tuple[str, ...]
 """The path of a setting: the names of its sections, then its own."""
@@ -129,13 +131,18 @@ class _Draft:
     def overlay_file(self, path: str) -> None:
         source = f"file {path}"
         try:
+            from pathlib import Path
+
             self.overlay(read_file(Path(path)), source)
         except UnusableFileError as error:
             self.problems.append(_problem("", None, str(error), source))
 
     def overlay_environment(self, environ: Mapping[str, str]) -> None:
+        given = sorted(filter(is_setting_variable, environ))
+        if not given:
+            return
         known = {variable_name(key): (key, kind) for key, kind in settings(self.cls)}
-        for name in sorted(filter(is_setting_variable, environ)):
+        for name in given:
             source = f"environment {name[:_LONGEST_SHOWN]}"
             if name in known:
                 key, kind = known[name]

@@ -19,6 +19,7 @@ from attrs import fields, make_class
 from ..errors import RegistrationError, UsageError
 from .settings import ServerConfig, Settings, byte_count, flag, group, milliseconds, setting
 from .types import (
+    POSTGRES_SCHEMES,
     Choice,
     Flag,
     Integer,
@@ -33,6 +34,7 @@ from .types import (
 )
 
 __all__ = [
+    "POSTGRES_SCHEMES",
     "Choice",
     "Flag",
     "Integer",

@@ -24,11 +24,13 @@ from ..version import __version__
 from .types import (
     API_KEY,
     FILE_PATH,
+    HEADER_NAME,
     HOST_NAME,
     HTTP_PATH,
     ISSUER_URL,
     KEY_NAME,
     ORIGIN,
+    POSTGRES_SCHEMES,
     RESOURCE_URL,
     SCOPE,
     STATE_KEY,
@@ -286,7 +288,7 @@ class AacpSection(Settings):
     )
     store: str = setting(
         "memory",
-        StoreUrl(("memory",), ("sqlite", "postgresql")),
+        StoreUrl(("memory",), ("sqlite", *POSTGRES_SCHEMES)),
         "The ledger: `memory`, `sqlite:PATH` or `postgresql://...`.",
     )
     transport: str = setting(
@@ -355,6 +357,9 @@ class HttpSection(Settings):
         (), ListOf(API_KEY), "API keys of clients, each `KEY` or `NAME:KEY`."
     )
     no_auth: bool = flag(False, "Serve every client: neither a key nor a token is needed.")
+    request_headers: tuple[str, ...] = setting(
+        (), ListOf(HEADER_NAME), "Request headers that handlers get, by name."
+    )
     max_body_bytes: int = byte_count(4 * 1024 * 1024, "Largest body of a request.", minimum=1024)
     header_timeout_ms: int = milliseconds(
         10_000, "Longest time until the head of a request has come."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ class ConfigSources:
         code: one mapping for each section, as `Server` takes them.
         name: of the server; wins over that in `code`.
         version: of the server; wins over that in `code`.
+        request_headers: those that handlers get; win over those in `code`.
         sections: the sections of the application, by name (CONF-24).
 
     Attributes:
@@ -40,6 +41,7 @@ class ConfigSources:
         name: str | None,
         version: str | None,
         sections: Mapping[str, type[Settings]] | None = None,
+        request_headers: Sequence[str] | None = None,
     ) -> None:
         self._cls: type[ServerConfig] = ServerConfig
         if sections is not None:
@@ -48,6 +50,8 @@ class ConfigSources:
             self._cls = config_with(sections)
         self.file: str | PathLike[str] | None = None
         self._code = _with_identity(code, name, version)
+        if request_headers is not None:
+            self.set_defaults("http", {"request_headers": request_headers})
         self._overrides: dict[str, dict[str, Any]] = {}
 
     def override(self, section: str, settings: Mapping[str, Any]) -> None:

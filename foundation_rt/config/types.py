@@ -152,6 +152,10 @@ class VariableName(Kind):
         return value is None or (type(value) is str and value.isascii() and value.isidentifier())
 
 
+POSTGRES_SCHEMES = ("postgresql", "postgres")
+"""The schemes of the URLs of PostgreSQL databases; libpq takes both."""
+
+
 class StoreUrl(Kind):
     """A word, or the URL of a store; secret, since it may hold a password.
 
@@ -221,6 +225,7 @@ TOOL_LIMIT = Pattern(
     "[A-Za-z0-9_./-]{1,256}=(0|[1-9][0-9]{0,5}|1000000)",
     "NAME=CALLS: the name of a tool, and 0 to 1000000 calls",
 )
+HEADER_NAME = Pattern("[A-Za-z0-9._-]{1,64}", "the name of a header, such as X-Tenant")
 STATE_KEY = Pattern(
     "([0-9A-Fa-f]{2}){32,64}", "32 to 64 bytes in hexadecimal", optional=True, is_secret=True
 )

@@ -297,6 +297,8 @@ def _is_collection(value: Any) -> bool:
 
 def _members(value: Any) -> Iterable[tuple[Any, Any]] | None:
     if isinstance(value, Mapping):
+        if getattr(type(value), "hides_values", False):
+            return ((name, _HIDDEN) for name in value)
         return value.items()
     kind = type(value)
     if attrs.has(kind):

@@ -164,6 +164,7 @@ class AuditLog:
             correlationId=fields["correlationId"],
             runId=fields.get("runId"),
             **_subject(method, name),
+            server=fields.get("server"),
             errorCode=code,
             metadata=metadata,
         )
@@ -188,7 +189,8 @@ def _client(session: Session) -> dict[str, Any]:
 
 def _identity(call: Invocation) -> dict[str, Any]:
     ids = {"correlationId": call.correlation_id, "runId": call.run_id}
-    return _client(call.session) | ids | _subject(call.method, call.name)
+    fields = _client(call.session) | ids | _subject(call.method, call.name)
+    return fields | call.forwarded.log_fields() if call.kind.is_forwarded else fields
 
 
 def _identity_of_context(context: ToolContext) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class Metrics:
     Args:
         resources: read when the metrics are rendered.
         is_registered: returns whether a tool or prompt exists, by method and name.
+        has_forwarder: calls have the label `server`, empty for the server's own (FWD-11).
 
     Attributes:
         instruments: those of the application; None while it has none.
@@ -59,11 +60,12 @@ class Metrics:
 
     _resources: ResourceManager
     _is_registered: Callable[[str, str], bool]
+    _has_forwarder: bool = False
     instruments: Instruments | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _names: set[str] = field(factory=set, init=False)
-    _calls: dict[tuple[str, str, str], int] = field(factory=dict, init=False)
-    _durations: dict[tuple[str, str], Durations] = field(factory=dict, init=False)
+    _calls: dict[tuple[str, ...], int] = field(factory=dict, init=False)
+    _durations: dict[tuple[str, ...], Durations] = field(factory=dict, init=False)
     _rejections: dict[str, int] = field(factory=dict, init=False)
     _sessions: dict[str, int] = field(factory=dict, init=False)
 
@@ -90,11 +92,14 @@ class Metrics:
         outcome, seconds = fields["outcome"], fields["durationMs"] / 1000
         with self._lock:
             name = self._label(method, fields.get("toolName") or fields.get("name", ""))
-            calls = self._calls
-            calls[method, name, outcome] = calls.get((method, name, outcome), 0) + 1
-            durations = self._durations.get((method, name))
+            of_call: tuple[str, ...] = (method, name)
+            if self._has_forwarder:
+                of_call = (method, name, fields.get("server", ""))
+            counted = (*of_call, outcome)
+            self._calls[counted] = self._calls.get(counted, 0) + 1
+            durations = self._durations.get(of_call)
             if durations is None:
-                durations = self._durations[method, name] = Durations()
+                durations = self._durations[of_call] = Durations()
             durations.add(seconds)
         if record.refusal is not None and fields.get("errorCode") == ErrorCode.RESOURCE_EXHAUSTED:
             self._count(self._rejections, record.refusal, 1)
@@ -148,19 +153,20 @@ class Metrics:
         return name
 
     def _collect_calls(self) -> Iterator[Metric]:
+        labels = ("method", "name", "server") if self._has_forwarder else ("method", "name")
         calls = CounterMetricFamily(
-            "foundation_rt_calls", "Calls, by outcome.", labels=("method", "name", "outcome")
+            "foundation_rt_calls", "Calls, by outcome.", labels=(*labels, "outcome")
         )
-        for labels, count in self._calls.items():
-            calls.add_metric(labels, count)
+        for values, count in self._calls.items():
+            calls.add_metric(values, count)
         yield calls
         durations = HistogramMetricFamily(
             "foundation_rt_call_duration_seconds",
             "How long handlers ran.",
-            labels=("method", "name"),
+            labels=labels,
         )
-        for (method, name), each in self._durations.items():
-            durations.add_metric((method, name), _cumulative(each), each.total_seconds)
+        for values, each in self._durations.items():
+            durations.add_metric(values, _cumulative(each), each.total_seconds)
         yield durations
         rejections = CounterMetricFamily(
             "foundation_rt_rejections", "Calls refused for load, by reason.", labels=("reason",)

@@ -27,10 +27,12 @@ class CompletedCall:
     """A call that has ended, as an observer is given it (OPS-34).
 
     Attributes:
-        method: `tools/call`, `resources/read`, `prompts/get` or `completion/complete`.
+        method: `tools/call`, `resources/read`, `prompts/get` or `completion/complete`; with a
+            forwarder also those of lists, tasks and subscriptions.
         name: the name of the tool or the prompt, or the URI, as the client wrote it.
-        label: for metrics: the name of a tool or prompt that is registered, "other" for another
-            name, and "" for the methods whose names are the client's choice.
+        label: for metrics: the name of a tool or prompt that is registered, or that the forwarder
+            knows, "other" for another name, and "" for the methods whose names are the client's
+            choice.
         outcome: such as "success", "tool_error" or "timeout".
         error_code: such as "NOT_FOUND"; None without an error of a code.
         refusal: why the handler was not run, in a word; None if it was run.
@@ -38,6 +40,7 @@ class CompletedCall:
         run_id: of the call; None of one that was refused before it had one.
         correlation_id: of the client, or a generated one.
         transport: such as "stdio" or "http".
+        server: the server that a forwarder has found for it; None of the server's own calls.
     """
 
     method: str
@@ -50,6 +53,7 @@ class CompletedCall:
     run_id: str | None
     correlation_id: str
     transport: str
+    server: str | None = None
 
     @property
     def succeeded(self) -> bool:
@@ -60,8 +64,12 @@ class CompletedCall:
 CallObserver = Callable[[CompletedCall], object]
 
 
-def check_observer(function: Any) -> None:
-    """Check that `function` can be called with a completed call.
+def check_observer(function: Any, argument: str = "call") -> None:
+    """Check that `function` is a plain function that can be called with one value.
+
+    Args:
+        function: the application's.
+        argument: what the value is, for the error.
 
     Raises:
         RegistrationError: it is a coroutine function, or does not take one argument.
@@ -73,7 +81,7 @@ def check_observer(function: Any) -> None:
         usable = False
     if not usable:
         name = getattr(function, "__qualname__", repr(function))
-        raise RegistrationError(f"observer {name!r}: write `def {name}(call)`")
+        raise RegistrationError(f"observer {name!r}: write `def {name}({argument})`")
 
 
 def as_observer(function: CallObserver, is_registered: Callable[[str, str], bool]) -> Observe:
@@ -105,6 +113,7 @@ def as_observer(function: CallObserver, is_registered: Callable[[str, str], bool
                 fields.get("runId"),
                 fields["correlationId"],
                 session.transport_type,
+                fields.get("server"),
             )
         )
 

@@ -174,8 +174,9 @@ class RateLimit:
 
     def _begin(self, session: Session, peer: Peer, request: Request, name: str) -> Invocation:
         """Return the call of a request that nothing has checked yet."""
-        ids = self._dispatcher.calls.ids
-        return Invocation(
+        calls = self._dispatcher.calls
+        ids = calls.ids
+        call = Invocation(
             session,
             peer,
             request.id,
@@ -187,7 +188,11 @@ class RateLimit:
             None,
             session.principal,
             TOOL if request.method == "tools/call" else FEATURE,
+            session.headers,
         )
+        if calls.forwarding is not None:
+            calls.forwarding.label(call, request)
+        return call
 
     def _admit(self, call: Invocation, tool: str | None, decide: Decide) -> Invocation:
         """Return `call`, which waits for the buckets before anything else (RATE-08)."""
@@ -213,11 +218,12 @@ class RateLimit:
         if outcome.value is not None:
             return self.refuse(call, outcome.value)
         # Later messages of the session may have brought another token of the same principal.
-        latest, session.principal = session.principal, call.principal
+        latest = session.principal, session.headers
+        session.principal, session.headers = call.principal, call.headers
         try:
             return decide()
         finally:
-            session.principal = latest
+            session.principal, session.headers = latest
 
     async def _judge(self, principal: Principal | None, tool: str | None) -> StructuredError | None:
         """Take one token of each bucket; return the error if one of them is empty."""

@@ -114,7 +114,11 @@ def build_stack(
     if config.telemetry.metrics:
         from .metrics import Metrics
 
-        stack.metrics = Metrics(resources, partial(_is_registered, registry, dispatcher))
+        stack.metrics = Metrics(
+            resources,
+            partial(_is_registered, registry, dispatcher),
+            dispatcher.calls.forwarding is not None,
+        )
         stack.observers.append(stack.metrics.observe)
     if config.audit.enabled:
         from .audit import AuditLog
@@ -132,7 +136,7 @@ def build_stack(
             clock,
             logger,
             dispatcher,
-            partial(_is_tool, registry),
+            partial(_is_registered, registry, dispatcher, "tools/call"),
             config.tools.name_separator,
         )
         if stack.audit is not None:
@@ -164,15 +168,14 @@ def _audit_file(config: ServerConfig, logger: StructuredLogger) -> AuditFile | N
     return AuditFile(config.audit.file, config.logging.buffer_bytes, logger)
 
 
-def _is_tool(registry: ToolRegistry, name: str) -> bool:
-    return registry.get(name) is not None
-
-
 def _is_registered(registry: ToolRegistry, dispatcher: Dispatcher, method: str, name: str) -> bool:
+    """Return whether there is such a tool or prompt, here or behind the forwarder (FWD-11)."""
+    features, forwarding = dispatcher.features, dispatcher.calls.forwarding
     if method == "tools/call":
-        return _is_tool(registry, name)
-    features: Any = dispatcher.features
-    return features is not None and features.prompts.prompts.get(name) is not None
+        found = registry.get(name) is not None
+    else:
+        found = features is not None and features.prompts.prompts.get(name) is not None
+    return found or (forwarding is not None and forwarding.knows(method, name))
 
 
 def _is_administrative(registry: ToolRegistry, name: str) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..core.feature_calls import json_rpc_code
+from ..core.forwarding.forwarder import ForwardedError
 from ..core.invocation import Phase
 from ..errors import ErrorCode, MissingExtraError, ToolError
 from ..protocol.content import ToolResult
@@ -122,6 +123,8 @@ def _attributes(call: Invocation) -> dict[str, str]:
         "foundation_rt.run_id": call.run_id,
         "foundation_rt.correlation_id": call.correlation_id,
     }
+    if call.kind.is_forwarded and call.forwarded.target is not None:
+        attributes["foundation_rt.server"] = call.forwarded.target.server
     transport = _NETWORK.get(call.session.transport_type)
     if transport is not None:
         attributes["network.transport"] = transport
@@ -138,14 +141,25 @@ def _attributes(call: Invocation) -> dict[str, str]:
 def _note_return(span: trace.Span, call: Invocation, value: Any) -> None:
     if call.phase is not Phase.PENDING:
         _note_failure(span, _ENDED_EARLY[call.phase])
-    elif isinstance(value, ToolResult) and value.is_error:
+    elif _is_failure(call, value):
         _note_failure(span, _TOOL_ERROR)
+
+
+def _is_failure(call: Invocation, value: Any) -> bool:
+    """Return whether a tool, or the server behind a forwarder, calls its result a failure."""
+    if isinstance(value, ToolResult):
+        return value.is_error
+    is_result = call.kind.is_forwarded and isinstance(value, Mapping)
+    return is_result and value.get("isError") is True
 
 
 def _note_error(span: trace.Span, call: Invocation, error: BaseException) -> None:
     """Note the error that the client receives, or else the exception (OPS-18)."""
     if call.phase is not Phase.PENDING:
         _note_failure(span, _ENDED_EARLY[call.phase])
+    elif call.kind.is_forwarded and isinstance(error, ForwardedError):
+        _note_failure(span, str(error.code))
+        span.set_attribute("rpc.response.status_code", str(error.code))
     elif not isinstance(error, InputRequired):  # which asks the client and is not a failure
         is_sent = isinstance(error, ToolError)
         code = error.code if isinstance(error, ToolError) else ErrorCode.INTERNAL

@@ -11,6 +11,7 @@ TABLES = {
     "http": ["HTTP, 2 connections", "open subscriptions"],
     "client": ["stdio, ", "http, ", "importing"],
     "tasks": [f"task server, {place}" for place in ("SQLite", "PostgreSQL")],
+    "gateway": ["through the gateway, 2 in flight", "tools/list of 1,000", "four servers"],
     "aacp": ["AACP, one request", "AACP, 500 clients", "AACP, simulator"],
 }
 

@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from foundation_rt.cli.targets import AppTarget, Target, TargetError, find_listed, find_target
-from foundation_rt.client.mcp_json import ServerFileError, usual_places
 from foundation_rt.client.targets import HttpServer, StdioServer
 from foundation_rt.errors import UsageError
+from foundation_rt.mcp_json import ServerFileError, usual_places
 
 
 @pytest.fixture(autouse=True)

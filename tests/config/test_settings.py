@@ -91,6 +91,7 @@ EXAMPLES = {
         ["", "api://example", "https://a.b/#c", 'https://a.b/"', "https://a.b/\n"],
     ),
     config.SCOPE: (["mcp", "tools:call", "https://a.b/c"], ["", "a b", 'a"b', "a\\b", "a\n", "ä"]),
+    config.HEADER_NAME: (["X-Tenant", "a", "x" * 64], ["", "a b", "a:", "a\n", "ä", "x" * 65]),
     config.TOOL_LIMIT: (
         ["mcp-tasks=100", "admin/registerTool=0", "a.b_c=1000000"],
         ["", "a", "a=", "=5", "a=-1", "a=01", "a=1000001", "a b=5", "a=5 ", "a=b=5", "a=5\n"],

@@ -340,8 +340,8 @@ def test_fields_changed_by_another_thread() -> None:
 texts = st.text(st.characters(), max_size=12) | st.sampled_from(
     ["", "plain", "\x7f", '"', "\\", "x" * 1100, "[", "{"]
 )
-flat = st.dictionaries(
-    st.sampled_from(["a", "b", "level", "message_", "token", "é", "context"]) | texts,
+keys = st.sampled_from(["a", "b", "name", "value", "level", "message_", "token", "é"]) | texts
+scalars = (
     texts
     | st.integers()
     | st.floats()
@@ -349,13 +349,16 @@ flat = st.dictionaries(
     | st.none()
     | st.sampled_from(ErrorCode)
     | st.lists(texts, max_size=2)
-    | st.dictionaries(texts, texts, max_size=1),
+)
+records = st.dictionaries(
+    keys,
+    st.recursive(scalars, lambda inner: st.dictionaries(keys, inner, max_size=2), max_leaves=6),
     max_size=5,
 )
 
 
 @pytest.mark.rule("LOG-01", "LOG-03", "LOG-04", "LOG-06", "LOG-11")
-@given(texts, flat, flat)
+@given(texts, records, records)
 def test_both_encoders_produce_same_line(
     message: str, context: dict[str, Any], fields: dict[str, Any]
 ) -> None:

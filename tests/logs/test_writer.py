@@ -66,13 +66,14 @@ def in_background(work: Callable[[], Any]) -> threading.Thread:
 
 
 @pytest.mark.rule("LOG-21")
-def test_short_write_to_writable_pipe_is_done_on_return() -> None:
+@pytest.mark.parametrize("size", [1, select.PIPE_BUF, 3 * select.PIPE_BUF + 1])
+def test_write_to_writable_pipe_is_done_on_return(size: int) -> None:
     with pipe() as (reader, end):
         writer = BackgroundWriter(end, name="direct")
-        writer.write(b"a" * select.PIPE_BUF)
+        writer.write(b"a" * size)
         writer.write(b"bc")
         os.set_blocking(reader, False)
-        assert os.read(reader, 10_000) == b"a" * select.PIPE_BUF + b"bc"
+        assert os.read(reader, 100_000) == b"a" * size + b"bc"
         assert writer.pending_bytes == 0
         assert not has_thread("direct")
         writer.close(PATIENCE)
@@ -156,17 +157,20 @@ def test_signal_handler_may_write_during_write() -> None:
 
 
 @pytest.mark.rule("LOG-20", "LOG-22")
-def test_rest_of_partial_write_precedes_nested_write() -> None:
-    class Partial(bytes):
-        """Stands for a descriptor that took a part, and for a finalizer that then wrote."""
+def test_rest_of_partial_write_precedes_nested_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
 
-        def __getitem__(self, rest: Any) -> Any:
-            writer.write(b" nested")
-            return b" rest"
+    def write_a_part(fd: int, data: bytes) -> int:
+        """Stand for a descriptor that takes a part, and for a finalizer that then writes."""
+        monkeypatch.setattr(os, "write", write)
+        taken = write(fd, data[:4])
+        writer.write(b" nested")
+        return taken
 
     with pipe() as (reader, end):
         writer = BackgroundWriter(end, name="nested")
-        writer.write(Partial(b"part"))
+        monkeypatch.setattr(os, "write", write_a_part)
+        writer.write(b"part rest")
         assert read_exactly(reader, 16) == b"part rest nested"
         writer.close(PATIENCE)
 

@@ -95,10 +95,12 @@ def test_a_long_history() -> None:
 
 
 def test_a_seed_says_everything() -> None:
-    once, again = (simulate("--digests", "--seeds", "40", hash_seed=each) for each in ("1", "2"))
+    seeds = size(10, 40)
+    words = ("--digests", "--seeds", str(seeds))
+    once, again = (simulate(*words, hash_seed=each) for each in ("1", "2"))
     assert once == again
     digests = once.split()
-    assert len(set(digests)) == 40
+    assert len(set(digests)) == seeds
     assert [digest_of(seed) for seed in range(3)] == digests[:3]
 
 

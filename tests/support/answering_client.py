@@ -98,9 +98,12 @@ class AnsweringClient:
         """Respond to a request of the server's."""
         self.write(id=server_request["id"], result=result)
 
-    def refuse(self, server_request: Mapping[str, Any], code: Any, message: Any) -> None:
+    def refuse(
+        self, server_request: Mapping[str, Any], code: Any, message: Any, **members: Any
+    ) -> None:
         """Respond to it with an error."""
-        self.write(id=server_request["id"], error={"code": code, "message": message})
+        error = {"code": code, "message": message, **members}
+        self.write(id=server_request["id"], error=error)
 
     async def settle(self) -> None:
         """Let everything that is due happen."""

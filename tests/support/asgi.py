@@ -166,13 +166,18 @@ def request(method: str, params: object = None, request_id: object = 1) -> dict[
 
 
 def ask(
-    app: Any, method: str, params: Mapping[str, Any] | None = None, request_id: object = 1
+    app: Any,
+    method: str,
+    params: Mapping[str, Any] | None = None,
+    request_id: object = 1,
+    headers: Mapping[str, str] | None = None,
 ) -> Visit:
     """POST a request of the stateless mode."""
     given = dict(params or {})
     name = given.get("name") or given.get("uri") or ""
-    headers = {"mcp-protocol-version": REVISION, "mcp-method": method, "mcp-name": name}
-    return post(app, request(method, given | {"_meta": META}, request_id), headers)
+    standard = {"mcp-protocol-version": REVISION, "mcp-method": method, "mcp-name": name}
+    sent = {**standard, **(headers or {})}
+    return post(app, request(method, given | {"_meta": META}, request_id), sent)
 
 
 def call(app: Any, tool: str, request_id: object = 1, /, **arguments: object) -> Visit:

@@ -18,7 +18,7 @@ from typing import Any
 from tests.support.leaks import tasks
 from tests.support.virtual_loop import VirtualLoop
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds after which a test in real time counts as hanging."""
 
 GRACE, VIRTUAL_GRACE = 1.0, 600.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -10,6 +11,7 @@ from foundation_rt.client import (
     CallResult,
     CircuitState,
     Client,
+    ClientHandlers,
     CompletionResult,
     ConnectionLostError,
     ElicitationRequest,
@@ -24,8 +26,11 @@ from foundation_rt.client import (
     Resource,
     ResourceTemplate,
     RetryPolicy,
+    Revision,
     Router,
     ServerDescription,
+    ServerRequestHandlers,
+    ServerRequestRefused,
     SizeTimeout,
     StdioServer,
     ToolSchema,
@@ -37,6 +42,26 @@ from foundation_rt.client import (
 
 def fill_in(request: ElicitationRequest) -> ElicitResult[dict[str, Any]] | None:
     return None
+
+
+class Handing:
+    def capabilities(self, revision: Revision) -> dict[str, Any]:
+        return {}
+
+    async def handle(self, method: str, params: Any, revision: Revision) -> dict[str, Any]:
+        raise ServerRequestRefused(-32603, "no")
+
+
+def watch() -> Client:
+    handlers: ServerRequestHandlers = Handing()
+    return connect(
+        "uvx some-server",
+        handlers=handlers,
+        on_connected=lambda server: assert_type(server, ServerDescription),
+        on_disconnected=lambda error: assert_type(error, MCPError),
+        on_circuit=lambda tool, state: assert_type((tool, state), tuple[str | None, CircuitState]),
+        on_notification=lambda method, params: assert_type(params, Mapping[str, Any]),
+    )
 
 
 async def use() -> None:
@@ -57,6 +82,10 @@ async def use() -> None:
         assert_type(await client.read_resource("a:b"), ReadResult)
         assert_type(await client.get_prompt("review", {"code": "x"}), GetPromptResult)
         assert_type(await client.complete("review", "code", "x"), CompletionResult)
+        assert_type(await client.request("odd/method", {"a": 1}, max_timeout=60), dict[str, Any])
+        assert_type(await client.request_all("tools/list"), list[dict[str, Any]])
+        await client.call("forecast", handlers=ClientHandlers(elicitation=fill_in))
+        await client.request("tools/call", {"name": "a"}, handlers=Handing())
         assert_type(await client.ping(), float)
         assert_type(client.has_capability("tools"), bool)
         assert_type(client.circuit_state, CircuitState)

@@ -8,6 +8,7 @@ that went well it has to end as it should.
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,3 +48,21 @@ def serve_http(
         if process.exit_code is None:
             process.signal(signal.SIGTERM)
             assert process.wait() == 128 + signal.SIGTERM
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def serve_workers(app: Path, count: int) -> Iterator[tuple[ServerProcess, str]]:
+    """Serve an application's file in `count` workers; yield their supervisor and their URL."""
+    port = free_port()
+    words = ("--http", f"127.0.0.1:{port}", "--no-auth", "--workers", str(count))
+    with ServerProcess(command("serve", str(app), *words), environment()) as process:
+        process.wait_until(
+            lambda: len(process.records_with(message="serving over HTTP")) == count, "all serve"
+        )
+        yield process, f"http://127.0.0.1:{port}/mcp"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, TypedDict, assert_type
 
 from foundation_rt import (
@@ -17,6 +17,9 @@ from foundation_rt import (
     Elicit,
     ElicitResult,
     ErrorCode,
+    ForwardedError,
+    ForwardedRequest,
+    ForwardTarget,
     Header,
     Icon,
     Image,
@@ -24,6 +27,7 @@ from foundation_rt import (
     PromptDefinition,
     PromptMessage,
     PromptResult,
+    RequestForwarder,
     ResourceDefinition,
     ResourceTemplateDefinition,
     Root,
@@ -212,3 +216,53 @@ async def use_features() -> None:
         assert_type(await client.get_prompt("p", a="b"), list[dict[str, Any]])
         assert_type(await client.complete("p", "a", "b", c="d"), list[str])
         assert_type(await client.list_prompts(), list[dict[str, Any]])
+
+
+@server.on_session_end
+def forget(key: str) -> None: ...
+
+
+async def know_the_client(ctx: ToolContext) -> None:
+    assert_type(ctx.headers["x-tenant"], str)
+    assert_type(ctx.headers.get("x-tenant"), str | None)
+    assert_type(ctx.session_key, str | None)
+    assert_type(await ctx.request_client("roots/list"), dict[str, Any])
+    ctx.notify("notifications/progress", {"progress": 1})
+    server.list_changed("tools", session_key=ctx.session_key, principal=ctx.principal)
+    assert_type(forget("key"), None)
+
+
+class Plain:
+    """A forwarder with plain attributes and lists."""
+
+    capabilities: Mapping[str, Any] = {"resources": {"subscribe": True}}
+    instructions: str | None = None
+
+    def target(self, request: ForwardedRequest) -> ForwardTarget | None:
+        return ForwardTarget(request.name, timeout_ms=5)
+
+    def list_entries(self, kind: str, context: ToolContext) -> tuple[dict[str, Any], ...]:
+        return ({"name": "a"},)
+
+    async def forward(self, request: ForwardedRequest, context: ToolContext) -> dict[str, Any]:
+        assert_type(server.seal_state({"a": 1}, context), str)
+        assert_type(server.open_state(request.params["requestState"], context), Any)
+        raise ForwardedError(-32602, "as it came", {"a": 1})
+
+    def subscription_ended(self, request: ForwardedRequest) -> None: ...
+
+
+class Waiting(Plain):
+    """A forwarder that waits for its lists."""
+
+    async def list_entries(  # type: ignore[override]
+        self, kind: str, context: ToolContext
+    ) -> list[dict[str, Any]]:
+        return [{"name": "a"}]
+
+
+plain_forwarder: RequestForwarder = Plain()
+waiting_forwarder: RequestForwarder = Waiting()
+server.forward(plain_forwarder)
+server.resource_updated("a:b", session_key="k")
+server.task_changed({"taskId": "t"})

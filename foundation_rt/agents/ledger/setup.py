@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ...config.settings import DEFAULT_AACP_NAME
+from ...config.types import POSTGRES_SCHEMES
 from ...errors import MissingExtraError, UsageError
 from .encoder import is_agent_id
 
@@ -45,7 +46,7 @@ def check_settings(settings: AacpSection) -> None:
     scheme, _, rest = store.partition(":")
     if scheme == "sqlite":
         _check_file(rest)
-    elif scheme == "postgresql":
+    elif scheme in POSTGRES_SCHEMES:
         _check_extra("psycopg", "postgres", "a ledger in PostgreSQL")
         _check_url(store, "aacp.store")
     if transport != "none":
@@ -109,7 +110,7 @@ def make_store(
         from ..stores.sqlite import SqliteAACPPersistenceAdapter
 
         return SqliteAACPPersistenceAdapter(rest)
-    if scheme == "postgresql":
+    if scheme in POSTGRES_SCHEMES:
         from ..stores.postgres import PostgresAACPPersistenceAdapter
 
         return PostgresAACPPersistenceAdapter(settings.store, logger=logger)

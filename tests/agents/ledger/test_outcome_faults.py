@@ -13,11 +13,7 @@ import pytest
 from foundation_rt.agents.ledger.types import Claim, ClaimCompletion, Completed, RequestState
 from foundation_rt.agents.messages import OutcomeWrite
 from foundation_rt.agents.persistence import StoreError
-from foundation_rt.agents.stores.postgres import (
-    PostgresAACPPersistenceAdapter,
-    connections,
-    outcome_writes,
-)
+from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter, outcome_writes
 from tests.agents.stores.contract import LEASE, NOW, TTL, completion, incoming
 from tests.support.postgres_proxy import PostgresProxy, ProxyFault, postgres_proxy
 from tests.support.services import postgres_schema
@@ -37,14 +33,14 @@ def place() -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def short_limits() -> Iterator[None]:
-    """Shorten the limits until one of which a message is held back.
+def short_limits(store: PostgresAACPPersistenceAdapter) -> Iterator[None]:
+    """Shorten the limits of a store until one of which a message is held back.
 
     They apply to what a test repeats, and not to its setup, which a loaded machine may take longer.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(outcome_writes, "WRITE_S", 0.1)
-        patch.setattr(connections, "OPERATION_S", 0.5)
+        patch.setattr(store._connections, "operation_s", 0.5)
         yield
 
 
@@ -106,7 +102,7 @@ async def open_ledger(place: tuple[str, str], claims: int = 1) -> AsyncIterator[
             await store.receive([incoming(seq) for seq in range(1, claims + 1)], NOW, TTL)
             claimed = await store.claim({"b": claims}, "me", NOW, NOW + LEASE)
             ledger.claims = claimed.claims
-            with short_limits():
+            with short_limits(store):
                 yield ledger
         finally:
             await store.close()

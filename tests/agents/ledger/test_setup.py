@@ -25,10 +25,11 @@ LOGGER = StructuredLogger(MemorySink(), ManualClock())
 @pytest.mark.parametrize(
     ("store", "transport", "what"),
     [
-        ("sqlite:/nonexistent/x.db", "none", "no folder"),
+        ("sqlite:/dev/null/x.db", "none", "no folder"),
         ("sqlite:/tmp", "none", "is no file"),
         ("sqlite::memory:", "none", "is no file"),
         ("postgresql://", "none", "names no host"),
+        ("postgres://", "none", "names no host"),
         ("postgresql://user:s3cr3t@host:port/db", "none", "port must be a number"),
         ("sqlite:x.db", "nats://", "names no host"),
         ("sqlite:x.db", "nats://user:s3cr3t@host:99999", "port must be a number"),
@@ -53,6 +54,7 @@ def test_valid_address_is_not_connected_to() -> None:
         ("sqlite:x.db", "nats://user:secret@nowhere.invalid:4222"),
         ("postgresql://nowhere.invalid/db", "none"),
         ("postgresql:///db?host=/var/run", "none"),
+        ("postgres://nowhere.invalid/db", "none"),
     ):
         check_settings(AacpSection("mine", store, transport))
 
@@ -72,6 +74,7 @@ def test_each_address_has_its_store_and_transport(tmp_path: Path) -> None:
     for address, name in (
         (f"sqlite:{tmp_path / 'x.db'}", "SqliteAACPPersistenceAdapter"),
         ("postgresql://host/db", "PostgresAACPPersistenceAdapter"),
+        ("postgres://host/db", "PostgresAACPPersistenceAdapter"),
     ):
         assert type(make_store(AacpSection(store=address), LOGGER, None)).__name__ == name
     assert make_transport("none", LOGGER) is None
@@ -87,7 +90,7 @@ def test_a_transport_needs_a_ledger_that_lasts_and_a_name_of_its_own() -> None:
 
 
 def test_server_with_invalid_address_does_not_start() -> None:
-    settings = {"aacp.store": "sqlite:/nonexistent/x.db"}
+    settings = {"aacp.store": "sqlite:/dev/null/x.db"}
     done = subprocess.run(
         [sys.executable, *command("serve")[1:]],
         env=environment(settings),
@@ -96,7 +99,7 @@ def test_server_with_invalid_address_does_not_start() -> None:
         timeout=40,
     )
     assert done.returncode == 1
-    assert b"aacp.store: there is no folder '/nonexistent'" in done.stderr
+    assert b"aacp.store: there is no folder '/dev/null'" in done.stderr
 
 
 _WITHOUT_EXTRAS = """
