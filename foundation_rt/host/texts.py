@@ -1,0 +1,18 @@
+"""Texts that the host says to people in its own words."""
+
+from __future__ import annotations
+
+WELCOME = (
+    "Hello! I'm an AI assistant that can help answer questions and use tools to get information."
+)
+LLM_ERROR = "I can't reach the language model right now. Please try again in a moment."
+RATE_LIMITED = "I'm currently processing too many requests. Please try again in a moment."
+MAINTENANCE = "The system is currently undergoing maintenance. Some features may be unavailable."
+
+
+def tool_error(tool_name: str, error: str) -> str:
+    """Return what people read if a tool failed and the model says nothing about it."""
+    return (
+        f"I encountered an error when using the {tool_name} tool: {error}."
+        " Let me try a different approach."
+    )
