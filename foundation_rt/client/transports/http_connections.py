@@ -1,28 +1,19 @@
 """The connections to one server, direct or through a proxy: in use, or kept for the next request.
 
-Each is an httpcore2 pool of one connection. A larger pool looks at all of its connections twice for
-every request: with 128 in flight one cost 1.9 ms of CPU instead of 0.6, and while those 128 were
-kept, a single request 3 ms.
-
-`Network` is the network backend under httpcore2, over asyncio's transports. httpcore2 would read
-and write through anyio, which arms and cancels a scope for every piece; and it writes the head of
-a request and its body apart, in two system calls and two packets. Here writes are gathered until
-the response is read.
+A direct one is a `DirectConnection`. Through a proxy each is an httpcore2 pool of one connection: a
+larger pool looks at all of its connections twice for every request.
 """
 
 from __future__ import annotations
 
 import asyncio
-import select
 import socket
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
-from ipaddress import ip_address
-from socket import SOCK_STREAM
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 from urllib.request import getproxies, proxy_bypass
 
 import httpcore2
@@ -30,278 +21,9 @@ import httpx2
 from attrs import define, field
 
 from ..errors import ConnectionLostError
-from .http_headers import split_url
-
-_GATHERED = 64 * 1024  # bytes; more than that is written at once
-_NEXT_ADDRESS = 0.25  # s; until the next address of a host is tried beside the first
-_KEPT = 256 * 1024  # bytes that were received and not read; beyond, the peer has to wait
-
-
-@define(eq=False, repr=False)
-class NetworkStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
-    """One connection; made by `Network`. One task reads and writes at a time."""
-
-    _loop: asyncio.AbstractEventLoop
-    _transport: asyncio.Transport = field(init=False)
-    _unsent: bytearray = field(factory=bytearray, init=False)
-    _received: bytearray = field(factory=bytearray, init=False)
-    _is_over: bool = field(default=False, init=False)
-    _error: Exception | None = field(default=None, init=False)
-    _reader: asyncio.Future[None] | None = field(default=None, init=False)
-    _writer: asyncio.Future[None] | None = field(default=None, init=False)
-    _has_room: bool = field(default=True, init=False)
-    _is_reading: bool = field(default=True, init=False)
-
-    # -- called by httpcore2
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Return received bytes, at most `max_bytes`; none if the peer has closed its side.
-
-        Raises:
-            httpcore2.ReadError: the connection broke off.
-            httpcore2.ReadTimeout: nothing arrived within `timeout`, in s.
-        """
-        self._flush()
-        if not self._received and not self._is_over:
-            self._reader = self._loop.create_future()
-            try:
-                await _within(timeout, self._reader, httpcore2.ReadTimeout)
-            finally:
-                self._reader = None
-        if not self._received and self._error is not None:
-            raise httpcore2.ReadError(str(self._error))
-        data = bytes(self._received[:max_bytes])
-        del self._received[:max_bytes]
-        if not self._is_reading and len(self._received) < _KEPT:
-            self._is_reading = True
-            self._transport.resume_reading()
-        return data
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Write bytes, at the latest when the response is read; wait while the buffer is full.
-
-        Raises:
-            httpcore2.WriteError: the connection is closed.
-            httpcore2.WriteTimeout: the buffer stayed full for `timeout`, in s.
-        """
-        if self._is_over or self._transport.is_closing():
-            raise httpcore2.WriteError("the connection is closed")
-        self._unsent += buffer
-        if len(self._unsent) < _GATHERED:
-            return
-        self._flush()
-        if not self._has_room:
-            self._writer = self._loop.create_future()
-            try:
-                await _within(timeout, self._writer, httpcore2.WriteTimeout)
-            finally:
-                self._writer = None
-
-    async def aclose(self) -> None:
-        """Close the connection at once."""
-        self.abort()
-        await asyncio.sleep(0)  # in which its socket is closed
-
-    async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> NetworkStream:
-        """Go on under TLS.
-
-        Raises:
-            httpcore2.ConnectError: the handshake failed.
-            httpcore2.ConnectTimeout: it took longer than `timeout`, in s.
-        """
-        self._flush()
-        secured = NetworkStream(self._loop)
-        upgrade = self._loop.start_tls(
-            self._transport, secured, ssl_context, server_hostname=server_hostname
-        )
-        try:
-            async with asyncio.timeout(timeout):
-                transport = await upgrade
-        except TimeoutError as error:
-            await self.aclose()
-            raise httpcore2.ConnectTimeout(str(error)) from error
-        except OSError as error:
-            await self.aclose()
-            raise httpcore2.ConnectError(str(error)) from error
-        except BaseException:
-            await self.aclose()
-            raise
-        assert transport is not None
-        secured.connection_made(transport)
-        return secured
-
-    def get_extra_info(self, info: str) -> Any:
-        """Return what httpcore2 asks about a connection; None for anything else."""
-        if info == "is_readable":  # while it is idle: closed, or a stray response arrived
-            return self._is_over or bool(self._received) or self._has_news()
-        return self._transport.get_extra_info(info)
-
-    def _has_news(self) -> bool:
-        """Return whether bytes arrived that the event loop has not read yet."""
-        if self._transport.is_closing():
-            return True
-        poll = select.poll()
-        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return bool(poll.poll(0))
-
-    def abort(self) -> None:
-        """Close the connection; its socket is closed in the next turn of the event loop."""
-        self._transport.abort()
-
-    # -- called by asyncio
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note the connection."""
-        self._transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        """Keep received bytes."""
-        self._received += data
-        if len(self._received) >= _KEPT and self._is_reading:
-            self._is_reading = False
-            self._transport.pause_reading()
-        _wake(self._reader)
-
-    def eof_received(self) -> bool:
-        """Close our side, too: the peer has closed its own."""
-        self._is_over = True
-        _wake(self._reader)
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Note the end of the connection."""
-        self._is_over, self._error = True, exc
-        self._unsent.clear()
-        _wake(self._reader)
-        _wake(self._writer)
-
-    def pause_writing(self) -> None:
-        """Stop writing: the peer does not read."""
-        self._has_room = False
-
-    def resume_writing(self) -> None:
-        """Write again: the peer has read enough."""
-        self._has_room = True
-        _wake(self._writer)
-
-    def _flush(self) -> None:
-        if self._unsent and not self._transport.is_closing():
-            self._transport.write(bytes(self._unsent))
-        self._unsent.clear()
-
-
-class Network(httpcore2.AsyncNetworkBackend):
-    """Makes connections for httpcore2, on the event loop that runs."""
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> NetworkStream:
-        """Connect; of several addresses of a host the first to answer wins.
-
-        Raises:
-            httpcore2.ConnectError: there is no connection.
-            httpcore2.ConnectTimeout: there was none within `timeout`, in s.
-        """
-        try:
-            async with asyncio.timeout(timeout):
-                stream = await _connect(host, port, local_address)
-        except TimeoutError as error:
-            raise httpcore2.ConnectTimeout(str(error)) from error
-        except OSError as error:
-            raise httpcore2.ConnectError(str(error)) from error
-        for option in socket_options or ():
-            stream.get_extra_info("socket").setsockopt(*option)
-        return stream
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait before another attempt."""
-        await asyncio.sleep(seconds)
-
-
-async def _connect(host: str, port: int, local_address: str | None) -> NetworkStream:
-    """Connect to the first address of a host that answers; each has a head start over the next.
-
-    asyncio can do that too, but leaks a socket when it is cancelled (Python 3.11).
-    """
-    loop = asyncio.get_running_loop()
-    local = None if local_address is None else (local_address, 0)
-
-    async def to(address: str) -> NetworkStream:
-        _, stream = await loop.create_connection(
-            lambda: NetworkStream(loop), address, port, local_addr=local
-        )
-        return stream
-
-    addresses = await _addresses(host, port)
-    if len(addresses) == 1:
-        return await to(addresses[0])
-    attempts: list[asyncio.Task[NetworkStream]] = []
-    winner: NetworkStream | None = None
-    try:
-        while winner is None and (addresses or not all(each.done() for each in attempts)):
-            if addresses:
-                attempts.append(loop.create_task(to(addresses.pop(0))))
-            pending = [each for each in attempts if not each.done()]
-            pause = _NEXT_ADDRESS if addresses else None
-            await asyncio.wait(pending, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
-            winner = next((each.result() for each in attempts if _went_well(each)), None)
-    finally:
-        for each in attempts:
-            if winner is None or not (_went_well(each) and each.result() is winner):
-                each.cancel()
-                each.add_done_callback(_close)
-    if winner is None:
-        reasons = {str(each.exception()): None for each in attempts}
-        raise OSError("; ".join(reasons))
-    return winner
-
-
-async def _addresses(host: str, port: int) -> list[str]:
-    """Return the addresses of a host, each once; an address stays as it is."""
-    try:
-        return [str(ip_address(host))]
-    except ValueError:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM)
-        return [*dict.fromkeys(str(each[4][0]) for each in found)]
-
-
-def _close(attempt: asyncio.Task[NetworkStream]) -> None:
-    """Close the connection of an attempt that lost, if it made one."""
-    if _went_well(attempt):
-        attempt.result().abort()
-
-
-def _went_well(attempt: asyncio.Task[NetworkStream]) -> bool:
-    return attempt.done() and not attempt.cancelled() and attempt.exception() is None
-
-
-async def _within(
-    timeout: float | None, future: asyncio.Future[None], late: type[Exception]
-) -> None:
-    if timeout is None:
-        await future
-        return
-    try:
-        async with asyncio.timeout(timeout):
-            await future
-    except TimeoutError as error:
-        raise late(str(error)) from error
-
-
-def _wake(future: asyncio.Future[None] | None) -> None:
-    if future is not None and not future.done():
-        future.set_result(None)
-
+from .http1 import DirectConnection, HttpRequest
+from .http_headers import RawHeaders, split_url
+from .http_network import Network
 
 KEEP_ALIVE: Final = 4.0
 """Seconds that an idle connection is kept.
@@ -311,18 +33,72 @@ connection that is being closed may or may not have run.
 """
 
 
+class ReceivedResponse(Protocol):
+    """A response whose head has come, as httpcore2 has it.
+
+    Attributes:
+        status: of the response.
+        headers: as they came.
+        extensions: has the `network_stream`.
+    """
+
+    status: int
+    headers: RawHeaders
+    extensions: Any
+
+    def aiter_stream(self) -> AsyncIterator[bytes]:
+        """Return the body as it arrives."""
+
+    async def aclose(self) -> None:
+        """End the exchange; the connection is closed unless the body was read to its end."""
+
+
 class HttpConnection(Protocol):
     """At most one connection, made by the first request and again after it was closed."""
 
-    async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
-        """Send a request; return its response as soon as the head is there."""
+    async def send(self, request: HttpRequest) -> ReceivedResponse:
+        """Send a request; return its response as soon as the head is there.
+
+        Raises:
+            httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError,
+            httpcore2.ProxyError: there is none.
+        """
 
     async def aclose(self) -> None:
         """Close it."""
 
 
-def connection_maker(url: str) -> Callable[[], HttpConnection]:
+@define(eq=False, repr=False)
+class ProxiedConnection:
+    """A connection through a proxy; an httpcore2 pool has it."""
+
+    pool: httpcore2.AsyncConnectionPool
+    connect_timeout: float
+
+    async def send(self, request: HttpRequest) -> ReceivedResponse:
+        """See `HttpConnection`."""
+        timeouts = {"connect": self.connect_timeout, "read": None, "write": None, "pool": None}
+        return await self.pool.handle_async_request(
+            httpcore2.Request(
+                request.method,
+                request.url,
+                headers=request.headers,
+                content=request.body,
+                extensions={"timeout": timeouts},
+            )
+        )
+
+    async def aclose(self) -> None:
+        """Close it."""
+        await self.pool.aclose()
+
+
+def connection_maker(url: str, connect_timeout: float) -> Callable[[], HttpConnection]:
     """Return a function that makes connections to the server at `url`.
+
+    Args:
+        url: of the server.
+        connect_timeout: seconds to connect, and again for the handshake of TLS.
 
     Raises:
         ConnectionLostError: the environment's proxy or certificates cannot be used.
@@ -336,14 +112,11 @@ def connection_maker(url: str) -> Callable[[], HttpConnection]:
         context = (
             httpx2.create_ssl_context() if needs_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         )
-        # A pool looks at all its connections for every request, so each has a pool of its own.
-        settings = {
-            "ssl_context": context,
-            "max_connections": 1,
-            "keepalive_expiry": KEEP_ALIVE,
-            "network_backend": Network(),
-        }
-        make = _maker(proxy, settings)
+        if proxy is None:
+            context.set_alpn_protocols(["http/1.1"])
+            options = _socket_options()
+            return partial(DirectConnection, Network(), context, options, connect_timeout)
+        make = partial(_through, proxy, context, connect_timeout)
         make()
     except (RuntimeError, OSError, ValueError, httpx2.InvalidURL) as error:
         # Without the package `socksio` there are no SOCKS proxies: RuntimeError. A proxy's address
@@ -363,15 +136,20 @@ def core_url(url: httpx2.URL) -> httpcore2.URL:
     )
 
 
-def _maker(proxy: str | None, settings: dict[str, Any]) -> Callable[[], HttpConnection]:
-    options = _socket_options()
-    if proxy is None:
-        return partial(httpcore2.AsyncConnectionPool, socket_options=options, **settings)
+def _through(proxy: str, context: ssl.SSLContext, connect_timeout: float) -> ProxiedConnection:
     named = httpx2.Proxy(proxy)
-    settings |= {"proxy_url": core_url(named.url), "proxy_auth": named.raw_auth}
+    settings: dict[str, Any] = {
+        "proxy_url": core_url(named.url),
+        "proxy_auth": named.raw_auth,
+        "ssl_context": context,
+        "max_connections": 1,
+        "keepalive_expiry": KEEP_ALIVE,
+        "network_backend": Network(),
+    }
     if named.url.scheme.startswith("socks"):
-        return partial(httpcore2.AsyncSOCKSProxy, **settings)
-    return partial(httpcore2.AsyncHTTPProxy, socket_options=options, **settings)
+        return ProxiedConnection(httpcore2.AsyncSOCKSProxy(**settings), connect_timeout)
+    pool = httpcore2.AsyncHTTPProxy(socket_options=_socket_options(), **settings)
+    return ProxiedConnection(pool, connect_timeout)
 
 
 def _proxy(scheme: str, host: str) -> str | None:

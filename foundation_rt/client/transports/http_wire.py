@@ -1,8 +1,7 @@
 """One HTTP request, and its failures.
 
-httpcore2 is used without httpx2's client, which keeps cookies, follows redirects and logs whole
-URLs. Requests and responses are httpx2's only where its `auth` has to see them. A call costs 0.6 of
-what it costs with httpx2's transports.
+httpx2's client is not used: it keeps cookies, follows redirects and logs whole URLs. Requests and
+responses are httpx2's only where its `auth` has to see them.
 """
 
 from __future__ import annotations
@@ -41,10 +40,12 @@ try:
 except ImportError:
     raise MissingExtraError("A server over HTTP", "client") from None
 
+from .http1 import HttpRequest
 from .http_connections import (
     KEEP_ALIVE,
     HttpConnection,
     HttpConnections,
+    ReceivedResponse,
     connection_maker,
     core_url,
 )
@@ -65,11 +66,11 @@ class HttpResponse(Shown):
 
     status_code: int
     headers: dict[str, str]
-    _received: httpcore2.Response
+    _received: ReceivedResponse
 
     @classmethod
-    def of(cls, received: httpcore2.Response) -> HttpResponse:
-        """Return the response that httpcore2 has received."""
+    def of(cls, received: ReceivedResponse) -> HttpResponse:
+        """Return the response whose head has come."""
         return cls(received.status, _by_name(received.headers), received)
 
     def chunks(self) -> AsyncIterator[bytes]:
@@ -175,7 +176,6 @@ ACKNOWLEDGE_TIMEOUT = 30.0
 """Seconds that a server has to accept a notification or a response."""
 
 _SAME_REQUEST_ELSEWHERE = (307, 308)  # these keep method and body
-_TIMEOUTS = {"connect": CONNECT_TIMEOUT, "read": None, "write": None, "pool": None}
 
 # Raised before anything was sent; all others may come after the request has arrived.
 _UNSENT = (
@@ -212,7 +212,7 @@ class HttpWire:
         self.secrets = Secrets.of(self.server.url, self._common)
         if not any(name == b"host" for name, _ in self._common):
             self._common.insert(0, (b"host", self._url.netloc))
-        make = connection_maker(self.server.url)
+        make = connection_maker(self.server.url, CONNECT_TIMEOUT)
         self._connections = HttpConnections(make, MAX_CONNECTIONS, KEEP_ALIVE)
 
     @asynccontextmanager
@@ -334,17 +334,11 @@ class HttpWire:
         headers: RawHeaders,
         body: bytes,
     ) -> HttpResponse:
-        request = httpcore2.Request(
-            method,
-            target,
-            headers=self._common + headers,
-            content=body,
-            extensions={"timeout": _TIMEOUTS},
-        )
+        request = HttpRequest(method, target, self._common + headers, body)
         if self.server.auth is None:
-            return HttpResponse.of(await connection.handle_async_request(request))
+            return HttpResponse.of(await connection.send(request))
         try:
-            received = await send_authenticated(request, body, connection, self.server.auth)
+            received = await send_authenticated(request, connection, self.server.auth)
         except (*_UNSENT, *_BROKEN, httpcore2.LocalProtocolError):
             raise
         except Exception as error:
@@ -373,7 +367,7 @@ def _text(error: Exception) -> str:
 class _Body(httpx2.AsyncByteStream):
     """The body of a response, for an `auth` that reads it."""
 
-    received: httpcore2.Response
+    received: ReceivedResponse
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self.received.aiter_stream():
@@ -384,29 +378,27 @@ class _Body(httpx2.AsyncByteStream):
 
 
 async def send_authenticated(
-    request: httpcore2.Request, body: bytes, connection: HttpConnection, auth: httpx2.Auth
-) -> httpcore2.Response:
+    request: HttpRequest, connection: HttpConnection, auth: httpx2.Auth
+) -> ReceivedResponse:
     """Return the response to a request that `auth` may change, precede and repeat.
 
     Args:
         request: to send first.
-        body: of the request.
         connection: to send it over.
         auth: of httpx2.
     """
     flow = auth.async_auth_flow(
         httpx2.Request(
-            request.method.decode("ascii"),
+            request.method,
             str(httpx2.URL(bytes(request.url).decode("ascii"))),
             headers=httpx2.Headers(request.headers),
-            stream=httpx2.ByteStream(body),
-            extensions=dict(request.extensions),
+            stream=httpx2.ByteStream(request.body),
         )
     )
     try:
         wanted = await anext(flow)
         while True:
-            received = await connection.handle_async_request(_core_request(wanted))
+            received = await connection.send(await _plain_request(wanted))
             response = httpx2.Response(
                 received.status,
                 headers=received.headers,
@@ -426,12 +418,12 @@ async def send_authenticated(
         await flow.aclose()
 
 
-def _core_request(request: httpx2.Request) -> httpcore2.Request:
-    assert isinstance(request.stream, httpx2.AsyncByteStream)
-    return httpcore2.Request(
-        request.method,
-        core_url(request.url),
-        headers=request.headers.raw,
-        content=request.stream,
-        extensions=request.extensions,
-    )
+async def _plain_request(request: httpx2.Request) -> HttpRequest:
+    body = await request.aread()
+    headers = [each for each in request.headers.raw if each[0].lower() not in _FRAMING]
+    if body or request.method == "POST":
+        headers.append((b"content-length", b"%d" % len(body)))
+    return HttpRequest(request.method, core_url(request.url), headers, body)
+
+
+_FRAMING = (b"content-length", b"transfer-encoding")

@@ -11,8 +11,8 @@ import httpcore2
 import pytest
 import uvloop
 
-from foundation_rt.client.transports import http_connections
-from foundation_rt.client.transports.http_connections import Network, NetworkStream
+from foundation_rt.client.transports import http_network
+from foundation_rt.client.transports.http_network import Network, NetworkStream
 from tests.support.leaks import ResourceSnapshot
 from tests.support.scripted_http import ReceivedRequest, ScriptedReply, self_signed, talking
 
@@ -150,7 +150,7 @@ def test_of_several_addresses_the_first_that_answers_counts(
     async def looked_up(host: str, port: int) -> list[str]:
         return [*addresses]
 
-    monkeypatch.setattr(http_connections, "_addresses", looked_up)
+    monkeypatch.setattr(http_network, "_addresses", looked_up)
 
     async def main() -> None:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
