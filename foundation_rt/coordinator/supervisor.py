@@ -34,6 +34,7 @@ from .call_slots import CallSlots
 from .connection_pool import ConnectionKey, ConnectionPool
 from .errors import first_line
 from .guidance import PROMPT, fallback_guidance, guidance_text
+from .requests import METHOD_NOT_FOUND
 from .server_state import ServerLifecycle, ServerState
 from .servers import ServerPlan
 from .start_turns import StartTurns
@@ -472,10 +473,26 @@ class ServerSupervisor:
             allows = self.plan.settings.allows
             self.tools = {tool.name: tool for tool in listed if allows(tool.name)}
         elif client.has_capability(_CAPABILITIES[kind]):
-            self.lists[kind] = await client.request_all(_METHODS[kind], timeout=timeout)
+            self.lists[kind] = await self._read_entries(client, kind, timeout)
         else:
             self.lists[kind] = []
         self.observer.server_listed(self, kind)
+
+    async def _read_entries(
+        self, client: Client, kind: str, timeout: float
+    ) -> list[dict[str, Any]]:
+        """Return a list of the server; what was known of one that it refuses (COORD-58).
+
+        Many servers with resources have no method for templates, and serve well without.
+        """
+        try:
+            return await client.request_all(_METHODS[kind], timeout=timeout)
+        except MCPError as error:
+            if error.original_code is None:
+                raise
+            if error.original_code != METHOD_NOT_FOUND:
+                log.warning("%s of server %r not read: %s", kind, self.server_id, error.message)
+            return self.lists.get(kind, [])
 
     async def _read_guidance(self, client: Client) -> None:
         """Read the prompt for models, if the server lists it (COORD-40, COORD-42)."""

@@ -11,7 +11,8 @@ reported once to the dispatcher, which gives the slot back and decides the reply
 With middleware every call is a task, in which the handler is called in its own way (OPS-09).
 
 The deadline answers and aborts; it stops nothing. A coroutine that runs for `cancel_grace_ms` after
-its abort is cancelled at its next await; a thread cannot be stopped (TIME-04).
+its abort is cancelled at its next await, that of a forwarder at once; a thread cannot be stopped
+(TIME-04, FWD-31).
 """
 
 from __future__ import annotations
@@ -197,8 +198,10 @@ class Engine:
         for error in run.signal.fire(reason):
             run.context.logger.error("abort callback failed", {"error": describe_exception(error)})
         if self._is_task(call) and not run.ending:
+            # A forwarder has nothing to finish: the server behind it has to learn of this (FWD-31).
+            grace = 0 if call.kind.is_forwarded else self.limits.cancel_grace_ms / 1000
             run.cancellation = run.connection.scheduler.call_later(
-                self.limits.cancel_grace_ms / 1000, partial(self._cancel, run)
+                grace, partial(self._cancel, run)
             )
 
     def extend(self, call: Invocation, timeout_ms: int) -> None:

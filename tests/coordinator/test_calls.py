@@ -236,6 +236,26 @@ async def test_tools_of_a_server_that_stays_away_go_once_and_come_once(clock: Ma
         assert servers.states["play"].state is ServerState.READY
 
 
+@pytest.mark.virtual_time
+@pytest.mark.rule("COORD-58")
+async def test_list_that_the_server_refuses_leaves_its_tools_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = harness()  # it has no method for templates
+    kinds = ("tools", "resources", "resourceTemplates")
+    async with one(server, lists=kinds) as servers:
+        assert servers.states["play"].state is ServerState.READY
+        assert [each["uri"] for _, each in servers.listed("resources")] == ["play://one"]
+        assert servers.listed("resourceTemplates") == []
+        assert not [each for each in caplog.messages if "not read" in each]
+        server.play({"resources/list": [["reply", INTERNAL]]})
+        server.transports[-1].lose()
+        await asyncio.sleep(1.1)
+        assert servers.states["play"].state is ServerState.READY
+        assert [each["uri"] for _, each in servers.listed("resources")] == ["play://one"]
+        assert any("resources of server 'play' not read" in each for each in caplog.messages)
+
+
 @pytest.mark.rule("COORD-14", "COORD-19")
 async def test_flapping_server_changes_a_list_once_in_5_s_at_most(clock: ManualClock) -> None:
     server, times = harness(), list[float]()

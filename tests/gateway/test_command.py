@@ -8,7 +8,6 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -191,37 +190,6 @@ async def test_operators_see_the_servers(file: Path) -> None:
         assert [each["id"] for each in page["servers"]] == ["one", "dead"]
         assert page["servers"][0]["calls"] == 1
         assert await asyncio.to_thread(read, "/readyz") == b'{"status":"ok"}'
-
-
-@pytest.mark.rule("GATE-02", "GATE-14", "GATE-21")
-async def test_two_gateways_with_one_key_are_as_one(file: Path) -> None:
-    with serve_http(Path(APP)) as server:
-        write(file, one={"url": server.url}, a__b={"url": server.url})
-        env = {
-            "FOUNDATION_RT_SECURITY__STATE_KEY": "ab" * 32,
-            "FOUNDATION_RT_SERVER__PAGE_SIZE": "7",
-            **speaking(NEW),
-        }
-        with serve_gateway(str(file), env=env) as left, serve_gateway(str(file), env=env) as right:
-            async with (
-                connect(left.url, revision=NEW, handlers=Answers()) as one,
-                connect(right.url, revision=NEW, handlers=Answers()) as other,
-            ):
-                assert await one.request_all("tools/list") == await other.request_all("tools/list")
-                page = await one.request("tools/list", {})
-                rest = [
-                    await client.request("tools/list", {"cursor": page["nextCursor"]})
-                    for client in (one, other)
-                ]
-                assert rest[0]["tools"] == rest[1]["tools"]
-                call: dict[str, Any] = {"name": "one__ask", "arguments": {}}
-                asked = await one.request("tools/call", call)
-                [key] = asked["inputRequests"]
-                answer = {"action": "accept", "content": {"name": "Ann"}}
-                call["inputResponses"] = {key: answer}
-                call["requestState"] = asked["requestState"]
-                result = await other.request("tools/call", call)
-                assert result["content"][0]["text"] == '{"name":"Ann"}'
 
 
 @pytest.mark.rule("GATE-03")

@@ -45,6 +45,14 @@ async def names_of(client: Client) -> set[str]:
     return {each["name"] for each in listed} - {"health"}
 
 
+def error_in(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the details of the gateway's error that a model reads in a result."""
+    assert result["isError"]
+    text = result["content"][0]["text"]
+    error = orjson.loads(text[text.index("{") :])
+    return dict(error.get("details", error))
+
+
 LIES = "import sys\nfor line in sys.stdin: print('no JSON', flush=True)"
 HANGS = "import sys\nsys.stdin.read()"
 
@@ -98,10 +106,7 @@ async def test_killed_child_costs_its_call_and_nothing_else(file: Path, revision
             before = await names_of(client)
             other = (await client.call("two__pid")).value()
             failed = await client.request("tools/call", {"name": "one__die", "arguments": {}})
-            assert failed["isError"]
-            text = failed["content"][0]["text"]
-            error = orjson.loads(text[text.index("{") :])
-            details = error.get("details", error)
+            details = error_in(failed)
             assert details["server"] == "one"
             assert details["appCode"] == "E201"
             assert details["mayHaveRun"] is True
@@ -276,6 +281,9 @@ async def test_restarted_http_server_is_reached_again_by_all(file: Path) -> None
                         *(client.call("one__echo", {"text": "y"}) for _ in range(20))
                     ):
                         assert found.text == '"app: y"'
+                    called = {"message": "tool call completed"}
+                    second.wait_until(lambda: len(second.records_with(**called)) == 20, "20 calls")
+                    assert len(second.records_with(message="client connected")) == 1
 
 
 @pytest.mark.rule("GATE-13")

@@ -189,11 +189,12 @@ async def status_of(client: Any, server: str = "server") -> dict[str, Any]:
     return dict(one)
 
 
-@pytest.mark.rule("GATE-04")
+@pytest.mark.rule("GATE-04", "FWD-31")
 @pytest.mark.parametrize("theirs", [OLD, NEW])
 async def test_cancellation_reaches_the_server(theirs: str, tmp_path: Path) -> None:
     noted, began = tmp_path / "noted", asyncio.Event()
-    with serve_gateway(APP, env=speaking(theirs)) as gateway:
+    for_ever = {"FOUNDATION_RT_TOOLS__CANCEL_GRACE_MS": "600000"}
+    with serve_gateway(APP, env={**for_ever, **speaking(theirs)}) as gateway:
         async with connect(gateway.url) as client:
             waiting = asyncio.ensure_future(
                 client.call("wait", {"path": str(noted)}, on_progress=lambda *_: began.set())

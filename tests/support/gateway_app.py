@@ -5,6 +5,7 @@ It remembers its sessions, asks its client, says what it was sent, dies, and cha
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -89,6 +90,15 @@ async def wait(path: str, ctx: ToolContext) -> str:
     await ctx.abort_signal.wait()
     Path(path).write_text("aborted")
     return "aborted"
+
+
+@server.tool
+async def hold(path: str, ctx: ToolContext) -> str:
+    """Wait until there is a file."""
+    ctx.report_progress(1, None, "waiting")
+    while not Path(path).exists():
+        await asyncio.sleep(0.01)
+    return "released"
 
 
 @server.tool

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import orjson
 import pytest
 
-from foundation_rt.client.transports.orphan_guard import orphan_guard
+from foundation_rt.client.transports.orphan_guard import _SCRIPT, orphan_guard
 from foundation_rt.client.transports.process import ChildProcess
 from tests.support.leaks import ResourceSnapshot
 from tests.support.process import ServerProcess, command, environment
@@ -93,6 +94,30 @@ async def test_servers_of_a_killed_gateway_end_whatever_they_ignore(tmp_path: Pa
         gateway.signal(signal.SIGKILL)
         gateway.wait()
     await _all_vanish(leaders)
+
+
+@pytest.mark.rule("CHILD-21")
+def test_guard_terminates_after_1_s_and_kills_after_3(tmp_path: Path) -> None:
+    """In the guard's own time: what it sleeps is noted instead."""
+    noted = tmp_path / "noted"
+    shims = (
+        f'sleep() {{ echo "$1" >> {noted}; }}\n'
+        f'kill() {{ echo "$2" >> {noted}; command kill "$@"; }}\n'
+    )
+    words = (sys.executable, "-I", "-S", "-c", STUBBORN)
+    with subprocess.Popen(words, start_new_session=True, stdout=subprocess.PIPE) as stubborn:
+        assert stubborn.stdout is not None
+        stubborn.stdout.readline()
+        guarded = f"+ {stubborn.pid}\n".encode()
+        subprocess.run(["/bin/sh", "-c", shims + _SCRIPT], input=guarded, check=True)
+        assert stubborn.wait() == -signal.SIGKILL
+    seconds, sent = 0.0, dict[str, float]()
+    for line in noted.read_text().split():
+        if line.isalpha():
+            sent[line] = round(seconds, 1)
+        elif line != "0":  # kill -s 0
+            seconds += float(line)
+    assert sent == {"TERM": 1.0, "KILL": 3.0}
 
 
 @pytest.mark.rule("CHILD-22")

@@ -1,0 +1,129 @@
+"""Servers that send too much or nonsense, behind a gateway: it costs their call and no memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foundation_rt.client import Client, connect
+from tests.gateway.test_faults import entry, error_in, names_of, write
+from tests.gateway.test_through import OLD, speaking, status_of
+from tests.support.gateway import serve_gateway
+from tests.support.misbehaving_harness import (
+    ROOT,
+    Acts,
+    MisbehavingHarness,
+    MisbehavingHttpHarness,
+)
+from tests.support.misbehaving_script import Act
+from tests.support.process import ServerProcess
+
+HUGE = 100_000_000
+BOUND = 4 * HUGE
+"""Bytes of memory that no server can make a gateway exceed: far less than a few huge answers."""
+
+ANSWERS: dict[str, list[Act]] = {
+    "a hundred megabytes": [["huge", HUGE]],
+    "a result that is a number": [["reply", {"result": 5}]],
+    "neither result nor error": [["reply", {}]],
+}
+NOISE: list[Act] = [["noise", "\xff\xfe[[[{\n" * 100_000], ["stderr", HUGE], ["answer"]]
+
+
+@pytest.fixture(params=[MisbehavingHarness, MisbehavingHttpHarness], ids=["stdio", "http"])
+def harness(request: pytest.FixtureRequest) -> Iterator[MisbehavingHarness]:
+    with request.param(revision=OLD) as harness:
+        yield harness
+
+
+def hostile(harness: MisbehavingHarness, **members: Any) -> dict[str, Any]:
+    """Return the entry of a server that misbehaves."""
+    if isinstance(harness, MisbehavingHttpHarness):
+        return {"url": harness.url, **members}
+    command, *args = harness.command
+    return {"command": command, "args": args, "cwd": str(ROOT), **members}
+
+
+async def play(client: Client, nonce: str, acts: list[Act]) -> dict[str, Any]:
+    """Return the result of a call with these acts."""
+    arguments = {"nonce": nonce, "acts": acts}
+    return await client.request("tools/call", {"name": "bad__play", "arguments": arguments})
+
+
+def peak(process: ServerProcess) -> int:
+    """Return the most memory that a process has had, in bytes."""
+    status = Path(f"/proc/{process.process.pid}/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.rule("GATE-05", "GATE-10")
+async def test_answer_too_large_or_no_answer_costs_its_call_alone(
+    harness: MisbehavingHarness, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "mcp.json", bad=hostile(harness), good=entry("good"))
+    with serve_gateway(file, env=speaking(OLD)) as gateway:
+        async with connect(gateway.url, revision=OLD) as client:
+            before = (await client.call("good__pid")).value()
+            for name, acts in ANSWERS.items():
+                error = error_in(await play(client, name, acts))
+                assert (error["appCode"], error["mayHaveRun"]) == ("E209", True), name
+            if not isinstance(harness, MisbehavingHttpHarness):
+                assert not (await play(client, "noise", NOISE)).get("isError")
+            assert not (await play(client, "last", [["answer"]])).get("isError")
+            assert (await client.call("good__pid")).value() == before
+        assert peak(gateway.process) < BOUND
+
+
+@pytest.mark.rule("GATE-10")
+async def test_list_without_end_fails_its_server_alone(
+    harness: MisbehavingHarness, tmp_path: Path
+) -> None:
+    endless: Acts = {"tools/list": [["page"]]}
+    harness.play(endless)
+    file = write(tmp_path / "mcp.json", bad=hostile(harness), good=entry("good"))
+    with serve_gateway(file, env=speaking(OLD)) as gateway:
+        async with connect(gateway.url, revision=OLD) as client:
+            assert all(name.startswith("good__") for name in await names_of(client))
+            found = await status_of(client, "bad")
+            assert found["state"] == "failed"
+            assert "pages" in found["reason"]
+            assert (await client.call("good__echo", {"text": "x"})).text == '"good: x"'
+        assert peak(gateway.process) < BOUND
+
+
+@pytest.mark.rule("GATE-05", "COORD-21")
+async def test_open_circuit_says_when_to_try_again(
+    harness: MisbehavingHarness, tmp_path: Path
+) -> None:
+    bad = hostile(harness, timeoutMs=50)
+    file = write(tmp_path / "mcp.json", bad=bad, good=entry("good"))
+    with serve_gateway(file, env=speaking(OLD)) as gateway:
+        async with connect(gateway.url, revision=OLD) as client:
+            codes = [error_in(await play(client, str(n), []))["appCode"] for n in range(5)]
+            assert codes == ["E202"] * 5
+            refused = error_in(await play(client, "refused", [["answer"]]))
+            assert (refused["appCode"], refused["mayHaveRun"]) == ("E201", False)
+            assert 0 < refused["retryAfterMs"] <= 60_000
+            assert "refused" not in harness.nonces()
+            assert (await client.call("good__echo", {"text": "x"})).text == '"good: x"'
+            assert (await status_of(client, "bad"))["circuit"] == "OPEN"
+
+
+@pytest.mark.rule("COORD-15")
+async def test_forgotten_session_is_made_anew_once(tmp_path: Path) -> None:
+    calls = [f"call {n}" for n in range(20)]
+    with MisbehavingHttpHarness(revision=OLD) as harness:
+        file = write(tmp_path / "mcp.json", bad=hostile(harness))
+        with serve_gateway(file, env=speaking(OLD)) as gateway:
+            async with connect(gateway.url, revision=OLD) as client:
+                await play(client, "before", [["answer"], ["forget"]])
+                harness.forget()
+                results = await asyncio.gather(*(play(client, n, [["answer"]]) for n in calls))
+                assert not any(each.get("isError") for each in results)
+                assert sorted(harness.nonces()) == sorted(calls)
+                assert len(harness.messages("initialize")) == 1
