@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from .server_requests.sampling import ToolUseResult as ToolUseResult
     from .signatures.constraints import Constraints as Constraints
     from .signatures.constraints import Header as Header
+    from .transports.http.page_access import PageAccess as PageAccess
 
 _HOMES = {
     "Principal": "protocol.principal",
@@ -134,6 +135,7 @@ _HOMES = {
     "Image": "protocol.content",
     "InvalidClientResult": "server_requests.errors",
     "ModelPreferences": "server_requests.sampling",
+    "PageAccess": "transports.http.page_access",
     "OutcomeUnknownError": "agents.ledger.errors",
     "PromptArgument": "registry.prompts",
     "PromptDefinition": "registry.prompts",

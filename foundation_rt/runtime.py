@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from .clock import Clock, SystemClock
 from .config.settings import ServerConfig
@@ -63,6 +63,24 @@ _DRAIN_SHARE = 0.5
 HttpPage = Callable[["Principal | None"], Any]
 """A function of the application that answers GET at a path; see `Server.http_get`."""
 
+
+@frozen(eq=False)
+class MountedApp:
+    """The ASGI application of the author, as `Server.http_app` was given it.
+
+    Attributes:
+        app: called for requests and WebSockets.
+        public: paths that need no credential; one that ends with `/` stands for all below it.
+        page_token: lets a browser in by a URL; None: keys and tokens alone.
+        websocket: whether it takes WebSockets.
+    """
+
+    app: Callable[..., Awaitable[None]]
+    public: tuple[str, ...] = ()
+    page_token: str | None = field(default=None, repr=False)
+    websocket: bool = True
+
+
 _AUDIT_SHARE = 0.5
 """The share of the time for the last records in which those of the audit log are written."""
 
@@ -85,6 +103,7 @@ class ServerOptions:
         instruments: the metrics of the application.
         checks: whether the application can work.
         http_pages: by path, functions that `Server.http_get` was given.
+        http_app: what `Server.http_app` was given.
         publisher: notifies subscribers; that of another server, to share its subscriptions.
         forwarder: answers what the server has no tool, resource or prompt of its own for.
     """
@@ -111,6 +130,7 @@ class ServerOptions:
     instruments: Instruments | None = None
     checks: ReadinessChecks | None = None
     http_pages: Mapping[str, HttpPage] = field(factory=dict)
+    http_app: MountedApp | None = None
     forwarder: RequestForwarder | None = None
 
 
@@ -123,6 +143,7 @@ class Runtime:
         instruments: the metrics of the application, if it has any.
         checks: the readiness checks of the application, if it has any.
         http_pages: the pages of the application, by path.
+        http_app: the ASGI application of the author, if there is one.
         agents: the coordinator, if the server has agents.
         agents_task: the background task of the agents, once it was started.
         observers: are given the records of calls and handshakes.
@@ -145,6 +166,7 @@ class Runtime:
     instruments: Instruments | None = field(default=None, init=False)
     checks: ReadinessChecks | None = field(default=None, init=False)
     http_pages: Mapping[str, HttpPage] = field(factory=dict, init=False)
+    http_app: MountedApp | None = field(default=None, init=False)
     agents: AgentCoordinator | None = field(default=None, init=False)
     _agents_started: bool = field(default=False, init=False)
     agents_task: asyncio.Task[None] | None = field(default=None, init=False)
@@ -504,7 +526,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     if options.checks is not None:
         runtime.checks = options.checks
         options.checks.attach(clock, logger)
-    runtime.http_pages = options.http_pages
+    runtime.http_pages, runtime.http_app = options.http_pages, options.http_app
     if options.instruments is not None:
         runtime.attach_instruments(options.instruments)
     if config.is_dynamic_registration_effective():

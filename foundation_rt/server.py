@@ -31,7 +31,7 @@ from .registry.tools import (
     handler_settings,
     is_async_callable,
 )
-from .runtime import Runtime, ServerOptions, compose
+from .runtime import MountedApp, Runtime, ServerOptions, compose
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from .registry.tools import Handler
     from .runtime import HttpPage
     from .transports.http.app import HttpApplication
+    from .transports.http.asgi import App
+    from .transports.http.page_access import PageAccess
 
 F = TypeVar("F", bound=Callable[..., Any])
 _Section = TypeVar("_Section", bound="Settings")
@@ -774,6 +776,41 @@ class Server:
             return function
 
         return register
+
+    def http_app(
+        self,
+        app: App,
+        *,
+        public: Sequence[str] = (),
+        page_access: PageAccess | None = None,
+        websocket: bool = True,
+    ) -> None:
+        """Serve an ASGI application at the paths that the runtime does not use (HTTP-39).
+
+        Requests and WebSockets have passed the checks of Host and Origin, and authentication, when
+        the application sees them; it finds their `Principal` (None where authentication is off, or
+        at a public path) in the scope as ``"foundation_rt.principal"``. It starts and ends with the
+        server's own lifespan hooks: it gets no lifespan events. It bounds the bodies it reads.
+
+        Args:
+            app: called for the types `http` and `websocket`.
+            public: paths that need no key or token; one that ends with `/` is all below it.
+            page_access: lets a browser in by a token in a URL (HTTP-43).
+            websocket: whether it takes WebSockets, which need the extra `host`.
+
+        Raises:
+            UsageError: the server has an application, or has been started already; or a path does
+                not begin with `/`.
+        """
+        self._refuse_when_started("give it an application")
+        if self._options.http_app is not None:
+            raise UsageError("http_app: a server has one application: let it route to others")
+        for path in public:
+            if not path.startswith("/"):
+                raise UsageError(f"http_app: a public path begins with /, as {'/' + path!r} does")
+        token = None if page_access is None else page_access.token
+        mounted = MountedApp(app, tuple(public), token, websocket)
+        self._options = evolve(self._options, http_app=mounted)
 
     def _check_in_health(self, checks: ReadinessChecks) -> None:
         """Have the `health` tool, unless it is the author's, wait for `checks`."""

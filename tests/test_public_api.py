@@ -57,6 +57,7 @@ PUBLIC = {
     "InvalidClientResult",
     "ModelPreferences",
     "OutcomeUnknownError",
+    "PageAccess",
     "PromptArgument",
     "PromptDefinition",
     "PromptMessage",

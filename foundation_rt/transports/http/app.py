@@ -33,13 +33,17 @@ from .request_headers import make_header_selection
 from .session_table import SessionTable, session_quota
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from ...engine.readiness import ReadinessChecks
     from ...middleware.metrics import Metrics
     from ...runtime import HttpPage, Runtime
     from .asgi import App, Receive, Scope, Send
     from .authentication import Authenticator
     from .event_store import EventStore
+    from .headers import RequestHead
     from .host_check import HostCheck
+    from .mounted_app import MountedService
     from .request_headers import HeaderSelection
 
 HEALTH_PATH = "/healthz"
@@ -104,6 +108,7 @@ class HttpApplication:
     _authenticator: Authenticator = field(init=False)
     _header_selection: HeaderSelection = field(init=False)
     _app: App = field(init=False)
+    _mounted: MountedService | None = field(default=None, init=False)
     _paths: dict[str, Callable[[_Service, HttpRequest], Awaitable[HttpRefusal | None]]] = field(
         init=False
     )
@@ -116,7 +121,15 @@ class HttpApplication:
     def __attrs_post_init__(self) -> None:
         config = self.runtime.config
         self._host_check = make_host_check(config.http)
-        self._authenticator = make_authenticator(config, self.runtime.clock, self.runtime.logger)
+        mounted = self.runtime.http_app
+        token = None if mounted is None else mounted.page_token
+        self._authenticator = make_authenticator(
+            config, self.runtime.clock, self.runtime.logger, token
+        )
+        if mounted is not None:
+            from .mounted_app import make_service
+
+            self._mounted = make_service(mounted, self._authenticator, config.http)
         self._header_selection = make_header_selection(config)
         self._paths = {
             self.path: lambda service, request: service.endpoint.handle(request),
@@ -141,7 +154,7 @@ class HttpApplication:
         elif scope["type"] == "lifespan":
             await self._follow_host(receive, send)
         else:
-            await send({"type": "websocket.close"})
+            await self._guarded(self._respond_to_socket(scope, receive, send), scope, send)
 
     # -- lifespan --------------------------------------------------------------------------------
 
@@ -181,6 +194,8 @@ class HttpApplication:
                 return
             self._stopping = True
             service.close()
+            if self._mounted is not None:
+                self._mounted.close()
             self.runtime.stop_tasks(SERVER_STOPS)
             while self.runtime.engine.running and time.monotonic() < until:
                 await asyncio.sleep(POLL_SECONDS)
@@ -215,6 +230,8 @@ class HttpApplication:
         """Abort all calls and end every response, since time is up; from any thread."""
         if self._service is not None:
             self._service.endpoint.close()
+        if self._mounted is not None:
+            self._mounted.close()
 
     async def _make_service(self) -> _Service:
         runtime, config = self.runtime, self.runtime.config.http
@@ -249,9 +266,15 @@ class HttpApplication:
 
     # -- requests --------------------------------------------------------------------------------
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self._guarded(self._respond(scope, receive, send), scope, send)
+
+    async def _guarded(
+        self, responding: Coroutine[Any, Any, HttpRefusal | None], scope: Scope, send: Send
+    ) -> None:
+        """Send the refusal that `responding` returns or ends in."""
         try:
-            refusal = await self._respond(scope, receive, send)
+            refusal = await responding
         except ClientGone:
             return
         except asyncio.CancelledError:
@@ -271,15 +294,12 @@ class HttpApplication:
         path = str(scope["path"]).removeprefix(mount) or "/"
         serve = self._paths.get(path)
         if serve is None:
-            return await self._respond_without_auth(path, send)
-        if self._stopping:
-            return STOPPING
-        head = read_head(scope["headers"])
+            if self._mounted is None or self._is_open(path):
+                return await self._respond_without_auth(path, send)
+            return await self._respond_by_app(self._mounted, scope, receive, send, path, mount)
+        head = self._checked_head(scope)
         if isinstance(head, HttpRefusal):
             return head
-        refusal = self._host_check.check(head)
-        if refusal is not None:
-            return refusal
         principal = await self._authenticator.authenticate(head, mount)
         if isinstance(principal, HttpRefusal):
             return principal
@@ -288,11 +308,59 @@ class HttpApplication:
             return headers
         service = self._service
         if service is None or service.loop is not asyncio.get_running_loop():
-            self._leave_closed_loop()
-            await self.start()
-            service = self._service
-            assert service is not None
+            service = await self._start_here()
         return await serve(service, HttpRequest(head, principal, scope, receive, send, headers))
+
+    def _checked_head(self, scope: Scope) -> RequestHead | HttpRefusal:
+        if self._stopping:
+            return STOPPING
+        head = read_head(scope["headers"])
+        if isinstance(head, HttpRefusal):
+            return head
+        return self._host_check.check(head) or head
+
+    async def _start_here(self) -> _Service:
+        self._leave_closed_loop()
+        await self.start()
+        assert self._service is not None
+        return self._service
+
+    async def _respond_to_socket(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> HttpRefusal | None:
+        """Hand a WebSocket to the application of the author, or return why it is refused."""
+        mount = str(scope.get("root_path", ""))
+        path = str(scope["path"]).removeprefix(mount) or "/"
+        mounted = self._mounted
+        if mounted is None or not mounted.takes_sockets:
+            return _NOT_FOUND
+        if path in self._paths or self._is_open(path):
+            return _NOT_FOUND
+        return await self._respond_by_app(mounted, scope, receive, send, path, mount)
+
+    async def _respond_by_app(
+        self,
+        mounted: MountedService,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        path: str,
+        mount: str,
+    ) -> HttpRefusal | None:
+        """Let the application of the author respond, or return why it may not (HTTP-39)."""
+        head = self._checked_head(scope)
+        if isinstance(head, HttpRefusal):
+            return head
+        principal = await mounted.authenticate(scope, head, path, mount)
+        if isinstance(principal, HttpRefusal):
+            return principal
+        if isinstance(principal, tuple):
+            await mounted.redirect(send, principal)
+            return None
+        if self._service is None or self._service.loop is not asyncio.get_running_loop():
+            await self._start_here()
+        await mounted.serve(scope, receive, send, principal)
+        return None
 
     def _leave_closed_loop(self) -> None:
         """Forget the service of a closed event loop.
@@ -308,6 +376,10 @@ class HttpApplication:
             )
         self._service.closed = True
         self._service, self._starting = None, asyncio.Lock()
+
+    def _is_open(self, path: str) -> bool:
+        """Return whether the runtime answers at a path without asking who it is."""
+        return path in (HEALTH_PATH, READY_PATH) or path in self._metadata_paths
 
     async def _respond_without_auth(self, path: str, send: Send) -> HttpRefusal | None:
         """Answer at the paths that hold no secret and are open to everyone."""
@@ -344,7 +416,11 @@ class HttpApplication:
             event_type = _AUDITED[refusal.status]
             self.runtime.audit.write(event_type, "SECURITY", False, metadata=metadata)
         headers = refusal.headers
-        if scope["method"] == "POST" and scope["http_version"].startswith("1"):
+        if scope["type"] == "websocket":
+            from .mounted_app import denying
+
+            send = denying(scope, send)
+        elif scope["method"] == "POST" and scope["http_version"].startswith("1"):
             # The body may be unread, and nothing waits for it.
             headers = (*(each for each in headers if each != CLOSE), CLOSE)
         body = refusal.body(self.runtime.ids.connection_correlation_id())

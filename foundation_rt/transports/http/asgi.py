@@ -42,6 +42,10 @@ EXPOSED_HEADERS = ("Mcp-Session-Id", "MCP-Protocol-Version", "WWW-Authenticate")
 """The response headers that pages of other origins may read, besides those every page may."""
 
 
+SECURED = "foundation_rt.secured"
+"""A key of the event that starts a response: it has its security headers already."""
+
+
 @frozen(eq=False)
 class HttpRefusal:
     """The refusal of a request before the protocol sees it.
@@ -114,7 +118,7 @@ def with_security_headers(app: App) -> App:
         added = SECURITY_HEADERS_OF_HTTPS if is_https else SECURITY_HEADERS
 
         def send_secured(event: Event) -> Awaitable[None]:
-            if event["type"] == "http.response.start":
+            if event["type"] == "http.response.start" and SECURED not in event:
                 event["headers"] = [*event.get("headers", ()), *added]
             return send(event)
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 KEY_SUBJECT = "key:"
 """The prefix of API keys' subjects; tokens with such subjects are refused."""
 
+PAGE_NAME = "page"
+"""The name of the key that is the token of the page."""
+
 _BEARER = "bearer "
 _CHALLENGE = ((b"www-authenticate", b"Bearer"),)
 _WRONG_KEY = ((b"www-authenticate", b'Bearer error="invalid_token"'),)
@@ -40,13 +43,13 @@ class ApiKeys:
         principals: the principals, by the hash of their keys.
     """
 
-    _principals: dict[bytes, Principal]
+    principals: dict[bytes, Principal]
 
     def find(self, key: str) -> Principal | None:
         """Return the principal of a key; takes the same time for every key (AUTH-03)."""
         digest = sha256(key.encode()).digest()
         found = None
-        for each, principal in self._principals.items():
+        for each, principal in self.principals.items():
             if compare_digest(each, digest):
                 found = principal
         return found
@@ -81,7 +84,7 @@ class Authenticator:
         oauth: accepts tokens; None if no token is accepted. Without both, there are no principals.
     """
 
-    _keys: ApiKeys | None
+    keys: ApiKeys | None
     oauth: ResourceServer | None
 
     async def authenticate(
@@ -93,14 +96,14 @@ class Authenticator:
             head: the request's head.
             mount: the path at which the server is mounted.
         """
-        if self._keys is None and self.oauth is None:
+        if self.keys is None and self.oauth is None:
             return None
-        if self._keys is not None and head.api_key is not None:
-            return self._keys.find(head.api_key) or self._unauthorized(_WRONG_KEY, mount)
+        if self.keys is not None and head.api_key is not None:
+            return self.keys.find(head.api_key) or self._unauthorized(_WRONG_KEY, mount)
         token = _bearer_token(head.authorization)
         if token is None:
             return self._unauthorized(_CHALLENGE, mount)
-        principal = None if self._keys is None else self._keys.find(token)
+        principal = None if self.keys is None else self.keys.find(token)
         if principal is not None:
             return principal
         if self.oauth is not None:
@@ -128,9 +131,15 @@ class Authenticator:
 
 
 def make_authenticator(
-    config: ServerConfig, clock: Clock, logger: StructuredLogger
+    config: ServerConfig, clock: Clock, logger: StructuredLogger, page_token: str | None = None
 ) -> Authenticator:
     """Return the authenticator that `config` describes (AUTH-01).
+
+    Args:
+        config: the sections `http` and `oauth`.
+        clock: for tokens.
+        logger: gets a WARN if everybody is let in.
+        page_token: of the application's page; it is one more key.
 
     Raises:
         UsageError: authentication is neither configured nor turned off, or both.
@@ -144,13 +153,15 @@ def make_authenticator(
             )
         logger.warn("HTTP without authentication: every client that reaches the server may use it")
         return Authenticator(None, None)
-    if not http.api_keys and issuer is None:
+    if not http.api_keys and issuer is None and page_token is None:
         raise UsageError(
             "HTTP needs a key that clients have to send: set http.api_keys (for instance "
             "FOUNDATION_RT_HTTP__API_KEYS=$(openssl rand -hex 32)) or oauth.issuer; or say that "
             "everybody may use the server, with --no-auth or http.no_auth = true"
         )
-    keys = read_api_keys(http.api_keys) if http.api_keys else None
+    page = () if page_token is None else (f"{PAGE_NAME}:{page_token}",)
+    entries = (*http.api_keys, *page)
+    keys = read_api_keys(entries) if entries else None
     if issuer is None and config.oauth.audience is None:
         return Authenticator(keys, None)
     from .oauth import make_resource_server

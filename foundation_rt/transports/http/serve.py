@@ -122,6 +122,10 @@ class HttpServing:
             proxy_headers=False,
             server_header=False,
         )
+        if self.runtime.http_app is not None and self.runtime.http_app.websocket:
+            from .uvicorn_websocket import take_websockets
+
+            take_websockets(config, unread)
         # uvicorn's annotations say whole seconds; it waits for fractions as well.
         config.timeout_keep_alive = limits.keep_alive_seconds  # type: ignore[assignment]
         self._server = _Server(config, self)

@@ -135,12 +135,15 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers, and count the connection's bytes no longer."""
+        self._stop_timers()
+        self._is_lost = True
+        super().connection_lost(exc)
+
+    def _stop_timers(self) -> None:
         self._stop_head_timer()
         if self._stall_timer is not None:
             self._stall_timer.cancel()
         self._unread.forget(self)
-        self._is_lost = True
-        super().connection_lost(exc)
 
     def shutdown(self) -> None:
         """End the connection after the current request: the server stops."""
@@ -188,6 +191,8 @@ class BoundedProtocol(HttpToolsProtocol):
             raise _HeadRefused
         self._head_is_read = True
         super().on_headers_complete()
+        if self._upgrades():
+            return
         # Fields that come now are trailers, which uvicorn would add to the head.
         self.headers = _DROPPED  # type: ignore[assignment]
         # Until the request is whole: nothing would read the rest of it after an early response.
@@ -201,9 +206,27 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Pass on the end of a request."""
         self._request_is_whole = True
+        if self._upgrades():
+            return
         if not self.cycle.response_started:
             self.cycle.keep_alive = self._keeps_alive
         super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection to the protocol of WebSockets."""
+        self._stop_timers()
+        super().handle_websocket_upgrade()
+
+    def _upgrades(self) -> bool:
+        return self.parser.should_upgrade() and self._should_upgrade()
+
+    def _should_upgrade(self) -> bool:
+        """Return whether a request begins a WebSocket: a GET without a body, after all others."""
+        if not super()._should_upgrade() or not self._is_idle():
+            return False
+        return self.parser.get_method() == b"GET" and not any(
+            name in (b"content-length", b"transfer-encoding") for name, _ in self.headers
+        )
 
     def send_400_response(self, msg: str) -> None:
         """Refuse a request that is not HTTP, unless a response is under way."""

@@ -1,0 +1,122 @@
+"""uvicorn's side of a WebSocket, with the limits of the runtime (HTTP-41, HTTP-42).
+
+a message over 1 MiB ──► closed with 1009
+every 30 s ──► a ping; the application is told how long the client has been silent
+the server stops ──► the application gets `websocket.disconnect` with 1012, and may still send
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from ...errors import MissingExtraError
+
+if find_spec("websockets") is None:
+    raise MissingExtraError("WebSocket", "host")
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from .mounted_app import RESTARTING
+from .uvicorn_protocol import UNCOUNTED_BYTES
+
+if TYPE_CHECKING:
+    import uvicorn
+    from uvicorn._types import ASGISendEvent
+
+    from .uvicorn_protocol import UnreadBytes
+
+MAX_MESSAGE_BYTES = 1024 * 1024
+PING_SECONDS = 30.0
+
+SECONDS_SILENT = "foundation_rt.seconds_silent"
+"""The scope extension that returns for how long nothing has come, not even a pong; a function."""
+
+
+def take_websockets(config: uvicorn.Config, unread: UnreadBytes) -> None:
+    """Let a server of uvicorn take WebSockets."""
+    config.ws = partial(BoundedWebSocket, unread)  # type: ignore[assignment]
+    config.ws_max_size = MAX_MESSAGE_BYTES
+    config.ws_ping_interval = PING_SECONDS
+    config.ws_ping_timeout = None  # the application decides how long a client may be silent
+    # Each connection would have its own compressor, of 40 KiB.
+    config.ws_per_message_deflate = False
+
+
+class BoundedWebSocket(WebSocketsSansIOProtocol):
+    """One WebSocket.
+
+    Args:
+        unread: counts the bytes that the server's clients have not read.
+        uvicorn_arguments: uvicorn's own arguments.
+    """
+
+    def __init__(self, unread: UnreadBytes, **uvicorn_arguments: Any) -> None:
+        super().__init__(**uvicorn_arguments)
+        self.held = 0
+        self._unread = unread
+        self._heard_at = self.loop.time()
+        self.close_timeout = 2.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take over the connection of a request that asks for the upgrade."""
+        super().connection_made(transport)
+        self.transport.set_write_buffer_limits(UNCOUNTED_BYTES)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count the connection's bytes no longer."""
+        self._unread.forget(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse bytes of the client."""
+        self._heard_at = self.loop.time()
+        super().data_received(data)
+        if not self.handshake_initiated:
+            # A head that uvicorn's HTTP parser takes and this one does not: a very long line.
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        """Count the unsent bytes: the client has not read what was written."""
+        super().pause_writing()
+        self._unread.wait(self)
+
+    def resume_writing(self) -> None:
+        """Count the unsent bytes no longer: the client has read most of them."""
+        self._unread.resume(self)
+        super().resume_writing()
+
+    def unsent(self) -> int:
+        """Return how many bytes the transport has not sent."""
+        return self.transport.get_write_buffer_size()
+
+    def cut(self) -> None:
+        """End the connection at once, and drop what it has not sent."""
+        self.transport.abort()
+
+    def shutdown(self) -> None:
+        """Let the application end the connection: the server stops."""
+        if self.handshake_complete and not self.close_sent:
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": RESTARTING})
+        else:
+            super().shutdown()
+
+    async def run_asgi(self) -> None:
+        """Run the application."""
+        extensions: dict[str, Any] = {**(self.scope["extensions"] or {})}
+        extensions[SECONDS_SILENT] = self._seconds_silent
+        self.scope["extensions"] = extensions
+        await super().run_asgi()
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send an event of the application."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body":
+            # A refusal: uvicorn would log that the application has not completed the handshake.
+            self.handshake_complete = True
+
+    def _seconds_silent(self) -> float:
+        return self.loop.time() - self._heard_at

@@ -1,0 +1,289 @@
+"""An ASGI application beside the endpoint: requests, WebSockets, and the end of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from attrs import define, field
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
+
+from foundation_rt import PageAccess, Server, UsageError
+from foundation_rt.transports.http.serve import HttpServing, make_serving
+from tests.support.asgi import visit
+from tests.support.leaks import tasks
+
+TOKEN = "t" * 43
+KEY = {"X-API-Key": TOKEN}
+
+
+@define(eq=False)
+class Application:
+    """An application that echoes, and ends in the way that its path says."""
+
+    served: list[str] = field(factory=list)
+    stopping: asyncio.Event = field(factory=asyncio.Event)
+    ended: list[str] = field(factory=list)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.served.append(scope["path"])
+        if scope["type"] == "websocket":
+            await self._socket(scope, receive, send)
+            return
+        if scope["path"] == "/fails":
+            raise ValueError("a secret")
+        headers = [(b"cache-control", b"max-age=60")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"page"})
+
+    async def _socket(self, scope: Any, receive: Any, send: Any) -> None:
+        assert (await receive())["type"] == "websocket.connect"
+        await send({"type": "websocket.accept"})
+        if scope["path"] == "/fails":
+            raise ValueError("a secret")
+        try:
+            while True:
+                event = await receive()
+                if event["type"] == "websocket.disconnect":
+                    self.ended.append(str(event["code"]))
+                    self.stopping.set()
+                    if event["code"] == 1012 and scope["path"] == "/drains":
+                        await send({"type": "websocket.send", "text": "last words"})
+                        assert (await receive())["text"] == "go"
+                        await send({"type": "websocket.send", "text": "gone"})
+                    if event["code"] == 1012 and scope["path"] == "/stays":
+                        await asyncio.get_running_loop().create_future()
+                    return
+                silent = scope["extensions"]["foundation_rt.seconds_silent"]()
+                assert silent >= 0
+                await send({"type": "websocket.send", "text": event.get("text") or "bytes"})
+        except asyncio.CancelledError:
+            self.ended.append("cancelled")
+            raise
+
+
+@define(eq=False)
+class Served:
+    """A server that serves in this loop."""
+
+    app: Application
+    serving: HttpServing
+    task: asyncio.Task[None]
+
+    @property
+    def port(self) -> int:
+        return int(self.serving.url.rpartition(":")[2].partition("/")[0])
+
+    def connect(self, path: str = "/ws", headers: Any = KEY, name: str = "127.0.0.1") -> Any:
+        url = f"ws://{name}:{self.port}{path}"
+        return connect(
+            url, additional_headers=headers, compression=None, proxy=None, host="127.0.0.1"
+        )
+
+
+@asynccontextmanager
+async def served(config: Any = None, **http: Any) -> AsyncIterator[Served]:
+    settings = {"http": {"port": 0, **http}, "logging": {"level": "error"}, **(config or {})}
+    server = Server("test", config=settings)
+    app = Application()
+    server.http_app(app, page_access=PageAccess(TOKEN))
+    serving = make_serving(server.runtime)
+    found = Served(app, serving, asyncio.create_task(serving.run()))
+    try:
+        yield found
+    finally:
+        serving.stop()
+        await found.task
+        server.runtime.close_logs(1.0)
+
+
+async def close_code(connection: ClientConnection) -> int | None:
+    with pytest.raises(ConnectionClosed):
+        while True:
+            await connection.recv()
+    return connection.close_code
+
+
+@pytest.mark.rule("HTTP-39", "HTTP-46")
+async def test_application_has_the_paths_that_the_runtime_does_not_use() -> None:
+    server = Server("test", config={"http": {"no_auth": True}, "logging": {"level": "error"}})
+    application = Application()
+    server.http_app(application)
+    app = server.asgi_app()
+    page = await visit(app, "GET", "/some/page").finish()
+    assert (page.status, page.body) == (200, b"page")
+    assert page.headers["cache-control"] == "max-age=60"
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert (await visit(app, "GET", "/healthz").finish()).json == {"status": "ok"}
+    assert (await visit(app, "PUT", "/mcp").finish()).status == 405
+    failed = await visit(app, "GET", "/fails").finish()
+    assert failed.status == 500 and b"secret" not in failed.body
+    assert application.served == ["/some/page", "/fails"]
+
+
+@pytest.mark.rule("HTTP-39")
+def test_server_has_one_application() -> None:
+    server = Server("test")
+    with pytest.raises(UsageError, match="begins with /"):
+        server.http_app(Application(), public=("open",))
+    server.http_app(Application())
+    with pytest.raises(UsageError, match="one application"):
+        server.http_app(Application())
+
+
+@pytest.mark.rule("HTTP-40", "HTTP-39", "HTTP-44")
+async def test_websocket_is_refused_before_the_upgrade() -> None:
+    async with served() as one:
+        cookie = await _cookie(one)
+        own = {"Cookie": cookie, "Origin": f"http://127.0.0.1:{one.port}"}
+        refused = [
+            ("/ws", {}, 401),
+            ("/ws", {"X-API-Key": "wrong"}, 401),
+            ("/ws", {**KEY, "Origin": "http://evil.example"}, 403),
+            ("/ws", {"Cookie": cookie}, 403),
+            ("/ws", {"Cookie": cookie, "Origin": "http://127.0.0.1:1"}, 403),
+            ("/mcp", KEY, 404),
+            ("/healthz", KEY, 404),
+        ]
+        for path, headers, status in refused:
+            with pytest.raises(InvalidStatus) as error:
+                await one.connect(path, headers)
+            assert error.value.response.status_code == status, (path, headers)
+        with pytest.raises(InvalidStatus) as error:
+            await one.connect("/ws", name="evil.example")
+        assert error.value.response.status_code == 421
+        assert one.app.served == []
+        for headers in (KEY, own, {"Authorization": f"Bearer {TOKEN}"}):
+            async with one.connect("/ws", headers) as connection:
+                await connection.send("hello")
+                assert await connection.recv() == "hello"
+
+
+async def _cookie(one: Served) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
+    request = f"GET /?token={TOKEN} HTTP/1.1\r\nHost: 127.0.0.1:{one.port}\r\nConnection: close\r\n"
+    writer.write(f"{request}\r\n".encode())
+    answer = (await reader.read()).decode()
+    writer.close()
+    return answer.partition("set-cookie: ")[2].partition(";")[0]
+
+
+@pytest.mark.rule("HTTP-40")
+async def test_server_that_sends_no_response_closes_websocket() -> None:
+    server = Server("test", config={"http": {"no_auth": True}, "logging": {"level": "error"}})
+    app = server.asgi_app()  # without an application of its own
+    sent: list[Any] = []
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    scope = {"type": "websocket", "path": "/ws", "headers": [(b"host", b"127.0.0.1")]}
+    await app(scope, asyncio.Queue[Any]().get, send)
+    assert sent == [{"type": "websocket.close"}]
+
+
+@pytest.mark.rule("HTTP-41")
+async def test_long_message_closes_with_1009() -> None:
+    async with served() as one, one.connect() as connection:
+        await connection.send("x" * 1024 * 1024)
+        assert len(await connection.recv()) == 1024 * 1024
+        await connection.send("x" * (1024 * 1024 + 1))
+        assert await close_code(connection) == 1009
+
+
+@pytest.mark.rule("HTTP-41", "HTTP-21")
+async def test_websockets_count_as_connections() -> None:
+    async with served(max_connections=1) as one, one.connect() as connection:
+        with pytest.raises((OSError, InvalidMessage)):
+            await one.connect()
+        await connection.send("still here")
+        assert await connection.recv() == "still here"
+
+
+@pytest.mark.rule("HTTP-41")
+@pytest.mark.parametrize(
+    "head",
+    [
+        "POST /ws HTTP/1.1\r\nContent-Length: 2\r\n",
+        "GET /ws HTTP/1.1\r\nContent-Length: 2\r\n",
+        f"GET /ws HTTP/1.1\r\nX-Long: {'x' * 20_000}\r\n",
+        "GET /ws HTTP/1.1\r\nSec-WebSocket-Version: 12\r\n",
+    ],
+)
+async def test_head_that_begins_no_websocket_is_answered(head: str) -> None:
+    async with served() as one:
+        reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
+        rest = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: eA==\r\n"
+        writer.write(f"{head}Host: 127.0.0.1\r\nX-API-Key: {TOKEN}\r\n{rest}\r\n{{}}".encode())
+        answer = await reader.readuntil(b"\r\n")
+        assert answer.startswith(b"HTTP/1.1 ") and not answer.startswith(b"HTTP/1.1 101")
+        writer.close()
+
+
+@pytest.mark.rule("HTTP-42")
+async def test_stop_lets_application_finish_and_closes_with_1012() -> None:
+    async with served() as one:
+        async with one.connect("/drains") as draining, one.connect("/ws") as plain:
+            await draining.send("begin")
+            assert await draining.recv() == "begin"
+            one.serving.stop()
+            assert await draining.recv() == "last words"
+            assert await close_code(plain) == 1012
+            with pytest.raises((OSError, InvalidStatus)):
+                await one.connect("/ws")
+            await draining.send("go")
+            assert await draining.recv() == "gone"
+            assert await close_code(draining) == 1012
+        await one.task
+    assert one.app.ended == ["1012", "1012"]
+    assert not [each for each in tasks() if each is not asyncio.current_task()]
+
+
+@pytest.mark.rule("HTTP-42")
+async def test_application_that_stays_is_cancelled_in_time() -> None:
+    async with served({"server": {"shutdown_timeout_ms": 500}}) as one:
+        async with one.connect("/stays") as connection:
+            await connection.send("begin")
+            await connection.recv()
+            one.serving.stop()
+            assert await close_code(connection) == 1012
+        await one.task
+    assert one.app.ended == ["1012", "cancelled"]
+
+
+@pytest.mark.rule("HTTP-42")
+async def test_application_that_fails_closes_with_1011() -> None:
+    async with served() as one, one.connect("/fails") as connection:
+        assert await close_code(connection) == 1011
+
+
+@pytest.mark.rule("HTTP-41")
+def test_websockets_are_imported_for_an_application_alone() -> None:
+    program = """
+import sys
+from foundation_rt import Server
+from foundation_rt.transports.http.serve import make_serving
+make_serving(Server("s", config={"http": {"no_auth": True, "port": 0}}).runtime)
+print("websockets" in sys.modules)
+server = Server("s", config={"http": {"no_auth": True, "port": 0}})
+server.http_app(print)
+sys.modules["websockets"] = None
+try:
+    make_serving(server.runtime)
+except Exception as error:
+    print(type(error).__name__, error.extra)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.split() == ["False", "MissingExtraError", "host"]
