@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .requests import ToolCallRequest as ToolCallRequest
     from .requests import ToolCallResponse as ToolCallResponse
     from .requests import ToolExecutionOptions as ToolExecutionOptions
+    from .requests import failure_of as failure_of
     from .server_connections import ServerConnections as ServerConnections
     from .server_state import ServerState as ServerState
     from .server_status import ServerStatus as ServerStatus
@@ -53,6 +54,7 @@ _HOMES = {
     "ToolValidationError": "errors",
     "ServerPlan": "servers",
     "close_names": "names",
+    "failure_of": "requests",
     "outside_name": "names",
     "plans_of": "servers",
     "plans_of_file": "servers",

@@ -287,7 +287,7 @@ class Coordinator:
                 its `maxTimeoutMs`.
             priority: among calls that wait for the same server.
             retry_options: by default one retry, where it is safe.
-            more: `idempotent`, `on_progress`, `on_log`, `correlation_id` and `meta`, as
+            more: `idempotent`, `on_progress`, `on_log`, `correlation_id`, `meta` and `handlers`, as
                 `Client.call` takes them.
 
         Returns:

@@ -8,6 +8,14 @@ WELCOME = (
 LLM_ERROR = "I can't reach the language model right now. Please try again in a moment."
 RATE_LIMITED = "I'm currently processing too many requests. Please try again in a moment."
 MAINTENANCE = "The system is currently undergoing maintenance. Some features may be unavailable."
+INTERNAL_ERROR = "Something went wrong in the host. Please try again."
+NO_ANSWER = "The model gave no answer. Please try again, or say it in other words."
+UNREADABLE_CALL = "The model tried to use a tool, but its call could not be read. Please try again."
+
+
+def turn_timeout(seconds: float) -> str:
+    """Return what people read if a turn took too long."""
+    return f"This took longer than {seconds:g} seconds, so I stopped. Please try a smaller step."
 
 
 def tool_error(tool_name: str, error: str) -> str:

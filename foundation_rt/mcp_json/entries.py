@@ -47,6 +47,7 @@ class ServerSettings:
         disabled: whether the server is left out.
         allowed_tools: patterns of the tools that are listed; None: all.
         disabled_tools: patterns of the tools that are left out.
+        always_allow: patterns of the tools that a chat host calls without asking a person.
         headers_from: header of the server by header of the client.
     """
 
@@ -59,6 +60,7 @@ class ServerSettings:
     disabled: bool = False
     allowed_tools: tuple[str, ...] | None = None
     disabled_tools: tuple[str, ...] = ()
+    always_allow: tuple[str, ...] = ()
     headers_from: Mapping[str, str] = field(factory=dict)
 
     def allows(self, tool: str) -> bool:
@@ -193,6 +195,7 @@ class EntryReader:
             disabled=self._given("disabled") is True,
             allowed_tools=None if allowed is None else tuple(allowed),
             disabled_tools=tuple(self._given("disabledTools") or ()),
+            always_allow=tuple(self._given("alwaysAllow") or ()),
             headers_from=self._given("headersFrom") or {},
         )
 

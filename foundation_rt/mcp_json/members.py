@@ -196,6 +196,9 @@ MEMBERS: Mapping[str, EntryMember] = {
     "disabledTools": EntryMember(
         TextListKind(), "Patterns of the tools that are left out; they win over allowedTools."
     ),
+    "alwaysAllow": EntryMember(
+        TextListKind(), "Patterns of the tools that a chat host calls without asking a person."
+    ),
     "headersFrom": EntryMember(
         HeaderMapKind(), "Header of the server by header of the client's request it is taken from."
     ),

@@ -1,0 +1,44 @@
+"""One turn of a chat: the model, calls of tools, approvals, questions (spec/host-orchestrator.md).
+
+The public names are imported when they are first used (PEP 562), as those of the package are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .histories import ConversationHistories as ConversationHistories
+    from .histories import MemoryHistories as MemoryHistories
+    from .observation import TurnMetrics as TurnMetrics
+    from .orchestrator import ConversationOrchestrator as ConversationOrchestrator
+    from .questions import connection_options as connection_options
+    from .settings import HistoryManagementOptions as HistoryManagementOptions
+    from .settings import OrchestratorSettings as OrchestratorSettings
+
+_HOMES = {
+    "ConversationHistories": "histories",
+    "ConversationOrchestrator": "orchestrator",
+    "HistoryManagementOptions": "settings",
+    "MemoryHistories": "histories",
+    "OrchestratorSettings": "settings",
+    "TurnMetrics": "observation",
+    "connection_options": "questions",
+}
+
+__all__ = [*_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,174 @@
+"""Answers of the model: asked for with what fits, streamed, tried again (TURN-10 to TURN-17)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+
+import orjson
+from attrs import define, field
+
+from ...backoff import exponential_delay
+from ...coordinator import Coordinator
+from ..chat import ChatMessage, Role
+from ..llm.service import GenerationOptions, LLMFailure, LLMServiceError, ModelTool
+from .approvals import is_read_only
+from .cutting import Count
+from .pruning import prune, tokens_of_all
+from .scope import TurnScope
+from .streamed_text import MAX_ANSWER_CHARACTERS, StreamedText
+
+_LONGEST_DELAY = 60.0
+"""Seconds; a provider that asks for more is not waited for."""
+
+_RULES_TOKENS = 600
+"""What a system prompt has besides tools and guidance, in tokens; roughly."""
+
+
+@define(eq=False)
+class Answer:
+    """What the model said in one answer.
+
+    Attributes:
+        has_text: whether people have seen text of it.
+        calls: that it asks for, at most as many as may run.
+        dropped: calls beyond.
+        problems: with calls that could not be read, in words for the model.
+    """
+
+    has_text: bool = False
+    calls: list[ChatMessage] = field(factory=list)
+    dropped: int = 0
+    problems: list[str] = field(factory=list)
+
+
+def model_tools(coordinator: Coordinator) -> list[ModelTool]:
+    """Return the tools of all servers, as a model is told of them."""
+    return [
+        ModelTool(
+            entry.qualified_name,
+            entry.outside_name,
+            entry.description or "",
+            entry.parameters,
+            is_read_only(entry),
+        )
+        for entry in coordinator.tools
+    ]
+
+
+def guidance(coordinator: Coordinator) -> dict[str, str]:
+    """Return the guidance of the servers that have tools."""
+    servers = dict.fromkeys(entry.server_id for entry in coordinator.tools)
+    prompts = {server: coordinator.description_prompt(server) for server in servers}
+    return {server: text for server, text in prompts.items() if text}
+
+
+@define(eq=False)
+class ModelAnswers:
+    """Asks the model, for one turn."""
+
+    _scope: TurnScope
+    was_shown: bool = field(default=False, init=False)
+    """Whether text of the current answer was shown."""
+
+    async def next(self, *, with_tools: bool) -> Answer:
+        """Return the next answer; its text has been shown and stored.
+
+        Raises:
+            LLMServiceError: there is none, or it broke off.
+        """
+        services = self._scope.services
+        tools = model_tools(services.coordinator) if with_tools else []
+        prompts = guidance(services.coordinator) if with_tools else {}
+        history = self._history(tools, prompts)
+        attempt = 1
+        while True:
+            answer = Answer()
+            self.was_shown = False
+            try:
+                await self._stream(history, tools, prompts, answer)
+                return answer
+            except LLMServiceError as error:
+                delay = self._delay(error, attempt)
+                self._scope.observation.model_failed(error, attempt, delay)
+                if delay is None:
+                    raise
+            await asyncio.sleep(delay)
+            attempt += 1
+
+    def _delay(self, error: LLMServiceError, attempt: int) -> float | None:
+        """Return the seconds to wait for another try; None if there is none (TURN-15)."""
+        settings = self._scope.services.settings
+        is_wanted = error.failure is LLMFailure.TRANSIENT and attempt <= settings.retry_attempts
+        if not is_wanted or self.was_shown or (error.retry_after or 0.0) > _LONGEST_DELAY:
+            return None
+        delay = exponential_delay(attempt, settings.retry_delay_ms / 1000, _LONGEST_DELAY)
+        return max(delay * (0.5 + self._scope.services.draw() / 2), error.retry_after or 0.0)
+
+    def _history(self, tools: Sequence[ModelTool], prompts: Mapping[str, str]) -> list[ChatMessage]:
+        """Return what the model reads of the history."""
+        services = self._scope.services
+        count = services.llm.estimate_token_count
+        fixed = fixed_tokens(tools, prompts, count)
+        most = services.settings.history.max_token_count
+        budget = max(most - fixed, most // 4)
+        if budget > most - fixed:
+            self._scope.observation.tools_leave_little(fixed, most)
+        history = services.histories.get_history(self._scope.session_id)
+        pruned = prune(history, budget, count)
+        tokens = fixed + tokens_of_all(pruned, count)
+        self._scope.observation.model_asked(len(pruned), len(tools), tokens)
+        return pruned
+
+    async def _stream(
+        self,
+        history: Sequence[ChatMessage],
+        tools: Sequence[ModelTool],
+        prompts: Mapping[str, str],
+        answer: Answer,
+    ) -> None:
+        scope, loop = self._scope, asyncio.get_running_loop()
+        options = GenerationOptions(session_id=scope.session_id, request_id=scope.services.new_id())
+        asked, text = loop.time(), None
+        generator = scope.services.llm.generate_chat_message(history, tools, prompts, options)
+        try:
+            async with aclosing(generator):
+                async for message in generator:
+                    if asked:
+                        scope.observation.first_token(loop.time() - asked)
+                        asked = 0.0
+                    if message.role is Role.ASSISTANT and not message.is_call:
+                        text = text or self._text(message)
+                        await text.add(message.content or "", message.metadata)
+                        self.was_shown = answer.has_text = text.length > 0
+                        if text.length > MAX_ANSWER_CHARACTERS:
+                            break
+                    else:
+                        self._note(message, answer)
+        finally:
+            if text is not None:
+                await text.finish()
+
+    def _text(self, first: ChatMessage) -> StreamedText:
+        message = ChatMessage(id=self._scope.own_id(first.id), role=Role.ASSISTANT)
+        return StreamedText(self._scope, message)
+
+    def _note(self, message: ChatMessage, answer: Answer) -> None:
+        """Note a call, or a problem with one."""
+        if not message.is_call:
+            answer.problems.append(message.content or "the call could not be read")
+        elif len(answer.calls) < self._scope.services.settings.max_calls:
+            answer.calls.append(message)
+        else:
+            answer.dropped += 1
+
+
+def fixed_tokens(tools: Sequence[ModelTool], prompts: Mapping[str, str], count: Count) -> int:
+    """Estimate the tokens of the system prompt and the tools."""
+    told = [[tool.outside_name, tool.description, tool.parameters] for tool in tools]
+    try:
+        written = orjson.dumps(told).decode()
+    except TypeError:  # deeper than orjson writes
+        written = repr(told)
+    return count(written) + count("\n".join(prompts.values())) + _RULES_TOKENS

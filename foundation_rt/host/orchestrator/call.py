@@ -1,0 +1,101 @@
+"""One call of a tool while its turn runs, and the events about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from ..chat import ChatMessage
+from .scope import TurnScope
+
+if TYPE_CHECKING:
+    from ...coordinator import ToolRegistryEntry
+
+_PAUSE = 0.1
+"""Seconds between two events about the progress of one call."""
+
+_MAX_MESSAGE = 500
+
+
+@define(eq=False)
+class OpenCall:
+    """A call without outcome.
+
+    Attributes:
+        message: by which the model asks for it.
+        name: of the tool, qualified if it is known.
+        arguments: by name.
+        entry: of the tool; None if it is not known.
+        is_sent: whether the tool may have run.
+        began: time of the loop, in s.
+    """
+
+    scope: TurnScope
+    message: ChatMessage
+    name: str
+    arguments: Mapping[str, Any]
+    entry: ToolRegistryEntry | None
+    is_sent: bool = False
+    began: float = 0.0
+    _latest: dict[str, Any] | None = field(default=None, init=False)
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
+    _next_at: float = field(default=0.0, init=False)
+    _progress: Mapping[str, Any] | None = field(default=None, init=False)
+
+    @property
+    def call_id(self) -> str:
+        """The id of the call, unique in its session."""
+        return str(self.message.call_id)
+
+    def processing(self, message: str, **more: Any) -> dict[str, Any]:
+        """Return the payload of an event of the call before it has ended."""
+        return {
+            "state": "processing",
+            "tool": self.name,
+            "message": message[:_MAX_MESSAGE],
+            "callId": self.call_id,
+            "data": {"arguments": dict(self.arguments)},
+            **more,
+        }
+
+    # -- progress: at most ten events a second, the newest wins, the result never waits (TURN-35)
+
+    def report_progress(self, done: float, total: float | None, message: str | None) -> None:
+        """Take the progress of the call."""
+        progress = {"progress": done, "total": total, "message": message}
+        self._progress = {name: value for name, value in progress.items() if value is not None}
+        self._report(message or f"{self.name} is running")
+
+    def report_log(self, level: str, logger: str | None, data: Any) -> None:
+        """Take a log message of the call."""
+        text = data if isinstance(data, str) else repr(data)
+        self._report(f"{level}: {text}")
+
+    def end_reports(self) -> None:
+        """Report nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._latest = None
+        self._next_at = float("inf")
+
+    def _report(self, message: str) -> None:
+        more = {} if self._progress is None else {"progress": self._progress}
+        self._latest = self.processing(message, **more)
+        if self._timer is None:
+            self._send_latest()
+
+    def _send_latest(self) -> None:
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        if self._latest is None or self._next_at == float("inf"):
+            return
+        if loop.time() >= self._next_at and self.scope.events.has_room:
+            self.scope.events.push("status", self._latest)
+            self._latest = None
+            self._next_at = loop.time() + _PAUSE
+        else:
+            wait = max(self._next_at - loop.time(), _PAUSE / 10)
+            self._timer = loop.call_later(wait, self._send_latest)

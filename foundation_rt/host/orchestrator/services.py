@@ -1,0 +1,52 @@
+"""What all turns share."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from attrs import field, frozen
+
+from .approvals import Approvals
+from .pending import PendingAnswers
+from .settings import OrchestratorSettings
+
+if TYPE_CHECKING:
+    from ...coordinator import Coordinator
+    from ..llm.service import LLMService
+    from .histories import ConversationHistories
+    from .observation import TurnMetrics
+
+
+def _new_id() -> str:
+    return uuid4().hex
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@frozen(eq=False, kw_only=True)
+class Services:
+    """The collaborators of all turns.
+
+    Attributes:
+        questions: of servers, that wait for a person: action and content.
+        new_id: makes ids of messages, calls and questions.
+        now_ms: returns the Unix time, in ms.
+        draw: returns a random number from 0 to 1, for delays.
+    """
+
+    llm: LLMService
+    coordinator: Coordinator
+    histories: ConversationHistories
+    settings: OrchestratorSettings
+    approvals: Approvals
+    metrics: TurnMetrics | None = None
+    questions: PendingAnswers[tuple[str, Any]] = field(factory=PendingAnswers)
+    new_id: Callable[[], str] = _new_id
+    now_ms: Callable[[], int] = _now_ms
+    draw: Callable[[], float] = random.random

@@ -1,0 +1,72 @@
+"""A text of the model while it streams: shown at once, stored within a second (TURN-11)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import define, evolve, field
+
+from ..chat import ChatMessage
+from .scope import TurnScope
+
+MAX_ANSWER_CHARACTERS = 1_000_000
+"""The longest text of one answer; a model that does not stop is read no further."""
+
+_STORE_AFTER = 0.5
+"""Seconds after which text is stored that was shown; half of what is promised."""
+
+
+@define(eq=False)
+class StreamedText:
+    """One text, piece by piece. It has to be finished.
+
+    Args:
+        first: the message it becomes, without content.
+    """
+
+    _scope: TurnScope
+    _first: ChatMessage
+    _pieces: list[str] = field(factory=list, init=False)
+    _metadata: dict[str, Any] = field(factory=dict, init=False)
+    _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _grown: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _keeper: asyncio.Task[None] = field(init=False)
+    length: int = field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._keeper = asyncio.create_task(self._keep())
+
+    async def add(self, piece: str, metadata: Mapping[str, Any]) -> None:
+        """Show a piece, which the store does not hold up."""
+        self._metadata.update(metadata)
+        if piece:
+            self._pieces.append(piece)
+            self.length += len(piece)
+            self._grown.set()
+            payload = {"content": piece, "messageId": self._first.id, "done": False}
+            await self._scope.emit("text", payload)
+
+    async def finish(self) -> None:
+        """Store the whole text, and say that it ends."""
+        async with self._lock:  # so that no write is cancelled half-way
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+            if self._pieces or self._metadata:
+                await self._store()
+        if self._pieces:
+            payload = {"content": "", "messageId": self._first.id, "done": True}
+            self._scope.events.push("text", payload)
+
+    async def _keep(self) -> None:
+        while True:
+            await self._grown.wait()
+            await asyncio.sleep(_STORE_AFTER)
+            self._grown.clear()
+            async with self._lock:
+                await self._store()
+
+    async def _store(self) -> None:
+        message = evolve(self._first, content="".join(self._pieces))
+        await self._scope.store(self._scope.stamped(message, **self._metadata))

@@ -1,0 +1,169 @@
+"""A chat for tests of the host: a model that says what a test wants, and servers of this process.
+
+A model's answers are a list: each is a list of steps, taken one by one. A text is said; `call(...)`
+is a call; an exception is raised; an `asyncio.Event` is waited for; a number of seconds is slept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field
+
+from foundation_rt.host.chat import ChatMessage, Role, TokenUsage
+from foundation_rt.host.events import ServerMessage
+from foundation_rt.host.llm.service import GenerationOptions, ModelTool
+from foundation_rt.host.orchestrator import ConversationOrchestrator
+
+Answers = Iterable[Sequence[Any]]
+
+
+def call(tool: str, _id: str | None = None, **arguments: Any) -> ChatMessage:
+    """Return a call, as a model makes it."""
+    return ChatMessage(
+        id=f"m-{_id}" if _id else "",
+        role=Role.ASSISTANT,
+        data={"arguments": arguments},
+        tool_name=tool,
+        call_id=_id,
+    )
+
+
+def problem(text: str) -> ChatMessage:
+    """Return what the text mode says of a call that cannot be read."""
+    metadata = {"problem": "malformed_tool_call"}
+    return ChatMessage(id="", role=Role.SYSTEM, content=text, metadata=metadata)
+
+
+@define
+class Asked:
+    """One request to the model."""
+
+    history: list[ChatMessage]
+    tools: list[ModelTool]
+    prompts: dict[str, str]
+    options: GenerationOptions
+
+    @property
+    def last(self) -> ChatMessage:
+        """The newest message."""
+        return self.history[-1]
+
+
+class ScriptedModel:
+    """A model that gives its answers in order; when there are no more, it says "done"."""
+
+    label = "test:model"
+
+    def __init__(self, answers: Answers = (), *, takes_pictures: bool = False) -> None:
+        self.answers = list(answers)
+        self.takes_pictures = takes_pictures
+        self.asked: list[Asked] = []
+        self.running = 0
+        self.usage: dict[str, TokenUsage] = {}
+        self.choose: Callable[[Asked], Sequence[Any]] | None = None
+        self._ids = 0
+
+    async def initialize(self) -> None:
+        """Do nothing."""
+
+    async def generate_chat_message(
+        self,
+        history: Sequence[ChatMessage],
+        tool_definitions: Sequence[ModelTool],
+        server_tool_prompts: Mapping[str, str],
+        options: GenerationOptions,
+    ) -> AsyncGenerator[ChatMessage, None]:
+        """Give the next answer."""
+        asked = Asked([*history], [*tool_definitions], dict(server_tool_prompts), options)
+        self.asked.append(asked)
+        if self.choose is not None:
+            steps = self.choose(asked)
+        else:
+            steps = self.answers.pop(0) if self.answers else ["done"]
+        self._ids += 1
+        text_id = f"text-{self._ids}"
+        self.running += 1
+        used = self.usage.get(options.session_id, TokenUsage())
+        self.usage[options.session_id] = used + TokenUsage(10, 1)
+        try:
+            for step in steps:
+                if isinstance(step, str):
+                    yield ChatMessage(id=text_id, role=Role.ASSISTANT, content=step)
+                elif isinstance(step, ChatMessage):
+                    yield step
+                elif isinstance(step, BaseException):
+                    raise step
+                elif isinstance(step, asyncio.Event):
+                    await step.wait()
+                else:
+                    await asyncio.sleep(step)
+        finally:
+            self.running -= 1
+
+    def abort_generation(self, request_id: str) -> bool:
+        """Abort nothing."""
+        return False
+
+    def estimate_token_count(self, text: str) -> int:
+        """Count a token for each four bytes."""
+        return (len(text.encode("utf-8", "surrogatepass")) + 3) // 4
+
+    def get_token_usage(self, session_id: str) -> TokenUsage | None:
+        """Return the usage so far."""
+        return self.usage.get(session_id)
+
+    def forget_usage(self, session_id: str) -> None:
+        """Forget it."""
+        self.usage.pop(session_id, None)
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+Act = Callable[[ServerMessage], object]
+
+
+@define
+class Heard:
+    """The events of one turn."""
+
+    events: list[ServerMessage] = field(factory=list)
+
+    def of(self, kind: str) -> list[Mapping[str, Any]]:
+        """Return the payloads of one type."""
+        return [event.payload for event in self.events if event.type == kind]
+
+    @property
+    def text(self) -> str:
+        """All text, one after the other."""
+        return "".join(payload["content"] for payload in self.of("text"))
+
+    @property
+    def end(self) -> Mapping[str, Any]:
+        """The last event, which ends the turn."""
+        assert self.events[-1].type == "turn"
+        return self.events[-1].payload
+
+    def outcomes(self) -> list[Mapping[str, Any]]:
+        """Return the payloads about calls that have ended."""
+        return [payload for payload in self.of("status") if payload["state"] == "complete"]
+
+
+async def say(
+    orchestrator: ConversationOrchestrator,
+    text: str = "hello",
+    *,
+    session: str = "session",
+    act: Act | None = None,
+    turn: str | None = None,
+) -> Heard:
+    """Run a turn; `act` sees each event when it comes."""
+    heard = Heard()
+    async for event in orchestrator.handle_input(session, text, turn_id=turn):
+        heard.events.append(event)
+        if act is not None:
+            act(event)
+    return heard
