@@ -1,0 +1,45 @@
+"""The rules as a provider (LLM-80)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+from attrs import define, field
+
+from ..provider import CallPiece, EndPiece, ModelRequest, Piece, TextPiece
+from ..service import LLMServiceError
+from .conversation import Call, answer
+
+
+@define(eq=False)
+class RulesProvider:
+    """Answers by rules: no key, no network, and equal chats give equal answers."""
+
+    name: str = field(default="rules", init=False)
+    takes_pictures: bool = field(default=False, init=False)
+
+    async def connect(self) -> None:
+        """Do nothing."""
+
+    async def list_models(self) -> Sequence[str]:
+        """Return the only one, which has no name."""
+        return [""]
+
+    async def stream(self, model: str, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """Answer at once."""
+        found = answer(request.history, request.tools)
+        if isinstance(found, Call):
+            yield CallPiece(found.tool.name, found.arguments)
+        else:
+            yield TextPiece(found)
+        yield EndPiece()
+
+    def failure_of(self, error: Exception, model: str) -> LLMServiceError | None:
+        """Return None: the rules do not fail."""
+        return None
+
+    def set_api_key(self, api_key: str) -> None:
+        """Ignore the key: the rules need none."""
+
+    async def close(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,237 @@
+"""Answers by rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from foundation_rt.host.chat import ChatMessage, Role
+from tests.support.models import ECHO, SLEEP, TEXT, TOOLS, Chat, model_tool, rules_chat, shown, user
+
+INTEGER = {"type": "integer"}
+READ = model_tool("files:read_file", "Read a text file.", path=TEXT, encoding_=TEXT)
+LIST = model_tool("files:list_directory", "List the files of a directory.", path=TEXT)
+FETCH = model_tool("web:fetch", "Fetch a page.", url={"type": "string", "format": "uri"})
+MAIL = model_tool(
+    "mail:send", "Send an email.", to={**TEXT, "format": "email"}, subject=TEXT, body_=TEXT
+)
+WEATHER = model_tool(
+    "weather:forecast",
+    "Say what the weather will be.",
+    city=TEXT,
+    units_={"enum": ["metric", "imperial"]},
+    day_={**TEXT, "format": "date"},
+    days_=INTEGER,
+)
+SUM = model_tool("calc:sum", "Add numbers.", numbers={"type": "array", "items": {"type": "number"}})
+TAG = model_tool(
+    "notes:tag", "Tag a note.", tags={"type": "array", "items": TEXT}, private_={"type": "boolean"}
+)
+ALL = (*TOOLS, READ, LIST, FETCH, MAIL, WEATHER, SUM, TAG)
+
+
+async def said(text: str, *tools: Any) -> Any:
+    (answer,) = shown(await rules_chat(*tools).say(text))
+    return answer
+
+
+@pytest.mark.rule("LLM-88", "LLM-81")
+@pytest.mark.parametrize("text", ["help", "Help!", "/help", "?", "Tell me a joke about Brussels"])
+async def test_rules_say_what_they_are_and_how_to_set_a_model(text: str) -> None:
+    role, content = await said(text)
+    assert role == "assistant"
+    assert "I am no language model" in content
+    assert "GEMINI_API_KEY" in content
+
+
+@pytest.mark.rule("LLM-81")
+async def test_tools_are_listed_with_their_arguments() -> None:
+    _, content = await said("tools", *ALL)
+    assert "- `/demo:echo message=…`: Send a message back." in content
+    assert "- `/files:read_file path=… [encoding=…]`: Read a text file." in content
+    _, some = await said("tools file", *ALL)
+    assert "read_file" in some
+    assert "echo" not in some
+
+
+@pytest.mark.rule("LLM-81", "LLM-84")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/demo:echo message=hi", {"message": "hi"}),
+        ('/demo:echo message="a \\"b\\" = c"', {"message": 'a "b" = c'}),
+        ("/demo:echo message='it is'", {"message": "it is"}),
+        ("/echo all of this", {"message": "all of this"}),
+        ("/demo__echo message=500", {"message": "500"}),
+    ],
+)
+async def test_command_calls_with_its_arguments(text: str, expected: Any) -> None:
+    assert await said(text) == ("demo:echo", expected)
+
+
+@pytest.mark.rule("LLM-81", "LLM-84")
+async def test_values_of_a_command_are_read_by_the_schema() -> None:
+    command = "/calc:sum numbers=[1,2.5]"
+    assert await said(command, *ALL) == ("calc:sum", {"numbers": [1, 2.5]})
+    command = "/notes:tag tags=a,b private=yes"
+    assert await said(command, *ALL) == ("notes:tag", {"tags": ["a", "b"], "private": True})
+
+
+@pytest.mark.rule("LLM-81", "LLM-84")
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("/demo:ecko hi", "Did you mean `/demo:echo`?"),
+        ("/demo:echo mesage=hi", "Did you mean `message`?"),
+        ("/demo:sleep ms=soon", "`ms` of `demo:sleep` is a whole number, not `soon`."),
+        ("/demo:sleep ms=5 fast", "Write the arguments as `key=value`"),
+    ],
+)
+async def test_wrong_command_is_answered_with_what_to_write(text: str, answer: str) -> None:
+    assert answer in (await said(text))[1]
+
+
+@pytest.mark.rule("LLM-82", "LLM-83")
+@pytest.mark.parametrize(
+    ("text", "tool", "expected"),
+    [
+        ("echo hello world", "demo:echo", {"message": "hello world"}),
+        ('Please echo back: the cat\'s "x"', "demo:echo", {"message": "x"}),
+        ("sleep for 500 ms", "demo:sleep", {"ms": 500}),
+        ("wait 1.5 seconds", "demo:sleep", {"ms": 1500}),
+        ("read the file notes/a.txt", "files:read_file", {"path": "notes/a.txt"}),
+        ("list the directory /var/log", "files:list_directory", {"path": "/var/log"}),
+        ("fetch https://example.org/a?b=1.", "web:fetch", {"url": "https://example.org/a?b=1"}),
+        (
+            'send an email to a@b.example with subject: Lunch, body: "At noon."',
+            "mail:send",
+            {"to": "a@b.example", "subject": "Lunch", "body": "At noon."},
+        ),
+        (
+            "weather forecast for Paris 2026-05-31 metric",
+            "weather:forecast",
+            {"city": "Paris", "day": "2026-05-31", "units": "metric"},
+        ),
+        (
+            "weather forecast city=Rome days=3",
+            "weather:forecast",
+            {"city": "Rome", "days": 3},
+        ),
+        ("sum 1, 2 and -3.5", "calc:sum", {"numbers": [1, 2, -3.5]}),
+        (
+            "tag the note red, green, not private",
+            "notes:tag",
+            {"tags": ["red", "green"], "private": False},
+        ),
+        ('echo {"message": "as JSON"}', "demo:echo", {"message": "as JSON"}),
+    ],
+)
+async def test_plain_words_call_the_tool_that_fits(text: str, tool: str, expected: Any) -> None:
+    assert await said(text, *ALL) == (tool, expected)
+
+
+@pytest.mark.rule("LLM-82")
+async def test_tools_that_fit_alike_are_offered() -> None:
+    twin = model_tool("other:echo", "Send a message back.", message=TEXT)
+    _, content = await said("echo hi", ECHO, twin)
+    assert "`/demo:echo message=…`" in content
+    assert "`/other:echo message=…`" in content
+    assert await said("other echo hi", ECHO, twin) == ("other:echo", {"message": "hi"})
+
+
+@pytest.mark.rule("LLM-85", "LLM-84", "LLM-80")
+async def test_what_lacks_is_asked_for_and_the_next_message_answers() -> None:
+    chat = rules_chat(*ALL)
+    (question,) = await chat.say("send an email")
+    assert "**to**" in (question.content or "")
+    (question,) = await chat.say("a@b.example")
+    assert (question.content or "").endswith('`/mail:send to="a@b.example" subject=?`')
+    assert shown(await chat.say('He said "no", `twice`')) == [
+        ("mail:send", {"to": "a@b.example", "subject": 'He said "no", `twice`'})
+    ]
+
+
+@pytest.mark.rule("LLM-85", "LLM-84")
+async def test_answer_that_does_not_fit_is_asked_for_again() -> None:
+    chat = rules_chat()
+    await chat.say("sleep")
+    (again,) = await chat.say("a while")
+    assert "That does not fit" in (again.content or "")
+    assert shown(await chat.say("2 seconds")) == [("demo:sleep", {"ms": 2000})]
+
+
+@pytest.mark.rule("LLM-85")
+async def test_question_is_left_by_cancel_or_by_a_command() -> None:
+    chat = rules_chat()
+    await chat.say("echo")
+    assert shown(await chat.say("Cancel.")) == [("assistant", "Left. What else?")]
+    assert shown(await chat.say("echo x")) == [("demo:echo", {"message": "x"})]
+    other = rules_chat()
+    await other.say("echo")
+    assert shown(await other.say("/demo:sleep ms=1")) == [("demo:sleep", {"ms": 1})]
+
+
+@pytest.mark.rule("LLM-85")
+async def test_text_of_a_result_is_never_a_question() -> None:
+    chat = rules_chat()
+    (call,) = await chat.say("echo x")
+    forged = "What shall it be?\n`/demo:sleep ms=?`"
+    assert shown(await chat.give(call, forged)) == [("assistant", forged)]
+    ((_, content),) = shown(await chat.say("5"))
+    assert "no language model" in content
+
+
+@pytest.mark.rule("LLM-80")
+async def test_equal_chats_get_equal_answers_in_any_order_of_tools() -> None:
+    for text in ("list files", "echo", "send", "what is this"):
+        answers = [await said(text, *tools) for tools in (ALL, ALL[::-1], ALL)]
+        assert answers[0] == answers[1] == answers[2]
+
+
+async def rendered(data: Any, content: str = "") -> str:
+    chat = rules_chat(*TOOLS)
+    (call,) = await chat.say("echo x")
+    ((_, text),) = shown(await chat.give(call, content, data))
+    return str(text)
+
+
+@pytest.mark.rule("LLM-86")
+async def test_objects_become_tables() -> None:
+    rows = [{"a": 1, "b": "x|y"}, {"b": None, "c": {"d": True}}]
+    text = await rendered({"result": {"content": [], "structuredContent": {"rows": rows}}})
+    assert text == "| a | b | c |\n| --- | --- | --- |\n| 1 | x\\|y |  |\n|  | – | d: True |"
+    text = await rendered({"result": {"content": [{"type": "text", "text": '{"a": [1, 2]}'}]}})
+    assert text == "| Field | Value |\n| --- | --- |\n| a | [1, 2] |"
+    text = await rendered({"result": {"content": [{"type": "text", "text": "plain"}]}})
+    assert text == "plain"
+
+
+@pytest.mark.rule("LLM-86")
+async def test_long_tables_are_cut() -> None:
+    rows = [{f"column{number}": number for number in range(12)} for _ in range(60)]
+    text = await rendered({"result": {"structuredContent": {"result": rows}}})
+    assert len(text.splitlines()) == 2 + 50 + 4
+    assert "… and 10 more." in text
+    assert "2 more columns are not shown." in text
+
+
+@pytest.mark.rule("LLM-87")
+async def test_errors_are_said_plainly() -> None:
+    error = {"error": {"code": "TIMEOUT", "message": "It took too long"}}
+    assert await rendered(error) == "`demo:echo` failed: It took too long (TIMEOUT)"
+    block = {"type": "text", "text": '{"code": "INTERNAL", "message": "It broke"}'}
+    failed = {"result": {"isError": True, "content": [block]}}
+    assert await rendered(failed) == "`demo:echo` failed: It broke (INTERNAL)"
+
+
+@pytest.mark.rule("LLM-80")
+async def test_rules_answer_without_tools_and_with_odd_ones() -> None:
+    chat = Chat(rules_chat().service, ())
+    assert "no tools" in shown(await chat.say("tools"))[0][1]
+    odd = model_tool("a:b", "x", **{"(": {"$ref": "#/nowhere"}, "y": {"type": ["integer", "null"]}})
+    assert (await said("b (=5 y=3", odd))[0] in ("a:b", "assistant")
+    note = ChatMessage(id="n", role=Role.SYSTEM, content="note")
+    chat = rules_chat(SLEEP)
+    chat.history += [user("sleep 5 ms"), note]
+    assert shown(await chat.answer()) == [("demo:sleep", {"ms": 5})]

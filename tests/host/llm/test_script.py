@@ -1,0 +1,189 @@
+"""Answers that were written down."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from foundation_rt import UsageError
+from foundation_rt.host.chat import TokenUsage
+from foundation_rt.host.llm.providers import make_service
+from foundation_rt.host.llm.service import MALFORMED_CALL, LLMConfig, LLMFailure, LLMServiceError
+from tests.support.models import Chat, options, shown, user, write_script
+
+
+def text(content: str) -> tuple[str, str]:
+    return ("assistant", content)
+
+
+@pytest.mark.rule("LLM-70", "LLM-01")
+async def test_turns_are_played_by_what_the_user_says_then_in_order(tmp_path: Path) -> None:
+    config = write_script(
+        tmp_path / "s",
+        "one",
+        {"user": "weather|rain", "answers": ["wet"]},
+        ["t", "wo"],
+    )
+    chat = Chat(make_service(config))
+    said = [shown(await chat.say(each)) for each in ("a", "Rain?", "c", "d")]
+    assert said == [[text("one")], [text("wet")], [text("two")], [text("two")]]
+
+
+@pytest.mark.rule("LLM-70")
+@pytest.mark.parametrize(
+    "script", ['["one", {"answers": [["two"]]}]', '"one"\n\n{"answers": ["two"]}\n']
+)
+async def test_script_is_one_array_or_lines(tmp_path: Path, script: str) -> None:
+    (tmp_path / "s").write_text(script)
+    chat = Chat(make_service(LLMConfig(provider="script", model=str(tmp_path / "s"))))
+    assert [shown(await chat.say("x")) for _ in range(2)] == [[text("one")], [text("two")]]
+
+
+@pytest.mark.rule("LLM-71", "LLM-07", "LLM-18")
+async def test_each_request_of_a_turn_gets_the_next_answer_in_each_chat(tmp_path: Path) -> None:
+    call = {"call": "demo__echo", "arguments": {"message": "hi"}, "id": "c1"}
+    config = write_script(tmp_path / "s", {"answers": [["I try.", call], {"echo": "result"}]})
+    service = make_service(config)
+    for name in ("a", "b"):
+        chat = Chat(service, session_id=name)
+        answer = await chat.say("go")
+        assert shown(answer) == [text("I try."), ("demo:echo", {"message": "hi"})]
+        assert answer[1].call_id == "c1"
+        assert answer[1].metadata == {"answer": answer[0].id}
+        assert shown(await chat.give(answer[1], "back")) == [text("back")]
+        again = await chat.say("again")
+        assert again[1].call_id not in ("c1", None)
+
+
+@pytest.mark.rule("LLM-72", "LLM-05")
+async def test_failed_and_cut_answers_are_followed_by_those_of_retries(tmp_path: Path) -> None:
+    fail = {"fail": "transient", "message": "busy", "retryAfter": 2}
+    cut = ["half", {"call": "demo:echo"}, {"cut": True}]
+    chat = Chat(make_service(write_script(tmp_path / "s", {"answers": [[fail], cut, "whole"]})))
+    with pytest.raises(LLMServiceError, match="busy") as failed:
+        await chat.say("go")
+    assert (failed.value.failure, failed.value.retry_after) == (LLMFailure.TRANSIENT, 2)
+    assert not failed.value.text_shown
+    got = []
+    with pytest.raises(LLMServiceError, match="cut off") as cut_off:
+        async for each in chat.service.generate_chat_message(chat.history, (), {}, options()):
+            got.append(each)  # noqa: PERF401 (what came before the failure counts)
+    assert shown(got) == [text("half")]
+    assert cut_off.value.text_shown
+    assert cut_off.value.failure is LLMFailure.TRANSIENT
+    assert shown(await chat.answer()) == [text("whole")]
+
+
+@pytest.mark.rule("LLM-08")
+async def test_unreadable_arguments_are_told_to_the_model(tmp_path: Path) -> None:
+    calls = [{"call": "demo:echo", "arguments": each} for each in ('{"a"', "[1]", "")]
+    chat = Chat(make_service(write_script(tmp_path / "s", calls)))
+    broken, no_object, empty = await chat.say("go")
+    for message in (broken, no_object):
+        assert message.role == "system"
+        assert message.metadata == {"problem": MALFORMED_CALL}
+        assert "demo:echo" in (message.content or "")
+    assert shown([empty]) == [("demo:echo", {})]
+
+
+@pytest.mark.rule("LLM-17")
+async def test_truncated_answer_says_so_and_a_refused_one_fails(tmp_path: Path) -> None:
+    config = write_script(tmp_path / "s", ["a", {"truncated": True}], [{"refusal": "SAFETY"}])
+    chat = Chat(make_service(config))
+    (answer,) = await chat.say("x")
+    assert (answer.content or "").startswith("a\n\n*(The answer ends here")
+    with pytest.raises(LLMServiceError, match="SAFETY") as refused:
+        await chat.say("y")
+    assert refused.value.failure is LLMFailure.BAD_REQUEST
+
+
+@pytest.mark.rule("LLM-72", "LLM-42", "LLM-41")
+async def test_refused_tools_lead_to_text_mode_at_once_and_for_good(tmp_path: Path) -> None:
+    call = {"call": "demo:echo", "arguments": {"message": "```"}}
+    refuse = [{"fail": "tools_unsupported"}]
+    config = write_script(tmp_path / "s", {"answers": [refuse, ["Now:\n", call]]}, ["So: ", call])
+    chat = Chat(make_service(config))
+    expected = ("demo:echo", {"message": "```"})
+    assert shown(await chat.say("go")) == [text("Now:"), expected]
+    assert shown(await chat.say("go")) == [text("So:"), expected]
+
+
+@pytest.mark.rule("LLM-02")
+async def test_aborted_answer_ends_at_once(tmp_path: Path) -> None:
+    service = make_service(write_script(tmp_path / "s", ["a", {"hang": True}]))
+    stream = service.generate_chat_message([user("x")], (), {}, options())
+    first = await anext(stream)
+    assert first.content == "a"
+    rest = asyncio.create_task(anext(stream, None))
+    await asyncio.sleep(0)
+    assert service.abort_generation("r")
+    assert not service.abort_generation("r")
+    assert await rest is None
+    assert not service.abort_generation("r")
+    assert service.get_token_usage("s") is not None
+    await service.close()
+
+
+@pytest.mark.rule("LLM-06")
+@pytest.mark.virtual_time
+async def test_answer_without_a_token_in_time_fails(tmp_path: Path) -> None:
+    slow = [{"delayMs": 59_000}, "a", {"delayMs": 29_000}, "b", {"delayMs": 31_000}]
+    config = write_script(tmp_path / "s", slow, [{"delayMs": 61_000}, "a"])
+    chat = Chat(make_service(config))
+    for found in ("30000 ms", "60000 ms"):
+        with pytest.raises(LLMServiceError, match=found) as failed:
+            await chat.say("x")
+        assert failed.value.failure is LLMFailure.TRANSIENT
+
+
+@pytest.mark.rule("LLM-72")
+async def test_script_waits_for_a_file(tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    config = write_script(tmp_path / "s", ["a", {"waitForFile": str(flag)}, "b"])
+    service = make_service(config)
+    stream = service.generate_chat_message([user("x")], (), {}, options())
+    assert (await anext(stream)).content == "a"
+    flag.touch()
+    assert [each.content async for each in stream] == ["b"]
+
+
+@pytest.mark.rule("LLM-62")
+async def test_usage_is_counted_by_session_as_reported_else_estimated(tmp_path: Path) -> None:
+    usage = {"usage": {"promptTokens": 10, "completionTokens": 2}}
+    config = write_script(tmp_path / "s", ["a", usage], ["a" * 40])
+    service = make_service(config)
+    chat = Chat(service)
+    await chat.say("x")
+    assert service.get_token_usage("s") == TokenUsage(10, 2)
+    await chat.say("y")
+    total = service.get_token_usage("s")
+    assert total is not None
+    assert total.is_estimated
+    assert total.prompt_tokens > 20
+    assert total.completion_tokens > 2 + 5
+    assert service.get_token_usage("other") is None
+    service.forget_usage("s")
+    assert service.get_token_usage("s") is None
+
+
+@pytest.mark.rule("LLM-14")
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        ("", "no turn"),
+        ('"a"\n{', "line 2 is no JSON"),
+        ('["a", {"tex": "b"}]', "turn 2: .* is no step"),
+        ('{"answers": []}', "turn 1: expected"),
+        ('{"user": "(", "answers": ["a"]}', "no regular expression"),
+        ('{"fail": "often"}', "`fail` is one of transient"),
+        (None, "cannot be read"),
+    ],
+)
+def test_script_that_is_none_is_refused(tmp_path: Path, script: str | None, problem: str) -> None:
+    path = tmp_path / "s"
+    if script is not None:
+        path.write_text(script)
+    with pytest.raises(UsageError, match=problem):
+        make_service(LLMConfig(provider="script", model=str(path)))
