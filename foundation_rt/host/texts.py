@@ -11,6 +11,11 @@ MAINTENANCE = "The system is currently undergoing maintenance. Some features may
 INTERNAL_ERROR = "Something went wrong in the host. Please try again."
 NO_ANSWER = "The model gave no answer. Please try again, or say it in other words."
 UNREADABLE_CALL = "The model tried to use a tool, but its call could not be read. Please try again."
+CALL_UNKNOWN = (
+    "The outcome of this call is not known, because its turn ended while it ran. It may have"
+    " happened. It is not repeated."
+)
+CALL_NOT_MADE = "This call was not made: its turn ended before somebody approved it."
 
 
 def turn_timeout(seconds: float) -> str:

@@ -1,0 +1,184 @@
+"""The messages and events that end a turn which cannot go on. Pure.
+
+The turn of a process that has died ends by the same events as one that is cancelled. A call without
+an outcome gets one that says so: the model reads it, and nobody makes the call again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import frozen
+
+from ..chat import ChatMessage, Role
+from ..events import ServerMessage, TurnState
+from ..texts import CALL_NOT_MADE, CALL_UNKNOWN
+from .state import Payload, SessionState
+from .store import Turn
+
+OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
+NOT_MADE = "NOT_MADE"
+
+
+@frozen
+class Closing:
+    """What ends a turn.
+
+    Attributes:
+        messages: new or replaced ones.
+        events: to follow them, without numbers.
+    """
+
+    messages: Sequence[ChatMessage]
+    events: Sequence[ServerMessage]
+
+
+def close_turn(
+    messages: Sequence[ChatMessage],
+    state: SessionState,
+    turn_id: str,
+    ending: TurnState,
+    *,
+    now: int,
+    failure: Payload | None = None,
+) -> Closing:
+    """Return what ends a turn: its texts, its calls, what it waits for, then itself (CHAT-18).
+
+    Args:
+        messages: of the turn.
+        state: of the chat.
+        turn_id: of the turn.
+        ending: its last state.
+        now: Unix time, in ms.
+        failure: what its last event says beside that.
+    """
+    known = {message.id: message for message in messages}
+    texts = _broken_texts(known, state, now)
+    outcomes = _missing_outcomes(messages, state, now)
+    by_call = {
+        message.call_id: message
+        for message in (*messages, *outcomes)
+        if message.role is Role.TOOL and message.call_id is not None
+    }
+    events = [
+        *_text_events(known, state),
+        *_decisions(state),
+        *(_call_event(call_id, call, by_call) for call_id, call in state.calls.items()),
+        ServerMessage("turn", {"state": ending, **(failure or {})}),
+    ]
+    return Closing(
+        (*texts, *outcomes),
+        [ServerMessage(event.type, event.payload, turn_id) for event in events],
+    )
+
+
+def input_message(turn: Turn, now: int) -> ChatMessage:
+    """Return the message that a turn answers."""
+    return ChatMessage(id=turn.message_id, role=Role.USER, content=turn.text, created_at=now)
+
+
+def input_event(turn: Turn) -> ServerMessage:
+    """Return the event that shows it."""
+    return ServerMessage("user", {"text": turn.text, "messageId": turn.message_id}, turn.turn_id)
+
+
+def completed_text(stored: str, length: int, pieces: Sequence[str]) -> str:
+    """Return a text of which a store has the beginning, and its newest pieces as events.
+
+    Args:
+        stored: the beginning, or more than was shown.
+        length: of what was shown.
+        pieces: the newest ones, in their order; they reach back to the beginning's end.
+    """
+    missing = length - len(stored)
+    if missing <= 0:
+        return stored[:length]
+    return stored + "".join(pieces)[-missing:]
+
+
+def _broken_texts(
+    known: Mapping[str, ChatMessage], state: SessionState, now: int
+) -> list[ChatMessage]:
+    """Return the texts that break off, with all that was shown of them."""
+    messages = []
+    for message_id, text in state.streaming.items():
+        before = known.get(message_id)
+        messages.append(
+            ChatMessage(
+                id=message_id,
+                role=Role.ASSISTANT,
+                content=str(text),
+                created_at=before.created_at if before else now,
+                metadata={**(before.metadata if before else {}), "interrupted": True},
+            )
+        )
+    return messages
+
+
+def _missing_outcomes(
+    messages: Sequence[ChatMessage], state: SessionState, now: int
+) -> list[ChatMessage]:
+    """Return outcomes for the calls of a turn that have none (CHAT-19)."""
+    open_calls: dict[str, ChatMessage] = {}
+    for message in messages:
+        if message.call_id is None:
+            continue
+        if message.is_call:
+            open_calls[message.call_id] = message
+        elif message.role is Role.TOOL:
+            open_calls.pop(message.call_id, None)
+    return [_outcome(call, call_id in state.approvals, now) for call_id, call in open_calls.items()]
+
+
+def _outcome(call: ChatMessage, awaited_approval: bool, now: int) -> ChatMessage:
+    code, text = (NOT_MADE, CALL_NOT_MADE) if awaited_approval else (OUTCOME_UNKNOWN, CALL_UNKNOWN)
+    return ChatMessage(
+        id=f"{call.id}.outcome",
+        role=Role.TOOL,
+        content=text,
+        data={"error": {"code": code, "message": text}},
+        created_at=now,
+        tool_name=call.tool_name,
+        call_id=call.call_id,
+        metadata={"isError": True},
+    )
+
+
+def _text_events(known: Mapping[str, ChatMessage], state: SessionState) -> list[ServerMessage]:
+    """Return the events that end texts, and those that show texts which no event has shown."""
+    contents = dict.fromkeys(state.streaming, "")
+    for message_id in state.hidden:
+        if message_id in known:
+            contents[message_id] = known[message_id].content or ""
+    return [
+        ServerMessage("text", {"content": content, "messageId": message_id, "done": True})
+        for message_id, content in contents.items()
+    ]
+
+
+def _decisions(state: SessionState) -> list[ServerMessage]:
+    return [
+        *(
+            ServerMessage("approval", {"callId": call_id, "decision": "stopped"})
+            for call_id in state.approvals
+        ),
+        *(
+            ServerMessage("question", {"questionId": question_id, "action": "expired"})
+            for question_id in state.questions
+        ),
+    ]
+
+
+def _call_event(call_id: str, call: Payload, outcomes: Mapping[str, ChatMessage]) -> ServerMessage:
+    """Return the event that ends a call as the history has it."""
+    outcome = outcomes.get(call_id)
+    data = {} if outcome is None else outcome.data
+    payload: Payload = {
+        "state": "complete",
+        "tool": call.get("tool"),
+        "callId": call_id,
+        "message": None if outcome is None else outcome.content,
+        "data": data,
+        "isError": outcome is None or bool(outcome.metadata.get("isError", "error" in data)),
+    }
+    return ServerMessage("status", payload)

@@ -1,0 +1,154 @@
+"""A chat in memory: its messages, its state, and the numbers of its events. Pure.
+
+Nothing that is done for an event or a message looks at all of the chat.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import orjson
+from attrs import define, evolve, field
+
+from ..chat import ChatMessage, Role
+from ..events import ServerMessage
+from .interruption import completed_text
+from .settings import SessionSettings
+from .state import Payload, SessionState
+from .store import Frame, StoredChat, Turn
+
+
+@define(eq=False, repr=False)
+class LiveChat:
+    """See the module.
+
+    Attributes:
+        messages: in their order.
+        state: after the newest event.
+        last_seq: number of the newest event.
+        first_seq: number of the oldest event that is kept.
+        version: of the chat as it was read from the store.
+        last_active_at: Unix time, in ms.
+        waiting: the turns that wait, as far as this process knows.
+    """
+
+    _settings: SessionSettings
+    messages: list[ChatMessage] = field(factory=list, init=False)
+    state: SessionState = field(factory=SessionState, init=False)
+    last_seq: int = field(default=0, init=False)
+    first_seq: int = field(default=1, init=False)
+    version: int = field(default=0, init=False)
+    last_active_at: int = field(default=0, init=False)
+    waiting: list[Turn] = field(factory=list, init=False)
+    _positions: dict[str, int] = field(factory=dict, init=False)
+    _sizes: deque[int] = field(factory=deque, init=False)
+    _bytes: int = field(default=0, init=False)
+
+    def read(self, stored: StoredChat) -> None:
+        """Become the chat that the store has."""
+        self.messages, self._positions, self.state = [], {}, SessionState()
+        self._sizes = deque(stored.sizes)
+        self._take(stored)
+
+    def read_changes(self, changes: StoredChat) -> bool:
+        """Take over what has changed; return False if events are missing: then read all of it."""
+        seqs = [seq for seq, _ in changes.frames]
+        head = changes.head
+        if seqs != list(range(self.last_seq + 1, head.last_seq + 1)):
+            return False
+        self._sizes.extend(len(frame) for _, frame in changes.frames)
+        for _ in range(head.first_seq - self.first_seq):
+            self._sizes.popleft()
+        self._take(changes)
+        return True
+
+    def _take(self, stored: StoredChat) -> None:
+        for position, message in stored.messages:
+            self._place(position, message)
+        head = stored.head
+        self.state = SessionState.from_json(head.state, self._streamed(stored))
+        self.last_seq, self.first_seq = head.last_seq, head.first_seq
+        self.version, self.last_active_at = head.version, head.last_active_at
+        self.waiting = list(stored.waiting)
+        self._bytes = sum(self._sizes)
+
+    def _streamed(self, stored: StoredChat) -> dict[str, str]:
+        """Return the texts that are streamed; a store may have their ends as events alone."""
+        texts = {}
+        for message_id, length in stored.head.state.get("streaming", {}).items():
+            known = self.state.streaming.get(message_id)
+            message = self.find(message_id)
+            begun = str(known) if known else (message.content if message else None) or ""
+            texts[message_id] = completed_text(begun, length, _pieces(stored.frames, message_id))
+        return texts
+
+    def find(self, message_id: str) -> ChatMessage | None:
+        """Return a message."""
+        position = self._positions.get(message_id)
+        return None if position is None else self.messages[position]
+
+    def put(self, message: ChatMessage) -> int:
+        """Add a message, or replace the one of its id; return its position."""
+        position = self._positions.get(message.id, len(self.messages))
+        if message.role is Role.ASSISTANT and not message.is_call:
+            self.state.hide(message.id)
+        self._place(position, message)
+        return position
+
+    def _place(self, position: int, message: ChatMessage) -> None:
+        self.messages[position : position + 1] = [message]
+        self._positions[message.id] = position
+
+    def number(self, message: ServerMessage) -> tuple[ServerMessage, bytes]:
+        """Take in the next event; return it with its number, and encoded (CHAT-11)."""
+        numbered = evolve(message, seq=self.last_seq + 1)
+        frame = orjson.dumps(numbered.to_json(), default=_plain)
+        self.state.apply(numbered)
+        self.last_seq += 1
+        self._sizes.append(len(frame))
+        self._bytes += len(frame)
+        settings = self._settings
+        while len(self._sizes) > settings.max_events or self._bytes > settings.max_event_bytes:
+            self._bytes -= self._sizes.popleft()
+            self.first_seq += 1
+        return numbered, frame
+
+    def history(self) -> Payload:
+        """Return the payload of `history`: what events up to `last_seq` have shown (CHAT-13)."""
+        streaming = self.state.streaming
+        messages = []
+        for message in self.messages:
+            if message.id in self.state.hidden:
+                continue
+            text = streaming.get(message.id)
+            messages.append((evolve(message, content=str(text)) if text else message).to_json())
+        for message_id, text in streaming.items():
+            if message_id not in self._positions:
+                begun = ChatMessage(id=message_id, role=Role.ASSISTANT, content=str(text))
+                messages.append(begun.to_json())
+        waiting = [{"messageId": turn.message_id, "text": turn.text} for turn in self.waiting]
+        return {
+            "messages": messages,
+            "seq": self.last_seq,
+            **self.state.waits(),
+            "waiting": waiting,
+        }
+
+
+def _pieces(frames: Sequence[Frame], message_id: str) -> list[str]:
+    """Return the pieces of a text among frames."""
+    pieces = []
+    for _, frame in frames:
+        event = orjson.loads(frame)
+        if event["type"] == "text" and event["payload"]["messageId"] == message_id:
+            pieces.append(event["payload"].get("content") or "")
+    return pieces
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (list, tuple, deque, set, frozenset)):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")

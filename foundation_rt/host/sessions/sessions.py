@@ -1,0 +1,284 @@
+"""All chats of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+from weakref import WeakValueDictionary
+
+from attrs import define, field
+
+from ...database.errors import DatabaseError
+from ...errors import UsageError
+from ..chat import ChatMessage
+from .availability import Availability
+from .errors import StoreUnavailableError, UnknownSessionError
+from .live_chat import LiveChat
+from .session import ChatSession
+from .settings import SessionSettings
+from .store import ChatHead, ChatStore, Command, StoreEvents, chat_key
+from .turns import Orchestrator
+
+_ID_BYTES = 24
+_MAX_USED = 10_000
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@define(eq=False, repr=False)
+class ChatSessions:
+    """Makes and finds the chats of this process, and runs their turns.
+
+    A chat is in memory while somebody holds it, a minute longer, and while a turn runs; else it is
+    in the store alone. It belongs to one event loop.
+
+    Args:
+        store: of the chats; it is opened by `start` and closed by `close`.
+        settings: the limits.
+        now: the Unix time, in ms.
+    """
+
+    store: ChatStore
+    settings: SessionSettings = field(factory=SessionSettings)
+    now: Callable[[], int] = field(default=_now_ms, kw_only=True)
+    availability: Availability = field(init=False)
+    is_closing: bool = field(default=True, init=False)
+    _orchestrator: Orchestrator | None = field(default=None, init=False)
+    _live: WeakValueDictionary[bytes, ChatSession] = field(factory=WeakValueDictionary, init=False)
+    _loading: dict[bytes, asyncio.Lock] = field(factory=dict, init=False)
+    _tasks: set[asyncio.Task[Any]] = field(factory=set, init=False)
+    # The orchestrator keeps something of each session that had a turn: the oldest is first.
+    _used: OrderedDict[str, float] = field(factory=OrderedDict, init=False)
+
+    @availability.default
+    def _of_the_store(self) -> Availability:
+        return Availability(self.store.probe)
+
+    @property
+    def is_available(self) -> bool:
+        """Tell whether new turns and chats can begin (CHAT-24)."""
+        return not self.is_closing and self.availability.is_available
+
+    @property
+    def orchestrator(self) -> Orchestrator:
+        """What runs the turns.
+
+        Raises:
+            UsageError: there is none yet.
+        """
+        if self._orchestrator is None:
+            raise UsageError("sessions need an orchestrator: call run_turns_with before")
+        return self._orchestrator
+
+    def run_turns_with(self, orchestrator: Orchestrator) -> None:
+        """Let an orchestrator run the turns."""
+        self._orchestrator = orchestrator
+
+    async def start(self) -> None:
+        """Open the store. Turns of a process that has died are ended here, or soon (CHAT-18).
+
+        Raises:
+            UsageError: there can be no such store; says what to change.
+            DatabaseError: the store is not there.
+        """
+        await self.store.open(StoreEvents(self._changed, self._perform, self._watched))
+        self.is_closing = False
+
+    async def close(self, budget_s: float) -> None:
+        """Begin no turn any more; end those that run, then the connections and the store (CHAT-26).
+
+        Args:
+            budget_s: how long turns may go on; what then runs is interrupted.
+        """
+        self.is_closing = True
+        running = [each for each in self._live.values() if each.running_turn is not None]
+        if running:
+            ended = asyncio.gather(*(each.end_turns() for each in running))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(ended), budget_s)
+            for session in running:
+                session.interrupt()
+            if self.availability.is_available:
+                await ended
+            else:
+                ended.cancel()
+        for session in tuple(self._live.values()):
+            await session.shut_down()
+        await self.availability.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.store.close()
+
+    def check_open(self) -> None:
+        """Raise `StoreUnavailableError` unless something new may begin."""
+        if not self.is_available:
+            raise StoreUnavailableError
+
+    # -- chats ------------------------------------------------------------------------------------
+
+    async def create(self, principal: str) -> ChatSession:
+        """Begin a chat (CHAT-01).
+
+        Raises:
+            StoreUnavailableError: it cannot be stored.
+        """
+        self.check_open()
+        session_id = secrets.token_urlsafe(_ID_BYTES)
+        key, now = chat_key(session_id), self.now()
+        head = ChatHead(principal=principal, created_at=now, last_active_at=now)
+        try:
+            await self.store.create(key, head)
+        except DatabaseError as error:
+            self.availability.lost(error)
+            raise StoreUnavailableError from error
+        chat = LiveChat(self.settings)
+        chat.last_active_at = now
+        session = ChatSession(session_id, principal, now, key, self, chat)
+        self._live[key] = session
+        return session
+
+    async def find(self, session_id: str, principal: str) -> ChatSession | None:
+        """Return a chat; None if there is none, or it is of another principal (CHAT-02).
+
+        Raises:
+            StoreUnavailableError: the store cannot be asked.
+        """
+        key = chat_key(session_id)
+        while True:
+            session = self._live.get(key)
+            if session is not None:
+                return session if session.principal == principal else None
+            lock = self._loading.setdefault(key, asyncio.Lock())
+            async with lock:
+                # Another may have loaded it, or be loading it, since.
+                if self._loading.get(key) is lock:
+                    return await self._load(session_id, key, principal)
+
+    async def _load(self, session_id: str, key: bytes, principal: str) -> ChatSession | None:
+        try:
+            stored = await self.store.load(key, principal)
+        except DatabaseError as error:
+            self.availability.lost(error)
+            raise StoreUnavailableError from error
+        finally:
+            del self._loading[key]
+        if stored is None:
+            return None
+        chat = LiveChat(self.settings)
+        chat.read(stored)
+        session = ChatSession(session_id, principal, stored.head.created_at, key, self, chat)
+        self._live[key] = session
+        return session
+
+    async def delete(self, session_id: str, principal: str) -> bool:
+        """Remove a chat, with its turn; return False if there is none of this principal (CHAT-03).
+
+        Raises:
+            StoreUnavailableError: the store cannot be asked.
+        """
+        key = chat_key(session_id)
+        try:
+            is_deleted = await self.store.delete(key, principal)
+        except DatabaseError as error:
+            self.availability.lost(error)
+            raise StoreUnavailableError from error
+        if is_deleted:
+            session = self._live.pop(key, None)
+            if session is not None:
+                session.disappear()
+            if self._used.pop(session_id, None) is not None:
+                await self.orchestrator.forget(session_id)
+        return is_deleted
+
+    # -- what the orchestrator needs: see `ConversationHistories` ---------------------------------
+
+    def get_history(self, session_id: str) -> Sequence[ChatMessage]:
+        """Return the messages of a chat whose turn runs here; () of others."""
+        session = self._live.get(chat_key(session_id))
+        return () if session is None else session.history
+
+    async def add_message(self, session_id: str, message: ChatMessage) -> None:
+        """Add a message, or replace the one of its id; it is stored when this returns (CHAT-07).
+
+        Raises:
+            UnknownSessionError: no such chat is in use here.
+        """
+        session = self._live.get(chat_key(session_id))
+        if session is None:
+            raise UnknownSessionError
+        await session.add_message(message)
+
+    async def always_allowed(self, session_id: str) -> Collection[str]:
+        """Return the digests that the principal of a chat always allows (CHAT-28).
+
+        Nothing is allowed while the store cannot be asked.
+        """
+        session = self._live.get(chat_key(session_id))
+        if session is None or not self.availability.is_available:
+            return ()
+        try:
+            return await self.store.allowed(session.principal)
+        except DatabaseError as error:
+            self.availability.lost(error)
+            return ()
+
+    async def allow_always(self, session_id: str, digest: str) -> None:
+        """Remember that a principal always allows a digest, in all of its chats (CHAT-28).
+
+        While the store is away it is not remembered.
+        """
+        session = self._live.get(chat_key(session_id))
+        if session is None:
+            return
+        try:
+            await self.store.allow(session.principal, digest)
+        except DatabaseError as error:
+            self.availability.lost(error)
+
+    # -- what sessions need -----------------------------------------------------------------------
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that ends by itself."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def note_use(self, session_id: str) -> None:
+        """Let the orchestrator forget sessions that had no turn for a long time."""
+        loop = asyncio.get_running_loop()
+        self._used[session_id] = loop.time()
+        self._used.move_to_end(session_id)
+        oldest = loop.time() - self.settings.idle_ms / 1000
+        while len(self._used) > _MAX_USED or next(iter(self._used.values())) < oldest:
+            forgotten, _ = self._used.popitem(last=False)
+            self.spawn(self.orchestrator.forget(forgotten))
+
+    # -- other workers ----------------------------------------------------------------------------
+
+    def _watched(self) -> Collection[bytes]:
+        return [key for key, session in self._live.items() if session.is_watched]
+
+    def _changed(self, key: bytes | None) -> None:
+        sessions = self._live.values() if key is None else [self._live.get(key)]
+        for session in sessions:
+            if session is not None and session.running_turn is None:
+                self.spawn(self._refresh(session))
+
+    async def _refresh(self, session: ChatSession) -> None:
+        try:
+            await session.refresh()
+        except DatabaseError as error:  # what is missed now is caught up with the next change
+            self.availability.lost(error)
+
+    async def _perform(self, key: bytes, command: Command) -> bool:
+        session = self._live.get(key)
+        return session is not None and session.perform(command)

@@ -1,0 +1,36 @@
+"""Limits and times of sessions."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+MIB = 1024 * 1024
+
+
+@frozen(kw_only=True)
+class SessionSettings:
+    """The limits of sessions (CHAT-06, CHAT-09, CHAT-10, CHAT-14, CHAT-30).
+
+    Attributes:
+        max_sessions: that are kept in memory; beyond, the one that is idle the longest goes.
+        idle_ms: after which a session in memory goes.
+        max_events: of a session that are kept for replay.
+        max_event_bytes: of them, as encoded frames.
+        max_messages: of a session within `message_window_ms`.
+        message_window_ms: of that limit.
+        max_waiting_turns: of a session, beside the running one.
+        max_connections: of a session, in this process.
+        max_unread_bytes: of one connection, as encoded frames.
+        abandon_ms: how long a turn goes on with nobody connected.
+    """
+
+    max_sessions: int = 10_000
+    idle_ms: int = 24 * 3600 * 1000
+    max_events: int = 2_000
+    max_event_bytes: int = 4 * MIB
+    max_messages: int = 10
+    message_window_ms: int = 10_000
+    max_waiting_turns: int = 8
+    max_connections: int = 10
+    max_unread_bytes: int = MIB
+    abandon_ms: int = 60_000

@@ -1,0 +1,217 @@
+"""The protocol of stores of chats, and its values (spec/host-sessions.md).
+
+A store knows a chat by a key, the hash of its secret id. It keeps its messages, its newest events
+as encoded frames, the turns that wait, and what the chat waits for itself. A turn that runs is the
+fence of its chat: who writes names the turn, and cannot write any more when another worker has
+ended it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from attrs import field, frozen
+
+from ..chat import ChatMessage
+
+Frame = tuple[int, bytes]
+"""The number of an event, and the event as JSON."""
+
+
+def chat_key(session_id: str) -> bytes:
+    """Return the key of a chat. From it, nobody can find the id."""
+    return hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).digest()
+
+
+def chat_label(key: bytes) -> str:
+    """Return what logs call a chat, in their field `chat`."""
+    return key.hex()[:16]
+
+
+@frozen
+class Turn:
+    """A message of a person that is answered, or waits for that.
+
+    Attributes:
+        turn_id: unique.
+        message_id: of the message.
+        text: of the message.
+    """
+
+    turn_id: str
+    message_id: str
+    text: str
+
+
+@frozen(kw_only=True)
+class ChatHead:
+    """What a store keeps of a chat beside its lists.
+
+    Attributes:
+        principal: whose it is.
+        created_at: Unix time, in ms.
+        last_active_at: of the newest message or event, in ms.
+        last_seq: number of the newest event; 0 before the first.
+        first_seq: number of the oldest event that is kept.
+        version: grows with each change.
+        running: the turn that runs.
+        state: see `SessionState.to_json`.
+    """
+
+    principal: str
+    created_at: int
+    last_active_at: int
+    last_seq: int = 0
+    first_seq: int = 1
+    version: int = 0
+    running: Turn | None = None
+    state: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen
+class StoredChat:
+    """A whole chat, or what has changed of it.
+
+    Attributes:
+        head: as it is now.
+        messages: with their positions, from 0 on, in their order.
+        frames: of a whole chat the sizes of all that are kept matter alone: see `sizes`.
+        sizes: of the frames that are kept, the oldest first.
+        waiting: the turns that wait, in their order.
+    """
+
+    head: ChatHead
+    messages: Sequence[tuple[int, ChatMessage]] = ()
+    frames: Sequence[Frame] = ()
+    sizes: Sequence[int] = ()
+    waiting: Sequence[Turn] = ()
+
+
+@frozen(kw_only=True)
+class Writing:
+    """A change of a chat, which is stored whole or not at all; storing it twice is harmless.
+
+    Attributes:
+        fence: the turn that writes; None outside of turns.
+        messages: new or replaced, with their positions.
+        frames: new ones.
+        last_seq: see `ChatHead`.
+        first_seq: frames before it are dropped.
+        last_active_at: see `ChatHead`.
+        state: see `ChatHead`.
+        ends_turn: the turn of the fence has ended by this.
+    """
+
+    fence: str | None
+    messages: Sequence[tuple[int, ChatMessage]]
+    frames: Sequence[Frame]
+    last_seq: int
+    first_seq: int
+    last_active_at: int
+    state: Mapping[str, Any]
+    ends_turn: bool = False
+
+
+Command = dict[str, Any]
+"""What somebody asks of the turn that runs: `{"do": "stop"}`, for instance."""
+
+
+@frozen
+class StoreEvents:
+    """What a store tells of other workers.
+
+    Attributes:
+        changed: called with the key of a chat that another worker has changed; None: any may be.
+        command: called for a command of another worker to a turn of this one.
+        watched: returns the keys of the chats that somebody here is connected to.
+    """
+
+    changed: Callable[[bytes | None], object]
+    command: Callable[[bytes, Command], Awaitable[bool]]
+    watched: Callable[[], Collection[bytes]]
+
+
+@frozen
+class SubmitLimits:
+    """See `SessionSettings`; with the time of this message, Unix time in ms."""
+
+    now: int
+    max_messages: int
+    window_ms: int
+    max_waiting: int
+
+    def admit(self, recent: Sequence[int]) -> tuple[int, ...] | None:
+        """Return the times of the newest messages with this one; None if it is one too many."""
+        newest = tuple(each for each in recent if self.now - self.window_ms < each <= self.now)
+        return (*newest, self.now) if len(newest) < self.max_messages else None
+
+
+class ChatStore(Protocol):
+    """Keeps chats. It belongs to one event loop.
+
+    Every method may raise `DatabaseError`: the store is away, full or read-only.
+    """
+
+    is_immediate: bool
+    """Whether `write` never waits."""
+
+    async def open(self, events: StoreEvents) -> None:
+        """Make it ready; turns of processes that have died are ended here or soon."""
+
+    async def close(self) -> None:
+        """Close it; a second call does nothing."""
+
+    async def probe(self) -> None:
+        """Write something small: raises while the store cannot be used."""
+
+    async def create(self, key: bytes, head: ChatHead) -> None:
+        """Add a chat."""
+
+    async def load(self, key: bytes, principal: str) -> StoredChat | None:
+        """Return a whole chat; None if there is none of this principal.
+
+        Its `frames` are those that complete the texts which are streamed.
+        """
+
+    async def changes(self, key: bytes, version: int, after: int) -> StoredChat | None:
+        """Return what has changed since a version, and the frames after a number.
+
+        None: the chat is gone.
+        """
+
+    async def frames(self, key: bytes, after: int, last: int) -> Sequence[Frame]:
+        """Return frames after a number up to another one, some at a time, the oldest first."""
+
+    async def delete(self, key: bytes, principal: str) -> bool:
+        """Remove a chat; return whether there was one of this principal."""
+
+    async def submit(self, key: bytes, turn: Turn, limits: SubmitLimits) -> bool:
+        """Let a turn wait; return False if its message is known already.
+
+        Raises:
+            RateLimitedError, TooManyTurnsError, UnknownSessionError: it does not wait.
+        """
+
+    async def begin_turn(self, key: bytes) -> ChatHead | None:
+        """Let the next waiting turn run here; None if none waits, or one runs elsewhere."""
+
+    async def write(self, key: bytes, writing: Writing) -> int:
+        """Store a change; return the version that the chat has now.
+
+        Raises:
+            FencedError: the turn of its fence does not run any more; nothing was stored.
+        """
+
+    async def command(self, key: bytes, command: Command) -> bool:
+        """Have the worker that runs the turn of a chat do something; return its answer."""
+
+    async def is_watched(self, key: bytes, within_ms: int) -> bool:
+        """Return whether somebody was connected to a chat at another worker lately."""
+
+    async def allowed(self, principal: str) -> Collection[str]:
+        """Return the digests that a principal always allows."""
+
+    async def allow(self, principal: str, digest: str) -> None:
+        """Add such a digest; of 1,000 the oldest goes."""

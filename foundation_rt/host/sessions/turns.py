@@ -1,0 +1,184 @@
+"""The turns of one session: one at a time, in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import define, field
+
+from ...database.errors import DatabaseError
+from ..events import Approval, ServerMessage, TurnState
+from ..texts import INTERNAL_ERROR
+from .interruption import close_turn, input_event, input_message
+from .state import Payload
+from .store import Turn, chat_label
+
+if TYPE_CHECKING:
+    from .session import ChatSession
+
+_LOG = logging.getLogger("foundation_rt.host.sessions")
+
+
+class Orchestrator(Protocol):
+    """What sessions need of `ConversationOrchestrator`."""
+
+    def handle_input(
+        self, session_id: str, text: str, *, turn_id: str, message_id: str
+    ) -> AsyncGenerator[ServerMessage, None]:
+        """Run one turn; yield its events."""
+
+    def stop(self, session_id: str) -> bool:
+        """End the running turn; return whether there was one."""
+
+    def approve(self, session_id: str, call_id: str, decision: Approval) -> bool:
+        """Decide on a call; return whether it had waited for that."""
+
+    def answer(
+        self, session_id: str, question_id: str, action: str, content: Mapping[str, Any] | None
+    ) -> bool:
+        """Answer a question; return whether it had waited for that."""
+
+    async def forget(self, session_id: str) -> None:
+        """Forget a session that has ended."""
+
+
+@define(eq=False, repr=False)
+class TurnRunner:
+    """Runs the turns of a session that wait, while there are any and somebody is there.
+
+    Attributes:
+        turn: the one that runs here.
+    """
+
+    _session: ChatSession
+    turn: Turn | None = field(default=None, init=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _consuming: asyncio.Task[None] | None = field(default=None, init=False)
+    _ending: TurnState = field(default="interrupted", init=False)
+    _looks_again: bool = field(default=False, init=False)
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether turns run, or are about to."""
+        return self._task is not None
+
+    def start(self) -> None:
+        """Look for a turn that waits, and run it."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        else:
+            self._looks_again = True
+
+    def end_turn(self, ending: TurnState) -> bool:
+        """Cancel the running turn; return whether there is one."""
+        if self._consuming is None or self._session.saving.has_ended:
+            return False
+        self._ending = ending
+        self._consuming.cancel()
+        return True
+
+    async def ended(self) -> None:
+        """Wait until no turn runs."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    async def cancel(self) -> None:
+        """End at once; nothing more is stored."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                self._looks_again = False
+                turn = await self._begin()
+                if turn is not None:
+                    await self._run_turn(turn)
+                elif not self._looks_again:
+                    return
+        finally:
+            self._task = None
+
+    async def _begin(self) -> Turn | None:
+        session = self._session
+        while session.may_run():
+            try:
+                if not await session.is_attended():
+                    return None
+                head = await session.store.begin_turn(session.key)
+                if head is None or head.running is None:
+                    return None
+                if head.version != session.chat.version and not session.store.is_immediate:
+                    await session.refresh()
+            except DatabaseError as error:
+                session.availability.lost(error)
+                await session.availability.wait()
+            else:
+                return head.running
+        return None
+
+    async def _run_turn(self, turn: Turn) -> None:
+        session = self._session
+        self.turn, self._ending = turn, "interrupted"
+        session.began(turn)
+        first = len(session.chat.messages)
+        failure: Payload | None = None
+        self._consuming = asyncio.get_running_loop().create_task(self._consume(turn))
+        try:
+            await asyncio.wait({self._consuming})
+            if not self._consuming.cancelled() and (error := self._consuming.exception()):
+                self._ending, failure = "failed", _failure(session.key, error)
+        finally:
+            if not self._consuming.done():
+                self._consuming.cancel()
+                await asyncio.wait({self._consuming})
+            self._consuming = None
+            self.turn = None
+        await self._close(turn, first, failure)
+
+    async def _consume(self, turn: Turn) -> None:
+        session = self._session
+        events = session.orchestrator.handle_input(
+            session.id, turn.text, turn_id=turn.turn_id, message_id=turn.message_id
+        )
+        async with aclosing(events):
+            async for event in events:
+                await session.emit(event, turn)
+                if event.type == "turn" and event.payload["state"] != "started":
+                    return
+
+    async def _close(self, turn: Turn, first: int, failure: Payload | None) -> None:
+        """Record the end of a turn that did not say so itself."""
+        session = self._session
+        saving = session.saving
+        if saving.is_fenced:
+            await session.reload()
+            return
+        if not saving.has_ended:
+            if session.chat.find(turn.message_id) is None:
+                saving.put(input_message(turn, session.now()))
+                saving.emit(input_event(turn))
+            closing = close_turn(
+                session.chat.messages[first:],
+                session.chat.state,
+                turn.turn_id,
+                self._ending,
+                now=session.now(),
+                failure=failure,
+            )
+            for message in closing.messages:
+                saving.put(message)
+            for event in closing.events:
+                saving.emit(event)
+            await saving.save()
+        await saving.stored()
+
+
+def _failure(key: bytes, error: BaseException) -> Payload:
+    _LOG.error("a turn failed", exc_info=error, extra={"fields": {"chat": chat_label(key)}})
+    return {"code": "INTERNAL", "message": INTERNAL_ERROR}

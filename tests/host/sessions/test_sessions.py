@@ -1,0 +1,307 @@
+"""Sessions on the default store, with an orchestrator that the tests play."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from foundation_rt.host.sessions.errors import (
+    RateLimitedError,
+    SlowConnectionError,
+    StoreUnavailableError,
+    TooManyConnectionsError,
+    TooManyTurnsError,
+    UnknownSessionError,
+)
+from foundation_rt.host.sessions.settings import SessionSettings
+from tests.host.sessions.support import OWNER, Page, read_until, running, tab, whole_page
+
+ROOMY = SessionSettings(max_messages=1_000)
+
+
+@pytest.mark.rule("CHAT-08")
+async def test_turns_run_one_at_a_time_in_their_order() -> None:
+    async with running() as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        for text in ("say:first wait", "say:second", "say:third"):
+            await session.submit(text, None)
+        host.orchestrator.going.set()
+        for _ in range(3):
+            await read_until(connection, page, "finished")
+        assert host.orchestrator.texts == ["say:first wait", "say:second", "say:third"]
+        assert list(page.turns.values()) == ["finished"] * 3
+        assert session.usage.total_tokens == 15
+
+
+@pytest.mark.rule("CHAT-11")
+async def test_events_are_numbered_without_a_gap() -> None:
+    async with running() as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = session.connect(0), Page(seq=0)
+        await session.submit("say:hello call:files:read say:bye", None)
+        await read_until(connection, page, "finished")  # the page holds that there is no gap
+        assert page.seq == session.last_seq
+        assert page.chat() == (await whole_page(session)).chat()
+
+
+@pytest.mark.rule("CHAT-12")
+async def test_every_tab_sees_the_same() -> None:
+    async with running() as host:
+        session = await host.sessions.create(OWNER)
+        tabs = [await tab(session) for _ in range(3)]
+        await session.submit("say:hello call:files:read", None)
+        for connection, page in tabs:
+            await read_until(connection, page, "finished")
+        assert tabs[0][1] == tabs[1][1] == tabs[2][1]
+
+
+@pytest.mark.rule("CHAT-08")
+async def test_message_that_is_sent_again_counts_once() -> None:
+    async with running(settings=ROOMY) as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        for _ in range(3):
+            await session.submit("wait say:once", "m1")
+        host.orchestrator.going.set()
+        await session.submit("say:twice", "m2")
+        await read_until(connection, page, "finished")
+        await read_until(connection, page, "finished")
+        await session.submit("wait say:once", "m1")
+        assert host.orchestrator.texts == ["wait say:once", "say:twice"]
+
+
+@pytest.mark.rule("CHAT-09")
+@pytest.mark.virtual_time
+async def test_eleventh_message_in_ten_seconds_is_refused() -> None:
+    now = 0
+    async with running() as host:
+        host.sessions.now = lambda: now
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        for _ in range(10):
+            await session.submit("say:x", None)
+            await read_until(connection, page, "finished")
+        with pytest.raises(RateLimitedError):
+            await session.submit("say:x", None)
+        now += 10_000
+        await session.submit("say:x", None)
+        await read_until(connection, page, "finished")
+
+
+@pytest.mark.rule("CHAT-10")
+async def test_ninth_waiting_turn_is_refused() -> None:
+    async with running(settings=ROOMY) as host:
+        session = await host.sessions.create(OWNER)
+        connection, _ = await tab(session)
+        await session.submit("wait", None)
+        await read_until(connection, Page(), "started")
+        for _ in range(8):
+            await session.submit("say:x", None)
+        with pytest.raises(TooManyTurnsError):
+            await session.submit("say:x", None)
+
+
+@pytest.mark.rule("CHAT-14")
+async def test_eleventh_connection_is_refused() -> None:
+    async with running() as host:
+        session = await host.sessions.create(OWNER)
+        connections = [session.connect(None) for _ in range(10)]
+        with pytest.raises(TooManyConnectionsError):
+            session.connect(None)
+        connections[0].close()
+        session.connect(None)
+
+
+@pytest.mark.rule("CHAT-15")
+async def test_connection_that_reads_nothing_is_ended_and_others_go_on() -> None:
+    async with running() as host:
+        session = await host.sessions.create(OWNER)
+        (slow, _), (quick, page) = await tab(session), await tab(session)
+        await session.submit(f"say:{'x' * 2_000_000}", None)
+        await read_until(quick, page, "finished")
+        with pytest.raises(SlowConnectionError):
+            await anext(slow)
+        assert page.chat() == (await whole_page(session)).chat()
+
+
+@pytest.mark.rule("CHAT-16")
+async def test_stop_ends_the_running_turn_and_the_waiting_ones_go_on() -> None:
+    async with running() as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        await session.submit("wait say:never", None)
+        await session.submit("say:next", None)
+        await read_until(connection, page, "started")
+        assert await session.stop()
+        await read_until(connection, page, "finished")
+        assert list(page.turns.values()) == ["stopped", "finished"]
+        assert not await session.stop()
+
+
+@pytest.mark.rule("CHAT-17")
+async def test_first_of_two_approvals_and_answers_counts() -> None:
+    async with running() as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        await session.submit("ask:files:write question:q1", None)
+        asked = await read_until(connection, page, "approval")
+        call_id = asked.payload["callId"]
+        decisions = [await session.approve(call_id, "once"), await session.approve(call_id, "deny")]
+        assert decisions == [True, False]
+        await read_until(connection, page, "question")
+        assert await session.answer("q1", "accept", {"x": 1})
+        assert not await session.answer("q1", "decline", None)
+        await read_until(connection, page, "finished")
+        assert page.calls == {call_id: ("complete", False)}
+        assert not page.approvals and not page.questions
+
+
+@pytest.mark.rule("CHAT-02")
+async def test_session_is_found_by_its_principal_alone() -> None:
+    async with running() as host:
+        session = await host.sessions.create(OWNER)
+        assert await host.sessions.find(session.id, OWNER) is session
+        assert await host.sessions.find(session.id, "eve") is None
+        assert await host.sessions.find("unknown", OWNER) is None
+        assert not await host.sessions.delete(session.id, "eve")
+
+
+@pytest.mark.rule("CHAT-01")
+async def test_ids_are_long_and_differ() -> None:
+    async with running() as host:
+        ids = {(await host.sessions.create(OWNER)).id for _ in range(100)}
+        assert len(ids) == 100
+        assert min(map(len, ids)) * 6 >= 128
+
+
+@pytest.mark.rule("CHAT-03")
+async def test_deleted_session_ends_its_turn_and_its_connections() -> None:
+    async with running() as host:
+        session = await host.sessions.create(OWNER)
+        connection, _ = await tab(session)
+        await session.submit("wait", None)
+        await read_until(connection, Page(), "started")
+        assert await host.sessions.delete(session.id, OWNER)
+        with pytest.raises(AssertionError, match="closed"):
+            await read_until(connection, Page(), "finished")
+        with pytest.raises(UnknownSessionError):
+            await session.submit("say:x", None)
+        assert await host.sessions.find(session.id, OWNER) is None
+        assert host.orchestrator.forgotten == [session.id]
+
+
+@pytest.mark.rule("CHAT-20")
+@pytest.mark.virtual_time
+async def test_turn_outlives_its_last_connection_by_a_minute() -> None:
+    async with running() as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        await session.submit("open:files:read", None)
+        await read_until(connection, page, "status")
+        connection.close()
+        await asyncio.sleep(59)
+        back = session.connect(page.seq)
+        await asyncio.sleep(600)
+        assert session.running_turn is not None
+        back.close()
+        await asyncio.sleep(61)
+        back = session.connect(page.seq)
+        await read_until(back, page, "interrupted")
+        assert list(page.calls.values()) == [("complete", True)]
+        assert page.chat() == (await whole_page(session)).chat()
+
+
+@pytest.mark.rule("CHAT-19")
+async def test_call_whose_turn_is_interrupted_has_an_unknown_outcome() -> None:
+    async with running() as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        await session.submit("open:files:read", None)
+        await read_until(connection, page, "status")
+        session.interrupt()
+        await read_until(connection, page, "interrupted")
+        outcome = session.history[-1]
+        assert outcome.data["error"]["code"] == "OUTCOME_UNKNOWN"
+        assert outcome.kind is None
+        await session.submit("ask:files:write", None)
+        await read_until(connection, page, "approval")
+        session.interrupt()
+        await read_until(connection, page, "interrupted")
+        assert session.history[-1].data["error"]["code"] == "NOT_MADE"
+        assert not page.approvals
+
+
+@pytest.mark.rule("CHAT-18")
+async def test_text_that_was_shown_is_kept_when_its_turn_breaks_off() -> None:
+    async with running() as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        await session.submit("part:abcdef fail", None)
+        await read_until(connection, page, "failed")
+        assert session.history[-1].content == "abcdef"
+        assert page.chat() == (await whole_page(session)).chat()
+        await session.submit("say:next", None)
+        await read_until(connection, page, "finished")
+
+
+@pytest.mark.rule("CHAT-26")
+async def test_close_lets_turns_end_within_the_budget_and_interrupts_the_others() -> None:
+    async with running() as host:
+        ends, hangs = [await host.sessions.create(OWNER) for _ in range(2)]
+        tabs = [await tab(ends), await tab(hangs)]
+        await ends.submit("wait say:bye", None)
+        await hangs.submit("open:files:read", None)
+        for connection, page in tabs:
+            await read_until(connection, page, "started")
+        asyncio.get_running_loop().call_soon(host.orchestrator.going.set)
+        await host.sessions.close(0.05)
+        assert ends.history[-1].content == "bye"
+        assert hangs.history[-1].data["error"]["code"] == "OUTCOME_UNKNOWN"
+        assert ends.last_seq > hangs.last_seq
+        with pytest.raises(StoreUnavailableError):
+            await ends.submit("say:x", None)
+
+
+@pytest.mark.rule("CHAT-13")
+async def test_events_that_are_no_longer_kept_become_one_history() -> None:
+    settings = SessionSettings(max_events=5, max_messages=100)
+    async with running(settings=settings) as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        await session.submit("say:abc say:def part:ghi wait", None)
+        while session.last_seq < 13:
+            page.show(await anext(connection))
+        for after in range(session.last_seq + 3):
+            again, other = session.connect(after), Page(seq=after)
+            while other.seq != session.last_seq:
+                other.show(await anext(again))
+            again.close()
+            kept = session.last_seq - 5 <= after <= session.last_seq
+            assert other.histories == (0 if kept else 1)
+            if not kept:
+                assert other.chat() == (await whole_page(session)).chat()
+
+
+@pytest.mark.rule("CHAT-06")
+async def test_session_that_is_idle_the_longest_makes_room() -> None:
+    settings = SessionSettings(max_sessions=3, idle_ms=1_000)
+    now = 0
+    async with running(settings=settings) as host:
+        host.sessions.now = lambda: now
+        watched = await host.sessions.create(OWNER)
+        connection, _ = await tab(watched)
+        old, new = await host.sessions.create(OWNER), await host.sessions.create(OWNER)
+        await host.sessions.create(OWNER)
+        old_id, new_id = old.id, new.id
+        with pytest.raises(UnknownSessionError):
+            await old.submit("say:x", None)
+        await new.submit("say:x", None)
+        del old, new
+        now = 2_000
+        await asyncio.sleep(0)
+        await host.sessions.create(OWNER)
+        assert await host.sessions.find(watched.id, OWNER) is watched
+        assert old_id != new_id
+        connection.close()
