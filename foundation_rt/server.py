@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, overload
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .agents.ledger.coordinator import AgentCoordinatorV2
     from .agents.local import AgentCoordinator
     from .config.settings import ServerConfig, Settings
-    from .core.forwarding.forwarder import RequestForwarder
+    from .core.forwarding.forwarder import ForwardedRequest, RequestForwarder
     from .core.invocation import Invocation
     from .engine.lifespan import Lifetime
     from .engine.readiness import ReadinessChecks
@@ -431,17 +431,23 @@ class Server:
     # -- notifications ---------------------------------------------------------------------------
 
     def resource_updated(
-        self, uri: str, *, session_key: str | None = None, principal: Principal | None = None
+        self,
+        uri: str,
+        *,
+        session_key: str | None = None,
+        principal: Principal | None = None,
+        requests: Collection[ForwardedRequest] | None = None,
     ) -> None:
         """Notify the clients that have subscribed to this resource; from any thread (SUB-07).
 
         All of them are notified, unless the resource is that of one session, or of one principal
-        (SUB-16).
+        (SUB-16), or of some subscriptions that a forwarder has accepted (FWD-32).
 
         Args:
             uri: as clients have subscribed to it; it need not be listed.
             session_key: the `ToolContext.session_key` of the only session that is notified.
             principal: the `ToolContext.principal` whose clients are notified.
+            requests: those that the forwarder was given, whose subscriptions alone are notified.
 
         Raises:
             UsageError: both a session and a principal are given.
@@ -450,7 +456,7 @@ class Server:
             raise UsageError("a resource is that of one session, or of one principal, not of both")
         if self._runtime is not None:
             identity = identity_of(principal)
-            self._runtime.publisher.resource_updated(uri, identity, session_key)
+            self._runtime.publisher.resource_updated(uri, identity, session_key, requests)
 
     def task_changed(self, task: Mapping[str, Any]) -> None:
         """Notify the clients that listen for a task of a forwarder; from any thread (FWD-27).

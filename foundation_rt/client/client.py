@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
@@ -383,19 +383,24 @@ class Client:
         complete = partial(self._ask, "completions", "completion/complete", params, members)
         return CompletionResult.read(await self._perform("completion/complete", complete, timeout))
 
-    def subscribe(self, *uris: str, timeout: float | None = None) -> Subscription:
+    def subscribe(
+        self, *uris: str, tasks: Iterable[str] = (), timeout: float | None = None
+    ) -> Subscription:
         """Subscribe to changes of resources: ``async with client.subscribe(uri) as changes``.
 
         It outlives lost connections, and connects again by itself.
 
         Args:
             uris: the resources; a change of a resource below one of them counts.
+            tasks: ids of tasks of the stateless mode; what one is now is in the notification,
+                which `on_notification` gets (CLIENT-62).
             timeout: seconds that the server has to confirm it, each time.
 
         Raises:
-            UsageError: there is no URI.
+            UsageError: there is neither a URI nor a task.
         """
-        return self._subscriptions.open(uris, self.options.timeout if timeout is None else timeout)
+        wait = self.options.timeout if timeout is None else timeout
+        return self._subscriptions.open(uris, tuple(tasks), wait)
 
     # -- any request
 

@@ -7,7 +7,7 @@ the client whose request asks, sessions that are not shared.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +94,10 @@ class ServerConnections:
     def definitions(self, kind: str) -> tuple[Definition, ...]:
         """Return one of its lists as it came, without tools that its settings leave out."""
         return self._group.catalogue.of_server(self.server_id, kind)
+
+    def headers_of(self, client_headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        """Return the headers for the server that are taken from a client's, by name (COORD-54)."""
+        return _headers(self.settings.headers_from, client_headers)
 
     async def request(
         self,
@@ -197,16 +201,17 @@ class ServerConnections:
     @asynccontextmanager
     async def subscribe(
         self,
-        uri: str,
-        *,
+        *uris: str,
+        tasks: Iterable[str] = (),
         session: str | None = None,
         principal: str | None = None,
         client_headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Subscription]:
-        """Subscribe to a resource over the client's connection, which is held meanwhile (COORD-56).
+        """Subscribe over the client's connection, which is held meanwhile (COORD-56).
 
         Args:
-            uri: of the resource.
+            uris: of resources.
+            tasks: ids of tasks; `on_notification` gets what they are now.
             session, principal, client_headers: of the client; see `request`.
 
         Raises:
@@ -220,7 +225,7 @@ class ServerConnections:
         try:
             client = connection.client or supervisor.client
             assert client is not None  # it was ready
-            async with client.subscribe(uri) as changes:
+            async with client.subscribe(*uris, tasks=tasks) as changes:
                 yield changes
         finally:
             supervisor.pool.give_back(connection)

@@ -25,7 +25,7 @@ from ..shown import Shown
 from .effects import Publish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from ..principal_shares import Quota
     from ..protocol.jsonrpc import RequestId
@@ -73,6 +73,11 @@ class Subscriber(Shown):
         """Return whether it is subscribed to `topic`."""
         kind, name = topic
         return name in self.topics.get(kind, ())
+
+    def request_of(self, topic: Topic) -> ForwardedRequest | None:
+        """Return the request by which a forwarder has accepted `topic`; None without one."""
+        accepted = self.forwarded or {}
+        return accepted.get(topic) or accepted.get(None)
 
 
 @define(eq=False, repr=False)
@@ -223,6 +228,7 @@ class Subscriptions:
         *,
         is_last: bool = False,
         identity: str | None = None,
+        requests: Collection[ForwardedRequest] | None = None,
     ) -> Iterator[Publish]:
         """Return the notifications to the subscribers of `topic`, and to no others (SUB-02).
 
@@ -234,9 +240,13 @@ class Subscriptions:
             params: its params, without the id of the subscription.
             is_last: nothing more will happen to the topic: it is removed from its subscribers.
             identity: of the principal whose subscribers alone are notified; None for all.
+            requests: those whose subscriptions alone are notified, which a forwarder has accepted;
+                None for all.
         """
         with self._guard:
             subscribers = list(self._by_topic.get(topic, ()))
+            if requests is not None:
+                subscribers = [each for each in subscribers if each.request_of(topic) in requests]
         if identity is not None:
             subscribers = [each for each in subscribers if each.identity == identity]
         return (

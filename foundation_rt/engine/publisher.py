@@ -15,9 +15,10 @@ from ..core.subscriptions import list_changed_method
 from ..protocol.principal import identity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ..core.effects import Effect, Publish
+    from ..core.forwarding.forwarder import ForwardedRequest
     from ..core.session import Session
     from ..core.subscriptions import Subscriptions
     from .connection import Connection
@@ -118,7 +119,11 @@ class Publisher:
             _notify_of_list(connection, kind)
 
     def resource_updated(
-        self, uri: str, identity: str | None = None, key: str | None = None
+        self,
+        uri: str,
+        identity: str | None = None,
+        key: str | None = None,
+        requests: Collection[ForwardedRequest] | None = None,
     ) -> None:
         """Notify the subscribers of a resource that it has changed.
 
@@ -126,9 +131,14 @@ class Publisher:
             uri: of the resource.
             identity: of the principal whose clients alone are notified (SUB-16); None for all.
             key: of the session that alone is notified; None for all.
+            requests: those whose subscriptions alone are notified (FWD-32); None for all.
         """
         found = self.subscriptions.publish(
-            ("resource", uri), "notifications/resources/updated", {"uri": uri}, identity=identity
+            ("resource", uri),
+            "notifications/resources/updated",
+            {"uri": uri},
+            identity=identity,
+            requests=requests,
         )
         if key is not None:
             session_id = self._ids_by_key.get(key, 0)

@@ -19,7 +19,7 @@ from .relay import Relay
 from .settings import SEARCH, SECTION, GatewaySettings
 from .source import client_headers
 from .status import URI
-from .subscriptions import ResourceSubscriptions
+from .subscriptions import ForwardedSubscriptions
 from .task_ids import TaskIds
 from .upstreams import Upstreams
 
@@ -72,7 +72,8 @@ def create_gateway(
     upstreams = Upstreams(server, source, loaded, on_started)
     relay = Relay(server, ParkedCalls(found.server.input_ttl_ms, loaded.max_parked_calls))
     is_search = loaded.expose == SEARCH
-    subscriptions = ResourceSubscriptions(server, upstreams)
+    subscriptions = ForwardedSubscriptions(server, upstreams)
+    upstreams.on_task_changed = subscriptions.task_changed
     task_ids = TaskIds(found.security.state_key)
     server.forward(GatewayForwarder(upstreams, relay, subscriptions, task_ids, is_search))
     if is_search:
@@ -114,7 +115,7 @@ def _add_status(server: Server, upstreams: Upstreams) -> None:
 
 
 def _add_lifespan(
-    server: Server, upstreams: Upstreams, relay: Relay, subscriptions: ResourceSubscriptions
+    server: Server, upstreams: Upstreams, relay: Relay, subscriptions: ForwardedSubscriptions
 ) -> None:
     server.on_session_end(upstreams.session_ended)
 

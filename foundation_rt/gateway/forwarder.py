@@ -6,6 +6,7 @@ everything else goes as it came, and so does the result.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from .search import CALL_TOOL, read_call
 
 if TYPE_CHECKING:
     from ..core.context import ToolContext
-    from .subscriptions import ResourceSubscriptions
+    from .subscriptions import ForwardedSubscriptions
     from .task_ids import TaskIds
     from .upstreams import Upstreams
 
@@ -57,14 +58,14 @@ class GatewayForwarder:
     Args:
         upstreams: the servers.
         relay: brings their requests to the client.
-        subscriptions: of clients to resources of servers.
+        subscriptions: of clients to resources and tasks of servers.
         task_ids: of tasks that servers have made.
         is_search: list `call_tool` instead of all tools.
     """
 
     upstreams: Upstreams
     relay: Relay
-    subscriptions: ResourceSubscriptions
+    subscriptions: ForwardedSubscriptions
     task_ids: TaskIds
     is_search: bool = False
     _lists: dict[str, tuple[Routes, Entries]] = field(factory=dict, init=False)
@@ -177,13 +178,20 @@ class GatewayForwarder:
     async def _ask_about_task(
         self, request: ForwardedRequest, context: ToolContext
     ) -> Mapping[str, Any]:
-        owner = owner_of(context)
-        found = self.task_ids.inside(request.params.get("taskId"), owner)
-        if found is None:
-            raise ForwardedError(JsonRpcErrorCode.INVALID_PARAMS, "There is no such task.")
-        server_id, task_id = found
+        server_id, task_id = self._task_of(request.params.get("taskId"), context)
         params = {**request.params, "taskId": task_id}
         return await self._exchange(server_id, request, context, params)
+
+    def _task_of(self, outside: object, context: ToolContext) -> tuple[str, str]:
+        """Return the server of a task, and its id there.
+
+        Raises:
+            ForwardedError: this principal has no such task, or its server has been removed.
+        """
+        found = self.task_ids.inside(outside, owner_of(context))
+        if found is None or not self.upstreams.has(found[0]):
+            raise ForwardedError(JsonRpcErrorCode.INVALID_PARAMS, "There is no such task.")
+        return found
 
     async def _subscribe(
         self, request: ForwardedRequest, context: ToolContext
@@ -192,15 +200,32 @@ class GatewayForwarder:
         return {}
 
     async def _listen(self, request: ForwardedRequest, context: ToolContext) -> Mapping[str, Any]:
-        wanted = request.params["notifications"].get("resourceSubscriptions", ())
-        accepted = []
-        for uri in wanted:
-            try:
-                await self.subscriptions.subscribe(request, context, uri)
-            except (ForwardedError, ToolError):
-                continue
-            accepted.append(uri)
-        return {"notifications": {"resourceSubscriptions": accepted}}
+        wanted = request.params["notifications"]
+        uris = wanted.get("resourceSubscriptions", ())
+        tasks = wanted.get("taskIds", ())
+        joining = [self.subscriptions.subscribe(request, context, uri) for uri in uris]
+        joining += [self._listen_to_task(request, context, outside) for outside in tasks]
+        found = await asyncio.gather(*joining, return_exceptions=True)
+        accepted = {
+            name for name, problem in zip((*uris, *tasks), found, strict=True) if problem is None
+        }
+        return {
+            "notifications": {
+                "resourceSubscriptions": [uri for uri in uris if uri in accepted],
+                "taskIds": [task for task in tasks if task in accepted],
+            }
+        }
+
+    async def _listen_to_task(
+        self, request: ForwardedRequest, context: ToolContext, outside: str
+    ) -> None:
+        """Subscribe to a task of this principal.
+
+        Raises:
+            ForwardedError, ToolError: there is no such task, or its server does not accept it.
+        """
+        task = self._task_of(outside, context)
+        await self.subscriptions.subscribe_to_task(request, context, task, outside)
 
     # -- one request to one server -------------------------------------------------------------
 

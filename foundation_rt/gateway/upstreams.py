@@ -1,8 +1,6 @@
 """The servers behind the gateway: their lists as one, and the session for a request.
 
-The routes are made again when a list has changed; requests use those of their moment. Servers that
-get headers of the client may list something else for each client: their lists are read for each
-value.
+The routes are made again when a list has changed; requests use those of their moment.
 """
 
 from __future__ import annotations
@@ -74,6 +72,7 @@ class Upstreams:
     Attributes:
         routes: to what the servers list.
         instructions: of all servers, as far as they are known; None without any.
+        on_task_changed: gets the server and the params of each `notifications/tasks`.
     """
 
     server: Server
@@ -82,6 +81,7 @@ class Upstreams:
     on_started: Callable[[Mapping[str, Any]], object] | None = None
     routes: Routes = field(factory=Routes, init=False)
     instructions: str | None = field(default=None, init=False)
+    on_task_changed: Callable[[str, Mapping[str, Any]], object] = field(init=False)
     _coordinator: Coordinator = field(init=False)
     _lock: DefinitionLock | None = field(default=None, init=False)
     _withheld: list[Withheld] = field(factory=list, init=False)
@@ -202,9 +202,11 @@ class Upstreams:
     def _notified(
         self, server_id: str, owner: str | None, method: str, params: Mapping[str, Any]
     ) -> None:
-        """Pass on what concerns clients: an elicitation that has been completed elsewhere."""
+        """Pass on what concerns clients: a page that a user is done with, a task."""
         if method == "notifications/elicitation/complete":
             self.server.elicitation_completed(str(params.get("elicitationId")))
+        elif method == "notifications/tasks":
+            self.on_task_changed(server_id, params)
 
     def _list_changed(self, kind: str) -> None:
         self._lists_changed((kind,))

@@ -13,10 +13,9 @@ import orjson
 import pytest
 
 from foundation_rt.client import connect
-from foundation_rt.core.tasks.support import EXTENSION
 from tests.gateway.test_faults import APP, entry, names_of, write
 from tests.gateway.test_through import APP as APP_COMMAND
-from tests.gateway.test_through import NEW, OLD, Answers, speaking, status_of
+from tests.gateway.test_through import OLD, Answers, status_of
 from tests.support.gateway import serve_gateway
 from tests.support.http_server import serve_http
 from tests.support.process import PATIENCE, command, environment
@@ -116,28 +115,6 @@ async def test_demo_needs_nothing() -> None:
         assert (await client.call("demo__echo", {"message": "x"})).value() == {"message": "x"}
 
 
-@pytest.mark.rule("COORD-54", "GATE-43")
-async def test_header_of_the_client_reaches_its_server_alone(file: Path) -> None:
-    with serve_http(Path(APP)) as first, serve_http(Path(APP)) as second:
-        write(
-            file,
-            first={"url": first.url, "headersFrom": {"Authorization": "X-First-Token"}},
-            second={"url": second.url, "headersFrom": {"X-B": "X-Second"}},
-        )
-        with serve_gateway(str(file)) as gateway:
-            sent = {"X-First-Token": f"Bearer {SECRET}", "X-Third": "never"}
-            async with connect(gateway.url, headers=sent) as client, connect(gateway.url) as bare:
-                got, other, none = await asyncio.gather(
-                    client.call("first__headers"),
-                    client.call("second__headers"),
-                    bare.call("first__headers"),
-                )
-                assert got.value() == {"authorization": f"Bearer {SECRET}"}
-                assert other.value() == none.value() == {}
-            assert SECRET not in gateway.process.stderr
-        assert SECRET not in first.process.stderr + second.process.stderr
-
-
 @pytest.mark.rule("GATE-43")
 @pytest.mark.parametrize("name", ["authorization", "X-Api-Key"])
 def test_own_credentials_are_no_source(file: Path, name: str) -> None:
@@ -205,34 +182,3 @@ async def test_uri_of_two_servers_is_read_from_either(file: Path) -> None:
             assert await read("note://shared") == ("note://shared", "one")
             assert await read("two+note://shared") == ("two+note://shared", "two")
             assert await read("note://two") == ("note://two", "two")
-
-
-@pytest.mark.rule("GATE-14")
-async def test_task_of_a_server_is_known_to_both_gateways(tmp_path: Path) -> None:
-    app = tmp_path / "app.py"
-    app.write_text(
-        "import asyncio\n"
-        "from foundation_rt import Server\n"
-        "server = Server('jobs')\n"
-        "@server.tool(task='required')\n"
-        "async def job() -> str:\n"
-        "    await asyncio.sleep(0.05)\n"
-        "    return 'done'\n"
-    )
-    env = {"FOUNDATION_RT_SECURITY__STATE_KEY": "ab" * 32, **speaking(NEW)}
-    answers = Answers(extensions={EXTENSION: {}})
-    with (
-        serve_http(app) as jobs,
-        serve_gateway(jobs.url, env=env) as left,
-        serve_gateway(jobs.url, env=env) as right,
-    ):
-        async with (
-            connect(left.url, revision=NEW, handlers=answers) as one,
-            connect(right.url, revision=NEW, handlers=answers) as other,
-        ):
-            task = await one.request("tools/call", {"name": "job", "arguments": {}})
-            assert task["resultType"] == "task"
-            found = task
-            while found["status"] == "working":
-                found = await other.request("tasks/get", {"taskId": task["taskId"]})
-            assert found["result"]["content"][0]["text"] == '"done"'

@@ -127,6 +127,13 @@ async def touch(uri: str) -> str:
 
 
 @server.tool
+async def touch_mine(uri: str, ctx: ToolContext) -> str:
+    """Notify this session alone of a change of a resource."""
+    server.resource_updated(uri, session_key=ctx.session_key)
+    return "touched"
+
+
+@server.tool
 async def subscribed() -> list[str]:
     """Return the URIs that clients are subscribed to."""
     return sorted(server.subscribed_resources())

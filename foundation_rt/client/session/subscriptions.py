@@ -1,4 +1,4 @@
-"""Notifications of changed lists and resources, and subscriptions to them.
+"""Notifications of changed lists, resources and tasks, and subscriptions to them.
 
 In the handshake mode a server notifies of its lists by itself, and of a resource after
 `resources/subscribe`. In the stateless mode it notifies of the kinds that `subscriptions/listen`
@@ -13,18 +13,22 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import count
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
 from ...backoff import exponential_delay
 from ...errors import UsageError
 from ..errors import MCPError, NotOfferedError
+from ..handlers.server_requests import not_declared
 from ..resilience.retries import Attempt
 from .pending_requests import NotificationReceived
 from .session import ClientSession
 from .session_link import SessionLink
 from .shared_task import client_closed, shared
+
+if TYPE_CHECKING:
+    from ...protocol.revisions import Revision
 
 # Changes of one subscription that wait for the iterator; more would say nothing new.
 _MAX_CHANGES = 1_000
@@ -32,20 +36,22 @@ _MAX_CHANGES = 1_000
 
 @define(eq=False, repr=False)
 class Subscription:
-    """An asynchronous iterator over the URIs of resources that have changed.
+    """An asynchronous iterator over the URIs of resources, and the ids of tasks, that have changed.
 
-    A URI that changed several times before it was read comes once. After a lost connection every
-    URI counts as changed. The iteration ends when it is closed, or with an `MCPError` when the
-    server refuses it.
+    One that changed several times before it was read comes once. After a lost connection every one
+    counts as changed. The iteration ends when it is closed, or with an `MCPError` when the server
+    refuses it.
 
     Args:
         timeout: seconds that the server has to confirm it.
 
     Attributes:
         uris: the resources.
+        tasks: the ids of the tasks.
     """
 
     uris: tuple[str, ...]
+    tasks: tuple[str, ...]
     timeout: float
     _begin: Callable[[Subscription], None]
     _end: Callable[[Subscription], None]
@@ -109,9 +115,14 @@ class Subscription:
             self._wake.set()
             self._end(self)
 
-    def changed(self, uri: str) -> None:
-        """Note a change of `uri`, or of a resource below it."""
-        for each in (uri,) if len(self._changed) < _MAX_CHANGES else self.uris:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return all that it is about."""
+        return (*self.uris, *self.tasks)
+
+    def changed(self, name: str) -> None:
+        """Note a change of a task, or of a resource that is covered."""
+        for each in (name,) if len(self._changed) < _MAX_CHANGES else self.names:
             self._changed[each] = None
         self._wake.set()
 
@@ -123,8 +134,8 @@ class Subscription:
     def established(self) -> None:
         """Note that the server has confirmed it; if it did before, everything may have changed."""
         if self.is_established:
-            for uri in self.uris:
-                self.changed(uri)
+            for each in self.names:
+                self.changed(each)
         self._established.set()
 
     def ended(self, error: Exception) -> None:
@@ -142,6 +153,8 @@ log = logging.getLogger("foundation_rt.client")
 
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _UPDATED = "notifications/resources/updated"
+_TASK = "notifications/tasks"
+_TASKS = "io.modelcontextprotocol/tasks"
 _LISTS = {
     "notifications/tools/list_changed": "tools",
     "notifications/prompts/list_changed": "prompts",
@@ -181,15 +194,15 @@ class ClientSubscriptions:
     _others: set[asyncio.Task[None]] = field(factory=set, init=False)
     _is_closed: bool = field(default=False, init=False)
 
-    def open(self, uris: tuple[str, ...], timeout: float) -> Subscription:
-        """Return a subscription to the resources `uris`, to be entered.
+    def open(self, uris: tuple[str, ...], tasks: tuple[str, ...], timeout: float) -> Subscription:
+        """Return a subscription to resources and tasks, to be entered.
 
         Raises:
             UsageError: there are none.
         """
-        if not uris:
+        if not uris and not tasks:
             raise UsageError("subscribe takes the URI of a resource, or several")
-        return Subscription(uris, timeout, self._begin, self._end)
+        return Subscription(uris, tasks, timeout, self._begin, self._end)
 
     def began(self, session: ClientSession) -> None:
         """Listen to the lists of a new session, where that needs a request."""
@@ -276,11 +289,10 @@ class ClientSubscriptions:
             attempt.is_idempotent = True
             attempt.admit()
             session = attempt.session = await self.link.session()
-            if not session.server.can("resources", "subscribe"):
-                raise NotOfferedError("resources.subscribe")
+            _require(session, subscription)
             if session.server.revision.is_stateless:
                 attempt.was_sent = True
-                await _listen_to_resources(session, subscription, streams, self.observe)
+                await _listen_to_names(session, subscription, streams, self.observe)
             else:
                 for uri in subscription.uris:
                     await session.request("resources/subscribe", {"uri": uri}, attempt)
@@ -329,13 +341,40 @@ async def _back_off(attempt: int) -> None:
     await asyncio.sleep(exponential_delay(attempt, _FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS))
 
 
+def _require(session: ClientSession, subscription: Subscription) -> None:
+    """Raise `NotOfferedError` unless the server has what a subscription is about."""
+    server = session.server
+    if subscription.uris and not server.can("resources", "subscribe"):
+        raise NotOfferedError("resources.subscribe")
+    has_tasks = server.revision.is_stateless and server.can("extensions", _TASKS)
+    if subscription.tasks and not has_tasks:
+        raise NotOfferedError(f"extensions.{_TASKS}")
+
+
 def _updated(notification: NotificationReceived, subscriptions: Iterable[Subscription]) -> None:
-    """Pass a change of a resource to its subscriptions."""
+    """Pass a change of a resource or a task to its subscriptions."""
+    task = notification.params.get("taskId")
+    if notification.method == _TASK and isinstance(task, str):
+        for subscription in subscriptions:
+            if task in subscription.tasks:
+                subscription.changed(task)
     uri = notification.params.get("uri")
     if notification.method == _UPDATED and isinstance(uri, str):
         for subscription in subscriptions:
             if subscription.covers(uri):
                 subscription.changed(uri)
+
+
+class _TaskListener:
+    """Declares that the client can have tasks, for a request that listens for some."""
+
+    def capabilities(self, revision: Revision) -> dict[str, Any]:
+        """Return the extension alone."""
+        return {"extensions": {_TASKS: {}}}
+
+    async def handle(self, method: str, params: Any, revision: Revision) -> dict[str, Any]:
+        """Refuse every request: nothing is asked while a client listens."""
+        raise not_declared()
 
 
 async def _listen(
@@ -344,31 +383,37 @@ async def _listen(
     on_notification: Callable[[NotificationReceived], object],
 ) -> None:
     """Listen until the request `subscriptions/listen` ends, in the stateless mode."""
-    attempt = Attempt(on_notification=on_notification)
+    handlers = _TaskListener() if "taskIds" in wanted else None
+    attempt = Attempt(on_notification=on_notification, handlers=handlers)
     await session.request("subscriptions/listen", {"notifications": wanted}, attempt)
 
 
-async def _listen_to_resources(
+async def _listen_to_names(
     session: ClientSession,
     subscription: Subscription,
     streams: list[asyncio.Task[None]],
     observe: Callable[[NotificationReceived], object],
 ) -> None:
     """Return when the server has confirmed, in the stateless mode; add the stream to `streams`."""
-    confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    confirmed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    members = {"resourceSubscriptions": subscription.uris, "taskIds": subscription.tasks}
+    wanted = {member: [*names] for member, names in members.items() if names}
 
     def on_notification(notification: NotificationReceived) -> None:
         if notification.method != _ACKNOWLEDGED:
             observe(notification)
         elif not confirmed.done():
-            confirmed.set_result(None)
+            confirmed.set_result(notification.params.get("notifications"))
         _updated(notification, [subscription])
 
-    stream = shared(
-        _listen(session, {"resourceSubscriptions": [*subscription.uris]}, on_notification)
-    )
+    stream = shared(_listen(session, wanted, on_notification))
     streams.append(stream)
     await asyncio.wait([stream, confirmed], return_when=asyncio.FIRST_COMPLETED)
     if not confirmed.done():
         stream.result()  # raises why there is none
         raise MCPError("E201", "the server ended the subscription before it began")
+    honoured = confirmed.result()
+    known = honoured.get("taskIds") if isinstance(honoured, dict) else None
+    for task in subscription.tasks:
+        if not isinstance(known, list) or task not in known:
+            raise MCPError("E204", "the server does not know the task that was subscribed to")

@@ -55,7 +55,7 @@ def updates(client: TestClient) -> list[str]:
     ]
 
 
-@pytest.mark.rule("FWD-23", "FWD-25", "FWD-26", "FWD-27")
+@pytest.mark.rule("FWD-23", "FWD-25", "FWD-26", "FWD-27", "FWD-32")
 async def test_sessions_subscribe_through_the_forwarder() -> None:
     forwarder = ScriptedForwarder(accept)
     server = server_of(forwarder)
@@ -71,7 +71,13 @@ async def test_sessions_subscribe_through_the_forwarder() -> None:
             server.resource_updated(uri)
         await client.request("ping")
         assert updates(client) == ["x:1", "own://it"]
-        [first, _] = forwarder.requests
+        [first, refused] = forwarder.requests
+        server.resource_updated("x:1", requests=[refused])
+        await client.request("ping")
+        assert len(updates(client)) == 2
+        server.resource_updated("x:1", requests=[first])
+        await client.request("ping")
+        assert updates(client)[2:] == ["x:1"]
         assert first.params == {"uri": "x:1"}
         await client.request("resources/subscribe", {"uri": "x:1"})  # replaces the first
         assert forwarder.ended == [first]
