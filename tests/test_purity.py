@@ -74,6 +74,11 @@ PURE = (
     "client.session.handshake",
     "client.transports.http_headers",
     "client.transports.stderr_tail",
+    "host.chat",
+    "host.events",
+    "host.orchestrator.cutting",
+    "host.orchestrator.pruning",
+    "host.orchestrator.results",
     "client.transports.redaction",
     "client.transports.sse",
 )

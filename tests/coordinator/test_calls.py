@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foundation_rt import Server, ToolContext
-from foundation_rt.client import BreakerSettings, CircuitState, MCPError
+from foundation_rt.client import BreakerSettings, CircuitState, ClientHandlers, MCPError
 from foundation_rt.clock import ManualClock
 from foundation_rt.coordinator import (
     Coordinator,
@@ -430,3 +430,26 @@ def test_what_is_no_server_is_refused() -> None:
         Coordinator({}, lists=("tool",))
     with pytest.raises(UsageError, match="breaker is set by the coordinator"):
         Coordinator({}, connections={"breaker": BreakerSettings()})
+
+
+@pytest.mark.rule("COORD-60")
+async def test_handlers_of_a_call_answer_what_its_server_asks() -> None:
+    server = Server("asks")
+
+    @server.tool
+    async def who(ctx: ToolContext) -> str:
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+        return str((await ctx.elicit("Who?", form)).content)
+
+    async def decline(_: object) -> None:
+        return None
+
+    async def ada(_: object) -> dict[str, str]:
+        return {"name": "Ada"}
+
+    for revision in ("2025-11-25", "2026-07-28"):
+        options = {"elicitation": decline, "revision": revision}
+        async with Coordinator({"asks": server}, connections=options) as servers:  # type: ignore[arg-type]
+            assert "None" in (await servers.call("who")).text
+            answered = await servers.call("who", handlers=ClientHandlers(elicitation=ada))
+            assert "Ada" in answered.text

@@ -24,6 +24,7 @@ from tests.support.public_imports import PACKAGE, private_imports
 PUBLIC = {
     "ServerPlan",
     "close_names",
+    "failure_of",
     "outside_name",
     "plans_of",
     "plans_of_file",

@@ -49,7 +49,7 @@ def test_form_of_the_chat_host_is_read() -> None:
     assert isinstance(server_of(found), StdioServer)
 
 
-@pytest.mark.rule("MCPJSON-03", "MCPJSON-06")
+@pytest.mark.rule("MCPJSON-03", "MCPJSON-06", "MCPJSON-08")
 def test_every_setting_is_read() -> None:
     members = {
         "url": "http://a",
@@ -61,6 +61,7 @@ def test_every_setting_is_read() -> None:
         "disabled": True,
         "allowedTools": ["a*"],
         "disabledTools": ["ab"],
+        "alwaysAllow": ["get_*"],
         "headersFrom": {"Authorization": "X-Github-Token"},
     }
     assert entry(members).settings == ServerSettings(
@@ -73,6 +74,7 @@ def test_every_setting_is_read() -> None:
         disabled=True,
         allowed_tools=("a*",),
         disabled_tools=("ab",),
+        always_allow=("get_*",),
         headers_from={"Authorization": "X-Github-Token"},
     )
 
@@ -94,6 +96,7 @@ def test_every_setting_is_read() -> None:
         ({"disabled": 1}, '"disabled" should be true or false'),
         ({"allowedTools": "a"}, '"allowedTools" should be a list of strings'),
         ({"disabledTools": [None]}, '"disabledTools" should be a list of strings'),
+        ({"alwaysAllow": "*"}, '"alwaysAllow" should be a list of strings'),
         ({"headersFrom": {"A": "B"}}, '"headersFrom" goes with "url"'),
         ({"headersFrom": {"A B": "B"}}, '"headersFrom" should be an object of names of headers'),
     ],

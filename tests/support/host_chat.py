@@ -7,15 +7,23 @@ is a call; an exception is raised; an `asyncio.Event` is waited for; a number of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from attrs import define, field
 
+from foundation_rt import ErrorCode, Image, Server, ToolAnnotations, ToolContext, ToolError
+from foundation_rt.coordinator import Coordinator
 from foundation_rt.host.chat import ChatMessage, Role, TokenUsage
 from foundation_rt.host.events import ServerMessage
 from foundation_rt.host.llm.service import GenerationOptions, ModelTool
-from foundation_rt.host.orchestrator import ConversationOrchestrator
+from foundation_rt.host.orchestrator import (
+    ConversationOrchestrator,
+    MemoryHistories,
+    OrchestratorSettings,
+    connection_options,
+)
 
 Answers = Iterable[Sequence[Any]]
 
@@ -167,3 +175,114 @@ async def say(
         if act is not None:
             act(event)
     return heard
+
+
+READS = ToolAnnotations(read_only=True)
+
+
+class Desk:
+    """A server whose tools a test can hold up and look into.
+
+    Attributes:
+        calls: the tools that were called, with what they were given, in order.
+        aborted: tools whose calls were aborted.
+        gate: `hold` and `peek` wait for it.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.running = self.most_running = 0
+        self.aborted: list[str] = []
+        self.gate = asyncio.Event()
+        self.server = Server("desk")
+        self.server.override("logging", level="error")
+        self._register()
+
+    async def _wait(self, tool: str, given: str, ctx: ToolContext) -> None:
+        self.calls.append((tool, given))
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        ctx.abort_signal.add_callback(lambda: self.aborted.append(tool))
+        try:
+            await self.gate.wait()
+        finally:
+            self.running -= 1
+
+    def _register(self) -> None:
+        server = self.server
+
+        @server.tool
+        def note(text: str) -> str:
+            """Take a note."""
+            self.calls.append(("note", text))
+            return f"noted {text}"
+
+        @server.tool(annotations=READS)
+        def find(word: str) -> str:
+            """Find a note."""
+            self.calls.append(("find", word))
+            return f"found {word}"
+
+        @server.tool
+        async def hold(text: str, ctx: ToolContext) -> str:
+            """Write when the gate opens."""
+            await self._wait("hold", text, ctx)
+            return "held"
+
+        @server.tool(annotations=READS)
+        async def peek(text: str, ctx: ToolContext) -> str:
+            """Read when the gate opens."""
+            await self._wait("peek", text, ctx)
+            return text
+
+        @server.tool(annotations=READS)
+        def fail(message: str) -> str:
+            """Fail."""
+            raise ToolError(ErrorCode.INTERNAL, message)
+
+        @server.tool(annotations=READS)
+        def draw() -> Image:
+            """Draw."""
+            return Image(b"png", "image/png")
+
+        @server.tool(annotations=READS)
+        async def report(steps: int, ctx: ToolContext) -> str:
+            """Report progress, many times at once."""
+            for step in range(steps):
+                ctx.report_progress(step, steps, f"step {step}")
+                await asyncio.sleep(0.001)
+            return "reported"
+
+
+@asynccontextmanager
+async def chat(
+    model: ScriptedModel,
+    servers: Mapping[str, Any] | Desk | None = None,
+    *,
+    histories: MemoryHistories | None = None,
+    more: Mapping[str, Any] | None = None,
+    revision: str | None = None,
+    **settings: Any,
+) -> AsyncIterator[ConversationOrchestrator]:
+    """Yield an orchestrator with a model and servers, by default a desk."""
+    desk = servers if isinstance(servers, Desk) else Desk() if servers is None else None
+    given = {"desk": desk.server} if desk is not None else servers
+    chosen = OrchestratorSettings(**settings)
+    options = connection_options(chosen.roots, chosen.approval_timeout_ms)
+    options["revision"] = revision
+    async with Coordinator(given, connections=options) as coordinator:  # type: ignore[arg-type]
+        yield ConversationOrchestrator(
+            model, coordinator, histories or MemoryHistories(), chosen, **(more or {})
+        )
+
+
+def approving(
+    orchestrator: ConversationOrchestrator, decision: Any = "once", session: str = "session"
+) -> Act:
+    """Return what decides on each approval that is shown."""
+
+    def act(event: ServerMessage) -> None:
+        if event.type == "approval" and "expiresAt" in event.payload:
+            assert orchestrator.approve(session, event.payload["callId"], decision)
+
+    return act

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ... import Server
 
 log = logging.getLogger("foundation_rt.host")
+# Without it Python prints warnings on the stderr of programs that have not configured logging.
+log.addHandler(logging.NullHandler())
 
 _LOGGED = 1000
 """The most characters of a text in a record."""

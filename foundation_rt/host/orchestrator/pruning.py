@@ -70,8 +70,8 @@ def without_summarised(history: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
         last = history[at].metadata.get(SUMMARY)
         if last is not None:
             ends = [each for each in range(at) if history[each].id == last]
-            kept = history[ends[0] + 1 : at] if ends else history[:at]
-            return [history[at], *kept, *history[at + 1 :]]
+            kept = [*history[ends[0] + 1 if ends else 0 : at], *history[at + 1 :]]
+            return [history[at], *(each for each in kept if SUMMARY not in each.metadata)]
     return history
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from attrs import define, field
 
-from ... import Image, Text
+from ... import Image, JsonRpcErrorCode, Text
 from ...client import (
     ClientHandlers,
     ConnectOptions,
@@ -21,10 +21,11 @@ from ...client import (
     ElicitResult,
     SampleResult,
     SamplingRequest,
+    ServerRequestRefused,
 )
 from ..chat import ChatMessage, Role
 from ..events import Approval
-from ..llm.service import GenerationOptions
+from ..llm.service import GenerationOptions, LLMServiceError
 from .approvals import SAMPLING, sampling_digest
 from .call import OpenCall
 from .cutting import cut_text
@@ -156,7 +157,15 @@ class CallQuestions:
         with self._handling():
             if not await self._may_sample(call, request):
                 return None
-            return await self._sampled(request)
+            try:
+                return await self._sampled(request)
+            except LLMServiceError as error:
+                self._scope.observation.model_failed(error, 1, None)
+                raise ServerRequestRefused(
+                    JsonRpcErrorCode.INTERNAL_ERROR,
+                    "The language model failed",
+                    {"reason": "model_failed"},
+                ) from None
 
     async def _may_sample(self, call: OpenCall, request: SamplingRequest) -> bool:
         scope = self._scope

@@ -17,6 +17,7 @@ from .event_buffer import EventBuffer
 from .observation import TurnObservation, log, usage_json
 from .scope import TurnScope
 from .services import Services
+from .summaries import summarise
 from .turn_clock import TurnClock
 
 _MAX_PROBLEMS = 2
@@ -136,6 +137,7 @@ class Turn:
 
     async def _converse(self) -> None:
         """Ask the model until an answer has no calls (TURN-02)."""
+        await summarise(self._scope)
         rounds = problems = 0
         refused = False
         while True:

@@ -1,122 +1,368 @@
-"""Turns with a scripted model and real servers of this process."""
+"""Turns: text, rounds, bounds, their end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from foundation_rt import Server, ToolAnnotations
-from foundation_rt.coordinator import Coordinator
+from foundation_rt.errors import UsageError
+from foundation_rt.host import texts
 from foundation_rt.host.chat import Role
-from foundation_rt.host.orchestrator import (
-    ConversationOrchestrator,
-    MemoryHistories,
-    OrchestratorSettings,
-    connection_options,
-)
-from tests.support.host_chat import Heard, ScriptedModel, call, say
-
-
-def notes() -> Server:
-    """Return a server with a tool that reads, and one that writes."""
-    server = Server("notes")
-    kept: list[str] = []
-
-    @server.tool(annotations=ToolAnnotations(read_only=True))
-    def find(word: str) -> list[str]:
-        """Find notes."""
-        return [each for each in kept if word in each]
-
-    @server.tool
-    def add(text: str) -> str:
-        """Add a note."""
-        kept.append(text)
-        return f"added {text}"
-
-    return server
-
-
-@asynccontextmanager
-async def chat(
-    model: ScriptedModel, servers: dict[str, Any] | None = None, **settings: Any
-) -> AsyncIterator[ConversationOrchestrator]:
-    given = servers or {"notes": notes()}
-    async with Coordinator(given, connections=connection_options()) as coordinator:
-        yield ConversationOrchestrator(
-            model, coordinator, MemoryHistories(), OrchestratorSettings(**settings)
-        )
+from foundation_rt.host.events import ServerMessage
+from foundation_rt.host.orchestrator import MemoryHistories
+from tests.support.host_chat import Desk, Heard, ScriptedModel, approving, call, chat, say
+from tests.support.leaks import tasks
 
 
 @pytest.mark.rule("TURN-01", "TURN-10")
-async def test_a_turn_streams_text_and_is_kept() -> None:
+async def test_turn_streams_text_and_keeps_it() -> None:
     async with chat(ScriptedModel([["Hel", "lo."]])) as orchestrator:
         heard = await say(orchestrator, "hi", turn="t")
         assert [event.type for event in heard.events] == ["user", "turn", *["text"] * 3, "turn"]
         assert {event.turn_id for event in heard.events} == {"t"}
         assert heard.text == "Hello."
         assert [payload["done"] for payload in heard.of("text")] == [False, False, True]
-        assert heard.end["state"] == "finished"
-        usage = {"promptTokens": 10, "completionTokens": 1, "totalTokens": 11}
-        assert heard.end["usage"] == {**usage, "isEstimated": False}
+        usage = {"promptTokens": 10, "completionTokens": 1, "totalTokens": 11, "isEstimated": False}
+        assert heard.end == {"state": "finished", "usage": usage}
+        assert (await say(orchestrator)).end["usage"] == usage  # of this turn alone
         kept = orchestrator.get_history("session")
-        assert [(each.role, each.content) for each in kept] == [
+        assert [(each.role, each.content) for each in kept[:2]] == [
             (Role.USER, "hi"),
             (Role.ASSISTANT, "Hello."),
         ]
         assert kept[1].id == heard.of("text")[0]["messageId"]
 
 
+class LoggedHistories(MemoryHistories):
+    """Histories that note when what was stored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored: list[tuple[float, Any]] = []
+
+    async def add_message(self, session_id: str, message: Any) -> None:
+        await asyncio.sleep(0)
+        self.stored.append((asyncio.get_running_loop().time(), message))
+        await super().add_message(session_id, message)
+
+
+@pytest.mark.virtual_time
+@pytest.mark.rule("TURN-11")
+async def test_streamed_text_is_stored_within_a_second_and_whole_at_its_end() -> None:
+    histories = LoggedHistories()
+    steps = ["a", 0.3, "b", 3, "c", 0.1, "d", 5]
+    shown: list[tuple[float, str]] = []
+    async with chat(ScriptedModel([steps]), {}, histories=histories) as orchestrator:
+
+        def note(event: ServerMessage) -> None:
+            if event.type == "text" and event.payload["content"]:
+                now = asyncio.get_running_loop().time()
+                shown.append((now, event.payload["content"]))
+
+        await say(orchestrator, act=note)
+    stored = [(at, each) for at, each in histories.stored if each.role is Role.ASSISTANT]
+    assert len({each.id for _, each in stored}) == 1
+    text = ""
+    for at, piece in shown:
+        text += piece
+        assert any(each.content.startswith(text) and when - at <= 1 for when, each in stored)
+    assert stored[-1][1].content == "abcd"
+    assert len(stored) <= 4
+
+
+@pytest.mark.rule("TURN-01", "TURN-18")
+async def test_everything_but_streamed_text_is_stored_before_it_is_shown() -> None:
+    histories = MemoryHistories()
+    model = ScriptedModel([[call("desk:find", "c1", word="a")], ["done"]])
+    async with chat(model, histories=histories) as orchestrator:
+
+        def check(event: ServerMessage) -> None:
+            kept = histories.get_history("session")
+            if event.type == "user":
+                assert kept[0].id == event.payload["messageId"]
+            elif event.type == "status":
+                about = [each for each in kept if each.call_id == event.payload["callId"]]
+                assert len(about) >= (1 if event.payload["state"] == "processing" else 2)
+
+        heard = await say(orchestrator, act=check)
+        assert [payload["state"] for payload in heard.of("status")] == ["processing", "complete"]
+
+
 @pytest.mark.rule("TURN-02", "TURN-18")
-async def test_a_call_runs_and_its_result_goes_back() -> None:
-    model = ScriptedModel([["Looking. ", call("notes:find", "c1", word="a")], ["Nothing."]])
+async def test_call_runs_and_its_result_goes_back() -> None:
+    model = ScriptedModel([["Looking. ", call("desk:find", "c1", word="a")], ["Nothing."]])
     async with chat(model) as orchestrator:
         heard = await say(orchestrator)
         assert heard.text == "Looking. Nothing."
         processing, complete = heard.of("status")
         assert processing["data"] == {"arguments": {"word": "a"}}
-        assert (complete["isError"], complete["tool"]) == (False, "notes:find")
-        assert model.asked[1].last.role is Role.TOOL
-        assert model.asked[1].last.content == "[]"
-        assert [each.name for each in model.asked[0].tools] == [
-            "notes:add",
-            "notes:find",
-            "notes:health",
-        ]
+        assert (complete["isError"], complete["tool"]) == (False, "desk:find")
+        assert complete["data"]["result"]["content"][0]["type"] == "text"
+        first, second = model.asked
+        assert [each.role for each in second.history] == ["user", "assistant", "assistant", "tool"]
+        assert "found a" in (second.last.content or "")
+        assert {each.name: each.is_read_only for each in first.tools}["desk:find"]
+        assert first.tools[0].outside_name.startswith("desk__")
+        assert [*first.prompts] == ["desk"]
 
 
-@pytest.mark.rule("TURN-20", "TURN-22")
-async def test_a_tool_that_writes_waits_for_its_approval() -> None:
-    model = ScriptedModel([[call("notes:add", "c1", text="milk")], ["Done."]])
+@pytest.mark.rule("TURN-03")
+async def test_after_the_last_round_the_model_answers_without_tools() -> None:
+    model = ScriptedModel([[call("desk:find", word=str(n))] for n in range(3)] + [["That is it."]])
+    async with chat(model, max_rounds=3) as orchestrator:
+        heard = await say(orchestrator)
+    assert heard.text == "That is it."
+    assert [bool(asked.tools) for asked in model.asked] == [True, True, True, False]
+    assert "No tool can be called" in (model.asked[3].last.content or "")
+    assert "No tool can be called" not in (model.asked[2].last.content or "")
+
+
+@pytest.mark.rule("TURN-34")
+async def test_model_that_calls_without_tools_is_refused_and_the_turn_ends() -> None:
+    desk = Desk()
+    model = ScriptedModel([[call("desk:find", word="a")] for _ in range(10)])
+    async with chat(model, desk, max_rounds=1) as orchestrator:
+        heard = await say(orchestrator)
+    assert len(model.asked) == 3
+    assert [each["isError"] for each in heard.outcomes()] == [False, True, True]
+    assert desk.calls == [("find", "a")]
+    assert heard.end["state"] == "finished"
+
+
+@pytest.mark.rule("TURN-05")
+async def test_calls_beyond_the_most_are_left_out_and_the_model_is_told() -> None:
+    desk = Desk()
+    model = ScriptedModel([[call("desk:find", word=str(n)) for n in range(20)]])
+    async with chat(model, desk) as orchestrator:
+        heard = await say(orchestrator)
+    assert len(desk.calls) == len(heard.outcomes()) == 16
+    told = model.asked[1].last
+    assert (told.role, told.content) == (
+        Role.SYSTEM,
+        "At most 16 calls of one answer run: 4 were left out.",
+    )
+
+
+@pytest.mark.rule("TURN-04")
+async def test_tools_that_read_run_side_by_side() -> None:
+    desk = Desk()
+    model = ScriptedModel([[call("desk:peek", f"c{n}", text=str(n)) for n in range(3)]])
+    async with chat(model, desk) as orchestrator:
+
+        async def watch() -> None:
+            while desk.running < 3:
+                await asyncio.sleep(0.001)
+            desk.gate.set()
+
+        watching = asyncio.create_task(watch())
+        await say(orchestrator)
+        await watching
+    assert desk.most_running == 3
+    assert [each.call_id for each in model.asked[1].history[-3:]] == ["c0", "c1", "c2"]
+
+
+@pytest.mark.rule("TURN-04")
+async def test_calls_run_in_order_if_one_of_them_writes() -> None:
+    desk = Desk()
+    desk.gate.set()
+    calls = [call("desk:peek", text="1"), call("desk:note", text="2"), call("desk:peek", text="3")]
+    async with chat(ScriptedModel([calls]), desk, approve_all=True) as orchestrator:
+        await say(orchestrator)
+    assert desk.calls == [("peek", "1"), ("note", "2"), ("peek", "3")]
+    assert desk.most_running == 1
+
+
+@pytest.mark.virtual_time
+@pytest.mark.rule("TURN-06")
+async def test_turn_that_takes_too_long_fails() -> None:
+    async with chat(ScriptedModel([["a", asyncio.Event()]])) as orchestrator:
+        heard = await say(orchestrator)
+    assert (heard.end["state"], heard.end["code"]) == ("failed", "TURN_TIMEOUT")
+    assert heard.text == f"a{texts.turn_timeout(600)}"
+    assert heard.end["message"] == texts.turn_timeout(600)
+
+
+@pytest.mark.virtual_time
+@pytest.mark.rule("TURN-06")
+async def test_waiting_for_people_is_no_time_of_the_turn() -> None:
+    model = ScriptedModel([[call("desk:note", text=str(n))] for n in range(3)])
     async with chat(model) as orchestrator:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
 
-        def approve(event: Any) -> None:
+        def later(event: ServerMessage) -> None:
             if event.type == "approval" and "expiresAt" in event.payload:
-                assert orchestrator.approve("session", event.payload["callId"], "once")
-                assert not orchestrator.approve("session", event.payload["callId"], "deny")
+                call_id = event.payload["callId"]
+                loop.call_later(290, orchestrator.approve, "session", call_id, "once")
 
-        heard = await say(orchestrator, act=approve)
-        asked, decided = heard.of("approval")
-        assert asked["arguments"] == {"text": "milk"}
-        assert (asked["tool"], asked["server"]) == ("notes:add", "notes")
-        assert decided == {"callId": asked["callId"], "decision": "once"}
-        assert "added milk" in (model.asked[1].last.content or "")
+        heard = await say(orchestrator, act=later)
+        assert heard.end["state"] == "finished"
+        assert loop.time() - began > 600
 
 
 @pytest.mark.rule("TURN-07")
-async def test_stop_ends_the_model() -> None:
-    model = ScriptedModel([["I think ", asyncio.Event()]])
+async def test_stop_ends_the_model_and_keeps_what_it_said() -> None:
+    model = ScriptedModel([["I think ", call("desk:find", word="a"), asyncio.Event()]])
     async with chat(model) as orchestrator:
 
-        def stop(event: Any) -> None:
+        def stop(event: ServerMessage) -> None:
             if event.type == "text" and not event.payload["done"]:
                 assert orchestrator.stop("session")
+                assert not orchestrator.stop("session")
 
         heard: Heard = await say(orchestrator, act=stop)
         assert heard.end["state"] == "stopped"
+        assert heard.of("text")[-1]["done"]
         assert model.running == 0
-        assert orchestrator.get_history("session")[-1].content == "I think "
+        # A call of an answer that did not end was never made.
+        assert [each.content for each in orchestrator.get_history("session")] == [
+            "hello",
+            "I think ",
+        ]
         assert not orchestrator.stop("session")
+
+
+@pytest.mark.rule("TURN-07")
+async def test_stop_ends_calls_and_their_servers_are_notified() -> None:
+    desk = Desk()
+    model = ScriptedModel([[call("desk:peek", "c1", text="a"), call("desk:peek", "c2", text="b")]])
+    async with chat(model, desk) as orchestrator:
+
+        async def stop_when_running() -> None:
+            while desk.running < 2:
+                await asyncio.sleep(0.001)
+            orchestrator.stop("session")
+
+        stopping = asyncio.create_task(stop_when_running())
+        heard = await say(orchestrator)
+        await stopping
+        assert heard.end["state"] == "stopped"
+        errors = [each["data"]["error"]["code"] for each in heard.outcomes()]
+        assert errors == ["STOPPED", "STOPPED"]
+        while len(desk.aborted) < 2:
+            await asyncio.sleep(0.001)
+        # The next turn goes on: the history is whole.
+        desk.gate.set()
+        heard = await say(orchestrator, "go on")
+        assert heard.end["state"] == "finished"
+        outcomes = [each for each in model.asked[-1].history if each.role is Role.TOOL]
+        assert ["It may have run" in (each.content or "") for each in outcomes] == [True, True]
+
+
+@pytest.mark.rule("TURN-07", "TURN-22")
+async def test_stop_ends_an_approval_and_the_call_did_not_run() -> None:
+    desk = Desk()
+    async with chat(ScriptedModel([[call("desk:note", text="a")]]), desk) as orchestrator:
+
+        def stop(event: ServerMessage) -> None:
+            if event.type == "approval" and "expiresAt" in event.payload:
+                orchestrator.stop("session")
+
+        heard = await say(orchestrator, act=stop)
+        asked, ended = heard.of("approval")
+        assert ended == {"callId": asked["callId"], "decision": "stopped"}
+        assert "It did not run" in (orchestrator.get_history("session")[-1].content or "")
+        assert not orchestrator.approve("session", asked["callId"], "once")
+    assert desk.calls == []
+
+
+@pytest.mark.rule("TURN-08")
+@pytest.mark.parametrize("at", ["user", "text", "approval", "status"])
+async def test_closing_the_generator_ends_everything(at: str) -> None:
+    desk, histories = Desk(), MemoryHistories()
+    model = ScriptedModel([["text", call("desk:hold", text="a")]])
+    async with chat(model, desk, histories=histories) as orchestrator:
+        before = set(tasks())
+        events = orchestrator.handle_input("session", "hello", turn_id="t", message_id="m")
+        async for event in events:
+            if event.type == at:
+                break
+        await events.aclose()
+        assert set(tasks()) <= before
+        assert model.running == desk.running == 0
+        kept = histories.get_history("session")
+        assert kept[0].id == "m"
+        assert len([each for each in kept if each.is_call]) == len(
+            [each for each in kept if each.role is Role.TOOL]
+        )
+        desk.gate.set()
+        assert (await say(orchestrator, act=approving(orchestrator))).end["state"] == "finished"
+
+
+@pytest.mark.rule("TURN-08")
+async def test_cancelled_reader_ends_everything() -> None:
+    model = ScriptedModel([["text", asyncio.Event()]])
+    async with chat(model) as orchestrator:
+        started = asyncio.Event()
+
+        def note(event: ServerMessage) -> None:
+            if event.type == "text":
+                started.set()
+
+        reading = asyncio.create_task(say(orchestrator, act=note))
+        await started.wait()
+        before = len(asyncio.all_tasks())
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert len(asyncio.all_tasks()) < before
+        assert model.running == 0
+        assert orchestrator.get_history("session")[-1].content == "text"
+
+
+@pytest.mark.rule("TURN-09")
+async def test_session_has_one_turn_at_a_time_and_sessions_have_theirs_at_once() -> None:
+    model = ScriptedModel()
+    gates = {"a": asyncio.Event(), "b": asyncio.Event()}
+    model.choose = lambda asked: [asked.options.session_id, gates[asked.options.session_id]]
+    async with chat(model) as orchestrator:
+        turns = {each: asyncio.create_task(say(orchestrator, session=each)) for each in gates}
+        while model.running < 2:
+            await asyncio.sleep(0)
+        with pytest.raises(UsageError, match="a turn of this session is running"):
+            await say(orchestrator, session="a")
+        assert not orchestrator.stop("c")
+        assert orchestrator.stop("a")
+        gates["b"].set()
+        assert (await turns["a"]).end["state"] == "stopped"
+        assert (await turns["b"]).end["state"] == "finished"
+        assert (await turns["b"]).text == "b"
+
+
+@pytest.mark.rule("TURN-12")
+async def test_unexpected_error_ends_the_turn_and_is_not_shown() -> None:
+    model = ScriptedModel([[ValueError("secret")], ["fine"]])
+    async with chat(model) as orchestrator:
+        heard = await say(orchestrator)
+        assert (heard.end["state"], heard.end["code"]) == ("failed", "INTERNAL")
+        assert heard.text == texts.INTERNAL_ERROR
+        assert (await say(orchestrator)).text == "fine"
+
+
+@pytest.mark.rule("TURN-14")
+async def test_ids_that_a_model_repeats_are_replaced() -> None:
+    again = [call("desk:find", "call_0", word="a"), call("desk:find", "call_0", word="b")]
+    model = ScriptedModel([again, [call("desk:find", "call_0", word="c")]])
+    async with chat(model) as orchestrator:
+        heard = await say(orchestrator)
+        kept = orchestrator.get_history("session")
+    assert len({each["callId"] for each in heard.outcomes()}) == 3
+    assert len({each.id for each in kept}) == len(kept)
+    for each in [message for message in kept if message.is_call]:
+        (outcome,) = [m for m in kept if m.call_id == each.call_id and m.role is Role.TOOL]
+        assert f"found {each.data['arguments']['word']}" in (outcome.content or "")
+
+
+@pytest.mark.rule("TURN-32", "TURN-33")
+async def test_host_says_something_if_the_model_does_not() -> None:
+    model = ScriptedModel([[], [call("desk:fail", message="broken")], [], ["ok"]])
+    async with chat(model) as orchestrator:
+        assert (await say(orchestrator)).text == texts.NO_ANSWER
+        heard = await say(orchestrator)
+        assert heard.text.startswith("I encountered an error when using the desk:fail tool: ")
+        assert "broken" in heard.text
+        await say(orchestrator)
+        said = [each.content for each in model.asked[-1].history if each.role is Role.ASSISTANT]
+        assert said == [None]  # the call alone
