@@ -6,7 +6,7 @@ Nothing that is done for an event or a message looks at all of the chat.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import orjson
 from attrs import define, evolve, field
@@ -14,6 +14,7 @@ from attrs import define, evolve, field
 from ..chat import ChatMessage, Role
 from ..events import ServerMessage
 from .interruption import completed_text
+from .rows import to_bytes
 from .settings import SessionSettings
 from .state import Payload, SessionState
 from .store import Frame, StoredChat, Turn
@@ -31,6 +32,7 @@ class LiveChat:
         version: of the chat as it was read from the store.
         last_active_at: Unix time, in ms.
         waiting: the turns that wait, as far as this process knows.
+        running: the turn that ran when the chat was read.
     """
 
     _settings: SessionSettings
@@ -41,6 +43,7 @@ class LiveChat:
     version: int = field(default=0, init=False)
     last_active_at: int = field(default=0, init=False)
     waiting: list[Turn] = field(factory=list, init=False)
+    running: Turn | None = field(default=None, init=False)
     _positions: dict[str, int] = field(factory=dict, init=False)
     _sizes: deque[int] = field(factory=deque, init=False)
     _bytes: int = field(default=0, init=False)
@@ -70,7 +73,7 @@ class LiveChat:
         self.state = SessionState.from_json(head.state, self._streamed(stored))
         self.last_seq, self.first_seq = head.last_seq, head.first_seq
         self.version, self.last_active_at = head.version, head.last_active_at
-        self.waiting = list(stored.waiting)
+        self.waiting, self.running = list(stored.waiting), head.running
         self._bytes = sum(self._sizes)
 
     def _streamed(self, stored: StoredChat) -> dict[str, str]:
@@ -88,6 +91,10 @@ class LiveChat:
         position = self._positions.get(message_id)
         return None if position is None else self.messages[position]
 
+    def position(self, message_id: str) -> int | None:
+        """Return the position of a message."""
+        return self._positions.get(message_id)
+
     def put(self, message: ChatMessage) -> int:
         """Add a message, or replace the one of its id; return its position."""
         position = self._positions.get(message.id, len(self.messages))
@@ -103,7 +110,7 @@ class LiveChat:
     def number(self, message: ServerMessage) -> tuple[ServerMessage, bytes]:
         """Take in the next event; return it with its number, and encoded (CHAT-11)."""
         numbered = evolve(message, seq=self.last_seq + 1)
-        frame = orjson.dumps(numbered.to_json(), default=_plain)
+        frame = to_bytes(numbered.to_json())
         self.state.apply(numbered)
         self.last_seq += 1
         self._sizes.append(len(frame))
@@ -144,11 +151,3 @@ def _pieces(frames: Sequence[Frame], message_id: str) -> list[str]:
         if event["type"] == "text" and event["payload"]["messageId"] == message_id:
             pieces.append(event["payload"].get("content") or "")
     return pieces
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (list, tuple, deque, set, frozenset)):
-        return list(value)
-    raise TypeError(f"{type(value).__name__} is no JSON")

@@ -9,8 +9,10 @@ from attrs import define, evolve, field
 
 from ..chat import ChatMessage
 from .errors import FencedError, RateLimitedError, TooManyTurnsError, UnknownSessionError
+from .rows import MAX_ALLOWED
 from .settings import SessionSettings
 from .store import (
+    BegunTurn,
     ChatHead,
     Command,
     Frame,
@@ -22,7 +24,6 @@ from .store import (
 )
 
 _PAGE_BYTES = 256 * 1024
-_MAX_ALLOWED = 1_000
 
 
 @define
@@ -140,13 +141,19 @@ class MemoryChatStore:
         self._chats.move_to_end(key)
         return True
 
-    async def begin_turn(self, key: bytes) -> ChatHead | None:
+    async def begin_turn(self, key: bytes) -> BegunTurn | None:
         """See `ChatStore`."""
         chat = self._chats.get(key)
-        if chat is None or chat.head.running is not None or not chat.waiting:
+        if chat is None:
             return None
-        chat.head = evolve(chat.head, running=chat.waiting.popleft())
-        return chat.head
+        turn = chat.head.running
+        if turn is not None:
+            return BegunTurn(turn, chat.head.version, is_new=False)
+        if not chat.waiting:
+            return None
+        turn = chat.waiting.popleft()
+        chat.head = evolve(chat.head, running=turn)
+        return BegunTurn(turn, chat.head.version, is_new=True)
 
     async def write(self, key: bytes, writing: Writing) -> int:
         """See `ChatStore`."""
@@ -189,7 +196,7 @@ class MemoryChatStore:
         digests = self._allowed.setdefault(principal, {})
         digests.pop(digest, None)
         digests[digest] = None
-        if len(digests) > _MAX_ALLOWED:
+        if len(digests) > MAX_ALLOWED:
             del digests[next(iter(digests))]
 
 

@@ -23,7 +23,7 @@ from .live_chat import LiveChat
 from .store import ChatStore, Frame, Turn, Writing, chat_label
 
 _LOG = logging.getLogger("foundation_rt.host.sessions")
-_MOST_UNSHOWN = 256
+_MOST_UNSHOWN, _MOST_UNSHOWN_BYTES = 256, 256 * 1024
 """Events that wait for their transaction; then who makes them waits too."""
 
 
@@ -65,6 +65,7 @@ class Saving:
     has_ended: bool = field(default=True, init=False)
     _pending: _Pending = field(factory=_Pending, init=False)
     _unshown: deque[tuple[ServerMessage, int]] = field(factory=deque, init=False)
+    _unshown_bytes: int = field(default=0, init=False)
     _flusher: asyncio.Task[None] | None = field(default=None, init=False)
     # Changes are counted: so many were made, and so many are stored, or shown without a store.
     _made: int = field(default=0, init=False)
@@ -89,6 +90,7 @@ class Saving:
         assert numbered.seq is not None
         self._pending.frames.append((numbered.seq, frame))
         self._unshown.append((numbered, len(frame)))
+        self._unshown_bytes += len(frame)
         self._made += 1
         if message.type == "turn" and message.payload["state"] != "started":
             self._pending.ends_turn = self.has_ended = True
@@ -106,7 +108,8 @@ class Saving:
             self._show_all()
         if self._flusher is None and self._pending:
             self._flusher = asyncio.get_running_loop().create_task(self._flush_on())
-        if wait or len(self._unshown) > _MOST_UNSHOWN:
+        much = len(self._unshown) > _MOST_UNSHOWN or self._unshown_bytes > _MOST_UNSHOWN_BYTES
+        if wait or much:
             await self._settle()
 
     async def stored(self) -> None:
@@ -141,14 +144,17 @@ class Saving:
                 self.lose()
                 self._fenced()
                 return
-            except Exception as error:
+            except DatabaseError as error:
                 self._put_back(taken)
                 self._availability.lost(error)
-                if not isinstance(error, DatabaseError):
-                    fields = {"chat": chat_label(self._key)}
-                    _LOG.exception("a chat was not stored", extra={"fields": fields})
                 self._show_all()
                 await self._availability.wait()
+            except Exception:  # it can never be stored: the turn fails, the store is fine
+                fields = {"chat": chat_label(self._key)}
+                _LOG.exception("a chat cannot be stored", extra={"fields": fields})
+                self.lose()
+                self._fenced()
+                return
             else:
                 self._chat.version = version
                 if taken.ends_turn:
@@ -184,6 +190,7 @@ class Saving:
         self._turn = None
         self._pending = _Pending()
         self._unshown.clear()
+        self._unshown_bytes = 0
         self._settle_up_to(self._made)
 
     def _show_all(self) -> None:
@@ -191,7 +198,9 @@ class Saving:
 
     def _show_up_to(self, made: int, last_seq: int) -> None:
         while self._unshown and (self._unshown[0][0].seq or 0) <= last_seq:
-            self._show(*self._unshown.popleft())
+            message, size = self._unshown.popleft()
+            self._unshown_bytes -= size
+            self._show(message, size)
         self._settle_up_to(made)
 
     def _settle_up_to(self, made: int) -> None:

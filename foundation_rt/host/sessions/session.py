@@ -50,6 +50,7 @@ class ChatSession:
     _attended_at: float = field(default=0.0, init=False)
     _abandoning: asyncio.TimerHandle | None = field(default=None, init=False)
     _refreshing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _is_stale: bool = field(default=False, init=False)
     _is_gone: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -311,20 +312,36 @@ class ChatSession:
 
     # -- other workers, and the end ---------------------------------------------------------------
 
+    def needs_refresh(self) -> bool:
+        """Take note of a change at another worker; return False if that was noted already."""
+        is_noted, self._is_stale = self._is_stale, True
+        return not is_noted
+
     async def refresh(self) -> None:
         """Take over what another worker has done, and show it."""
         async with self._refreshing:
-            chat = self.chat
+            self._is_stale = False
+            chat, turn = self.chat, self._turns.turn
             changes = await self.store.changes(self.key, chat.version, chat.last_seq)
-            if self._turns.turn is not None:
-                return  # it runs here by now: nobody else writes
             if changes is None:
                 self.disappear()
+            elif self._turns.turn is not None:
+                running = changes.head.running
+                if turn is self._turns.turn and (not running or running.turn_id != turn.turn_id):
+                    self._lose_turn()
             elif chat.read_changes(changes):
                 for _, frame in changes.frames:
                     self._show(decode_frame(frame), len(frame))
             else:
                 await self._read_all()
+        if self.chat.waiting and self.chat.running is None:
+            self._turns.start()
+
+    def _lose_turn(self) -> None:
+        """End the turn that runs here: another worker has ended it (CHAT-23)."""
+        if not self.saving.has_ended:
+            self.saving.lose()
+            self._fenced()
 
     async def reload(self) -> None:
         """Go back to what the store has, as a turn was ended elsewhere (CHAT-22)."""

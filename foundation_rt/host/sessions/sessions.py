@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
@@ -54,6 +54,8 @@ class ChatSessions:
     _live: WeakValueDictionary[bytes, ChatSession] = field(factory=WeakValueDictionary, init=False)
     _loading: dict[bytes, asyncio.Lock] = field(factory=dict, init=False)
     _tasks: set[asyncio.Task[Any]] = field(factory=set, init=False)
+    # They use few connections of the store, so that what runs here has the others.
+    _refreshes: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(4), init=False)
     # The orchestrator keeps something of each session that had a turn: the oldest is first.
     _used: OrderedDict[str, float] = field(factory=OrderedDict, init=False)
 
@@ -264,20 +266,24 @@ class ChatSessions:
 
     # -- other workers ----------------------------------------------------------------------------
 
-    def _watched(self) -> Collection[bytes]:
-        return [key for key, session in self._live.items() if session.is_watched]
+    def _watched(self) -> Mapping[bytes, tuple[int, str | None]]:
+        return {
+            key: (session.chat.version, turn.turn_id if (turn := session.running_turn) else None)
+            for key, session in self._live.items()
+            if session.is_watched or session.running_turn is not None
+        }
 
-    def _changed(self, key: bytes | None) -> None:
-        sessions = self._live.values() if key is None else [self._live.get(key)]
-        for session in sessions:
-            if session is not None and session.running_turn is None:
-                self.spawn(self._refresh(session))
+    def _changed(self, key: bytes) -> None:
+        session = self._live.get(key)
+        if session is not None and session.needs_refresh():
+            self.spawn(self._refresh(session))
 
     async def _refresh(self, session: ChatSession) -> None:
-        try:
-            await session.refresh()
-        except DatabaseError as error:  # what is missed now is caught up with the next change
-            self.availability.lost(error)
+        async with self._refreshes:
+            try:
+                await session.refresh()
+            except DatabaseError as error:  # it is caught up with the next change
+                self.availability.lost(error)
 
     async def _perform(self, key: bytes, command: Command) -> bool:
         session = self._live.get(key)

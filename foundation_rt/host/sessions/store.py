@@ -114,6 +114,21 @@ class Writing:
     ends_turn: bool = False
 
 
+@frozen
+class BegunTurn:
+    """The turn that runs here.
+
+    Attributes:
+        turn: it.
+        version: of the chat.
+        is_new: it did not run before: this call has begun it.
+    """
+
+    turn: Turn
+    version: int
+    is_new: bool
+
+
 Command = dict[str, Any]
 """What somebody asks of the turn that runs: `{"do": "stop"}`, for instance."""
 
@@ -123,14 +138,15 @@ class StoreEvents:
     """What a store tells of other workers.
 
     Attributes:
-        changed: called with the key of a chat that another worker has changed; None: any may be.
+        changed: called with the key of a chat that another worker has changed.
         command: called for a command of another worker to a turn of this one.
-        watched: returns the keys of the chats that somebody here is connected to.
+        watched: returns the chats that somebody here is connected to or whose turn runs here: by
+            key the version that is known, and the turn that runs here.
     """
 
-    changed: Callable[[bytes | None], object]
+    changed: Callable[[bytes], object]
     command: Callable[[bytes, Command], Awaitable[bool]]
-    watched: Callable[[], Collection[bytes]]
+    watched: Callable[[], Mapping[bytes, tuple[int, str | None]]]
 
 
 @frozen
@@ -194,7 +210,7 @@ class ChatStore(Protocol):
             RateLimitedError, TooManyTurnsError, UnknownSessionError: it does not wait.
         """
 
-    async def begin_turn(self, key: bytes) -> ChatHead | None:
+    async def begin_turn(self, key: bytes) -> BegunTurn | None:
         """Let the next waiting turn run here; None if none waits, or one runs elsewhere."""
 
     async def write(self, key: bytes, writing: Writing) -> int:

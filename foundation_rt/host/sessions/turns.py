@@ -8,14 +8,14 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import define, field
+from attrs import define, evolve, field
 
-from ...database.errors import DatabaseError
+from ...database.errors import CommitUnknownError, DatabaseError
 from ..events import Approval, ServerMessage, TurnState
 from ..texts import INTERNAL_ERROR
 from .interruption import close_turn, input_event, input_message
 from .state import Payload
-from .store import Turn, chat_label
+from .store import BegunTurn, Turn, chat_label
 
 if TYPE_CHECKING:
     from .session import ChatSession
@@ -96,50 +96,71 @@ class TurnRunner:
         try:
             while True:
                 self._looks_again = False
-                turn = await self._begin()
-                if turn is not None:
-                    await self._run_turn(turn)
+                begun = await self._begin()
+                if begun is not None:
+                    await self._run_turn(begun)
                 elif not self._looks_again:
                     return
         finally:
             self._task = None
 
-    async def _begin(self) -> Turn | None:
+    async def _begin(self) -> BegunTurn | None:
         session = self._session
+        is_uncertain = False
         while session.may_run():
             try:
                 if not await session.is_attended():
                     return None
-                head = await session.store.begin_turn(session.key)
-                if head is None or head.running is None:
-                    return None
-                if head.version != session.chat.version and not session.store.is_immediate:
+                begun = await session.store.begin_turn(session.key)
+                if begun is not None and begun.version != session.chat.version:
                     await session.refresh()
             except DatabaseError as error:
+                is_uncertain = is_uncertain or isinstance(error, CommitUnknownError)
                 session.availability.lost(error)
                 await session.availability.wait()
             else:
-                return head.running
+                if begun is None or begun.is_new or not is_uncertain:
+                    return begun
+                return evolve(begun, is_new=True)
         return None
 
-    async def _run_turn(self, turn: Turn) -> None:
-        session = self._session
+    async def _run_turn(self, begun: BegunTurn) -> None:
+        """Run a turn; one that ran before is not run again but ended (CHAT-21)."""
+        session, turn = self._session, begun.turn
         self.turn, self._ending = turn, "interrupted"
         session.began(turn)
-        first = len(session.chat.messages)
-        failure: Payload | None = None
+        first = session.chat.position(turn.message_id)
+        if first is None:
+            first = len(session.chat.messages)
+        failure = await self._consume_whole(turn) if begun.is_new else None
+        saving = session.saving
+        if saving.is_fenced:
+            await session.reload()
+            running = session.chat.running
+            if running is None or running.turn_id != turn.turn_id:
+                self.turn = None
+                return
+            saving.begin(turn)  # nobody has ended it: it could not be stored
+            self._ending = "failed"
+        if not saving.has_ended:
+            await self._close(turn, first, failure)
+        await saving.stored()
+        self.turn = None
+
+    async def _consume_whole(self, turn: Turn) -> Payload | None:
+        """Run a turn to its end, or until `end_turn`; return what a failure says."""
         self._consuming = asyncio.get_running_loop().create_task(self._consume(turn))
         try:
             await asyncio.wait({self._consuming})
             if not self._consuming.cancelled() and (error := self._consuming.exception()):
-                self._ending, failure = "failed", _failure(session.key, error)
+                self._ending = "failed"
+                return _failure(self._session.key, error)
         finally:
             if not self._consuming.done():
                 self._consuming.cancel()
                 await asyncio.wait({self._consuming})
             self._consuming = None
-            self.turn = None
-        await self._close(turn, first, failure)
+        return None
 
     async def _consume(self, turn: Turn) -> None:
         session = self._session
@@ -155,28 +176,23 @@ class TurnRunner:
     async def _close(self, turn: Turn, first: int, failure: Payload | None) -> None:
         """Record the end of a turn that did not say so itself."""
         session = self._session
-        saving = session.saving
-        if saving.is_fenced:
-            await session.reload()
-            return
-        if not saving.has_ended:
-            if session.chat.find(turn.message_id) is None:
-                saving.put(input_message(turn, session.now()))
-                saving.emit(input_event(turn))
-            closing = close_turn(
-                session.chat.messages[first:],
-                session.chat.state,
-                turn.turn_id,
-                self._ending,
-                now=session.now(),
-                failure=failure,
-            )
-            for message in closing.messages:
-                saving.put(message)
-            for event in closing.events:
-                saving.emit(event)
-            await saving.save()
-        await saving.stored()
+        saving, chat = session.saving, session.chat
+        if chat.position(turn.message_id) is None:
+            saving.put(input_message(turn, session.now()))
+            saving.emit(input_event(turn))
+        closing = close_turn(
+            chat.messages[first:],
+            chat.state,
+            turn.turn_id,
+            self._ending,
+            now=session.now(),
+            failure=failure,
+        )
+        for message in closing.messages:
+            saving.put(message)
+        for event in closing.events:
+            saving.emit(event)
+        await saving.save()
 
 
 def _failure(key: bytes, error: BaseException) -> Payload:

@@ -39,6 +39,7 @@ class Histories(Protocol):
 class _Running:
     stopped: asyncio.Event = field(factory=asyncio.Event)
     waiting: dict[str, asyncio.Future[Any]] = field(factory=dict)
+    is_ending: bool = False
 
 
 @define(eq=False)
@@ -76,6 +77,7 @@ class FakeOrchestrator:
                 async for event in self._step(session_id, run, *step.partition(":")[::2]):
                     yield event
             state = "stopped" if run.stopped.is_set() else "finished"
+            run.is_ending = True
             usage = {"promptTokens": 3, "completionTokens": 2, "totalTokens": 5}
             yield ServerMessage("turn", {"state": state, "usage": usage}, turn_id)
         finally:
@@ -93,6 +95,7 @@ class FakeOrchestrator:
                 async for event in self._call(session_id, run, verb, word):
                     yield event
             case "question":
+                self._expect(run, word)
                 yield ServerMessage("question", {"questionId": word, "kind": "form"})
                 answer = await self._wait_for(run, word)
                 yield ServerMessage("question", {"questionId": word, "action": answer})
@@ -134,6 +137,7 @@ class FakeOrchestrator:
         await self.histories.add_message(session_id, call)
         status = {"state": "processing", "tool": tool, "callId": call_id, "data": call.data}
         if verb == "ask":
+            self._expect(run, call_id)
             yield ServerMessage("status", {**status, "awaiting": "approval"})
             yield ServerMessage("approval", {"callId": call_id, "tool": tool})
             decision = await self._wait_for(run, call_id)
@@ -156,8 +160,10 @@ class FakeOrchestrator:
         payload = {"state": "complete", "tool": tool, "callId": call_id, "data": outcome}
         yield ServerMessage("status", payload)
 
-    async def _wait_for(self, run: _Running, name: str) -> str:
+    def _expect(self, run: _Running, name: str) -> None:
         run.waiting[name] = asyncio.get_running_loop().create_future()
+
+    async def _wait_for(self, run: _Running, name: str) -> str:
         try:
             return await self._race(run, run.waiting[name]) or "stopped"
         finally:
@@ -176,7 +182,7 @@ class FakeOrchestrator:
 
     def stop(self, session_id: str) -> bool:
         run = self.runs.get(session_id)
-        if run is None:
+        if run is None or run.is_ending:
             return False
         run.stopped.set()
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -126,13 +126,16 @@ class Running:
     orchestrator: FakeOrchestrator
 
 
+NewStore = Callable[[SessionSettings], ChatStore]
+
+
 @asynccontextmanager
 async def running(
-    store: ChatStore | None = None, settings: SessionSettings | None = None
+    new_store: NewStore = MemoryChatStore, settings: SessionSettings | None = None
 ) -> AsyncIterator[Running]:
     """Run sessions on a store, of memory by default; end them at once."""
     settings = settings or SessionSettings()
-    sessions = ChatSessions(store or MemoryChatStore(settings), settings)
+    sessions = ChatSessions(new_store(settings), settings)
     orchestrator = FakeOrchestrator(sessions)
     sessions.run_turns_with(orchestrator)
     await sessions.start()

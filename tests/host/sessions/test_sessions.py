@@ -1,4 +1,4 @@
-"""Sessions on the default store, with an orchestrator that the tests play."""
+"""Sessions on every store, with an orchestrator that the tests play."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from foundation_rt.host.sessions.errors import (
     UnknownSessionError,
 )
 from foundation_rt.host.sessions.settings import SessionSettings
-from tests.host.sessions.support import OWNER, Page, read_until, running, tab, whole_page
+from tests.host.sessions.support import OWNER, NewStore, Page, read_until, running, tab, whole_page
 
 ROOMY = SessionSettings(max_messages=1_000)
 
 
 @pytest.mark.rule("CHAT-08")
-async def test_turns_run_one_at_a_time_in_their_order() -> None:
-    async with running() as host:
+async def test_turns_run_one_at_a_time_in_their_order(new_store: NewStore) -> None:
+    async with running(new_store) as host:
         session = await host.sessions.create(OWNER)
         connection, page = await tab(session)
         for text in ("say:first wait", "say:second", "say:third"):
@@ -36,8 +36,8 @@ async def test_turns_run_one_at_a_time_in_their_order() -> None:
 
 
 @pytest.mark.rule("CHAT-11")
-async def test_events_are_numbered_without_a_gap() -> None:
-    async with running() as host:
+async def test_events_are_numbered_without_a_gap(new_store: NewStore) -> None:
+    async with running(new_store) as host:
         session = await host.sessions.create(OWNER)
         connection, page = session.connect(0), Page(seq=0)
         await session.submit("say:hello call:files:read say:bye", None)
@@ -47,8 +47,8 @@ async def test_events_are_numbered_without_a_gap() -> None:
 
 
 @pytest.mark.rule("CHAT-12")
-async def test_every_tab_sees_the_same() -> None:
-    async with running() as host:
+async def test_every_tab_sees_the_same(new_store: NewStore) -> None:
+    async with running(new_store) as host:
         session = await host.sessions.create(OWNER)
         tabs = [await tab(session) for _ in range(3)]
         await session.submit("say:hello call:files:read", None)
@@ -58,8 +58,8 @@ async def test_every_tab_sees_the_same() -> None:
 
 
 @pytest.mark.rule("CHAT-08")
-async def test_message_that_is_sent_again_counts_once() -> None:
-    async with running(settings=ROOMY) as host:
+async def test_message_that_is_sent_again_counts_once(new_store: NewStore) -> None:
+    async with running(new_store, ROOMY) as host:
         session = await host.sessions.create(OWNER)
         connection, page = await tab(session)
         for _ in range(3):
@@ -91,8 +91,8 @@ async def test_eleventh_message_in_ten_seconds_is_refused() -> None:
 
 
 @pytest.mark.rule("CHAT-10")
-async def test_ninth_waiting_turn_is_refused() -> None:
-    async with running(settings=ROOMY) as host:
+async def test_ninth_waiting_turn_is_refused(new_store: NewStore) -> None:
+    async with running(new_store, ROOMY) as host:
         session = await host.sessions.create(OWNER)
         connection, _ = await tab(session)
         await session.submit("wait", None)
@@ -115,8 +115,8 @@ async def test_eleventh_connection_is_refused() -> None:
 
 
 @pytest.mark.rule("CHAT-15")
-async def test_connection_that_reads_nothing_is_ended_and_others_go_on() -> None:
-    async with running() as host:
+async def test_connection_that_reads_nothing_is_ended_and_others_go_on(new_store: NewStore) -> None:
+    async with running(new_store) as host:
         session = await host.sessions.create(OWNER)
         (slow, _), (quick, page) = await tab(session), await tab(session)
         await session.submit(f"say:{'x' * 2_000_000}", None)
@@ -127,8 +127,8 @@ async def test_connection_that_reads_nothing_is_ended_and_others_go_on() -> None
 
 
 @pytest.mark.rule("CHAT-16")
-async def test_stop_ends_the_running_turn_and_the_waiting_ones_go_on() -> None:
-    async with running() as host:
+async def test_stop_ends_the_running_turn_and_the_waiting_ones_go_on(new_store: NewStore) -> None:
+    async with running(new_store) as host:
         session = await host.sessions.create(OWNER)
         connection, page = await tab(session)
         await session.submit("wait say:never", None)
@@ -141,8 +141,8 @@ async def test_stop_ends_the_running_turn_and_the_waiting_ones_go_on() -> None:
 
 
 @pytest.mark.rule("CHAT-17")
-async def test_first_of_two_approvals_and_answers_counts() -> None:
-    async with running() as host:
+async def test_first_of_two_approvals_and_answers_counts(new_store: NewStore) -> None:
+    async with running(new_store) as host:
         session = await host.sessions.create(OWNER)
         connection, page = await tab(session)
         await session.submit("ask:files:write question:q1", None)
@@ -159,8 +159,8 @@ async def test_first_of_two_approvals_and_answers_counts() -> None:
 
 
 @pytest.mark.rule("CHAT-02")
-async def test_session_is_found_by_its_principal_alone() -> None:
-    async with running() as host:
+async def test_session_is_found_by_its_principal_alone(new_store: NewStore) -> None:
+    async with running(new_store) as host:
         session = await host.sessions.create(OWNER)
         assert await host.sessions.find(session.id, OWNER) is session
         assert await host.sessions.find(session.id, "eve") is None
@@ -177,8 +177,8 @@ async def test_ids_are_long_and_differ() -> None:
 
 
 @pytest.mark.rule("CHAT-03")
-async def test_deleted_session_ends_its_turn_and_its_connections() -> None:
-    async with running() as host:
+async def test_deleted_session_ends_its_turn_and_its_connections(new_store: NewStore) -> None:
+    async with running(new_store) as host:
         session = await host.sessions.create(OWNER)
         connection, _ = await tab(session)
         await session.submit("wait", None)
@@ -214,8 +214,8 @@ async def test_turn_outlives_its_last_connection_by_a_minute() -> None:
 
 
 @pytest.mark.rule("CHAT-19")
-async def test_call_whose_turn_is_interrupted_has_an_unknown_outcome() -> None:
-    async with running() as host:
+async def test_call_whose_turn_is_interrupted_has_an_unknown_outcome(new_store: NewStore) -> None:
+    async with running(new_store) as host:
         session = await host.sessions.create(OWNER)
         connection, page = await tab(session)
         await session.submit("open:files:read", None)
@@ -234,8 +234,8 @@ async def test_call_whose_turn_is_interrupted_has_an_unknown_outcome() -> None:
 
 
 @pytest.mark.rule("CHAT-18")
-async def test_text_that_was_shown_is_kept_when_its_turn_breaks_off() -> None:
-    async with running() as host:
+async def test_text_that_was_shown_is_kept_when_its_turn_breaks_off(new_store: NewStore) -> None:
+    async with running(new_store) as host:
         session = await host.sessions.create(OWNER)
         connection, page = await tab(session)
         await session.submit("part:abcdef fail", None)
@@ -247,8 +247,10 @@ async def test_text_that_was_shown_is_kept_when_its_turn_breaks_off() -> None:
 
 
 @pytest.mark.rule("CHAT-26")
-async def test_close_lets_turns_end_within_the_budget_and_interrupts_the_others() -> None:
-    async with running() as host:
+async def test_close_lets_turns_end_within_the_budget_then_interrupts_them(
+    new_store: NewStore,
+) -> None:
+    async with running(new_store) as host:
         ends, hangs = [await host.sessions.create(OWNER) for _ in range(2)]
         tabs = [await tab(ends), await tab(hangs)]
         await ends.submit("wait say:bye", None)
@@ -265,9 +267,9 @@ async def test_close_lets_turns_end_within_the_budget_and_interrupts_the_others(
 
 
 @pytest.mark.rule("CHAT-13")
-async def test_events_that_are_no_longer_kept_become_one_history() -> None:
+async def test_events_that_are_no_longer_kept_become_one_history(new_store: NewStore) -> None:
     settings = SessionSettings(max_events=5, max_messages=100)
-    async with running(settings=settings) as host:
+    async with running(new_store, settings) as host:
         session = await host.sessions.create(OWNER)
         connection, page = await tab(session)
         await session.submit("say:abc say:def part:ghi wait", None)
