@@ -234,6 +234,8 @@ class PostgresConnections:
                 try:
                     return await work(transaction)
                 except (psycopg.Error, Raced) as error:
+                    if _has_lost_connection(error):
+                        await connection.close()
                     await transaction.abandon()
                     over = attempt == self.attempts or loop.time() >= deadline
                     if over or not self._may_be_repeated(transaction, error):
@@ -553,6 +555,20 @@ def _has_ended(connection: Connection) -> bool:
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
+
+
+def _has_lost_connection(error: psycopg.Error | Raced) -> bool:
+    """Return whether an error means that its connection is of no use any more.
+
+    The server's last word is FATAL. libpq considers the connection open until it has read its end
+    too, which may come later. Until then it may replace that word by an error of its own, without
+    SQLSTATE: "cannot exit pipeline mode while busy".
+    """
+    if isinstance(error, Raced | psycopg.errors.PipelineAborted):
+        return False
+    if error.sqlstate is None:
+        return isinstance(error, psycopg.OperationalError)
+    return error.diag.severity_nonlocalized in ("FATAL", "PANIC")
 
 
 def _cut(connection: Connection) -> None:

@@ -91,6 +91,7 @@ async def insert(connections: PostgresConnections, *numbers: int) -> None:
     [
         ("INSERT", ProxyFault.CUT_BEFORE, True),
         ("INSERT", ProxyFault.CUT_AFTER, True),
+        ("INSERT", ProxyFault.ENDED, True),
         ("COMMIT", ProxyFault.CUT_BEFORE, False),
         ("COMMIT", ProxyFault.CUT_AFTER, True),
     ],
@@ -117,9 +118,11 @@ def test_loss_of_the_connection_says_whether_the_transaction_happened(
 
 
 @pytest.mark.rule("DB-03")
-@pytest.mark.parametrize("fault", [ProxyFault.CUT_BEFORE, ProxyFault.CUT_AFTER])
-@pytest.mark.parametrize("text", ["SELECT n", "READ ONLY", "COMMIT"])
-def test_reads_are_repeated_after_every_loss(place: Place, text: str, fault: ProxyFault) -> None:
+@pytest.mark.parametrize("fault", [ProxyFault.CUT_BEFORE, ProxyFault.CUT_AFTER, ProxyFault.ENDED])
+@pytest.mark.parametrize(("text", "count"), [("SELECT n", 1), ("READ ONLY", 2), ("COMMIT", 2)])
+def test_reads_are_repeated_after_every_loss(
+    place: Place, text: str, count: int, fault: ProxyFault
+) -> None:
     rows(place, "INSERT INTO {schema}.t VALUES (1)")
 
     async def main() -> None:
@@ -129,7 +132,7 @@ def test_reads_are_repeated_after_every_loss(place: Place, text: str, fault: Pro
         ):
             proxy.plan(text, fault)
             query = ("SELECT n FROM {schema}.t", ())
-            assert await connections.read(query, query) == [[(1,)], [(1,)]]
+            assert await connections.read(*[query] * count) == [[(1,)]] * count
             assert proxy.struck == 1
 
     run(main())

@@ -17,6 +17,9 @@ from attrs import define, field
 
 _CANCEL_REQUEST: Final = 80877102
 _READY_FOR_QUERY: Final = b"Z\x00\x00\x00\x05"
+_FLUSH: Final = b"H\x00\x00\x00\x04"
+_COMMAND_COMPLETE: Final = b"C\x00\x00\x00"
+_LAST_WORD: Final = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0"
 
 
 class ProxyFault(StrEnum):
@@ -27,6 +30,8 @@ class ProxyFault(StrEnum):
     LATE = "answered when the client asks to cancel it"
     """If the client never asks, the answer is never delivered."""
     SILENT = "cut when the client asks to cancel it"
+    ENDED = "answered, but for its Sync, which the last word of the server answers"
+    """The end of the connection does not come before the client closes it."""
 
 
 @define(eq=False)
@@ -90,6 +95,12 @@ class PostgresProxy:
                 if found is not None:
                     self._cancelled.clear()
                     answers.hold()
+                if fault is ProxyFault.ENDED and message[:1] == b"S":
+                    to_server.write(_FLUSH)
+                    await answers.carried_out.wait()
+                    answers.end()
+                    await reader.read()
+                    return
                 to_server.write(message)
                 if fault is not None and message[:1] in b"QS":  # the server answers it now
                     if not await self._go_on(fault, reader, answers):
@@ -135,6 +146,7 @@ class _Answers:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     complete: asyncio.Event = field(factory=asyncio.Event, init=False)
+    carried_out: asyncio.Event = field(factory=asyncio.Event, init=False)
     _held: bytes | None = field(default=None, init=False)
 
     async def forward(self) -> None:
@@ -143,6 +155,8 @@ class _Answers:
                 self.writer.write(data)
                 continue
             self._held += data
+            if _COMMAND_COMPLETE in self._held:
+                self.carried_out.set()
             if _READY_FOR_QUERY in self._held:
                 self.complete.set()
         self.writer.close()
@@ -150,6 +164,12 @@ class _Answers:
     def hold(self) -> None:
         self._held = b""
         self.complete.clear()
+        self.carried_out.clear()
+
+    def end(self) -> None:
+        """Deliver what was held, and the server's last word."""
+        self.let_go()
+        self.writer.write(b"E" + (len(_LAST_WORD) + 4).to_bytes(4) + _LAST_WORD)
 
     def let_go(self) -> None:
         assert self._held is not None

@@ -411,7 +411,7 @@ async def test_end_of_the_server_process_that_completes_a_job_doubles_nothing(
 @pytest.mark.rule("TASKS-90", "TASKS-92")
 async def test_jobs_are_done_once_while_server_processes_end_at_random(place: Place) -> None:
     chance = random.Random(2)
-    jobs = [new_job(tasks(100), key=f"k{n}") for n in range(20)]
+    jobs = [new_job(tasks(100), key=f"k{n}") for n in range(size(20, 200))]
     async with place.opened() as one, place.opened() as other:
         workers = [workers_on(store) for store in (one, other)]
         for each in workers:
@@ -429,7 +429,7 @@ async def test_jobs_are_done_once_while_server_processes_end_at_random(place: Pl
         submitting = asyncio.create_task(submit_all())
         while not submitting.done() or await unfinished(one):
             pids = place.backends()
-            place.terminate(chance.sample(pids, min(2, len(pids))))
+            place.terminate(pids and [chance.choice(pids)])
             await asyncio.sleep(0.02)
         await submitting
         for each in workers:
@@ -448,7 +448,7 @@ async def unfinished(store: PostgresTaskStore) -> int:
 
 
 @pytest.mark.rule("TASKS-92")
-@pytest.mark.parametrize("fault", list(ProxyFault))
+@pytest.mark.parametrize("fault", sorted(set(ProxyFault) - {ProxyFault.ENDED}))  # it answers COMMIT
 async def test_submission_whose_commit_was_cut_is_repeated_by_its_key(
     place: Place, fault: ProxyFault
 ) -> None:
