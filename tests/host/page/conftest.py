@@ -1,0 +1,39 @@
+"""A browser for each module, a scripted host and a page of it for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.support.chromium import WatchedPage, chromium, watched_page
+from tests.support.scripted_host import ScriptedHost, scripted_host
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Run Chromium while the tests of a module run."""
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def host() -> Iterator[ScriptedHost]:
+    """Serve the page from a host that does what the test says."""
+    with scripted_host() as serving:
+        yield serving
+
+
+@pytest.fixture
+def watched(browser: Browser, host: ScriptedHost, options: dict[str, Any]) -> Iterator[WatchedPage]:
+    """Open the page of the host."""
+    with watched_page(browser, host.url, **options) as open_page:
+        yield open_page
+
+
+@pytest.fixture
+def page(watched: WatchedPage) -> Page:
+    """Return the open page."""
+    return watched.page

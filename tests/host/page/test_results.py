@@ -1,0 +1,213 @@
+"""Results of tools, and forms made from schemas: both know nothing of chats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.support.chromium import watched_page
+from tests.support.scripted_host import scripted_host
+
+PIXEL = "R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+
+
+@pytest.fixture(scope="module")
+def modules(browser: Browser) -> Iterator[Page]:
+    """Open a page whose modules the tests import."""
+    with scripted_host() as host, watched_page(browser, host.url) as watched:
+        yield watched.page
+
+
+def show(modules: Page, result: Any) -> Page:
+    """Show a result as all that there is."""
+    modules.evaluate(
+        """async (result) => {
+          const { resultNodes } = await import("/results.js");
+          document.body.replaceChildren(...resultNodes(result));
+        }""",
+        result,
+    )
+    return modules
+
+
+def text(value: str) -> dict[str, str]:
+    """Return a content block."""
+    return {"type": "text", "text": value}
+
+
+@pytest.mark.rule("HPAGE-12")
+class TestResults:
+    def test_rows_are_a_table(self, modules: Page) -> None:
+        rows = [{"name": "Oslo", "degrees": 4}, {"name": "Rome", "wet": True}]
+        show(modules, {"content": [text("[]")], "structuredContent": {"result": rows}})
+        assert modules.locator("th").all_inner_texts() == ["name", "degrees", "wet"]
+        assert modules.locator("td").all_inner_texts() == ["Oslo", "4", "", "Rome", "", "yes"]
+
+    def test_an_object_is_shown_by_its_members(self, modules: Page) -> None:
+        value = {"city": "Oslo", "tags": ["a", "b"], "sky": {"state": "grey"}}
+        show(modules, {"content": [], "structuredContent": value})
+        assert modules.locator("dt").all_inner_texts() == ["city", "tags", "sky", "state"]
+        assert modules.locator("dd").all_inner_texts()[:2] == ["Oslo", "a, b"]
+
+    def test_a_text_that_repeats_the_structured_part_is_left_out(self, modules: Page) -> None:
+        show(
+            modules,
+            {
+                "content": [text('{"b": 1, "a": 2}'), text("More.")],
+                "structuredContent": {"a": 2, "b": 1},
+            },
+        )
+        assert modules.locator("pre").all_inner_texts() == ["More."]
+        assert modules.locator("dt").all_inner_texts() == ["a", "b"]
+
+    def test_json_in_a_text_is_shown_as_what_it_is(self, modules: Page) -> None:
+        show(modules, {"content": [text('[{"a": 1}]')]})
+        assert modules.locator("td").all_inner_texts() == ["1"]
+
+    def test_a_picture_is_shown_and_what_is_none_can_be_saved(self, modules: Page) -> None:
+        blocks = [
+            {"type": "image", "mimeType": "image/gif", "data": PIXEL},
+            {"type": "image", "mimeType": "text/html", "data": PIXEL},
+            {"type": "resource", "resource": {"uri": "file:///a/b.bin", "blob": PIXEL}},
+            {"type": "resource_link", "uri": "javascript:alert(1)", "name": "bad"},
+            {"type": "resource_link", "uri": "https://e.org/", "name": "good"},
+        ]
+        show(modules, {"content": blocks})
+        picture = modules.locator("img")
+        assert picture.evaluate("async (img) => (await img.decode(), img.naturalWidth)") == 1
+        assert modules.locator("a[download]").evaluate_all("all => all.map((a) => a.download)") == [
+            "Picture",
+            "b.bin",
+        ]
+        assert modules.locator("a:not([download])").all_inner_texts() == ["good"]
+
+    def test_what_is_high_is_folded(self, modules: Page) -> None:
+        show(modules, {"content": [text("\n".join(map(str, range(60)))), text("short")]})
+        unfold = modules.get_by_role("button", name="Show all")
+        unfold.click()
+        assert modules.locator(".folded").count() == 0
+        modules.get_by_role("button", name="Show less").click()
+        assert modules.locator(".folded").count() == 1
+
+    def test_values_of_every_kind_are_shown(self, modules: Page) -> None:
+        for result in (None, 1, "a", [1, "b"], {}, {"content": []}, {"content": [{"type": "new"}]}):
+            show(modules, result)
+            assert modules.locator("body").inner_text().strip() != ""
+
+
+SCHEMA = {
+    "type": "object",
+    "required": ["name", "age", "size"],
+    "properties": {
+        "name": {"type": "string", "title": "Full name", "minLength": 2, "pattern": "^[A-Z]"},
+        "mail": {"type": "string", "format": "email", "description": "For the receipt."},
+        "page": {"type": "string", "format": "uri"},
+        "age": {"type": "integer", "minimum": 18, "maximum": 99},
+        "share": {"type": "number", "default": 0.5},
+        "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l"}]},
+        "tone": {"type": "string", "enum": ["a", "b"], "enumNames": ["Warm", "Cold"]},
+        "gift": {"type": "boolean", "default": True},
+        "extras": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "anyOf": [{"const": "r", "title": "Ribbon"}, {"const": "c", "title": "Card"}]
+            },
+            "default": ["c"],
+        },
+        "day": {"type": "string", "format": "date"},
+        "at": {"type": "string", "format": "date-time"},
+        "more": {"type": "object"},
+    },
+}
+
+
+@pytest.fixture
+def form(modules: Page) -> Page:
+    """Show a form of the schema."""
+    modules.evaluate(
+        """async (schema) => {
+          const { SchemaForm } = await import("/schema_form.js");
+          window.form = new SchemaForm(schema);
+          document.body.replaceChildren(window.form.node);
+        }""",
+        SCHEMA,
+    )
+    return modules
+
+
+def read(form: Page) -> Any:
+    """Return what the form holds."""
+    return form.evaluate("() => window.form.read()")
+
+
+@pytest.mark.rule("HPAGE-15")
+def test_a_form_gives_values_of_the_types_of_its_schema(form: Page) -> None:
+    form.get_by_label("Full name").fill("Ann")
+    form.get_by_label("age", exact=True).fill("30")
+    form.get_by_label("size").select_option("Small")
+    defaults = {"share": 0.5, "gift": True, "extras": ["c"]}
+    assert read(form)["value"] == {"name": "Ann", "age": 30, "size": "s", **defaults}
+
+    form.get_by_label("mail").fill("ann@example.org")
+    form.get_by_label("page").fill("https://example.org")
+    form.get_by_label("share").fill("1e3")
+    form.get_by_label("tone").select_option("Cold")
+    form.get_by_label("gift").uncheck()
+    form.get_by_label("Ribbon").check()
+    form.get_by_label("day").fill("2026-11-23")
+    form.get_by_label("at").fill("2026-11-23T10:30")
+    form.get_by_label("more").fill('{"a": [1]}')
+    assert read(form) == {
+        "problems": [],
+        "value": {
+            "name": "Ann",
+            "mail": "ann@example.org",
+            "page": "https://example.org",
+            "age": 30,
+            "share": 1000,
+            "size": "s",
+            "tone": "b",
+            "gift": False,
+            "extras": ["r", "c"],
+            "day": "2026-11-23",
+            "more": {"a": [1]},
+            "at": form.evaluate("new Date(2026, 10, 23, 10, 30).toISOString()"),
+        },
+    }
+
+
+@pytest.mark.rule("HPAGE-16")
+def test_each_problem_stands_at_its_field_and_the_first_gets_the_focus(form: Page) -> None:
+    form.get_by_label("mail").fill("nobody")
+    form.get_by_label("age", exact=True).fill("17.5")
+    form.get_by_label("share").fill("much")
+    form.get_by_label("Card").uncheck()
+    form.get_by_label("more").fill("{")
+    problems = {each["name"]: each["problem"] for each in read(form)["problems"]}
+    assert list(problems) == ["name", "mail", "age", "share", "size", "extras", "more"]
+    assert problems["name"] == "Fill this in."
+    assert problems["age"] == "Write a whole number."
+    name = form.get_by_label("Full name")
+    assert name.evaluate("node => node === document.activeElement")
+    assert name.get_attribute("aria-invalid") == "true"
+    described = name.get_attribute("aria-describedby") or ""
+    assert form.locator(f"#{described.split()[-1]}").inner_text() == "Fill this in."
+
+
+@pytest.mark.rule("HPAGE-16")
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("a", "Write at least 2 characters."),
+        ("ann", "Write a text that matches ^[A-Z]"),
+        ("Ann", None),
+    ],
+)
+def test_a_text_is_checked_before_it_is_sent(form: Page, written: str, problem: str | None) -> None:
+    form.get_by_label("Full name").fill(written)
+    found = {each["name"]: each["problem"] for each in read(form)["problems"]}
+    assert found.get("name") == problem

@@ -1,0 +1,95 @@
+"""The system's Chromium, driven by Playwright, and a page that is watched for what must not be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define, field
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+
+from .process import PATIENCE
+from .services import REQUIRED
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+SHOTS = os.environ.get("FOUNDATION_RT_TEST_SHOTS")
+"""A folder: each picture that a test takes is kept there."""
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Run a browser.
+
+    The sync API keeps the loop of its thread: leave the block before a test runs a loop of its own.
+    """
+    if CHROMIUM is None:
+        (pytest.fail if REQUIRED else pytest.skip)("Chromium is not there: install `chromium`")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@define(eq=False)
+class WatchedPage:
+    """A page, and what it did that it must not.
+
+    Attributes:
+        problems: errors on its console, of its scripts, of its policy; requests to other hosts.
+        may_lose: it may log that connections fail, since the test has them fail.
+    """
+
+    page: Page
+    context: BrowserContext
+    origin: str
+    problems: list[str] = field(factory=list)
+    may_lose: bool = False
+
+    def watch(self) -> None:
+        """Note what happens from now on."""
+        self.page.on("console", lambda message: self._console(message))
+        self.page.on("pageerror", lambda error: self.problems.append(f"script: {error}"))
+        self.context.on("request", lambda request: self._requested(request.url))
+        self.page.on("websocket", lambda socket: self._requested(socket.url))
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type not in ("error", "warning"):
+            return
+        is_loss = "WebSocket" in message.text or "Failed to load resource" in message.text
+        if not (self.may_lose and is_loss):
+            self.problems.append(f"console: {message.text}")
+
+    def _requested(self, url: str) -> None:
+        if not url.startswith((f"http://{self.origin}/", f"ws://{self.origin}/", "data:", "blob:")):
+            self.problems.append(f"foreign request: {url}")
+
+
+@contextmanager
+def watched_page(browser: Browser, url: str, **options: Any) -> Iterator[WatchedPage]:
+    """Open a page in a profile of its own; leaving the block holds that it did nothing wrong."""
+    options.setdefault("viewport", {"width": 1200, "height": 800})
+    options.setdefault("reduced_motion", "reduce")
+    context = browser.new_context(**options)
+    context.set_default_timeout(PATIENCE * 1000)
+    try:
+        watched = WatchedPage(context.new_page(), context, url.split("/")[2])
+        watched.watch()
+        watched.page.goto(url)
+        yield watched
+        assert watched.problems == []
+    finally:
+        context.close()
+
+
+def shot(page: Page, name: str) -> None:
+    """Keep a picture of the page, if the environment names a folder for them."""
+    if SHOTS:
+        page.screenshot(path=str(Path(SHOTS) / f"{name}.png"))

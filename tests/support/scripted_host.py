@@ -1,0 +1,199 @@
+"""A chat host that serves the page, and sends the frames that a test says when it says so.
+
+It speaks `/ws` as the host does (numbered events, kept for replay; `history` for who has none) and
+runs in a thread of its own, so that a test can drive a browser beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from attrs import define, field
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+import foundation_rt
+from foundation_rt.host.texts import WELCOME
+
+from .process import PATIENCE
+
+PAGE = Path(foundation_rt.__file__).parent / "host" / "web" / "page"
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+    " img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+Frame = dict[str, Any]
+
+
+@define(eq=False)
+class ScriptedHost:
+    """See the module.
+
+    Attributes:
+        url: the address of the page.
+        status: what `/api/status` answers.
+        session_id: of its session; a test that changes it has the host forget the old one.
+        events: what was sent, numbered from 1.
+        history: what a page gets that asks without a number.
+        said: the frames of pages, but for `ping`.
+        opened: the query of each WebSocket.
+        refuses: it answers 401 to everything but the page.
+        accepts: it takes connections.
+        pings: how many came.
+        answers_pings: it sends `pong`.
+    """
+
+    url: str = ""
+    status: Frame = field(factory=lambda: {"model": "scripted", "servers": []})
+    session_id: str = "session-1"
+    events: list[Frame] = field(factory=list)
+    history: Frame = field(factory=dict)
+    said: queue.Queue[Frame] = field(factory=queue.Queue)
+    opened: queue.Queue[Mapping[str, str]] = field(factory=queue.Queue)
+    refuses: bool = False
+    accepts: bool = True
+    pings: int = 0
+    answers_pings: bool = True
+    _sockets: set[WebSocket] = field(factory=set)
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    def event(self, kind: str, payload: Frame, turn: str | None = "turn-1") -> None:
+        """Send the next event of the session, and keep it."""
+        frame = {"type": kind, "payload": payload, "seq": len(self.events) + 1}
+        if turn is not None:
+            frame["turnId"] = turn
+        self.events.append(frame)
+        self.send(frame)
+
+    def send(self, *frames: Frame) -> None:
+        """Send frames as they are to every page."""
+        self._run(self._send(frames))
+
+    def cut(self) -> None:
+        """End every connection."""
+        self._run(self._cut())
+
+    def next_said(self, kind: str) -> Frame:
+        """Wait for a frame of this type, and return its payload."""
+        while True:
+            frame = self.said.get(timeout=PATIENCE)
+            if frame["type"] == kind:
+                return dict(frame["payload"])
+
+    def _run(self, work: Any) -> None:
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
+
+    async def _send(self, frames: tuple[Frame, ...]) -> None:
+        for socket in list(self._sockets):
+            for frame in frames:
+                await socket.send_json(frame)
+
+    async def _cut(self) -> None:
+        for socket in list(self._sockets):
+            with suppress(RuntimeError):
+                await socket.close(1012)
+
+    async def _status(self, request: Request) -> Response:
+        if self.refuses:
+            return JSONResponse({"error": "unauthorized"}, 401)
+        return JSONResponse(self.status)
+
+    async def _session(self, request: Request) -> Response:
+        if request.path_params["id"] != self.session_id:
+            return JSONResponse({"error": "unknown_session"}, 404)
+        if request.method == "DELETE":
+            return Response(status_code=204)
+        return Response(f"# as {request.query_params['format']}\n", media_type="text/plain")
+
+    async def _chat(self, socket: WebSocket) -> None:
+        self.opened.put(dict(socket.query_params))
+        if self.refuses or not self.accepts:
+            await socket.close(1008)
+            return
+        await socket.accept()
+        asked = socket.query_params.get("session")
+        is_known = asked == self.session_id
+        state = "reconnected" if is_known and "after" in socket.query_params else "connected"
+        payload = {"state": state, "message": WELCOME, "sessionId": self.session_id}
+        await socket.send_json({"type": "connection", "payload": payload})
+        if asked is not None and not is_known:
+            error = {"code": "unknown_session", "message": "There is no such session."}
+            await socket.send_json({"type": "error", "payload": error})
+        elif is_known and "after" not in socket.query_params:
+            history = {"messages": [], "seq": len(self.events), **self.history}
+            await socket.send_json({"type": "history", "payload": history})
+        elif is_known:
+            for event in self.events[int(socket.query_params["after"]) :]:
+                await socket.send_json(event)
+        self._sockets.add(socket)
+        with suppress(WebSocketDisconnect):
+            while True:
+                frame = await socket.receive_json()
+                if frame["type"] == "ping":
+                    self.pings += 1
+                    if self.answers_pings:
+                        await socket.send_json({"type": "pong", "payload": {}})
+                else:
+                    self.said.put(frame)
+        self._sockets.discard(socket)
+
+
+@contextmanager
+def scripted_host() -> Iterator[ScriptedHost]:
+    """Serve a host on a free port, in a thread, until the block is left."""
+    host = ScriptedHost()
+    routes = [
+        Route("/api/status", host._status),
+        Route("/api/sessions/{id}", host._session, methods=["GET", "DELETE"]),
+        Route("/api/sessions/{id}/export", host._session),
+        WebSocketRoute("/ws", host._chat),
+    ]
+    app = Starlette(routes=routes)
+    app.mount("/", StaticFiles(directory=PAGE, html=True))
+
+    async def with_policy(scope: Any, receive: Any, send: Any) -> None:
+        async def send_with_policy(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"].append((b"content-security-policy", POLICY.encode()))
+            await send(message)
+
+        await app(scope, receive, send_with_policy if scope["type"] == "http" else send)
+
+    options = {"log_level": "warning", "lifespan": "off", "ws": "websockets-sansio"}
+    config = uvicorn.Config(with_policy, port=0, **options)
+    server = uvicorn.Server(config)
+    is_ready = threading.Event()
+
+    async def serve() -> None:
+        host._loop = asyncio.get_running_loop()
+        serving = asyncio.create_task(server.serve())
+        while not server.started:  # uvicorn has no event for it
+            await asyncio.sleep(0.005)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        host.url = f"http://127.0.0.1:{port}/"
+        is_ready.set()
+        await serving
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        assert is_ready.wait(PATIENCE)
+        yield host
+    finally:
+        server.should_exit = True
+        server.force_exit = True
+        thread.join(PATIENCE)
