@@ -140,6 +140,7 @@ class LiveChat:
             "seq": self.last_seq,
             **self.state.waits(),
             "waiting": waiting,
+            "usage": self.state.usage_json(),
         }
 
 

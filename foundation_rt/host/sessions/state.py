@@ -122,16 +122,20 @@ class SessionState:
 
     def to_json(self) -> Payload:
         """Return the state for a store: of texts that are streamed, their length alone."""
-        usage = self.usage
         return {
             **self.waits(),
             "streaming": {name: text.length for name, text in self.streaming.items()},
             "hidden": list(self.hidden),
-            "usage": {
-                "promptTokens": usage.prompt_tokens,
-                "completionTokens": usage.completion_tokens,
-                "isEstimated": usage.is_estimated,
-            },
+            "usage": self.usage_json(),
+        }
+
+    def usage_json(self) -> Payload:
+        """Return the tokens of the chat so far."""
+        usage = self.usage
+        return {
+            "promptTokens": usage.prompt_tokens,
+            "completionTokens": usage.completion_tokens,
+            "isEstimated": usage.is_estimated,
         }
 
     @classmethod

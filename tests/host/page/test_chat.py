@@ -347,6 +347,22 @@ def test_a_message_that_is_refused_stays_with_the_reason(page: Page, host: Scrip
     expect(page.locator(".unsent")).to_have_count(0)
 
 
+@pytest.mark.rule("HPAGE-03")
+def test_what_waits_at_the_host_and_what_was_used_come_with_the_history(
+    page: Page, host: ScriptedHost
+) -> None:
+    waiting = [{"messageId": "m2", "text": "said elsewhere"}]
+    turn = {"turnId": "turn-1", "state": "started"}
+    usage = {"promptTokens": 5, "completionTokens": 4}
+    host.history = {"waiting": waiting, "turn": turn, "usage": usage}
+    page.reload()
+    expect(page.locator(".unsent")).to_contain_text("Waits for its turn")
+    expect(page.locator(".usage")).to_have_text("9 tokens")
+    host.event("user", {"text": "said elsewhere", "messageId": "m2"})
+    expect(page.locator(".unsent")).to_have_count(0)
+    expect(page.locator(".bubble")).to_have_text("said elsewhere")
+
+
 @pytest.mark.rule("HPAGE-21")
 def test_errors_and_maintenance_are_said(page: Page, host: ScriptedHost) -> None:
     host.send({"type": "error", "payload": {"code": "X", "message": "Something broke."}})

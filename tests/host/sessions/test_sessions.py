@@ -284,6 +284,9 @@ async def test_events_that_are_no_longer_kept_become_one_history(new_store: NewS
             assert other.histories == (0 if kept else 1)
             if not kept:
                 assert other.chat() == (await whole_page(session)).chat()
+        payload = (await anext(session.connect(None))).payload
+        assert payload["waiting"] == []
+        assert payload["usage"]["promptTokens"] == session.usage.prompt_tokens
 
 
 @pytest.mark.rule("CHAT-06")
