@@ -13,17 +13,14 @@ from ...backoff import exponential_delay
 from ...coordinator import Coordinator
 from ..chat import ChatMessage, Role
 from ..llm.service import GenerationOptions, LLMFailure, LLMServiceError, ModelTool
+from ..llm.system_prompt import compile_system_prompt
 from .approvals import is_read_only
 from .cutting import Count
-from .pruning import prune, tokens_of_all
 from .scope import TurnScope
 from .streamed_text import MAX_ANSWER_CHARACTERS, StreamedText
 
 _LONGEST_DELAY = 60.0
 """Seconds; a provider that asks for more is not waited for."""
-
-_RULES_TOKENS = 600
-"""What a system prompt has besides tools and guidance, in tokens; roughly."""
 
 
 @define(eq=False)
@@ -110,15 +107,15 @@ class ModelAnswers:
         """Return what the model reads of the history."""
         services = self._scope.services
         count = services.llm.estimate_token_count
-        fixed = fixed_tokens(tools, prompts, count)
+        fixed = fixed_tokens(services.settings.system_prompt, tools, prompts, count)
         most = services.settings.history.max_token_count
         budget = max(most - fixed, most // 4)
         if budget > most - fixed:
             self._scope.observation.tools_leave_little(fixed, most)
-        history = services.histories.get_history(self._scope.session_id)
-        pruned = prune(history, budget, count)
-        tokens = fixed + tokens_of_all(pruned, count)
-        self._scope.observation.model_asked(len(pruned), len(tools), tokens)
+        reader = self._scope.reader
+        reader.read(services.histories.get_history(self._scope.session_id))
+        pruned = reader.prune(budget, count)
+        self._scope.observation.model_asked(len(pruned), len(tools), fixed)
         return pruned
 
     async def _stream(
@@ -164,11 +161,13 @@ class ModelAnswers:
             answer.dropped += 1
 
 
-def fixed_tokens(tools: Sequence[ModelTool], prompts: Mapping[str, str], count: Count) -> int:
+def fixed_tokens(
+    base_prompt: str, tools: Sequence[ModelTool], prompts: Mapping[str, str], count: Count
+) -> int:
     """Estimate the tokens of the system prompt and the tools."""
     told = [[tool.outside_name, tool.description, tool.parameters] for tool in tools]
     try:
         written = orjson.dumps(told).decode()
     except TypeError:  # deeper than orjson writes
         written = repr(told)
-    return count(written) + count("\n".join(prompts.values())) + _RULES_TOKENS
+    return count(compile_system_prompt(base_prompt, tools, prompts)) + count(written)

@@ -110,7 +110,7 @@ class TurnObservation:
 
     def model_asked(self, messages: int, tools: int, tokens: int) -> None:
         """Note a request to the model."""
-        fields = {"messages": messages, "tools": tools, "estimatedTokens": tokens}
+        fields = {"messages": messages, "tools": tools, "toolTokens": tokens}
         self.write(logging.DEBUG, "llm_request", **fields)
 
     def tools_leave_little(self, tokens: int, most: int) -> None:

@@ -145,7 +145,8 @@ class ConversationOrchestrator:
         services = self._services
         count, coordinator = services.llm.estimate_token_count, services.coordinator
         most = (options or services.settings.history).max_token_count
-        fixed = fixed_tokens(model_tools(coordinator), guidance(coordinator), count)
+        base = services.settings.system_prompt
+        fixed = fixed_tokens(base, model_tools(coordinator), guidance(coordinator), count)
         return prune(self.get_history(session_id), max(most - fixed, most // 4), count)
 
     def create_system_message(
@@ -178,4 +179,5 @@ class ConversationOrchestrator:
         """Forget a session that has ended."""
         self.stop(session_id)
         self._services.approvals.forget(session_id)
+        self._services.readers.forget(session_id)
         self._services.llm.forget_usage(session_id)

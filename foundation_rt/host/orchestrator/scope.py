@@ -11,7 +11,7 @@ from ..chat import ChatMessage, Role
 from ..events import SessionEventType
 from .event_buffer import EventBuffer
 from .observation import TurnObservation
-from .pruning import NOTICE
+from .pruning import NOTICE, HistoryReader
 from .services import Services
 from .turn_clock import TurnClock
 
@@ -23,7 +23,8 @@ class TurnScope:
     Attributes:
         events: of the turn, to be yielded.
         clock: the time of the turn.
-        ids: of the messages and the calls of the session.
+        reader: of the history.
+        ids: of messages and calls of this turn.
     """
 
     services: Services
@@ -32,6 +33,7 @@ class TurnScope:
     events: EventBuffer
     clock: TurnClock
     observation: TurnObservation
+    reader: HistoryReader
     ids: set[str] = field(factory=set)
 
     async def store(self, message: ChatMessage) -> None:
@@ -44,7 +46,8 @@ class TurnScope:
 
     def own_id(self, wanted: str | None) -> str:
         """Return an id that the session does not have yet: the wanted one, or another (TURN-14)."""
-        chosen = wanted if wanted and wanted not in self.ids else self.services.new_id()
+        is_free = wanted and wanted not in self.ids and not self.reader.knows(wanted)
+        chosen = wanted if wanted and is_free else self.services.new_id()
         self.ids.add(chosen)
         return chosen
 

@@ -12,6 +12,7 @@ from attrs import field, frozen
 
 from .approvals import Approvals
 from .pending import PendingAnswers
+from .readers import HistoryReaders
 from .settings import OrchestratorSettings
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Services:
     """The collaborators of all turns.
 
     Attributes:
+        readers: of the histories.
         questions: of servers, that wait for a person: action and content.
         new_id: makes ids of messages, calls and questions.
         now_ms: returns the Unix time, in ms.
@@ -46,6 +48,7 @@ class Services:
     settings: OrchestratorSettings
     approvals: Approvals
     metrics: TurnMetrics | None = None
+    readers: HistoryReaders = field(factory=HistoryReaders)
     questions: PendingAnswers[tuple[str, Any]] = field(factory=PendingAnswers)
     new_id: Callable[[], str] = _new_id
     now_ms: Callable[[], int] = _now_ms

@@ -41,6 +41,7 @@ class OrchestratorSettings:
         max_samplings: the most requests of servers to the model, in a turn.
         approve_all: whether calls run without an approval.
         roots: places that servers are told of.
+        system_prompt: the base prompt of the model, which counts among the tokens of a request.
         history: what of a history is sent to the model.
     """
 
@@ -55,4 +56,5 @@ class OrchestratorSettings:
     max_samplings: int = field(default=16, validator=ge(0))
     approve_all: bool = False
     roots: tuple[Path, ...] = field(default=(), converter=tuple)
+    system_prompt: str = ""
     history: HistoryManagementOptions = field(factory=HistoryManagementOptions)

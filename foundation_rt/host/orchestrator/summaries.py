@@ -9,7 +9,7 @@ from contextlib import aclosing
 from ..chat import ChatMessage, Role
 from ..llm.service import GenerationOptions, LLMServiceError
 from .cutting import cut_text
-from .pruning import CUT, SUMMARY, prune, tokens_of_all, without_summarised
+from .pruning import CUT, NOTICE, SUMMARY, prune, tokens_of_all
 from .scope import TurnScope
 
 _INSTRUCTION = (
@@ -18,6 +18,17 @@ _INSTRUCTION = (
 )
 _INTRODUCTION = "Summary of the conversation before this point:\n"
 _MAX_TOKENS = 1000
+
+
+def unsummarised(history: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Return the newest summary, and what it does not summarise, without notices. Pure."""
+    summaries = [message for message in history if SUMMARY in message.metadata]
+    at = 0
+    if summaries:
+        last = summaries[-1].metadata[SUMMARY]
+        at = next((at + 1 for at, each in enumerate(history) if each.id == last), 0)
+    kept = [each for each in history[at:] if not {SUMMARY, NOTICE} & each.metadata.keys()]
+    return [*summaries[-1:], *kept]
 
 
 def older_part(history: Sequence[ChatMessage], retained: int) -> Sequence[ChatMessage]:
@@ -34,7 +45,7 @@ async def summarise(scope: TurnScope) -> None:
     if options.summarization_threshold is None:
         return
     count = services.llm.estimate_token_count
-    history = without_summarised(services.histories.get_history(scope.session_id))
+    history = unsummarised(services.histories.get_history(scope.session_id))
     if tokens_of_all(history, count) <= options.summarization_threshold:
         return
     older = older_part(history, options.retain_newest_messages)

@@ -58,6 +58,7 @@ class Turn:
             self.events,
             TurnClock(services.settings.turn_timeout_ms / 1000),
             TurnObservation(self.session_id, self.turn_id, services.metrics),
+            services.readers.of(self.session_id),
         )
         self.calls = TurnCalls(self._scope)
         self._answers = ModelAnswers(self._scope)
@@ -124,11 +125,7 @@ class Turn:
     async def _begin(self) -> None:
         scope = self._scope
         scope.observation.began(self._text)
-        history = self._services.histories.get_history(self.session_id)
-        for known in history:
-            scope.ids.add(known.id)
-            if known.call_id is not None:
-                scope.ids.add(known.call_id)
+        scope.reader.read(self._services.histories.get_history(self.session_id))
         message = ChatMessage(id=self._message_id, role=Role.USER, content=self._text)
         scope.ids.add(message.id)
         await scope.store(scope.stamped(message))

@@ -16,8 +16,8 @@ from foundation_rt.host.orchestrator.pruning import (
     NOTICE,
     SUMMARY,
     UNKNOWN_OUTCOME,
+    HistoryReader,
     prune,
-    segments_of,
     tokens_of_all,
 )
 
@@ -82,7 +82,9 @@ budgets = st.sampled_from([0, 40, 300, 1000, 3000, PLENTY])
 
 def least(history: Sequence[ChatMessage]) -> int:
     """Return the tokens below which nothing can be cut."""
-    return 40 * (len(segments_of(history)[-1].in_order()) + 2)
+    reader = HistoryReader()
+    reader.read(history)
+    return 40 * (len(reader.segments()[-1].in_order()) + 2)
 
 
 @pytest.mark.rule("TURN-50", "TURN-51", "TURN-52", "TURN-53", "TURN-54", "TURN-57")
@@ -122,6 +124,23 @@ def test_what_is_kept_fits_is_the_newest_and_parts_no_call(
 def test_pruned_again_it_is_the_same(history: list[ChatMessage]) -> None:
     kept = prune(history, 1000, count)
     assert prune(kept, 1000, count) == kept
+
+
+@given(histories(), st.lists(st.integers(0, 60), max_size=6), budgets)
+def test_reading_while_it_grows_and_changes_is_reading_it_once(
+    history: list[ChatMessage], lengths: list[int], budget: int
+) -> None:
+    reader = HistoryReader()
+    for length in lengths:
+        part = history[:length]
+        if part and length % 2:  # the last message was replaced, as streamed text is
+            part[-1] = evolve(part[-1], content="other")
+        reader.read(part)
+        assert reader.prune(budget, count) == prune(part, budget, count)
+        assert all(reader.knows(each.id) for each in part)
+        assert not any(reader.knows(each.id) for each in history[length:])
+    reader.read(history)
+    assert reader.prune(budget, count) == prune(history, budget, count)
 
 
 @pytest.mark.rule("TURN-53")
