@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..chat import ChatMessage
+from .results import json_size
 from .scope import TurnScope
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ _PAUSE = 0.1
 """Seconds between two events about the progress of one call."""
 
 _MAX_MESSAGE = 500
+
+_MAX_REPEATED = 4096
+"""The most bytes of arguments that each event of a call repeats; longer ones are in the first."""
 
 
 @define(eq=False)
@@ -40,6 +44,7 @@ class OpenCall:
     entry: ToolRegistryEntry | None
     is_sent: bool = False
     began: float = 0.0
+    _shown: int | None = field(default=None, init=False)
     _latest: dict[str, Any] | None = field(default=None, init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
     _next_at: float = field(default=0.0, init=False)
@@ -52,14 +57,17 @@ class OpenCall:
 
     def processing(self, message: str, **more: Any) -> dict[str, Any]:
         """Return the payload of an event of the call before it has ended."""
-        return {
+        payload = {
             "state": "processing",
             "tool": self.name,
             "message": message[:_MAX_MESSAGE],
             "callId": self.call_id,
-            "data": {"arguments": dict(self.arguments)},
-            **more,
         }
+        if self._shown is None or self._shown <= _MAX_REPEATED:
+            payload["data"] = {"arguments": dict(self.arguments)}
+        if self._shown is None:
+            self._shown = json_size(self.arguments)
+        return {**payload, **more}
 
     # -- progress: at most ten events a second, the newest wins, the result never waits (TURN-35)
 

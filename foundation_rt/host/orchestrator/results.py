@@ -116,18 +116,24 @@ def _text_of(block: Any, pictures: _Pictures | None) -> str:
 
 
 def _json(value: Any) -> str:
+    return _json_bytes(value).decode("utf-8", "replace")
+
+
+def json_size(value: Any) -> int:
+    """Return how many bytes a value has as JSON."""
+    return len(_json_bytes(value))
+
+
+def _json_bytes(value: Any) -> bytes:
     try:
-        return orjson.dumps(value).decode()
+        return orjson.dumps(value)
     except TypeError:  # deeper than orjson writes
-        return repr(value)
+        return repr(value).encode("utf-8", "replace")
 
 
 def shown(data: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
     """Return the data of an outcome for an event, which may not be as long (TURN-44)."""
-    try:
-        written = orjson.dumps(data)
-    except TypeError:
-        written = repr(data).encode("utf-8", "replace")
+    written = _json_bytes(data)
     if len(written) <= max_bytes:
         return data
     text = written[:max_bytes].decode("utf-8", "ignore")

@@ -12,7 +12,7 @@ from foundation_rt import Server, ToolContext
 from foundation_rt.host import texts
 from foundation_rt.host.chat import Role
 from foundation_rt.host.events import ServerMessage
-from tests.support.host_chat import READS, Desk, ScriptedModel, call, chat, problem, say
+from tests.support.host_chat import READS, Desk, ScriptedModel, approving, call, chat, problem, say
 
 
 @pytest.mark.rule("TURN-30")
@@ -94,6 +94,20 @@ async def test_progress_is_shown_ten_times_a_second_at_most_and_never_late() -> 
     first = next(each for each in heard.of("status") if "progress" in each)
     assert first["progress"] == {"progress": 0, "total": 1000, "message": "step 0"}
     assert first["data"] == {"arguments": {"steps": 1000}}
+
+
+@pytest.mark.rule("TURN-35")
+@pytest.mark.parametrize(("length", "repeats"), [(10, True), (5000, False)])
+async def test_long_arguments_are_in_the_first_event_of_a_call_alone(
+    length: int, repeats: bool
+) -> None:
+    model = ScriptedModel([[call("desk:note", text="x" * length)]])
+    async with chat(model) as orchestrator:
+        heard = await say(orchestrator, act=approving(orchestrator))
+    first, second, _ = heard.of("status")
+    assert "data" in first
+    assert ("data" in second) is repeats
+    assert heard.of("approval")[0]["arguments"] == {"text": "x" * length}
 
 
 @pytest.mark.rule("TURN-36")
