@@ -79,6 +79,13 @@ PURE = (
     "host.orchestrator.cutting",
     "host.orchestrator.pruning",
     "host.orchestrator.results",
+    "host.sessions.interruption",
+    "host.sessions.live_chat",
+    "host.sessions.recovery",
+    "host.sessions.rows",
+    "host.sessions.settings",
+    "host.sessions.state",
+    "host.sessions.store",
     "client.transports.redaction",
     "client.transports.sse",
 )

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from attrs import frozen
 
 from ..chat import ChatMessage, Role
-from ..events import ServerMessage, TurnState
+from ..events import ServerMessage
 from ..texts import CALL_NOT_MADE, CALL_UNKNOWN
 from .state import Payload, SessionState
 from .store import Turn
@@ -26,7 +26,7 @@ class Closing:
 
     Attributes:
         messages: new or replaced ones.
-        events: to follow them, without numbers.
+        events: to follow them, without numbers; the last one ends the turn.
     """
 
     messages: Sequence[ChatMessage]
@@ -34,23 +34,17 @@ class Closing:
 
 
 def close_turn(
-    messages: Sequence[ChatMessage],
-    state: SessionState,
-    turn_id: str,
-    ending: TurnState,
-    *,
-    now: int,
-    failure: Payload | None = None,
+    messages: Sequence[ChatMessage], state: SessionState, end: ServerMessage, now: int
 ) -> Closing:
     """Return what ends a turn: its texts, its calls, what it waits for, then itself (CHAT-18).
+
+    A turn that has closed all of that itself ends by its last event alone.
 
     Args:
         messages: of the turn.
         state: of the chat.
-        turn_id: of the turn.
-        ending: its last state.
+        end: the last event of the turn.
         now: Unix time, in ms.
-        failure: what its last event says beside that.
     """
     known = {message.id: message for message in messages}
     texts = _broken_texts(known, state, now)
@@ -64,11 +58,10 @@ def close_turn(
         *_text_events(known, state),
         *_decisions(state),
         *(_call_event(call_id, call, by_call) for call_id, call in state.calls.items()),
-        ServerMessage("turn", {"state": ending, **(failure or {})}),
     ]
     return Closing(
         (*texts, *outcomes),
-        [ServerMessage(event.type, event.payload, turn_id) for event in events],
+        [*(ServerMessage(each.type, each.payload, end.turn_id) for each in events), end],
     )
 
 

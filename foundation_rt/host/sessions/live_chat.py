@@ -110,7 +110,8 @@ class LiveChat:
     def number(self, message: ServerMessage) -> tuple[ServerMessage, bytes]:
         """Take in the next event; return it with its number, and encoded (CHAT-11)."""
         numbered = evolve(message, seq=self.last_seq + 1)
-        frame = to_bytes(numbered.to_json())
+        # A copy: bytes of orjson keep the buffer in which they were written.
+        frame = bytes(memoryview(to_bytes(numbered.to_json())))
         self.state.apply(numbered)
         self.last_seq += 1
         self._sizes.append(len(frame))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..events import ServerMessage
 from .interruption import close_turn, input_event, input_message
 from .live_chat import LiveChat
 from .settings import SessionSettings
@@ -25,7 +26,8 @@ def interrupted(stored: StoredChat, turn: Turn, settings: SessionSettings, now: 
         first = len(chat.messages)
         messages.append(input_message(turn, now))
         events.append(input_event(turn))
-    closing = close_turn(chat.messages[first:], chat.state, turn.turn_id, "interrupted", now=now)
+    end = ServerMessage("turn", {"state": "interrupted"}, turn.turn_id)
+    closing = close_turn(chat.messages[first:], chat.state, end, now)
     frames = []
     positions = [(chat.put(each), each) for each in (*messages, *closing.messages)]
     for event in (*events, *closing.events):

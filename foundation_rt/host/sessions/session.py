@@ -90,6 +90,11 @@ class ChatSession:
         return bool(self._connections)
 
     @property
+    def is_busy(self) -> bool:
+        """Tell whether turns run in this process, or are about to."""
+        return self._turns.is_running
+
+    @property
     def running_turn(self) -> Turn | None:
         """The turn that runs in this process."""
         return self._turns.turn
@@ -338,7 +343,7 @@ class ChatSession:
             self._turns.start()
 
     def _lose_turn(self) -> None:
-        """End the turn that runs here: another worker has ended it (CHAT-23)."""
+        """End the turn that runs here: another worker has ended it (CHAT-22)."""
         if not self.saving.has_ended:
             self.saving.lose()
             self._fenced()

@@ -9,7 +9,7 @@ MIB = 1024 * 1024
 
 @frozen(kw_only=True)
 class SessionSettings:
-    """The limits of sessions (CHAT-06, CHAT-09, CHAT-10, CHAT-14, CHAT-30).
+    """The limits of sessions (CHAT-06, CHAT-09 to CHAT-15, CHAT-20).
 
     Attributes:
         max_sessions: that are kept in memory; beyond, the one that is idle the longest goes.

@@ -59,6 +59,7 @@ class TurnRunner:
     _task: asyncio.Task[None] | None = field(default=None, init=False)
     _consuming: asyncio.Task[None] | None = field(default=None, init=False)
     _ending: TurnState = field(default="interrupted", init=False)
+    _first: int = field(default=0, init=False)  # the position of the first message of the turn
     _looks_again: bool = field(default=False, init=False)
 
     @property
@@ -130,9 +131,8 @@ class TurnRunner:
         self.turn, self._ending = turn, "interrupted"
         session.began(turn)
         first = session.chat.position(turn.message_id)
-        if first is None:
-            first = len(session.chat.messages)
-        failure = await self._consume_whole(turn) if begun.is_new else None
+        self._first = len(session.chat.messages) if first is None else first
+        failure = await self._consume_whole(turn) if begun.is_new else {}
         saving = session.saving
         if saving.is_fenced:
             await session.reload()
@@ -143,11 +143,12 @@ class TurnRunner:
             saving.begin(turn)  # nobody has ended it: it could not be stored
             self._ending = "failed"
         if not saving.has_ended:
-            await self._close(turn, first, failure)
+            end = ServerMessage("turn", {"state": self._ending, **failure}, turn.turn_id)
+            await self._finish(turn, end)
         await saving.stored()
         self.turn = None
 
-    async def _consume_whole(self, turn: Turn) -> Payload | None:
+    async def _consume_whole(self, turn: Turn) -> Payload:
         """Run a turn to its end, or until `end_turn`; return what a failure says."""
         self._consuming = asyncio.get_running_loop().create_task(self._consume(turn))
         try:
@@ -160,7 +161,7 @@ class TurnRunner:
                 self._consuming.cancel()
                 await asyncio.wait({self._consuming})
             self._consuming = None
-        return None
+        return {}
 
     async def _consume(self, turn: Turn) -> None:
         session = self._session
@@ -169,25 +170,20 @@ class TurnRunner:
         )
         async with aclosing(events):
             async for event in events:
-                await session.emit(event, turn)
                 if event.type == "turn" and event.payload["state"] != "started":
+                    await self._finish(turn, event)
                     return
+                await session.emit(event, turn)
 
-    async def _close(self, turn: Turn, first: int, failure: Payload | None) -> None:
-        """Record the end of a turn that did not say so itself."""
+    async def _finish(self, turn: Turn, end: ServerMessage) -> None:
+        """Close what the turn has left open, and end it."""
         session = self._session
-        saving, chat = session.saving, session.chat
+        saving, chat, now = session.saving, session.chat, session.now()
+        end = evolve(end, turn_id=turn.turn_id)
         if chat.position(turn.message_id) is None:
-            saving.put(input_message(turn, session.now()))
+            saving.put(input_message(turn, now))
             saving.emit(input_event(turn))
-        closing = close_turn(
-            chat.messages[first:],
-            chat.state,
-            turn.turn_id,
-            self._ending,
-            now=session.now(),
-            failure=failure,
-        )
+        closing = close_turn(chat.messages[self._first :], chat.state, end, now)
         for message in closing.messages:
             saving.put(message)
         for event in closing.events:

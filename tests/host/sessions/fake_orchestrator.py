@@ -69,6 +69,7 @@ class FakeOrchestrator:
         try:
             message = ChatMessage(id=message_id, role=Role.USER, content=text)
             await self.histories.add_message(session_id, message)
+            assert self.histories.get_history(session_id)[-1] == message
             yield ServerMessage("user", {"text": text, "messageId": message_id}, turn_id)
             yield ServerMessage("turn", {"state": "started"}, turn_id)
             for step in text.split():
@@ -113,6 +114,7 @@ class FakeOrchestrator:
         for number, piece in enumerate(pieces):
             payload = {"content": piece, "messageId": message_id, "done": False}
             yield ServerMessage("text", payload)
+            await asyncio.sleep(0)
             if number == 0:
                 await self._add_text(session_id, message_id, piece)
         if done:

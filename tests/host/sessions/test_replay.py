@@ -1,0 +1,125 @@
+"""Cuts at any event: what pages have in the end is the chat that is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foundation_rt.host.sessions.memory import MemoryChatStore
+from foundation_rt.host.sessions.session import ChatSession
+from foundation_rt.host.sessions.settings import SessionSettings
+from foundation_rt.host.sessions.sqlite import SqliteChatStore
+from tests.host.sessions.support import (
+    OWNER,
+    NewStore,
+    Page,
+    read_to,
+    running,
+    whole_page,
+)
+from tests.support.services import postgres_schema
+from tests.support.sizes import examples
+
+STEPS = st.sampled_from(["say:abcdefghi", "say:x", "part:klmnop", "call:a:b", "open:a:b", "fail"])
+TURNS = st.lists(st.lists(STEPS, min_size=1, max_size=4).map(" ".join), min_size=1, max_size=4)
+CUTS = st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.integers(0, 4)), max_size=12)
+
+
+def in_memory(stack: ExitStack) -> NewStore:
+    return MemoryChatStore
+
+
+def in_sqlite(stack: ExitStack) -> NewStore:
+    path = Path(stack.enter_context(TemporaryDirectory())) / "chats.db"
+    return lambda limits: SqliteChatStore(path, limits)
+
+
+def in_postgresql(stack: ExitStack) -> NewStore:
+    from foundation_rt.host.sessions.postgres import PostgresChatStore
+
+    url, schema = stack.enter_context(postgres_schema())
+    return lambda limits: PostgresChatStore(url, limits, schema=schema)
+
+
+async def play(
+    new_store: NewStore, turns: list[str], cuts: list[tuple[int, bool, int]], kept: int
+) -> None:
+    """Run turns while a page reads some events, is cut, and comes back; others open the chat."""
+    limits = SessionSettings(max_events=kept, max_messages=1_000)
+    async with running(new_store, limits) as host:
+        session = await host.sessions.create(OWNER)
+        page, late = Page(), []
+        for number, turn in enumerate(turns):
+            await session.submit(turn, f"m{number}")
+        for count, from_start, pauses in cuts:
+            for _ in range(pauses):
+                await asyncio.sleep(0)
+            connection = session.connect(None if from_start else page.seq)
+            for _ in range(count):
+                if page.seq == session.last_seq and page.histories:
+                    break
+                page.show(await anext(connection))
+            connection.close()
+            late.append(await whole_page(session))
+            if session.running_turn is not None and "open" in session.running_turn.text:
+                session.interrupt()
+        while session.is_busy:
+            session.interrupt()
+            await asyncio.sleep(0)
+        final = await whole_page(session)
+        for each in (page, *late):
+            connection = session.connect(each.seq)
+            await read_to(connection, each, session.last_seq)
+            connection.close()
+            assert each.chat() == final.chat()
+        await replay_everywhere(kept, session, final)
+        session_id = session.id
+    if new_store is not MemoryChatStore:
+        async with running(new_store, limits) as host:  # a restart
+            again = await host.sessions.find(session_id, OWNER)
+            assert again is not None
+            assert (await whole_page(again)).chat() == final.chat()
+            await replay_everywhere(limits.max_events, again, final)
+
+
+async def replay_everywhere(kept: int, session: ChatSession, final: Page) -> None:
+    """Continue from every number: what follows it comes, or the whole chat."""
+    follower = Page(seq=session.last_seq - min(kept, session.last_seq))
+    connection = session.connect(follower.seq)
+    await read_to(connection, follower, session.last_seq)
+    connection.close()
+    assert follower.histories == 0
+    for after in (0, session.last_seq - kept - 1, session.last_seq + 1):
+        page = Page(seq=max(after, 0))
+        connection = session.connect(page.seq)
+        while page.seq != session.last_seq:
+            page.show(await anext(connection))
+        connection.close()
+        if page.histories:
+            assert page.chat() == final.chat()
+
+
+@pytest.mark.rule("CHAT-12", "CHAT-13")
+@pytest.mark.parametrize(
+    ("place", "count"),
+    [(in_memory, 500), (in_sqlite, 100), (in_postgresql, 20)],
+    ids=["memory", "sqlite", "postgresql"],
+)
+def test_page_that_is_cut_anywhere_has_the_stored_chat_in_the_end(
+    place: Callable[[ExitStack], NewStore], count: int
+) -> None:
+    @settings(max_examples=examples(count))
+    @given(TURNS, CUTS, st.sampled_from([3, 2_000]))
+    def check(turns: list[str], cuts: list[tuple[int, bool, int]], kept: int) -> None:
+        asyncio.run(asyncio.wait_for(play(new_store, turns, cuts, kept), 60))
+
+    with ExitStack() as stack:
+        new_store = place(stack)
+        check()

@@ -1,0 +1,167 @@
+"""The store goes away, and comes back; its disk is full."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from foundation_rt.database.errors import DatabaseFullError, DatabaseUnavailableError
+from foundation_rt.errors import UsageError
+from foundation_rt.host.chat import ChatMessage, Role
+from foundation_rt.host.sessions.errors import StoreUnavailableError
+from foundation_rt.host.sessions.memory import MemoryChatStore
+from foundation_rt.host.sessions.opening import open_store
+from foundation_rt.host.sessions.postgres import PostgresChatStore
+from foundation_rt.host.sessions.settings import SessionSettings
+from foundation_rt.host.sessions.sqlite import SqliteChatStore
+from foundation_rt.host.sessions.store import chat_key
+from tests.host.sessions.support import (
+    OWNER,
+    Page,
+    read_until,
+    running,
+    tab,
+    until,
+    whole_page,
+)
+from tests.support.postgres_server import postgres_server
+from tests.support.sqlite import a_small_disk
+
+ROOMY = SessionSettings(max_messages=1_000)
+
+
+@pytest.mark.rule("CHAT-24", "CHAT-25")
+async def test_turns_go_on_without_their_store_and_are_stored_when_it_is_back() -> None:
+    with postgres_server() as server:
+        new_store = lambda limits: PostgresChatStore(server.url, limits, connect_s=0.5)  # noqa: E731
+        async with running(new_store, ROOMY) as host:
+            sessions = host.sessions
+            session = await sessions.create(OWNER)
+            connection, page = await tab(session)
+            await session.submit("say:before wait say:meanwhile call:a:b", "m1")
+            await session.submit("say:later", "m2")
+            await read_until(connection, page, "started")
+            await asyncio.to_thread(server.stop, "immediate")
+            host.orchestrator.going.set()
+            await read_until(connection, page, "finished")
+            assert not sessions.is_available
+            assert page.chat() == (await whole_page(session)).chat()
+            with pytest.raises(StoreUnavailableError):
+                await session.submit("say:new", "m3")
+            with pytest.raises(StoreUnavailableError):
+                await sessions.create(OWNER)
+            assert host.orchestrator.texts == ["say:before wait say:meanwhile call:a:b"]
+            await asyncio.to_thread(server.start)
+            await read_until(connection, page, "finished")  # the one that had waited
+            await until(lambda: sessions.is_available)
+            stored = await sessions.store.load(chat_key(session.id), OWNER)
+            assert stored is not None
+            assert [message for _, message in stored.messages] == list(session.history)
+            assert stored.head.last_seq == session.last_seq == page.seq
+            frames = await sessions.store.frames(chat_key(session.id), 0, session.last_seq)
+            assert [seq for seq, _ in frames] == list(range(1, session.last_seq + 1))
+            again = session.connect(0)
+            replayed = Page(seq=0)
+            while replayed.seq != session.last_seq:
+                replayed.show(await anext(again))
+            assert replayed.chat() == page.chat()
+
+
+@pytest.mark.rule("CHAT-24")
+async def test_full_disk_is_a_store_that_is_away(tmp_path: Path) -> None:
+    with a_small_disk(tmp_path) as disk:
+        async with running(lambda limits: SqliteChatStore(disk / "c.db", limits), ROOMY) as host:
+            session = await host.sessions.create(OWNER)
+            connection, page = await tab(session)
+            await session.submit("say:before wait say:after", "m1")
+            await read_until(connection, page, "started")
+            filling = disk / "filling"
+            with pytest.raises(OSError), filling.open("wb", buffering=0) as file:
+                while True:
+                    file.write(b"x" * 4096)
+            huge = ChatMessage(id="x", role=Role.ASSISTANT, content="x" * 200_000)
+            await host.sessions.add_message(session.id, huge)
+            host.orchestrator.going.set()
+            await read_until(connection, page, "finished")
+            assert not host.sessions.is_available
+            with pytest.raises(StoreUnavailableError):
+                await session.submit("say:new", "m3")
+            filling.unlink()
+            await until(lambda: host.sessions.is_available)
+            await until(lambda: not session.is_busy)
+            stored = await host.sessions.store.load(chat_key(session.id), OWNER)
+            assert stored is not None
+            assert [message for _, message in stored.messages] == list(session.history)
+
+
+@pytest.mark.rule("CHAT-24")
+@pytest.mark.parametrize("error", [DatabaseUnavailableError, DatabaseFullError])
+async def test_store_that_fails_once_loses_nothing(error: type[Exception]) -> None:
+    class Failing(MemoryChatStore):
+        failures = 3
+
+        async def write(self, key: bytes, writing: object) -> int:
+            if Failing.failures:
+                Failing.failures -= 1
+                raise error("away")
+            return await super().write(key, writing)  # type: ignore[arg-type]
+
+    async with running(Failing, ROOMY) as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        await session.submit("say:one call:a:b", None)
+        await read_until(connection, page, "finished")
+        await session.submit("say:two", None) if host.sessions.is_available else None
+        stored = await host.sessions.store.load(chat_key(session.id), OWNER)
+        assert stored is not None
+        assert [message for _, message in stored.messages] == list(session.history)
+
+
+@pytest.mark.rule("CHAT-07")
+async def test_message_that_cannot_be_stored_fails_its_turn_alone(tmp_path: Path) -> None:
+    async with running(lambda limits: SqliteChatStore(tmp_path / "c.db", limits), ROOMY) as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        await session.submit("part:abc wait", None)
+        await read_until(connection, page, "text")
+        poison = ChatMessage(id="x", role=Role.ASSISTANT, data={"n": 2**70})
+        await host.sessions.add_message(session.id, poison)
+        while page.seen[-1] != "failed":
+            page.show(await anext(connection))
+            if page.seen[-1] == "history":
+                page.seen += ["failed"] if session.running_turn is None else []
+        assert host.sessions.is_available
+        await session.submit("say:next", None)
+        await read_until(connection, page, "finished")
+
+
+@pytest.mark.rule("CHAT-04")
+async def test_file_of_chats_is_private_and_has_one_process(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "chats.db"
+    async with running(lambda limits: SqliteChatStore(path, limits)) as host:
+        session = await host.sessions.create(OWNER)
+        with pytest.raises(UsageError, match="open"):
+            async with running(lambda limits: SqliteChatStore(path, limits)):
+                pass
+    assert path.stat().st_mode & 0o777 == 0o600
+    rows = sqlite3.connect(path).execute("SELECT key FROM chat").fetchall()
+    assert rows == [(chat_key(session.id),)]
+    assert session.id.encode() not in path.read_bytes()
+
+
+@pytest.mark.rule("CHAT-05")
+@pytest.mark.parametrize("dsn", ["", "sqlite:", "redis://x", "secret:password@host"])
+def test_setting_that_names_no_store_is_refused_without_its_password(dsn: str) -> None:
+    with pytest.raises(UsageError, match="memory, sqlite:FILE or postgresql://") as raised:
+        open_store(dsn)
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.rule("CHAT-05")
+def test_setting_names_a_store(tmp_path: Path) -> None:
+    assert isinstance(open_store("memory"), MemoryChatStore)
+    assert isinstance(open_store(f"sqlite:{tmp_path}/c.db"), SqliteChatStore)
+    assert isinstance(open_store("postgresql://localhost/x"), PostgresChatStore)
