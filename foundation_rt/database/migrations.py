@@ -235,6 +235,8 @@ def check_sqlite(
 ) -> MigrationReport:
     """Report what `migrate_sqlite` would do, and change nothing; a missing file stays so.
 
+    Neither the file nor its folder need be writable.
+
     Raises:
         UsageError: as `migrate_sqlite`, except for differences, which are reported.
         sqlite3.Error: the file cannot be read.
@@ -242,7 +244,7 @@ def check_sqlite(
     names = tuple(migration.name for migration in migrations)
     if not Path(path).exists():
         return MigrationReport(0, pending=names)
-    with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as connection:
+    with closing(sqlite3.connect(_reading_address(path), uri=True)) as connection:
         connection.isolation_level = None
         connection.execute("BEGIN")
         recorded = _recorded_in_file(connection, path, application, application_id)
@@ -250,6 +252,26 @@ def check_sqlite(
         version = max(recorded, default=0)
         differences = _compare(_made_in_memory(migrations[:version]), _parts(connection))
     return MigrationReport(version, pending=names[version:], differences=differences)
+
+
+def _reading_address(path: str) -> str:
+    """Return the URI by which a file is read, and no file is made beside it.
+
+    SQLite makes a WAL for a file of that mode, also to read it, unless the file is called
+    immutable. It is while it has no WAL, as every process that uses it would need one.
+    """
+    address = f"file:{quote(path)}?mode=ro"
+    is_unused = _has_wal_mode(path) and not Path(f"{path}-wal").exists()
+    return f"{address}&immutable=1" if is_unused else address
+
+
+def _has_wal_mode(path: str) -> bool:
+    """Return whether the header of a file says so, in its read and write versions."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(20)[18:] == b"\x02\x02"
+    except OSError:  # which SQLite then says better
+        return False
 
 
 def _recorded_in_file(

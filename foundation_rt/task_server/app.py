@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from ..config.sections import POSTGRES_SCHEMES
 from ..database.errors import DatabaseError
 from ..errors import UsageError
@@ -19,6 +21,8 @@ from .settings import DEFAULT_DATABASE, SECTION, TaskServerSettings
 from .tools import register_tools
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .jobs import JobStatus
     from .store import Change, TaskServerStore
 
@@ -131,10 +135,20 @@ def make_store(settings: TaskServerSettings) -> TaskServerStore:
         return PostgresTaskStore(database, lease_ms=settings.lease_ms, migrate=settings.migrate)
     from .stores.sqlite import SqliteTaskStore
 
-    path = default_database() if database == DEFAULT_DATABASE else database.removeprefix("sqlite:")
+    path = default_database() if database == DEFAULT_DATABASE else _file_of(database)
+    return SqliteTaskStore(path, migrate=settings.migrate)
+
+
+def _file_of(database: str) -> str:
+    """Return the path in the address of a SQLite file.
+
+    Raises:
+        UsageError: it names no file.
+    """
+    path = database.removeprefix("sqlite:")
     if path == ":memory:":
         raise UsageError("tasks are kept in a file: use sqlite:PATH, not sqlite::memory:")
-    return SqliteTaskStore(path, migrate=settings.migrate)
+    return path
 
 
 async def open_store(store: TaskServerStore) -> None:
@@ -149,23 +163,46 @@ async def open_store(store: TaskServerStore) -> None:
         raise UsageError(f"the database cannot be used: {error}") from None
 
 
-def default_database() -> str:
-    """Return the path of the user's own database; its folder is made if it is not there."""
+async def check_tables(settings: TaskServerSettings) -> None:
+    """Compare the tables of the configured database with what they should be; write nothing.
+
+    Raises:
+        UsageError: lists how they differ, or why the database cannot be used.
+    """
+    if is_sqlite(settings):
+        from .stores.sqlite import tables
+
+        database = settings.database
+        is_default = database == DEFAULT_DATABASE
+        tables.verify(str(_default_path()) if is_default else _file_of(database))
+        return
+    store = make_store(evolve(settings, migrate=False))
+    await open_store(store)
+    await store.close()
+
+
+def _default_path() -> Path:
     from pathlib import Path
 
     home = Path(os.environ.get("XDG_DATA_HOME", ""))
     if not home.is_absolute():  # a relative one is to be ignored, says its specification
         home = Path.home() / ".local" / "share"
-    folder = home / "foundation-rt"
+    return home / "foundation-rt" / "tasks.db"
+
+
+def default_database() -> str:
+    """Return the path of the user's own database; its folder is made if it is not there."""
+    path = _default_path()
+    folder = path.parent
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise UsageError(
             f"the folder {folder} cannot be made ({error.strerror}): set XDG_DATA_HOME, or name a"
             " database with --database sqlite:PATH"
         ) from None
-    return str(folder / "tasks.db")
+    return str(path)
 
 
 def _add_lifespan(services: Services, make_store: Callable[[], TaskServerStore]) -> None:

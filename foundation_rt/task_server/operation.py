@@ -18,7 +18,7 @@ from attrs import define, evolve, field
 
 from ..database.errors import DatabaseError
 from ..errors import ToolError, UsageError
-from .app import make_store, open_store
+from .app import check_tables, make_store, open_store
 from .changes import JobWaiters
 from .jobs import NewJob
 from .services import LOCAL
@@ -49,11 +49,15 @@ def migrate(server: Server, *, check: bool) -> str:
     Raises:
         UsageError: lists how they differ, or why the database cannot be used.
     """
-    settings = evolve(server.settings(TaskServerSettings), migrate=not check)
+    settings = evolve(server.settings(TaskServerSettings), migrate=True)
 
     async def run() -> str:
-        async with _opened(settings):
-            return "the tables are up to date"
+        if check:
+            await check_tables(settings)
+        else:
+            async with _opened(settings):
+                pass
+        return "the tables are up to date"
 
     return _run(run)
 

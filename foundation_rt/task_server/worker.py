@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 _LONGEST_POLL_S = 5.0
+_MOST_UNKNOWN = 10
+"""The most COMMITs of an attempt whose outcome is unknown; their pauses add up to 9 seconds."""
 _RELEASE_S = 1.0
 """The longest that a stopping worker waits for its job to be given back."""
 
@@ -167,7 +169,7 @@ class JobWorkers:
     # -- one attempt -----------------------------------------------------------------------------
 
     async def _carry_out(self, claim: JobClaim) -> Job | None:
-        """Return the ended job; None if the lease was lost, and so another worker has the job."""
+        """Return the ended job; None if the lease was lost or left, for another attempt."""
         try:
             tasks = read_payload(claim.payload)
             job = await self._insist(claim, lambda: self._store.complete_job(claim, tasks))
@@ -186,12 +188,20 @@ class JobWorkers:
     async def _insist(
         self, claim: JobClaim, operation: Callable[[], Awaitable[Job | None]]
     ) -> Job | None:
-        """Repeat an operation while the database is away; what has happened is not done twice."""
+        """Repeat an operation while the database is away; what has happened is not done twice.
+
+        Return None also when too many COMMITs had no known outcome, as on a defective disk. Then
+        the lease is left to end, which costs an attempt, so that the job is not tried for ever.
+        """
+        unknown = 0
         for attempt in count(1):
             try:
                 return await operation()
             except (DatabaseUnavailableError, CommitUnknownError) as error:
                 self._observer.database_failed(error, claim.job.correlation_id)
+                unknown += isinstance(error, CommitUnknownError)
+            if unknown == _MOST_UNKNOWN:
+                return None
             await asyncio.sleep(_pause(attempt))
         raise AssertionError("it is repeated until it returns or raises")
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -393,3 +395,42 @@ def test_check_reports_and_changes_nothing(place: Place, tmp_path: Path) -> None
     assert place.check(place.migrations) == MigrationReport(1, pending=names[1:])
     assert place.migrate(place.migrations) == MigrationReport(1, names[1:])
     assert place.check(place.migrations) == MigrationReport(3)
+
+
+@contextmanager
+def without_root() -> Iterator[None]:
+    """Be another user, as permissions do not bind root."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+@pytest.mark.rule("DB-24")
+@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+def test_file_that_may_only_be_read_is_checked(mode: str) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        place = SqlitePlace(Path(folder) / "a.db")
+        place.migrate(place.migrations)
+        place.run(f"PRAGMA journal_mode = {mode}")
+        Path(place.path).chmod(0o444)
+        Path(folder).chmod(0o555)
+        with without_root():
+            assert place.check(place.migrations) == MigrationReport(3)
+        assert [each.name for each in Path(folder).iterdir()] == ["a.db"]
+        Path(folder).chmod(0o755)
+
+
+@pytest.mark.rule("DB-24")
+def test_file_is_checked_with_what_is_in_its_wal(tmp_path: Path) -> None:
+    place = SqlitePlace(tmp_path / "a.db")
+    place.run("PRAGMA journal_mode = WAL")
+    with closing(sqlite3.connect(place.path)) as user:
+        user.execute("SELECT * FROM sqlite_master").fetchall()
+        place.migrate(place.migrations)
+        assert Path(f"{place.path}-wal").stat().st_size
+        assert place.check(place.migrations) == MigrationReport(3)

@@ -186,11 +186,10 @@ def test_commit_that_waited_for_readers_in_vain_has_not_happened() -> None:
 
 
 @pytest.mark.rule("DB-01", "DB-12")
-def test_commit_that_filled_the_disk_is_tried_again_one_by_one() -> None:
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE])
+def test_commit_for_which_the_disk_has_no_room_is_tried_again_one_by_one(code: int) -> None:
     connection = FakeConnection()
-    answers = perform_all(
-        connection, set_fault("COMMIT", sqlite3.SQLITE_FULL), lambda connection: "done"
-    )
+    answers = perform_all(connection, set_fault("COMMIT", code), lambda connection: "done")
     assert answers == ["done", "done"]
     assert connection.log.count("BEGIN IMMEDIATE") == 3
 
@@ -405,6 +404,7 @@ def test_full_disk_loses_nothing(tmp_path: Path, version: tuple[int, ...]) -> No
         (sqlite3.SQLITE_FULL, DatabaseFullError, "make room"),
         (sqlite3.SQLITE_BUSY, DatabaseUnavailableError, "try again"),
         (sqlite3.SQLITE_CORRUPT, TransactionFailedError, "restore it from a backup"),
+        (sqlite3.SQLITE_IOERR_WRITE, DatabaseFullError, "raise the quota"),
         (sqlite3.SQLITE_IOERR, TransactionFailedError, "on purpose"),
     ],
 )

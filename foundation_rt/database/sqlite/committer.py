@@ -309,7 +309,7 @@ class Committer:
             files.commit(connection, self._patience_s)
         except sqlite3.OperationalError as error:
             code = files.code_of(error)
-            if code == sqlite3.SQLITE_FULL:
+            if code == sqlite3.SQLITE_FULL or files.is_refused_write(error):
                 # Without its last page the transaction is in no WAL, and its journal undoes it.
                 raise _NotCommitted from error
             if code == sqlite3.SQLITE_BUSY:  # it still waits for readers

@@ -205,6 +205,8 @@ def explained(path: str, error: sqlite3.Error) -> Exception:
     One that is a bug of the caller's, like the violation of a constraint, is unchanged.
     """
     kind, advice = _ADVICE.get(code_of(error), (TransactionFailedError, ""))
+    if is_refused_write(error):
+        kind, advice = DatabaseFullError, _REFUSED
     if not advice and not isinstance(error, sqlite3.OperationalError):
         return error
     raised = kind(f"{path}: {advice or error}")
@@ -224,6 +226,18 @@ def code_of(error: sqlite3.Error) -> int:
     return code & 0xFF
 
 
+def is_refused_write(error: sqlite3.Error) -> bool:
+    """Return whether the disk took no more for another reason than that it is full, like a quota.
+
+    SQLite does not say which reason.
+    """
+    return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_WRITE
+
+
+_REFUSED = (
+    "the disk takes no more: raise the quota or the limit on the size of files, or look for a"
+    " defect of the disk"
+)
 _DAMAGED = "the file is damaged: stop all processes and restore it from a backup"
 _ADVICE: dict[int, tuple[type[TransactionFailedError], str]] = {
     sqlite3.SQLITE_BUSY: (

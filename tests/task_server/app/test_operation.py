@@ -63,6 +63,18 @@ def test_check_changes_nothing_and_fails_before_migrate(database: Database) -> N
 
 
 @pytest.mark.rule("TASKS-03")
+def test_check_only_reads_a_file(tmp_path: Path) -> None:
+    database = Database(f"sqlite:{tmp_path / 'tasks.db'}")
+    assert run(database, "migrate").returncode == 0
+    (tmp_path / "tasks.db-presence").unlink()
+    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    ended = run(database, "migrate", "--check")
+
+    assert (ended.returncode, ended.stderr) == (0, b"the tables are up to date\n")
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
+
+
+@pytest.mark.rule("TASKS-03")
 @pytest.mark.parametrize("words", [("migrate", "--check"), ("export", "-")])
 def test_command_that_only_looks_makes_no_file(tmp_path: Path, words: tuple[str, str]) -> None:
     file = tmp_path / "tasks.db"

@@ -165,6 +165,22 @@ async def test_lost_connection_costs_no_attempt(
         assert len(await find(store)) == 3
 
 
+@pytest.mark.rule("TASKS-53", "TASKS-55")
+async def test_commits_of_unknown_outcome_end_an_attempt_in_the_end(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working, "_FIRST_PAUSE_S", 0.0)
+    async with opened(make) as store:
+        await submit(store, tasks=tasks(3))
+        errors = [raising(CommitUnknownError("lost"))] * working._MOST_UNKNOWN * MAX_ATTEMPTS
+        scripted = ScriptedStore(store, complete_job=[*errors])
+        async with working_on(scripted, lease_ms=1) as (_, recorder):
+            await recorder.until(lambda it: it.ended)
+        [job] = recorder.ended
+        assert (job.status, job.attempts) == ("FAILED", MAX_ATTEMPTS)
+        assert await find(store) == []
+
+
 @pytest.mark.rule("TASKS-54")
 @pytest.mark.parametrize(
     ("error", "message"),

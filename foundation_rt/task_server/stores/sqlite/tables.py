@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from pathlib import Path
 
 from ....database.migrations import MigrationReport, check_sqlite, migrate_sqlite, read_migrations
 from ....errors import UsageError
@@ -24,11 +25,7 @@ def prepare(connection: sqlite3.Connection, path: str, migrate: bool) -> None:
     """
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     if not migrate:
-        report = check(path)
-        if report.pending:
-            raise UsageError(f"{path} is not migrated: it lacks {', '.join(report.pending)}")
-        if report.differences:
-            raise UsageError(f"{path} has other tables: {'; '.join(report.differences)}")
+        verify(path)
         return
     migrate_sqlite(
         connection,
@@ -37,6 +34,25 @@ def prepare(connection: sqlite3.Connection, path: str, migrate: bool) -> None:
         application=APPLICATION,
         application_id=APPLICATION_ID,
     )
+
+
+def verify(path: str) -> None:
+    """Raise unless the tables are those of the newest version; change nothing.
+
+    Raises:
+        UsageError: the file is missing, another's, newer, not migrated, or its tables differ; or it
+            cannot be read.
+    """
+    if not Path(path).exists():
+        raise UsageError(f"there is no file {path}: migrate makes it")
+    try:
+        report = check(path)
+    except sqlite3.Error as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    if report.pending:
+        raise UsageError(f"{path} is not migrated: it lacks {', '.join(report.pending)}")
+    if report.differences:
+        raise UsageError(f"{path} has other tables: {'; '.join(report.differences)}")
 
 
 def check(path: str | os.PathLike[str]) -> MigrationReport:
