@@ -203,8 +203,11 @@ class HttpConnections:
         Raises:
             TimeoutError: they still are.
         """
-        async with asyncio.timeout(timeout if self._places.locked() else None):
-            await self._places.acquire()
+        if self._places.locked():
+            async with asyncio.timeout(timeout):
+                await self._places.acquire()
+        else:
+            await self._places.acquire()  # at once
         try:
             await self._close_expired()
             return self._kept.pop()[1] if self._kept else self._make()

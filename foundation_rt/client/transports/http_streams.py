@@ -216,36 +216,45 @@ class HttpExchanges:
         Raises:
             MCPError: it was not accepted, or no response will come.
         """
-        streams, request_id = self.streams, message.request_id
-        reader = streams.reader()
-        headers = message_headers(message, streams.session_id)
-        reason = ConnectionLostError("the stream has ended without a response", may_have_run=True)
+        if message.request_id is not None:
+            await self._run_request(message, message.request_id)
+            return
         try:
-            async with (
-                asyncio.timeout(ACKNOWLEDGE_TIMEOUT if request_id is None else None),
-                streams.wire.exchange("POST", headers, message.line) as response,
-            ):
-                try:
-                    await self._take(message, response, reader)
-                finally:
-                    if request_id is not None and streams.receiver.awaits(request_id):
-                        await (
-                            response.close_connection()
-                        )  # what comes next might be its response (CHTTP-10)
+            async with asyncio.timeout(ACKNOWLEDGE_TIMEOUT):
+                await self._exchange(message, self.streams.reader())
         except CallTimeoutError:  # what a status says
             raise
         except TimeoutError:
             what = f"the server did not take a message within {ACKNOWLEDGE_TIMEOUT:g} s"
             raise CallTimeoutError(what, may_have_run=True) from None
+
+    async def _run_request(self, message: ClientMessage, request_id: str) -> None:
+        streams, reader = self.streams, self.streams.reader()
+        reason: MCPError | None = None
+        try:
+            await self._exchange(message, reader)
         except ConnectionLostError as error:
-            if request_id is None:
-                raise
             reason = error
-        if request_id is None or not streams.receiver.awaits(request_id):
+        if not streams.receiver.awaits(request_id):
             return
+        if reason is None:
+            what = "the stream has ended without a response"
+            reason = ConnectionLostError(what, may_have_run=True)
         if message.revision is not None and message.revision.is_stateless:
             raise reason
         await streams.resume(reader, request_id, reason)
+
+    async def _exchange(self, message: ClientMessage, reader: EventReader) -> None:
+        """Send a message, and read the HTTP response to it."""
+        streams, request_id = self.streams, message.request_id
+        headers = message_headers(message, streams.session_id)
+        async with streams.wire.exchange("POST", headers, message.line) as response:
+            try:
+                await self._take(message, response, reader)
+            finally:
+                if request_id is not None and streams.receiver.awaits(request_id):
+                    # What comes next might be its response (CHTTP-10).
+                    await response.close_connection()
 
     async def _take(
         self, message: ClientMessage, response: HttpResponse, reader: EventReader

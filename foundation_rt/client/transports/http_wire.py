@@ -10,7 +10,8 @@ import logging
 import ssl
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
+from types import TracebackType
 from typing import Any
 
 import orjson
@@ -215,52 +216,71 @@ class HttpWire:
         make = connection_maker(self.server.url, CONNECT_TIMEOUT)
         self._connections = HttpConnections(make, MAX_CONNECTIONS, KEEP_ALIVE)
 
-    @asynccontextmanager
-    async def exchange(
+    def exchange(
         self, method: str, headers: RawHeaders, body: bytes = b"", url: str | None = None
-    ) -> AsyncIterator[HttpResponse]:
-        """Send a request; yield the response as soon as its head is there. It is closed at the end.
+    ) -> HttpExchange:
+        """Return a block that sends a request, and has the response as soon as its head is there.
 
-        One redirect to the same origin is followed, and used for the rest of the session.
+        One redirect to the same origin is followed, and used for the rest of the session. The
+        response is closed at the end. The block raises an `MCPError` if there is no response, or
+        the connection breaks.
 
         Args:
             method: of HTTP.
             headers: beside the common ones.
             body: of the request.
             url: of the same origin as the server's; None: that one.
+        """
+        return HttpExchange(self, method, headers, body, url)
+
+    async def request(
+        self,
+        connection: HttpConnection,
+        method: str,
+        headers: RawHeaders,
+        body: bytes,
+        url: str | None,
+    ) -> HttpResponse:
+        """Send a request over a connection; see `exchange`."""
+        at = self._url if url is None else httpx2.URL(url)
+        target = self._target if url is None else core_url(at)
+        response = await self._send(connection, method, target, headers, body)
+        place = self._redirect_target(response, at)
+        if place is not None:
+            await finish(response)
+            target = core_url(place)
+            response = await self._send(connection, method, target, headers, body)
+            if url is None and not 300 <= response.status_code < 400:
+                self._url, self._target = place, target
+        return response
+
+    async def take_connection(self) -> HttpConnection:
+        """Return a connection for one exchange; wait while all are in use.
 
         Raises:
-            MCPError: there is no response, or the connection broke.
+            ConnectionLostError: they still are.
         """
-        connection = await self._free_connection()
         try:
-            at = self._url if url is None else httpx2.URL(url)
-            target = self._target if url is None else core_url(at)
-            response = await self._send(connection, method, target, headers, body)
-            place = self._redirect_target(response, at)
-            if place is not None:
-                await finish(response)
-                target = core_url(place)
-                response = await self._send(connection, method, target, headers, body)
-                if url is None and not 300 <= response.status_code < 400:
-                    self._url, self._target = place, target
-            try:
-                yield response
-            finally:
-                await response.aclose()
-        except _UNSENT as error:
-            raise self._unsent(error) from None
-        except httpcore2.LocalProtocolError:
+            return await self._connections.take(CONNECT_TIMEOUT)
+        except TimeoutError:
+            what = f"all {MAX_CONNECTIONS:,} connections to the server are in use"
+            raise ConnectionLostError(what, may_have_run=False) from None
+
+    def give_back(self, connection: HttpConnection) -> None:
+        """Take back a connection whose exchange is over."""
+        self._connections.give_back(connection)
+
+    def explain(self, error: BaseException) -> MCPError | None:
+        """Return the error for a failure of HTTP; None for anything else."""
+        if isinstance(error, _UNSENT):
+            return self._unsent(error)
+        if isinstance(error, httpcore2.LocalProtocolError):
             # Its text may repeat the value of a header.
-            raise ConnectionLostError(
-                "the request cannot be sent over HTTP", may_have_run=False
-            ) from None
-        except _BROKEN as error:
-            raise ConnectionLostError(
-                f"the connection broke off: {_text(error)}", may_have_run=True
-            ) from None
-        finally:
-            self._connections.give_back(connection)
+            return ConnectionLostError("the request cannot be sent over HTTP", may_have_run=False)
+        if isinstance(error, _BROKEN):
+            what = f"the connection broke off: {_text(error)}"
+            return ConnectionLostError(what, may_have_run=True)
+        return None
 
     async def close(self) -> None:
         """Close all connections."""
@@ -319,13 +339,6 @@ class HttpWire:
             )
         return lost
 
-    async def _free_connection(self) -> HttpConnection:
-        try:
-            return await self._connections.take(CONNECT_TIMEOUT)
-        except TimeoutError:
-            what = f"all {MAX_CONNECTIONS:,} connections to the server are in use"
-            raise ConnectionLostError(what, may_have_run=False) from None
-
     async def _send(
         self,
         connection: HttpConnection,
@@ -346,6 +359,52 @@ class HttpWire:
             log.error("authentication failed: %s", what)
             raise ConnectionLostError(f"authentication failed: {what}", may_have_run=True) from None
         return HttpResponse.of(received)
+
+
+@define(eq=False, repr=False)
+class HttpExchange:
+    """A block with the response to one request; made by `HttpWire.exchange`.
+
+    Every message comes here, and a generator for the block costs as much as what it does.
+    """
+
+    _wire: HttpWire
+    _method: str
+    _headers: RawHeaders
+    _body: bytes
+    _url: str | None
+    _connection: HttpConnection = field(init=False)
+    _response: HttpResponse = field(init=False)
+
+    async def __aenter__(self) -> HttpResponse:
+        self._connection = connection = await self._wire.take_connection()
+        try:
+            self._response = await self._wire.request(
+                connection, self._method, self._headers, self._body, self._url
+            )
+        except BaseException as error:
+            self._wire.give_back(connection)
+            self._raise_explained(error)
+            raise
+        return self._response
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            await self._response.aclose()
+        finally:
+            self._wire.give_back(self._connection)
+        if error is not None:
+            self._raise_explained(error)
+
+    def _raise_explained(self, error: BaseException) -> None:
+        explained = self._wire.explain(error)
+        if explained is not None:
+            raise explained from None
 
 
 def _is_untrusted(error: BaseException | None) -> bool:
