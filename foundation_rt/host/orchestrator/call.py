@@ -57,7 +57,7 @@ class OpenCall:
 
     def processing(self, message: str, **more: Any) -> dict[str, Any]:
         """Return the payload of an event of the call before it has ended."""
-        payload = {
+        payload: dict[str, Any] = {
             "state": "processing",
             "tool": self.name,
             "message": message[:_MAX_MESSAGE],

@@ -27,11 +27,9 @@ MAX_REPEATED = 3
 
 NO_MORE_TOOLS = "No tool can be called any more in this turn: answer with what you have."
 
-_MESSAGES = {
-    "deny": "The user refused this call. Do not repeat it unless the user asks for it.",
-    "expired": "Nobody approved this call in time. It did not run.",
-    "stopped": "This call was stopped.",
-    "changed": "The tool has changed since the user was asked. It did not run; call it again.",
+_REFUSALS = {
+    "deny": ("The user refused this call.", "Do not repeat it unless the user asks for it."),
+    "expired": ("Nobody approved this call in time.", "It did not run."),
 }
 
 
@@ -84,7 +82,7 @@ class TurnCalls:
         await self._questions.close()
         for call in [*self._open.values()]:
             ran = "It may have run." if call.is_sent else "It did not run."
-            await self._close(call, failure("STOPPED", _MESSAGES["stopped"], ran))
+            await self._close(call, failure("STOPPED", "This call was stopped.", ran))
 
     # -- one call
 
@@ -158,10 +156,10 @@ class TurnCalls:
             }
         )
         if decision == "deny" or decision == "expired":
-            return failure(decision.upper(), _MESSAGES[decision])
+            return failure(decision.upper(), *_REFUSALS[decision])
         now = scope.services.coordinator.entry(call.name)
         if now is None or digest_of(now) != digest:
-            return failure("CHANGED", _MESSAGES["changed"])
+            return failure("CHANGED", "The tool has changed meanwhile.", "Call it again.")
         await approvals.remember(scope.session_id, digest, decision)
         return None
 
