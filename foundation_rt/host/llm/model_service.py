@@ -47,6 +47,7 @@ TRUNCATED = "\n\n*(The answer ends here: the limit of tokens is reached.)*"
 MAX_CALLS = 64
 """Most calls of one answer that are handed on; more are no longer read."""
 
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
 _MAX_NAMED = 20
 
 
@@ -57,6 +58,7 @@ class _Answer:
     id: str
     limit: asyncio.Timeout | None = None
     is_aborted: bool = False
+    has_begun: bool = False
     has_text: bool = False
     has_ended: bool = False
     written: int = 0  # bytes
@@ -190,7 +192,10 @@ class ModelService:
 
     def _goes_on_in_text(self, error: LLMServiceError, request: ModelRequest) -> bool:
         """Switch to text mode if the provider refuses tools (LLM-42)."""
-        if error.failure is not LLMFailure.TOOLS_UNSUPPORTED or not request.tools:
+        if error.failure is not LLMFailure.TOOLS_UNSUPPORTED:
+            return False
+        if not request.tools:
+            error.failure = LLMFailure.BAD_REQUEST
             return False
         self._is_text_mode = True
         return True
@@ -228,6 +233,7 @@ class ModelService:
                     piece = await self._next(pieces, answer)
                     if piece is None:
                         break
+                    answer.has_begun = True
                     for text in self._take(piece, answer, parser):
                         yield text
             if answer.is_aborted:
@@ -248,7 +254,7 @@ class ModelService:
     async def _next(self, pieces: AsyncGenerator[Piece, None], answer: _Answer) -> Piece | None:
         """Return the next piece in time; None at the end (LLM-06)."""
         config = self._config
-        limit_ms = config.token_timeout_ms if answer.written else config.first_token_timeout_ms
+        limit_ms = config.token_timeout_ms if answer.has_begun else config.first_token_timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000) as answer.limit:
                 return await anext(pieces, None)
@@ -270,10 +276,12 @@ class ModelService:
         shown = []
         if isinstance(piece, TextPiece):
             answer.written += text_bytes(piece.text)
+            if answer.written > MAX_ANSWER_BYTES:
+                raise self._failure("the answer is too long", LLMFailure.BAD_REQUEST)
             pieces = parser.feed(piece.text) if parser is not None else [piece]
             shown = self._enter(pieces, answer)
         elif isinstance(piece, CallPiece | MalformedPiece):
-            answer.written += 1
+            answer.written += text_bytes(str(getattr(piece, "arguments", "")))
             shown = self._enter([piece], answer)
         elif isinstance(piece, UsagePiece):
             answer.reported = piece
@@ -362,7 +370,7 @@ class ModelService:
         if reported is not None:
             self._estimate.learn(sent, reported.prompt_tokens)
             usage = TokenUsage(reported.prompt_tokens, reported.completion_tokens)
-        elif answer.written or answer.has_ended or answer.is_aborted:
+        elif answer.has_begun or answer.is_aborted:
             prompt = self._estimate.of_bytes(sent)
             usage = TokenUsage(prompt, self._estimate.of_bytes(answer.written), is_estimated=True)
         else:

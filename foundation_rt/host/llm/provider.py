@@ -17,7 +17,7 @@ from .service import LLMServiceError, ModelTool
 
 @frozen
 class TextPiece:
-    """Some more text of the answer."""
+    """Some more text of the answer; "" says that the model still writes, a call for instance."""
 
     text: str
 

@@ -106,7 +106,17 @@ def _provider(config: LLMConfig) -> Provider:
         from .script import ScriptProvider
 
         return ScriptProvider(Path(config.model))
-    raise UsageError(f"{config.provider} is not there yet")
+    if config.provider == OPENAI:
+        from .openai import OpenAIProvider
+
+        return OpenAIProvider(config)
+    if config.provider == ANTHROPIC:
+        from .anthropic import AnthropicProvider
+
+        return AnthropicProvider(config)
+    from .gemini import GeminiProvider
+
+    return GeminiProvider(config)
 
 
 def _require_package(provider: str) -> None:

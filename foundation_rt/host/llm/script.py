@@ -65,7 +65,7 @@ _MAX_TURNS_KEPT = 10_000
 
 @frozen
 class ScriptedTurn:
-    """What the model answers in one turn, request by request."""
+    """The answers of the model in one turn, request by request."""
 
     answers: Sequence[Sequence[Step]]
     user: re.Pattern[str] | None = None

@@ -17,7 +17,7 @@ PICTURE_TOKENS = 1_000
 """Of a picture, roughly: providers count from 258 to 1,600, by its size."""
 
 MESSAGE_BYTES = 16
-"""What a wire adds to a message, roughly."""
+"""Bytes that a wire adds to a message, roughly."""
 
 MAX_SESSIONS = 20_000
 _LOWEST, _HIGHEST = 0.25, 4.0

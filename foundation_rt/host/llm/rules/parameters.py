@@ -56,7 +56,7 @@ class Parameter:
 
     @property
     def expected(self) -> str:
-        """What a value has to be, for people."""
+        """The kind of value that it takes, for people."""
         if self.choices:
             return "one of " + ", ".join(f"`{choice}`" for choice in self.choices[:20])
         kinds = {
