@@ -15,7 +15,7 @@ from ..chat import ChatMessage, Role, ToolPhase
 from ..events import Approval
 from .approvals import digest_of, is_read_only
 from .call import OpenCall
-from .questions import CallQuestions
+from .questions import CallQuestions, pages_of
 from .results import Outcome, failure, outcome_of, shown
 from .scope import TurnScope
 
@@ -181,8 +181,8 @@ class TurnCalls:
                 scope.events.push("approval", {"callId": call_id, "decision": ended})
                 scope.observation.approval(tool, call_id, ended)
 
-    async def _call(self, call: OpenCall) -> Outcome:
-        """Call the tool; return its outcome."""
+    async def _call(self, call: OpenCall, *, has_visited: bool = False) -> Outcome:
+        """Call the tool; once more after a visit that it needs (TURN-66). Return its outcome."""
         scope, services = self._scope, self._scope.services
         await scope.emit("status", call.processing(f"Calling {call.name}"))
         scope.observation.call_began(call.name, call.call_id)
@@ -198,11 +198,12 @@ class TurnCalls:
                 handlers=self._questions.handlers_of(call),
             )
         except CoordinatorError as error:
+            pages = [] if has_visited else pages_of(error)
+            if pages and await self._questions.visit_all(call, pages):
+                return await self._call(call, has_visited=True)
             failed = failure_of(error)
             ran = "It may have run." if failed.may_have_run else ""
             return failure(str(failed.tool_code), failed.message, ran)
-        finally:
-            call.end_reports()
         return outcome_of(
             result,
             takes_pictures=services.llm.takes_pictures,

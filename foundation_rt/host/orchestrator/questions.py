@@ -19,10 +19,12 @@ from ...client import (
     ElicitationRequest,
     ElicitationUrlRequest,
     ElicitResult,
+    MCPError,
     SampleResult,
     SamplingRequest,
     ServerRequestRefused,
 )
+from ...coordinator import CoordinatorError, ToolExecutionError
 from ..chat import ChatMessage, Role
 from ..events import Approval
 from ..llm.service import GenerationOptions, LLMServiceError
@@ -37,6 +39,9 @@ _GRACE = 30.0
 
 _CHARACTERS = 64
 """More than a token ever has, on average."""
+
+_MAX_PAGES = 5
+"""The most pages that a call may want visited before it runs."""
 
 Decide = Callable[[dict[str, Any]], Awaitable[Approval | Literal["expired"]]]
 
@@ -112,6 +117,13 @@ class CallQuestions:
 
     async def _visit(self, call: OpenCall, page: ElicitationUrlRequest) -> ElicitResult[Any]:
         return await self._ask(call, {"kind": "url", "message": page.message, "url": page.url})
+
+    async def visit_all(self, call: OpenCall, pages: Sequence[ElicitationUrlRequest]) -> bool:
+        """Show people pages, one after the other; return whether they went to all of them."""
+        for page in pages:
+            if (await self._visit(call, page)).action != "accept":
+                return False
+        return True
 
     async def _ask(self, call: OpenCall, asked: dict[str, Any]) -> ElicitResult[Any]:
         """Show people a question; return their answer, `cancel` if there is none in time."""
@@ -254,6 +266,24 @@ class CallQuestions:
             created_at=services.now_ms(),
             metadata=metadata,
         )
+
+
+def pages_of(error: CoordinatorError) -> list[ElicitationUrlRequest]:
+    """Return the pages that a server wants visited before it takes a call; [] of other errors."""
+    cause = error.cause if isinstance(error, ToolExecutionError) else None
+    if not isinstance(cause, MCPError) or not isinstance(cause.data, dict):
+        return []
+    listed = cause.data.get("elicitations")
+    is_wanted = cause.original_code == JsonRpcErrorCode.URL_ELICITATION_REQUIRED
+    if not is_wanted or not isinstance(listed, list) or len(listed) > _MAX_PAGES:
+        return []
+    pages = [
+        ElicitationUrlRequest(each["message"], each["url"])
+        for each in listed
+        if isinstance(each, dict) and all(type(each.get(n)) is str for n in ("message", "url"))
+    ]
+    are_pages = all(page.url.startswith(("https://", "http://")) for page in pages)
+    return pages if are_pages and len(pages) == len(listed) else []
 
 
 def _stop(text: str, sequences: Sequence[str]) -> int | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,6 +132,19 @@ async def test_one_call_can_be_ended_and_the_model_reads_it() -> None:
     assert ended == {"c1": True, "c2": False}
     outcomes = {each.call_id: each.content or "" for each in model.asked[1].history}
     assert "the call was aborted" in outcomes["c1"]
+
+
+@pytest.mark.rule("TURN-43")
+async def test_server_that_dies_in_a_call_is_an_error_and_the_chat_goes_on() -> None:
+    app = str(Path(__file__).parents[2] / "support" / "coordinated_app.py")
+    entry = {"command": sys.executable, "args": [app, "fragile"]}
+    model = ScriptedModel([[call("a:die"), call("a:nothing")], ["Sorry."], ["Still here."]])
+    async with chat(model, {"a": entry}, approve_all=True) as orchestrator:
+        heard = await say(orchestrator)
+        assert [each["isError"] for each in heard.outcomes()] == [True, True]
+        assert "It may have run" in (model.asked[1].history[-2].content or "")
+        assert heard.text == "Sorry."
+        assert (await say(orchestrator)).text == "Still here."
 
 
 @pytest.mark.rule("TURN-37")

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from foundation_rt import ErrorCode, Server, ServerRequestError, ToolContext, ToolError
+from foundation_rt import (
+    ElicitUrl,
+    ErrorCode,
+    Server,
+    ServerRequestError,
+    ToolContext,
+    ToolError,
+    UrlElicitationRequired,
+)
 from foundation_rt.client import connect
 from foundation_rt.coordinator import Coordinator
 from foundation_rt.host.chat import Role
@@ -203,6 +211,27 @@ async def test_server_cannot_use_the_model_without_end() -> None:
     async with chat(model, {"asks": server}, **settings) as orchestrator:
         await say(orchestrator)
     assert count == 3
+
+
+@pytest.mark.rule("TURN-66")
+@pytest.mark.parametrize(("action", "calls"), [("accept", 2), ("decline", 1)])
+async def test_call_that_needs_a_visit_is_made_again_after_it(action: str, calls: int) -> None:
+    server, called = Server("asks"), list[int]()
+    server.override("logging", level="error")
+
+    @server.tool(annotations=READS)
+    def private() -> str:
+        called.append(1)
+        if len(called) == 1:
+            raise UrlElicitationRequired(ElicitUrl("Sign in", "https://in.example/", "id"))
+        return "welcome"
+
+    model = ScriptedModel([[call("asks:private")]])
+    async with chat(model, {"asks": server}, revision="2025-11-25") as orchestrator:
+        heard = await say(orchestrator, act=answering(lambda: orchestrator, action))
+    assert heard.of("question")[0]["url"] == "https://in.example/"
+    assert len(called) == calls
+    assert heard.outcomes()[0]["isError"] is (action == "decline")
 
 
 @pytest.mark.rule("TURN-64")
