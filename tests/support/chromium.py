@@ -84,7 +84,7 @@ def watched_page(browser: Browser, url: str, **options: Any) -> Iterator[Watched
         watched.watch()
         watched.page.goto(url)
         yield watched
-        assert watched.problems == []
+        assert not watched.problems, watched.problems
     finally:
         context.close()
 

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.support.chromium import WatchedPage, chromium, watched_page
+from tests.support.http_server import free_port
 from tests.support.scripted_host import ScriptedHost, scripted_host
 
 
@@ -37,3 +38,9 @@ def watched(browser: Browser, host: ScriptedHost, options: dict[str, Any]) -> It
 def page(watched: WatchedPage) -> Page:
     """Return the open page."""
     return watched.page
+
+
+@pytest.fixture
+def page_port() -> int:
+    """Return a port that nothing listens on now."""
+    return free_port()

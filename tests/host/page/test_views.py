@@ -166,11 +166,12 @@ def script() -> Iterator[ScriptedHost]:
         yield host
 
 
-def findings(page: Page, axe: str) -> list[Any]:
-    """Return what axe-core finds."""
+def findings(page: Page, axe: str, rules: list[str] | None = None) -> list[Any]:
+    """Return what axe-core finds, by all rules or by some."""
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(axe)
-    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
+    found = page.evaluate("(options) => axe.run(document, options)", options)
     return [
         (each["id"], [(node["html"], node["failureSummary"]) for node in each["nodes"]])
         for each in found["violations"]
@@ -192,7 +193,9 @@ def test_axe_finds_nothing_in_any_view(
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
                 shot(page, f"{width}-{scheme}-{number:02}-{view.__name__}")
-                assert findings(page, axe) == [], (view.__name__, scheme)
+                # The other colours are on the same nodes.
+                rules = ["color-contrast"] if scheme == "dark" else None
+                assert findings(page, axe, rules) == [], (view.__name__, scheme)
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, f"{view.__name__} is {wide} px wide"
 

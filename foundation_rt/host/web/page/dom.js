@@ -1,0 +1,87 @@
+/** Makes DOM nodes. Text is always a text node: nothing here or elsewhere reads HTML. */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * Make an element.
+ *
+ * `attributes`: `on` maps events to listeners, `data` names to data attributes; true sets an
+ * attribute without a value, false, null and undefined leave it out. Children are nodes or strings;
+ * null and false are left out.
+ */
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "on") {
+      for (const [event, listener] of Object.entries(value)) node.addEventListener(event, listener);
+    } else if (name === "data") {
+      for (const [key, each] of Object.entries(value)) node.dataset[key] = each;
+    } else if (value === true) {
+      node.setAttribute(name, "");
+    } else if (value !== false && value !== null && value !== undefined) {
+      node.setAttribute(name, value);
+    }
+  }
+  node.append(...present(children));
+  return node;
+}
+
+/** Replace the children of a node. */
+export function fill(node, ...children) {
+  node.replaceChildren(...present(children));
+  return node;
+}
+
+function present(children) {
+  return children.flat().filter((child) => child !== null && child !== undefined && child !== false);
+}
+
+const ICONS = {
+  add: "M8 3v10M3 8h10",
+  chats: "M2.5 4h11M2.5 8h11M2.5 12h7",
+  check: "M3.5 8.5l3 3 6-7",
+  close: "M4 4l8 8M12 4l-8 8",
+  copy: "M5.5 5.5v-3h8v8h-3M2.5 5.5h8v8h-8z",
+  cross: "M4.5 4.5l7 7M11.5 4.5l-7 7",
+  down: "M8 3v10M4 9l4 4 4-4",
+  export: "M8 2.5v7M5 7l3 3 3-3M3 13.5h10",
+  hand: "M8 2.5l5 2v3.5c0 3-2.2 5-5 6-2.8-1-5-3-5-6V4.5z",
+  help: "M6 6.2a2 2 0 1 1 2.8 1.9c-.6.3-.8.6-.8 1.4M8 11.8v.2",
+  moon: "M13 9.5A5.5 5.5 0 0 1 6.5 3 5.5 5.5 0 1 0 13 9.5z",
+  question: "M2.5 3h11v8h-6l-3 2.5V11h-2z",
+  send: "M8 13V3M4 7l4-4 4 4",
+  servers: "M2.5 3h11v4h-11zM2.5 9h11v4h-11zM5 5h.1M5 11h.1",
+  stop: "M4.5 4.5h7v7h-7z",
+  sun: "M8 5.2a2.8 2.8 0 1 1 0 5.6 2.8 2.8 0 0 1 0-5.6M8 1.5v1M8 13.5v1M1.5 8h1M13.5 8h1M3.4 3.4l.7.7M11.9 11.9l.7.7M3.4 12.6l.7-.7M11.9 4.1l.7-.7",
+  system: "M2.5 3h11v7.5h-11zM6 13.5h4M8 10.5v3",
+  trash: "M3 4.5h10M6 4.5v-2h4v2M4.5 4.5l.5 9h6l.5-9",
+  unknown: "M8 4v5M8 11.5v.5",
+};
+
+/** Make an icon; it says nothing to screen readers. */
+export function icon(name) {
+  const picture = document.createElementNS(SVG, "svg");
+  picture.setAttribute("viewBox", "0 0 16 16");
+  picture.setAttribute("aria-hidden", "true");
+  picture.setAttribute("class", "icon");
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", ICONS[name]);
+  picture.append(path);
+  return picture;
+}
+
+/** Make a button; `label` is its text, or its name if only the icon is seen. */
+export function button(label, { picture, quiet = false, onlyIcon = false, ...attributes } = {}) {
+  return el(
+    "button",
+    {
+      type: "button",
+      ...attributes,
+      class: ["button", quiet && "quiet", onlyIcon && "only-icon", attributes.class].filter(Boolean).join(" "),
+      "aria-label": onlyIcon ? label : attributes["aria-label"],
+      title: onlyIcon ? label : attributes.title,
+    },
+    picture && icon(picture),
+    onlyIcon ? null : el("span", {}, label),
+  );
+}
