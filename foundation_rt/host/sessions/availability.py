@@ -26,6 +26,7 @@ class Availability:
 
     _probe: Callable[[], Awaitable[None]]
     _is_back: asyncio.Event | None = field(default=None, init=False)
+    _is_closed: bool = field(default=False, init=False)
     _searching: asyncio.Task[None] | None = field(default=None, init=False)
 
     @property
@@ -35,7 +36,7 @@ class Availability:
 
     def lost(self, error: Exception) -> None:
         """Take note that the store has failed, and look for its return."""
-        if self._is_back is not None:
+        if self._is_back is not None or self._is_closed:
             return
         _LOG.error(
             "the store of chats cannot be used",
@@ -51,6 +52,7 @@ class Availability:
 
     async def close(self) -> None:
         """Stop looking for the store."""
+        self._is_closed = True
         searching, self._searching = self._searching, None
         if searching is not None:
             searching.cancel()

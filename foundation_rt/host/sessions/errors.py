@@ -23,6 +23,13 @@ class TooManyTurnsError(SessionError):
         super().__init__(f"{limit} messages are waiting: wait for an answer, or stop it")
 
 
+class ChatFullError(SessionError):
+    """A chat has as many messages as it may have (CHAT-31)."""
+
+    def __init__(self) -> None:
+        super().__init__("this chat is full: begin a new one")
+
+
 class TooManyConnectionsError(SessionError):
     """A session has as many connections as it may have (CHAT-14)."""
 

@@ -6,7 +6,7 @@ an outcome gets one that says so: the model reads it, and nobody makes the call 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
@@ -34,45 +34,39 @@ class Closing:
 
 
 def close_turn(
-    messages: Sequence[ChatMessage], state: SessionState, end: ServerMessage, now: int
+    turn: Turn,
+    messages: Sequence[ChatMessage],
+    state: SessionState,
+    end: Payload,
+    now: int,
 ) -> Closing:
     """Return what ends a turn: its texts, its calls, what it waits for, then itself (CHAT-18).
 
-    A turn that has closed all of that itself ends by its last event alone.
+    What is in the history is shown, and what was shown is in the history. A turn that has closed
+    everything itself ends by its last event alone.
 
     Args:
+        turn: it.
         messages: of the turn.
         state: of the chat.
-        end: the last event of the turn.
+        end: the payload of its last event.
         now: Unix time, in ms.
     """
     known = {message.id: message for message in messages}
-    texts = _broken_texts(known, state, now)
-    outcomes = _missing_outcomes(messages, state, now)
-    by_call = {
-        message.call_id: message
-        for message in (*messages, *outcomes)
-        if message.role is Role.TOOL and message.call_id is not None
-    }
+    added = [*_broken_texts(known, state, now), *_missing_outcomes(messages, state, now)]
+    if turn.message_id not in known:
+        input_message = ChatMessage(
+            id=turn.message_id, role=Role.USER, content=turn.text, created_at=now
+        )
+        added.insert(0, input_message)
     events = [
+        *_input_event(turn, state),
         *_text_events(known, state),
         *_decisions(state),
-        *(_call_event(call_id, call, by_call) for call_id, call in state.calls.items()),
+        *_call_events((*messages, *added), state),
+        ServerMessage("turn", end),
     ]
-    return Closing(
-        (*texts, *outcomes),
-        [*(ServerMessage(each.type, each.payload, end.turn_id) for each in events), end],
-    )
-
-
-def input_message(turn: Turn, now: int) -> ChatMessage:
-    """Return the message that a turn answers."""
-    return ChatMessage(id=turn.message_id, role=Role.USER, content=turn.text, created_at=now)
-
-
-def input_event(turn: Turn) -> ServerMessage:
-    """Return the event that shows it."""
-    return ServerMessage("user", {"text": turn.text, "messageId": turn.message_id}, turn.turn_id)
+    return Closing(added, [ServerMessage(each.type, each.payload, turn.turn_id) for each in events])
 
 
 def completed_text(stored: str, length: int, pieces: Sequence[str]) -> str:
@@ -137,6 +131,12 @@ def _outcome(call: ChatMessage, awaited_approval: bool, now: int) -> ChatMessage
     )
 
 
+def _input_event(turn: Turn, state: SessionState) -> list[ServerMessage]:
+    if turn.message_id in state.shown:
+        return []
+    return [ServerMessage("user", {"text": turn.text, "messageId": turn.message_id})]
+
+
 def _text_events(known: Mapping[str, ChatMessage], state: SessionState) -> list[ServerMessage]:
     """Return the events that end texts, and those that show texts which no event has shown."""
     contents = dict.fromkeys(state.streaming, "")
@@ -162,16 +162,27 @@ def _decisions(state: SessionState) -> list[ServerMessage]:
     ]
 
 
-def _call_event(call_id: str, call: Payload, outcomes: Mapping[str, ChatMessage]) -> ServerMessage:
-    """Return the event that ends a call as the history has it."""
-    outcome = outcomes.get(call_id)
-    data = {} if outcome is None else outcome.data
-    payload: Payload = {
-        "state": "complete",
-        "tool": call.get("tool"),
-        "callId": call_id,
-        "message": None if outcome is None else outcome.content,
-        "data": data,
-        "isError": outcome is None or bool(outcome.metadata.get("isError", "error" in data)),
+def _call_events(messages: Iterable[ChatMessage], state: SessionState) -> list[ServerMessage]:
+    """Return the events that end calls as the history has them, unless events have done so."""
+    outcomes = {
+        message.call_id: message
+        for message in messages
+        if message.role is Role.TOOL and message.call_id is not None
     }
-    return ServerMessage("status", payload)
+    events = []
+    for call_id in dict.fromkeys((*state.calls, *outcomes)):
+        if call_id in state.shown:
+            continue
+        outcome = outcomes.get(call_id)
+        data = {} if outcome is None else outcome.data
+        tool = state.calls.get(call_id, {}).get("tool")
+        payload: Payload = {
+            "state": "complete",
+            "tool": tool if outcome is None else outcome.tool_name,
+            "callId": call_id,
+            "message": None if outcome is None else outcome.content,
+            "data": data,
+            "isError": outcome is None or bool(outcome.metadata.get("isError", "error" in data)),
+        }
+        events.append(ServerMessage("status", payload))
+    return events

@@ -19,6 +19,8 @@ from .settings import SessionSettings
 from .state import Payload, SessionState
 from .store import Frame, StoredChat, Turn
 
+_MESSAGE_BYTES = 500
+
 
 @define(eq=False, repr=False)
 class LiveChat:
@@ -33,6 +35,7 @@ class LiveChat:
         last_active_at: Unix time, in ms.
         waiting: the turns that wait, as far as this process knows.
         running: the turn that ran when the chat was read.
+        message_bytes: about what the messages take.
     """
 
     _settings: SessionSettings
@@ -44,6 +47,7 @@ class LiveChat:
     last_active_at: int = field(default=0, init=False)
     waiting: list[Turn] = field(factory=list, init=False)
     running: Turn | None = field(default=None, init=False)
+    message_bytes: int = field(default=0, init=False)
     _positions: dict[str, int] = field(factory=dict, init=False)
     _sizes: deque[int] = field(factory=deque, init=False)
     _bytes: int = field(default=0, init=False)
@@ -51,6 +55,7 @@ class LiveChat:
     def read(self, stored: StoredChat) -> None:
         """Become the chat that the store has."""
         self.messages, self._positions, self.state = [], {}, SessionState()
+        self.message_bytes = 0
         self._sizes = deque(stored.sizes)
         self._take(stored)
 
@@ -68,7 +73,7 @@ class LiveChat:
 
     def _take(self, stored: StoredChat) -> None:
         for position, message in stored.messages:
-            self._place(position, message)
+            self._place(position, message, _size(message))
         head = stored.head
         self.state = SessionState.from_json(head.state, self._streamed(stored))
         self.last_seq, self.first_seq = head.last_seq, head.first_seq
@@ -96,20 +101,28 @@ class LiveChat:
         return self._positions.get(message_id)
 
     def put(self, message: ChatMessage) -> int:
-        """Add a message, or replace the one of its id; return its position."""
+        """Add a message, or replace the one of its id; return its position.
+
+        Raises:
+            TypeError: its data are no JSON.
+        """
         position = self._positions.get(message.id, len(self.messages))
+        size = _size(message)
         if message.role is Role.ASSISTANT and not message.is_call:
             self.state.hide(message.id)
-        self._place(position, message)
+        self._place(position, message, size)
         return position
 
-    def _place(self, position: int, message: ChatMessage) -> None:
+    def _place(self, position: int, message: ChatMessage, size: int) -> None:
+        if position < len(self.messages):
+            self.message_bytes -= _size(self.messages[position])
+        self.message_bytes += size
         self.messages[position : position + 1] = [message]
         self._positions[message.id] = position
 
     def number(self, message: ServerMessage) -> tuple[ServerMessage, bytes]:
         """Take in the next event; return it with its number, and encoded (CHAT-11)."""
-        numbered = evolve(message, seq=self.last_seq + 1)
+        numbered = ServerMessage(message.type, message.payload, message.turn_id, self.last_seq + 1)
         # A copy: bytes of orjson keep the buffer in which they were written.
         frame = bytes(memoryview(to_bytes(numbered.to_json())))
         self.state.apply(numbered)
@@ -121,6 +134,11 @@ class LiveChat:
             self._bytes -= self._sizes.popleft()
             self.first_seq += 1
         return numbered, frame
+
+    @property
+    def bytes(self) -> int:
+        """About what the chat takes, with the events that are kept."""
+        return self.message_bytes + self._bytes
 
     def history(self) -> Payload:
         """Return the payload of `history`: what events up to `last_seq` have shown (CHAT-13)."""
@@ -143,6 +161,15 @@ class LiveChat:
             "waiting": waiting,
             "usage": self.state.usage_json(),
         }
+
+
+def _size(message: ChatMessage) -> int:
+    """Return about how many bytes a message takes; a text that grows is not encoded each time."""
+    return (
+        _MESSAGE_BYTES
+        + len(message.content or "")
+        + (0 if message.data is None else len(to_bytes(message.data)))
+    )
 
 
 def _pieces(frames: Sequence[Frame], message_id: str) -> list[str]:

@@ -34,6 +34,7 @@ class _Chat:
     frames: dict[int, bytes] = field(factory=dict)
     waiting: deque[Turn] = field(factory=deque)
     recent: tuple[int, ...] = ()
+    bytes: int = 0
 
 
 @define(eq=False, repr=False)
@@ -50,6 +51,7 @@ class MemoryChatStore:
     # The one that is idle the longest is the first.
     _chats: OrderedDict[bytes, _Chat] = field(factory=OrderedDict, init=False)
     _allowed: dict[str, dict[str, None]] = field(factory=dict, init=False)
+    _bytes: int = field(default=0, init=False)
     _events: StoreEvents | None = field(default=None, init=False)
     is_immediate: bool = field(default=True, init=False)
 
@@ -69,23 +71,27 @@ class MemoryChatStore:
         self._chats[key] = _Chat(head)
 
     def _make_room(self, now: int) -> None:
-        """Drop chats that were idle for too long, and the ones idle the longest if there are many.
+        """Drop chats that were idle for too long, and the ones idle the longest if it is too much.
 
         A chat in which a turn runs or which somebody is connected to is not idle.
         """
         watched = set(self._events.watched()) if self._events is not None else set()
-        oldest = now - self._settings.idle_ms
+        settings = self._settings
+        oldest = now - settings.idle_ms
         kept = 0
         while len(self._chats) > kept:
             key, chat = next(iter(self._chats.items()))
-            too_many = len(self._chats) >= self._settings.max_sessions
+            too_many = len(self._chats) >= settings.max_sessions or self._bytes > settings.max_bytes
             if not too_many and chat.head.last_active_at > oldest:
                 return
             if key in watched or chat.head.running is not None:
                 self._chats.move_to_end(key)
                 kept += 1
             else:
-                del self._chats[key]
+                self._drop(key)
+
+    def _drop(self, key: bytes) -> None:
+        self._bytes -= self._chats.pop(key).bytes
 
     async def load(self, key: bytes, principal: str) -> StoredChat | None:
         """See `ChatStore`."""
@@ -117,7 +123,7 @@ class MemoryChatStore:
         chat = self._chats.get(key)
         if chat is None or chat.head.principal != principal:
             return False
-        del self._chats[key]
+        self._drop(key)
         return True
 
     async def submit(self, key: bytes, turn: Turn, limits: SubmitLimits) -> bool:
@@ -167,16 +173,23 @@ class MemoryChatStore:
         chat.frames.update(writing.frames)
         for seq in range(chat.head.first_seq, writing.first_seq):
             chat.frames.pop(seq, None)
-        chat.head = evolve(
-            chat.head,
+        head = chat.head  # `evolve` would take as long as all of this
+        chat.head = ChatHead(
+            principal=head.principal,
+            created_at=head.created_at,
+            last_active_at=writing.last_active_at,
             last_seq=writing.last_seq,
             first_seq=writing.first_seq,
-            last_active_at=writing.last_active_at,
-            version=chat.head.version + 1,
+            version=head.version + 1,
             running=None if writing.ends_turn else running,
             state=writing.state,
         )
-        self._chats.move_to_end(key)
+        self._bytes += writing.bytes - chat.bytes
+        chat.bytes = writing.bytes
+        if self._bytes > self._settings.max_bytes:
+            self._make_room(writing.last_active_at)
+        if key in self._chats:
+            self._chats.move_to_end(key)
         return chat.head.version
 
     async def command(self, key: bytes, command: Command) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..events import ServerMessage
-from .interruption import close_turn, input_event, input_message
+from .interruption import close_turn
 from .live_chat import LiveChat
 from .settings import SessionSettings
 from .store import StoredChat, Turn, Writing
@@ -20,17 +19,12 @@ def interrupted(stored: StoredChat, turn: Turn, settings: SessionSettings, now: 
     """
     chat = LiveChat(settings)
     chat.read(stored)
-    messages, events = [], []
     first = chat.position(turn.message_id)
-    if first is None:
-        first = len(chat.messages)
-        messages.append(input_message(turn, now))
-        events.append(input_event(turn))
-    end = ServerMessage("turn", {"state": "interrupted"}, turn.turn_id)
-    closing = close_turn(chat.messages[first:], chat.state, end, now)
+    messages = [] if first is None else chat.messages[first:]
+    closing = close_turn(turn, messages, chat.state, {"state": "interrupted"}, now)
     frames = []
-    positions = [(chat.put(each), each) for each in (*messages, *closing.messages)]
-    for event in (*events, *closing.events):
+    positions = [(chat.put(each), each) for each in closing.messages]
+    for event in closing.events:
         numbered, frame = chat.number(event)
         frames.append((numbered.seq or 0, frame))
     return Writing(
@@ -42,4 +36,5 @@ def interrupted(stored: StoredChat, turn: Turn, settings: SessionSettings, now: 
         last_active_at=max(now, chat.last_active_at),
         state=chat.state.to_json(),
         ends_turn=True,
+        bytes=chat.bytes,
     )

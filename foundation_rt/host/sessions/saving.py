@@ -172,6 +172,7 @@ class Saving:
             last_active_at=chat.last_active_at,
             state=chat.state.to_json(),
             ends_turn=taken.ends_turn,
+            bytes=chat.bytes,
         )
 
     def _put_back(self, taken: _Pending) -> None:

@@ -14,7 +14,7 @@ from ..chat import ChatMessage, TokenUsage
 from ..events import Approval, ServerMessage
 from .availability import Availability
 from .connection import SessionConnection, decode_frame
-from .errors import StoreUnavailableError, TooManyConnectionsError
+from .errors import ChatFullError, StoreUnavailableError, TooManyConnectionsError
 from .live_chat import LiveChat
 from .saving import Saving
 from .store import ChatStore, Command, Frame, SubmitLimits, Turn
@@ -146,10 +146,13 @@ class ChatSession:
             RateLimitedError: too many messages in a short time.
             TooManyTurnsError: too many wait.
             StoreUnavailableError: it cannot be stored.
+            ChatFullError: the chat is too long.
             UnknownSessionError: the chat was deleted.
         """
         sessions = self._sessions
         sessions.check_open()
+        if self.chat.message_bytes > sessions.settings.max_chat_bytes:
+            raise ChatFullError
         turn = Turn(uuid4().hex, message_id or uuid4().hex, text)
         settings = sessions.settings
         limits = SubmitLimits(

@@ -7,7 +7,6 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -26,6 +25,10 @@ from .turns import Orchestrator
 
 _ID_BYTES = 24
 _MAX_USED = 10_000
+_STORING_S = 10.0
+"""For what interrupted turns have to store when the host closes."""
+_INTERRUPT_AGAIN_S = 0.1
+"""A turn may have begun since."""
 
 
 def _now_ms() -> int:
@@ -100,25 +103,30 @@ class ChatSessions:
             budget_s: how long turns may go on; what then runs is interrupted.
         """
         self.is_closing = True
-        running = [each for each in self._live.values() if each.running_turn is not None]
-        if running:
-            ended = asyncio.gather(*(each.end_turns() for each in running))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(ended), budget_s)
-            for session in running:
-                session.interrupt()
-            if self.availability.is_available:
-                await ended
-            else:
-                ended.cancel()
+        await self._end_turns(budget_s)
         for session in tuple(self._live.values()):
             await session.shut_down()
-        await self.availability.close()
         for task in tuple(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await self.availability.close()
         await self.store.close()
+
+    async def _end_turns(self, budget_s: float) -> None:
+        """Wait for the turns that run, then interrupt them, and wait until that is stored."""
+        loop = asyncio.get_running_loop()
+        busy = [session for session in self._live.values() if session.is_busy]
+        running = {loop.create_task(session.end_turns()) for session in busy}
+        if running:
+            _, running = await asyncio.wait(running, timeout=budget_s)
+        deadline = loop.time() + _STORING_S
+        while running and self.availability.is_available and loop.time() < deadline:
+            for session in busy:
+                session.interrupt()
+            _, running = await asyncio.wait(running, timeout=_INTERRUPT_AGAIN_S)
+        for task in running:
+            task.cancel()
 
     def check_open(self) -> None:
         """Raise `StoreUnavailableError` unless something new may begin."""

@@ -13,6 +13,8 @@ class SessionSettings:
 
     Attributes:
         max_sessions: that are kept in memory; beyond, the one that is idle the longest goes.
+        max_bytes: that the chats in memory take together; beyond, too.
+        max_chat_bytes: of messages; a chat that has more takes no further ones.
         idle_ms: after which a session in memory goes.
         max_events: of a session that are kept for replay.
         max_event_bytes: of them, as encoded frames.
@@ -25,6 +27,8 @@ class SessionSettings:
     """
 
     max_sessions: int = 10_000
+    max_bytes: int = 1024 * MIB
+    max_chat_bytes: int = 64 * MIB
     idle_ms: int = 24 * 3600 * 1000
     max_events: int = 2_000
     max_event_bytes: int = 4 * MIB

@@ -51,6 +51,8 @@ class SessionState:
         streaming: texts that are not done, by `messageId`.
         hidden: ids of texts that are in the history already, and that no event has shown yet.
         usage: of all turns.
+        shown: of the running turn: ids of its messages of text that events have shown, and of calls
+            whose end they have shown.
     """
 
     turn: Payload | None = None
@@ -60,12 +62,14 @@ class SessionState:
     streaming: dict[str, StreamedText] = field(factory=dict)
     hidden: set[str] = field(factory=set)
     usage: TokenUsage = field(factory=TokenUsage)
-    _shown: set[str] = field(factory=set, init=False)
+    shown: set[str] = field(factory=set)
 
     def apply(self, message: ServerMessage) -> None:
         """Take an event in."""
         payload = message.payload
         match message.type:
+            case "user":
+                self.shown.add(payload["messageId"])
             case "text":
                 self._take_text(payload)
             case "status":
@@ -80,7 +84,7 @@ class SessionState:
     def _take_text(self, payload: Mapping[str, Any]) -> None:
         message_id = payload["messageId"]
         self.hidden.discard(message_id)
-        self._shown.add(message_id)
+        self.shown.add(message_id)
         if payload.get("done"):
             self.streaming.pop(message_id, None)
         else:
@@ -90,6 +94,7 @@ class SessionState:
         call_id = payload["callId"]
         if payload["state"] == "complete":
             self.calls.pop(call_id, None)
+            self.shown.add(call_id)
         else:
             before = self.calls.get(call_id, {})
             # It awaits only what its newest event says.
@@ -102,13 +107,13 @@ class SessionState:
         self.usage += _usage(message.payload.get("usage"))
         self.turn = None
         self.hidden.clear()
-        self._shown.clear()
+        self.shown.clear()
         for each in (self.approvals, self.questions, self.calls, self.streaming):
             each.clear()
 
     def hide(self, message_id: str) -> None:
         """Take note of a text of the running turn that is added to the history (CHAT-13)."""
-        if self.turn is not None and message_id not in self._shown:
+        if self.turn is not None and message_id not in self.shown:
             self.hidden.add(message_id)
 
     def waits(self) -> Payload:
@@ -126,6 +131,7 @@ class SessionState:
             **self.waits(),
             "streaming": {name: text.length for name, text in self.streaming.items()},
             "hidden": list(self.hidden),
+            "shown": list(self.shown),
             "usage": self.usage_json(),
         }
 
@@ -153,6 +159,7 @@ class SessionState:
             calls={each["callId"]: each for each in values.get("calls", ())},
             streaming={name: _begun(texts.get(name, "")) for name in values.get("streaming", ())},
             hidden=set(values.get("hidden", ())),
+            shown=set(values.get("shown", ())),
             usage=_usage(values.get("usage")),
         )
 

@@ -102,6 +102,7 @@ class Writing:
         last_active_at: see `ChatHead`.
         state: see `ChatHead`.
         ends_turn: the turn of the fence has ended by this.
+        bytes: about what the chat takes.
     """
 
     fence: str | None
@@ -112,6 +113,7 @@ class Writing:
     last_active_at: int
     state: Mapping[str, Any]
     ends_turn: bool = False
+    bytes: int = 0
 
 
 @frozen

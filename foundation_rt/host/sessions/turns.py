@@ -13,7 +13,7 @@ from attrs import define, evolve, field
 from ...database.errors import CommitUnknownError, DatabaseError
 from ..events import Approval, ServerMessage, TurnState
 from ..texts import INTERNAL_ERROR
-from .interruption import close_turn, input_event, input_message
+from .interruption import close_turn
 from .state import Payload
 from .store import BegunTurn, Turn, chat_label
 
@@ -143,8 +143,7 @@ class TurnRunner:
             saving.begin(turn)  # nobody has ended it: it could not be stored
             self._ending = "failed"
         if not saving.has_ended:
-            end = ServerMessage("turn", {"state": self._ending, **failure}, turn.turn_id)
-            await self._finish(turn, end)
+            await self._finish(turn, {"state": self._ending, **failure})
         await saving.stored()
         self.turn = None
 
@@ -171,19 +170,15 @@ class TurnRunner:
         async with aclosing(events):
             async for event in events:
                 if event.type == "turn" and event.payload["state"] != "started":
-                    await self._finish(turn, event)
+                    await self._finish(turn, dict(event.payload))
                     return
                 await session.emit(event, turn)
 
-    async def _finish(self, turn: Turn, end: ServerMessage) -> None:
+    async def _finish(self, turn: Turn, end: Payload) -> None:
         """Close what the turn has left open, and end it."""
         session = self._session
-        saving, chat, now = session.saving, session.chat, session.now()
-        end = evolve(end, turn_id=turn.turn_id)
-        if chat.position(turn.message_id) is None:
-            saving.put(input_message(turn, now))
-            saving.emit(input_event(turn))
-        closing = close_turn(chat.messages[self._first :], chat.state, end, now)
+        saving, chat = session.saving, session.chat
+        closing = close_turn(turn, chat.messages[self._first :], chat.state, end, session.now())
         for message in closing.messages:
             saving.put(message)
         for event in closing.events:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from foundation_rt.host.sessions.errors import (
+    ChatFullError,
     RateLimitedError,
     SlowConnectionError,
     StoreUnavailableError,
@@ -15,6 +16,7 @@ from foundation_rt.host.sessions.errors import (
     UnknownSessionError,
 )
 from foundation_rt.host.sessions.settings import SessionSettings
+from foundation_rt.host.sessions.store import chat_key
 from tests.host.sessions.support import OWNER, NewStore, Page, read_until, running, tab, whole_page
 
 ROOMY = SessionSettings(max_messages=1_000)
@@ -247,23 +249,31 @@ async def test_text_that_was_shown_is_kept_when_its_turn_breaks_off(new_store: N
 
 
 @pytest.mark.rule("CHAT-26")
-async def test_close_lets_turns_end_within_the_budget_then_interrupts_them(
-    new_store: NewStore,
-) -> None:
+async def test_close_lets_turns_end_within_the_budget(new_store: NewStore) -> None:
     async with running(new_store) as host:
-        ends, hangs = [await host.sessions.create(OWNER) for _ in range(2)]
-        tabs = [await tab(ends), await tab(hangs)]
-        await ends.submit("wait say:bye", None)
-        await hangs.submit("open:files:read", None)
-        for connection, page in tabs:
-            await read_until(connection, page, "started")
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        await session.submit("wait say:bye", None)
+        await session.submit("say:never", None)
+        await read_until(connection, page, "started")
         asyncio.get_running_loop().call_soon(host.orchestrator.going.set)
-        await host.sessions.close(0.05)
-        assert ends.history[-1].content == "bye"
-        assert hangs.history[-1].data["error"]["code"] == "OUTCOME_UNKNOWN"
-        assert ends.last_seq > hangs.last_seq
+        await host.sessions.close(30)
+        assert session.history[-1].content == "bye"
+        assert host.orchestrator.texts == ["wait say:bye"]
         with pytest.raises(StoreUnavailableError):
-            await ends.submit("say:x", None)
+            await session.submit("say:x", None)
+
+
+@pytest.mark.rule("CHAT-26")
+async def test_close_interrupts_what_outlives_the_budget(new_store: NewStore) -> None:
+    async with running(new_store) as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        await session.submit("open:files:read", None)
+        await read_until(connection, page, "status")
+        await host.sessions.close(0)
+        assert session.history[-1].data["error"]["code"] == "OUTCOME_UNKNOWN"
+        assert session.running_turn is None
 
 
 @pytest.mark.rule("CHAT-13")
@@ -287,6 +297,35 @@ async def test_events_that_are_no_longer_kept_become_one_history(new_store: NewS
         payload = (await anext(session.connect(None))).payload
         assert payload["waiting"] == []
         assert payload["usage"]["promptTokens"] == session.usage.prompt_tokens
+
+
+@pytest.mark.rule("CHAT-31")
+async def test_chat_that_is_full_takes_no_more(new_store: NewStore) -> None:
+    async with running(new_store, SessionSettings(max_chat_bytes=2_000)) as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        await session.submit(f"say:{'x' * 2_000}", None)
+        await read_until(connection, page, "finished")
+        with pytest.raises(ChatFullError):
+            await session.submit("say:x", None)
+
+
+@pytest.mark.rule("CHAT-31")
+async def test_chats_in_memory_take_no_more_than_they_may() -> None:
+    async with running(settings=SessionSettings(max_bytes=100_000)) as host:
+        ids = []
+        for _ in range(20):
+            session = await host.sessions.create(OWNER)
+            connection, page = await tab(session)
+            await session.submit(f"say:{'x' * 5_000}", None)
+            await read_until(connection, page, "finished")
+            connection.close()
+            ids.append(session.id)
+            del session, connection
+        store = host.sessions.store
+        kept = [await store.load(chat_key(each), OWNER) is not None for each in ids]
+        assert kept == sorted(kept)
+        assert 1 < sum(kept) < 10
 
 
 @pytest.mark.rule("CHAT-06")

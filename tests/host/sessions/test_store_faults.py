@@ -127,7 +127,7 @@ async def test_message_that_cannot_be_stored_fails_its_turn_alone(tmp_path: Path
         connection, page = await tab(session)
         await session.submit("part:abc wait", None)
         await read_until(connection, page, "text")
-        poison = ChatMessage(id="x", role=Role.ASSISTANT, data={"n": 2**70})
+        poison = ChatMessage(id="x", role=Role.ASSISTANT, metadata={"n": 2**70})
         await host.sessions.add_message(session.id, poison)
         while page.seen[-1] != "failed":
             page.show(await anext(connection))
