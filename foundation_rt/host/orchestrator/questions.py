@@ -242,7 +242,7 @@ class CallQuestions:
         takes_pictures = self._scope.services.llm.takes_pictures
         messages = []
         if request.system_prompt:
-            messages.append(self._message(Role.SYSTEM, request.system_prompt, ()))
+            messages.append(self._message(Role.USER, request.system_prompt, ()))
         for message in request.messages:
             texts, pictures = list[str](), list[Mapping[str, str]]()
             for block in message.content:
