@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 
 from ..client import Client, ConnectionLostError, MCPError
 from .call_slots import MAX_WAITING
+from .connection_handlers import ConnectionHandlers
 
 MAX_CONNECTIONS = 16
 
@@ -41,14 +42,18 @@ class PooledConnection:
 
     Attributes:
         client: None: that of the lists.
+        handlers: of that client; None: those of the connection of the lists.
         running: requests that use it.
+        has_asked: whether its server has had the time to ask right after the handshake.
     """
 
     key: ConnectionKey
     client: Client | None
+    handlers: ConnectionHandlers | None
     running: int = 0
     timer: asyncio.TimerHandle | None = None
     is_leaving: bool = False
+    has_asked: bool = False
 
 
 @define(eq=False)
@@ -60,12 +65,14 @@ class ConnectionPool:
         idle_seconds: after which a connection that nobody uses is closed.
         make_client: makes the client of a key; not connected.
         renew_lists: makes the connection of the lists anew.
+        may_take_lists: returns whether an owner may take that over.
     """
 
     _server: str
     _idle_seconds: float
-    _make_client: Callable[[ConnectionKey], Client]
+    _make_client: Callable[[ConnectionKey], tuple[Client, ConnectionHandlers]]
     _renew_lists: Callable[[], None]
+    _may_take_lists: Callable[[], bool]
     _connections: dict[ConnectionKey, PooledConnection] = field(factory=dict, init=False)
     _closing: set[asyncio.Task[None]] = field(factory=set, init=False)
     _room: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -139,10 +146,12 @@ class ConnectionPool:
     def _make(self, key: ConnectionKey) -> PooledConnection | None:
         """Return a new connection; None if there is no room."""
         takes_lists = not key.headers and not self._lists_are_taken()
+        if key.owner is not None:
+            takes_lists = takes_lists and self._may_take_lists()
         if not takes_lists and key != EVERYBODY and self.count >= MAX_CONNECTIONS:
             return None
-        client = None if takes_lists else self._make_client(key)
-        connection = self._connections[key] = PooledConnection(key, client)
+        client, handlers = (None, None) if takes_lists else self._make_client(key)
+        connection = self._connections[key] = PooledConnection(key, client, handlers)
         return connection
 
     def _lists_are_taken(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from attrs import define
@@ -26,8 +26,11 @@ from .server_state import ServerState
 from .supervisor import ServerSupervisor
 
 if TYPE_CHECKING:
-    from ..client import ServerRequestHandlers, Subscription
+    from ..client import Client, ServerRequestHandlers, Subscription
     from ..mcp_json import ServerSettings
+
+_EARLY_SECONDS = 1.0
+"""The longest wait for what a server asks right after the handshake."""
 
 _READS = (
     "completion/complete",
@@ -163,15 +166,17 @@ class ServerConnections:
             client = connection.client
             if client is None:
                 client = await supervisor.ready_within(guarded.remaining() * 1000)
-            return await client.request(
-                method,
-                params,
-                timeout=guarded.remaining(),
-                max_timeout=longest,
-                idempotent=idempotent,
-                handlers=handlers,
-                **more,
-            )
+            with _answered_by(handlers, supervisor, connection, session):
+                await _let_ask(client, supervisor, connection, guarded.remaining())
+                return await client.request(
+                    method,
+                    params,
+                    timeout=guarded.remaining(),
+                    max_timeout=longest,
+                    idempotent=idempotent,
+                    handlers=handlers,
+                    **more,
+                )
 
         try:
             if record is None:
@@ -277,6 +282,36 @@ def _owner(supervisor: ServerSupervisor, session: str | None, principal: str | N
     if isolation == "session" and session is not None:
         return _session_owner(session)
     return None if principal is None else f"principal {principal}"
+
+
+def _answered_by(
+    handlers: ServerRequestHandlers | None,
+    supervisor: ServerSupervisor,
+    connection: PooledConnection,
+    session: str | None,
+) -> AbstractContextManager[None]:
+    """Let a request answer what its server asks outside of calls, on its session's connection."""
+    if handlers is None or session is None or connection.key.owner != _session_owner(session):
+        return nullcontext()
+    return (connection.handlers or supervisor.handlers).asking(handlers)
+
+
+async def _let_ask(
+    client: Client, supervisor: ServerSupervisor, connection: PooledConnection, seconds: float
+) -> None:
+    """Let a server that asks right after the handshake do so before the first request (COORD-59).
+
+    Its answer, such as the roots, may decide what the request may do.
+    """
+    handlers = connection.handlers
+    if not supervisor.asks_early or handlers is None or connection.has_asked:
+        return
+    await client.initialize(timeout=seconds)
+    if not connection.has_asked:
+        connection.has_asked = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, _EARLY_SECONDS)):
+                await handlers.answered.wait()
 
 
 def _session_owner(session: str) -> str:

@@ -21,6 +21,7 @@ from ..client import (
     CallTimeoutError,
     CircuitBreaker,
     Client,
+    ClientHandlers,
     ConnectionLostError,
     MCPError,
     RetryPolicy,
@@ -31,6 +32,7 @@ from ..client import (
 )
 from ..errors import UsageError
 from .call_slots import CallSlots
+from .connection_handlers import ConnectionHandlers
 from .connection_pool import ConnectionKey, ConnectionPool
 from .errors import first_line
 from .guidance import PROMPT, fallback_guidance, guidance_text
@@ -45,6 +47,16 @@ log.addHandler(logging.NullHandler())
 _NEVER_OPENS = BreakerSettings(failure_threshold=2**31)
 _ONE_ATTEMPT = RetryPolicy(max_attempts=1)
 """Circuits and retries are the coordinator's: they are the same for all connections of a server."""
+
+_ANSWERING = (
+    "handlers",
+    "sampling",
+    "sampling_tools",
+    "elicitation",
+    "elicitation_url",
+    "roots",
+)
+"""Options of connections that answer what a server asks."""
 
 GUIDANCE_TIMEOUT = 5.0
 _RETIRING_POLL = 0.1
@@ -97,6 +109,8 @@ class ServerSupervisor:
         ends: how many connections and attempts have ended in an error.
         is_retiring: whether it only waits for its running calls.
         last_error: the latest error of the way to it; None without one.
+        handlers: of the connection of the lists.
+        asks_early: whether it has asked something on that connection, outside of calls.
     """
 
     plan: ServerPlan
@@ -119,6 +133,8 @@ class ServerSupervisor:
     ends: int = field(default=0, init=False)
     is_retiring: bool = field(default=False, init=False)
     last_error: str | None = field(default=None, init=False)
+    handlers: ConnectionHandlers = field(init=False)
+    asks_early: bool = field(default=False, init=False)
     _counted: int = field(default=-1, init=False)
     _renewed: set[Client] = field(factory=set, init=False)  # being closed
     _attempt: asyncio.Task[None] | None = field(default=None, init=False)
@@ -136,6 +152,7 @@ class ServerSupervisor:
             plan.settings.idle_timeout_ms / 1000,
             self._client_of,
             self._renew,
+            lambda: not self.asks_early,
         )
         if plan.settings.disabled:
             self.lifecycle = ServerLifecycle.disabled()
@@ -277,9 +294,11 @@ class ServerSupervisor:
     # -- attempts
 
     def _make_client(self) -> None:
+        self.handlers = self._make_handlers()
         try:
             self.client = self._connect(
                 self.plan.target,
+                self.handlers,
                 on_connected=self._connected,
                 on_disconnected=self._disconnected,
                 on_list_changed=self._list_changed,
@@ -288,29 +307,41 @@ class ServerSupervisor:
         except UsageError as error:
             self.lifecycle = ServerLifecycle.unusable(str(error))
 
-    def _client_of(self, key: ConnectionKey) -> Client:
-        """Return a client for a connection of its own.
+    def _make_handlers(self) -> ConnectionHandlers:
+        given = {name: value for name, value in self.options.items() if name in _ANSWERING}
+        otherwise = given.pop("handlers", None) or ClientHandlers(**given)
+        return ConnectionHandlers(otherwise, self._asked_early)
+
+    def _asked_early(self) -> None:
+        self.asks_early = True
+
+    def _client_of(self, key: ConnectionKey) -> tuple[Client, ConnectionHandlers]:
+        """Return a client for a connection of its own, and its handlers.
 
         Raises:
             UsageError: a header cannot be sent.
         """
+        handlers = self._make_handlers()
         target = self.plan.target
         if key.headers:
             target = evolve(target, headers={**target.headers, **dict(key.headers)})
-        return self._connect(
+        client = self._connect(
             target,
+            handlers,
             on_disconnected=self._note_error,
             on_notification=partial(self._notified, key.owner),
         )
+        return client, handlers
 
-    def _connect(self, target: Any, **observers: Any) -> Client:
+    def _connect(self, target: Any, handlers: ConnectionHandlers, **observers: Any) -> Client:
         settings = self.plan.settings
         options = {
             "name": "foundation-rt-coordinator",
             "require": (),
             "timeout": settings.timeout_ms / 1000,
             "connect_timeout": settings.connect_timeout_ms / 1000,
-            **self.options,
+            **{name: value for name, value in self.options.items() if name not in _ANSWERING},
+            "handlers": handlers,
         }
         return connect(target, breaker=_NEVER_OPENS, retries=_ONE_ATTEMPT, **observers, **options)
 

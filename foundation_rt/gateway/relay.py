@@ -17,6 +17,7 @@ Nothing is guessed: a request that belongs to no call that is known is refused.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -260,13 +261,24 @@ async def _respond_all(result: Mapping[str, Any], handlers: CallHandlers) -> dic
     try:
         async with asyncio.TaskGroup() as group:
             tasks = {
-                key: group.create_task(handlers.pass_on(each["method"], each.get("params")))
+                key: group.create_task(handlers.pass_on(*_as_message(each)))
                 for key, each in requests.items()
             }
     except* ServerRequestRefused as refused:
         first = refused.exceptions[0]
         raise MCPError("E210", f"the client has not answered: {first}", may_have_run=True) from None
     return {key: task.result() for key, task in tasks.items()}
+
+
+def _as_message(request: Mapping[str, Any]) -> tuple[str, Any]:
+    """Return method and params of one of `inputRequests`, as a message of the handshake mode.
+
+    There a page has an id, by which its end can be notified of; the stateless mode has none.
+    """
+    method, params = request["method"], request.get("params")
+    if isinstance(params, dict) and params.get("mode") == "url" and "elicitationId" not in params:
+        params = {**params, "elicitationId": secrets.token_urlsafe(16)}
+    return method, params
 
 
 def _read_responses(responses: object) -> dict[str, Any]:

@@ -79,6 +79,24 @@ async def test_answer_too_large_or_no_answer_costs_its_call_alone(
         assert peak(gateway.process) < BOUND
 
 
+@pytest.mark.rule("GATE-04")
+async def test_members_that_nobody_knows_come_through(
+    harness: MisbehavingHarness, tmp_path: Path
+) -> None:
+    block = {"type": "audio", "data": "UklG", "mimeType": "audio/wav", "x-of-block": [1, {}]}
+    sent = {
+        "content": [block, {"type": "x-new", "n": 1.5}],
+        "structuredContent": {"nonce": "odd", "more": None},
+        "isError": False,
+        "_meta": {"x.test/a": {"b": [True]}},
+        "x-of-result": {"n": 2**53},
+    }
+    file = write(tmp_path / "mcp.json", bad=hostile(harness))
+    with serve_gateway(file, env=speaking(OLD)) as gateway:
+        async with connect(gateway.url, revision=OLD) as client:
+            assert await play(client, "odd", [["answer", {"result": sent}]]) == sent
+
+
 @pytest.mark.rule("GATE-10")
 async def test_list_without_end_fails_its_server_alone(
     harness: MisbehavingHarness, tmp_path: Path

@@ -112,6 +112,20 @@ async def test_questions_reach_the_client_whose_call_asks(ours: str, theirs: str
         assert not gateway.process.records_with(level="error")
 
 
+@pytest.mark.rule("COORD-59", "GATE-20")
+async def test_questions_of_several_calls_at_once_reach_their_session() -> None:
+    """Over stdio a server does not say which call it asks for; the connection is one session's."""
+    mine, others = Answers(), Answers()
+    with serve_gateway(APP, env=speaking(OLD)) as gateway:
+        async with (
+            connect(gateway.url, revision=OLD, handlers=mine) as client,
+            connect(gateway.url, revision=OLD, handlers=others) as other,
+        ):
+            found = await asyncio.gather(*(client.call("ask") for _ in range(5)), other.call("ask"))
+            assert [each.value() for each in found] == [{"name": "Ann"}] * 6
+            assert (len(mine.asked), len(others.asked)) == (5, 1)
+
+
 @pytest.mark.rule("GATE-22")
 async def test_parked_call_is_its_owners_and_of_its_process() -> None:
     keys = '["ann:ann-key-0123456789", "bob:bob-key-0123456789"]'
