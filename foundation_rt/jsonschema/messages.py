@@ -87,6 +87,18 @@ def _types(types: str | list[str]) -> str:
     return types if isinstance(types, str) else " or ".join(types)
 
 
+_PLAIN_PATTERNS: Final = {
+    r"\S": "must not be blank",
+    r"^[^\u0000]*$": "must not contain U+0000",
+    r"^\s*[^\s\u0000][^\u0000]*$": "must not be blank, nor contain U+0000",
+}
+"""What some patterns mean: JSON Schema has no place for words of its author (SCHEMA-41)."""
+
+
+def _pattern(pattern: str) -> str:
+    return _PLAIN_PATTERNS.get(pattern) or f"must match the pattern {_json(pattern)}"
+
+
 MESSAGES: Final[dict[str, Callable[[Any], str]]] = {
     "additionalItems": lambda limit: f"must have at most {limit} items",
     "additionalProperties": lambda names: f"must not have {_names(names)}",
@@ -109,7 +121,7 @@ MESSAGES: Final[dict[str, Callable[[Any], str]]] = {
     "multipleOf": lambda limit: f"must be a multiple of {_json(limit)}",
     "not": lambda _: "must not fit the schema in not",
     "oneOf": lambda _: "must fit exactly one of the schemas in oneOf",
-    "pattern": lambda pattern: f"must match the pattern {_json(pattern)}",
+    "pattern": _pattern,
     "propertyNames": lambda _: "must have property names that fit its propertyNames schema",
     "required": lambda names: f"must have {_names(names)}",
     "type": lambda types: f"must be {_types(types)}",

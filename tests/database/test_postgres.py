@@ -85,7 +85,7 @@ async def insert(connections: PostgresConnections, *numbers: int) -> None:
 # -- outcomes -------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("DB-01", "DB-03")
+@pytest.mark.rule("DB-01", "DB-03", "DB-18")
 @pytest.mark.parametrize(
     ("text", "fault", "there"),
     [

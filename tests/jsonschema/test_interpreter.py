@@ -17,7 +17,7 @@ def issues(schema: Any, value: Any, dialect: str = "draft-07") -> list[tuple[str
     return [(issue.path, issue.message) for issue in validate({"v": value})]
 
 
-@pytest.mark.rule("SCHEMA-19", "SCHEMA-20")
+@pytest.mark.rule("SCHEMA-19", "SCHEMA-20", "SCHEMA-41")
 @pytest.mark.parametrize(
     ("schema", "value", "message"),
     [
@@ -33,6 +33,13 @@ def issues(schema: Any, value: Any, dialect: str = "draft-07") -> list[tuple[str
         ({"minLength": 2}, "😀", "must have at least 2 characters"),
         ({"maxLength": 0}, "a", "must have at most 0 characters"),
         ({"pattern": r"^\d$"}, "a", r'must match the pattern "^\\d$"'),
+        ({"pattern": r"\S"}, " ", "must not be blank"),
+        ({"pattern": r"^[^\u0000]*$"}, "\0", "must not contain U+0000"),
+        (
+            {"pattern": r"^\s*[^\s\u0000][^\u0000]*$"},
+            " ",
+            "must not be blank, nor contain U+0000",
+        ),
         ({"format": "date"}, "a", "must be a valid date"),
         ({"minItems": 1}, [], "must have at least 1 items"),
         ({"maxItems": 1}, [1, 2], "must have at most 1 items"),

@@ -120,6 +120,13 @@ def test_formats_are_enforced_by_the_same_rules(dialect: str) -> None:
         ({"minLength": 2}, "a", "must have at least 2 characters"),
         ({"maxLength": 0}, "a", "must have at most 0 characters"),
         ({"pattern": "^b"}, "a", 'must match the pattern "^b"'),
+        ({"pattern": r"\S"}, " ", "must not be blank"),
+        ({"pattern": r"^[^\u0000]*$"}, "\0", "must not contain U+0000"),
+        (
+            {"pattern": r"^\s*[^\s\u0000][^\u0000]*$"},
+            " ",
+            "must not be blank, nor contain U+0000",
+        ),
         ({"format": "date"}, "a", "must be a valid date"),
         ({"minItems": 1}, [], "must have at least 1 items"),
         ({"maxItems": 0}, [1], "must have at most 0 items"),

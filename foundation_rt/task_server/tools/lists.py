@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from ..services import Services
     from ..tasks import Task
 
-_MAX_PAGE = 1_000_000
+_MAX_PAGE = 100_000
+_MAX_SKIPPED = 100_000
+"""The most tasks before a page that is chosen by its number: each of them is passed over, which
+takes 0.1 to 0.8 us. A page by cursor costs the same wherever it begins."""
 _MAX_PAGE_SIZE = 1_000
 _PAGE_SIZE = 100
 _MAX_QUERY = 200
@@ -63,7 +66,11 @@ def _list_tool(services: Services) -> TaskTool:
         " shows no task twice. An answer that would be too long ends early, with truncated: true;"
         " continue with nextCursor, or choose `fields`.",
         {
-            "page": integer("The number of the page, from 0.", 0, _MAX_PAGE, default=0),
+            "page": integer(
+                "The number of the page, from 0; it begins within the first 100,000 tasks.",
+                *(0, _MAX_PAGE),
+                default=0,
+            ),
             "pageSize": integer("Most tasks of a page.", 1, _MAX_PAGE_SIZE, default=_PAGE_SIZE),
             "cursor": {
                 "type": "string",
@@ -131,7 +138,8 @@ def _read_query(arguments: Mapping[str, Any]) -> TaskQuery:
     """Return the query of a call.
 
     Raises:
-        ToolError: INVALID_ARGUMENT: page and cursor, no cursor of this list, or no such time.
+        ToolError: INVALID_ARGUMENT: page and cursor, no cursor of this list, a page too deep, or no
+            such time.
     """
     from ..queries import TaskQuery
 
@@ -142,6 +150,9 @@ def _read_query(arguments: Mapping[str, Any]) -> TaskQuery:
     cursor = arguments.get("cursor")
     if cursor is None:
         skipped = int(arguments.get("page", 0)) * size
+        if skipped > _MAX_SKIPPED:
+            problem = f"must begin within the first {_MAX_SKIPPED:,} tasks; go on by `cursor`"
+            raise _refuse("page", problem, "page_too_deep")
         return TaskQuery(where, sort, descending, size, skipped)
     if "page" in arguments:
         raise _refuse("cursor", "must not stand beside `page`", "page_with_cursor")

@@ -300,6 +300,8 @@ async def test_every_wrong_task_is_named_by_its_pointer() -> None:
     assert refused.value.details is not None and many.value.details is not None
     found = [each["path"] for each in refused.value.details["errors"]]
     assert found == [f"/tasks/{index}{place}" for index, (_, place) in enumerate(wrong)]
+    plain = "must not be blank, nor contain U+0000"
+    assert [each["message"] for each in refused.value.details["errors"]][:3:2] == [plain] * 2
     assert len(many.value.details["errors"]) == 20
 
 

@@ -124,11 +124,13 @@ async def test_cursor_is_opaque_and_short() -> None:
     assert cursor.replace("-", "").replace("_", "").isalnum()
 
 
-@pytest.mark.rule("TASKS-13")
+@pytest.mark.rule("TASKS-13", "TASKS-39")
 @pytest.mark.parametrize(
     ("arguments", "reason", "path"),
     [
         ({"page": 0, "cursor": "x"}, "page_with_cursor", "/cursor"),
+        ({"page": 1_001}, "page_too_deep", "/page"),
+        ({"page": 100_000, "pageSize": 1_000}, "page_too_deep", "/page"),
         ({"updatedAfter": "2016-12-31T23:59:60Z"}, "no_time", "/updatedAfter"),
         ({"updatedAfter": "0001-01-01T00:00:00+14:00"}, "no_time", "/updatedAfter"),
     ],

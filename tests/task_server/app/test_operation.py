@@ -156,7 +156,7 @@ def test_wrong_task_of_an_import_is_named(tmp_path: Path) -> None:
 
     assert [each.returncode for each in (wrong, broken, missing, unknown)] == [1] * 4
     assert b"5000 tasks are stored" in wrong.stderr
-    assert b"task 5001, title must match" in wrong.stderr
+    assert b"task 5001, title must not be blank" in wrong.stderr
     assert b"task 5002 must have" in wrong.stderr
     assert b"secret" not in wrong.stderr
     assert b"line 1" in broken.stderr
