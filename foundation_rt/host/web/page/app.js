@@ -105,7 +105,9 @@ class App {
       return;
     }
     const url = URL.createObjectURL(saved);
-    const name = (this.chats.title(this.sessionId) ?? "chat").replaceAll(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60);
+    const name = (this.chats.title(this.sessionId) ?? "chat")
+      .replaceAll(/[^\p{L}\p{N}]+/gu, "-")
+      .slice(0, 60);
     el("a", { href: url, download: `${name}.${format}` }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
   }
@@ -131,15 +133,32 @@ class App {
   }
 
   #makeHead() {
-    this.menu = button("Chats", { picture: "chats", quiet: true, onlyIcon: true, class: "menu-button", "aria-expanded": "false", "aria-controls": "sidebar", on: { click: () => this.#showSidebar(true) } });
+    this.menu = button("Chats", {
+      picture: "chats",
+      quiet: true,
+      onlyIcon: true,
+      class: "menu-button",
+      "aria-expanded": "false",
+      "aria-controls": "sidebar",
+      on: { click: () => this.#showSidebar(true) },
+    });
     this.title = el("h1", {});
     this.dot = el("span", { class: "dot" });
-    this.serversButton = button("Servers", { quiet: true, class: "servers-button", "aria-keyshortcuts": "Alt+S", on: { click: () => this.panel.node.showModal() } });
+    this.serversButton = button("Servers", {
+      quiet: true,
+      class: "servers-button",
+      "aria-keyshortcuts": "Alt+S",
+      on: { click: () => this.panel.node.showModal() },
+    });
     this.serversButton.prepend(this.dot);
     this.exportMenu = el(
       "details",
       { class: "menu" },
-      el("summary", { class: "button quiet", "aria-label": "Export this chat" }, ...button("Export", { picture: "export" }).childNodes),
+      el(
+        "summary",
+        { class: "button quiet", "aria-label": "Export this chat" },
+        ...button("Export", { picture: "export" }).childNodes,
+      ),
       el("div", { class: "menu-items" }, ...["md", "json"].map((format) => this.#exportButton(format))),
     );
     this.exportMenu.addEventListener("focusout", (event) => {
@@ -175,7 +194,8 @@ class App {
   #keep(state, outbox, frame) {
     const isSaid = frame?.type === "user" || (outbox.length > 0 && outbox !== this.keptOutbox);
     const said = state.items.find(({ kind }) => kind === "user")?.text ?? outbox[0]?.text;
-    if (said && (isSaid || this.chats.title(state.sessionId) === null)) this.chats.touch(state.sessionId, said);
+    if (said && (isSaid || this.chats.title(state.sessionId) === null))
+      this.chats.touch(state.sessionId, said);
     if (outbox !== this.keptOutbox) this.chats.keepOutbox(state.sessionId, outbox);
     this.keptOutbox = outbox;
   }
@@ -191,7 +211,10 @@ class App {
   #setServers(servers) {
     const before = new Map(this.servers.map((server) => [server.id, server]));
     // Events tell states; what the tools are comes with the status.
-    this.servers = described(servers).map((server) => ({ ...server, tools: server.tools ?? before.get(server.id)?.tools ?? null }));
+    this.servers = described(servers).map((server) => ({
+      ...server,
+      tools: server.tools ?? before.get(server.id)?.tools ?? null,
+    }));
   }
 
   #readStatusSoon() {
@@ -225,7 +248,12 @@ class App {
     const { state, unsent, isWaitingForHistory } = this.chat;
     const isEmpty = state.items.length === 0 && unsent.length === 0 && !isWaitingForHistory;
     this.stage.dataset.empty = String(isEmpty);
-    const key = JSON.stringify([isEmpty, state.greeting, this.status?.hint, this.servers.map(({ id, state: name, tools }) => [id, name, tools?.length])]);
+    const key = JSON.stringify([
+      isEmpty,
+      state.greeting,
+      this.status?.hint,
+      this.servers.map(({ id, state: name, tools }) => [id, name, tools?.length]),
+    ]);
     if (key === this.welcomeKey && this.welcome?.isConnected === isEmpty) return;
     this.welcomeKey = key;
     this.welcome?.remove();
@@ -234,7 +262,12 @@ class App {
       this.composer.text = text;
       this.composer.focus();
     };
-    this.welcome = welcomeNode({ greeting: state.greeting, hint: this.status?.hint, servers: this.servers, onChoose });
+    this.welcome = welcomeNode({
+      greeting: state.greeting,
+      hint: this.status?.hint,
+      servers: this.servers,
+      onChoose,
+    });
     this.stage.prepend(this.welcome);
   }
 
@@ -244,7 +277,8 @@ class App {
     if (fresh === undefined) return;
     this.#asked.add(fresh.id);
     const { activeElement } = document;
-    const isIdle = activeElement === document.body || (activeElement === this.composer.field && this.composer.text === "");
+    const isIdle =
+      activeElement === document.body || (activeElement === this.composer.field && this.composer.text === "");
     if (isIdle) this.transcript.focusOn(fresh);
   }
 
@@ -283,7 +317,8 @@ class App {
   }
 
   #pressed(event) {
-    if (event.key === "Escape" && !event.defaultPrevented && !document.querySelector("dialog[open]")) this.#escaped();
+    if (event.key === "Escape" && !event.defaultPrevented && !document.querySelector("dialog[open]"))
+      this.#escaped();
     if (!event.altKey || event.ctrlKey || event.metaKey || document.querySelector("dialog[open]")) return;
     const action = {
       KeyA: () => this.#goToDecision(),

@@ -32,15 +32,27 @@ export class Banner {
 
   #message(chat) {
     const { state, wasOpen } = chat.status;
-    if (state === "refused") return ["bad", "The host does not let this page in. Open the address that it printed at its start.", this.#retry()];
+    if (state === "refused")
+      return [
+        "bad",
+        "The host does not let this page in. Open the address that it printed at its start.",
+        this.#retry(),
+      ];
     if (chat.maintenance !== null) return ["busy", chat.maintenance, null];
     if (state === "waiting" || (state === "connecting" && this.#wasLost)) {
       this.#wasLost = true;
-      const text = wasOpen ? "The connection is lost. It is tried again; what you write is kept." : "The host does not answer. It is tried again.";
+      const text = wasOpen
+        ? "The connection is lost. It is tried again; what you write is kept."
+        : "The host does not answer. It is tried again.";
       return ["busy", text, this.#retry()];
     }
     if (!chat.isReady) return ["start", "Connecting…", null];
-    if (chat.error !== null) return ["bad", chat.error.message ?? chat.error.code, button("Dismiss", { quiet: true, on: { click: this.onDismiss } })];
+    if (chat.error !== null)
+      return [
+        "bad",
+        chat.error.message ?? chat.error.code,
+        button("Dismiss", { quiet: true, on: { click: this.onDismiss } }),
+      ];
     if (!this.#wasLost) return ["", "", null];
     return ["good", "Connected again.", null];
   }

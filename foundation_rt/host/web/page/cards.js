@@ -25,6 +25,7 @@ const DECIDED = {
 const STATES = {
   running: { label: "Running", picture: null },
   waiting: { label: "Waits for you", picture: "hand" },
+  asking: { label: "Waits for your answer", picture: "question" },
   done: { label: "Done", picture: "check" },
   failed: { label: "Failed", picture: "cross" },
   refused: { label: "Not run", picture: "hand" },
@@ -37,6 +38,7 @@ export function stateOf(call) {
   if (call.phase === "complete" && isRefusal(call)) return "refused";
   if (call.phase === "complete") return call.isError ? "failed" : "done";
   if (call.phase !== "processing") return call.phase;
+  if (call.awaiting === "answer") return "asking";
   return call.awaiting ? "waiting" : "running";
 }
 
@@ -95,7 +97,10 @@ export class CallCard {
 
   #showApproval(call, pending) {
     const hadFocus = this.approval.contains(document.activeElement);
-    fill(this.approval, approvalOf(call, pending, (decision) => this.chat.approve(call.id, decision)));
+    fill(
+      this.approval,
+      approvalOf(call, pending, (decision) => this.chat.approve(call.id, decision)),
+    );
     if (hadFocus) (this.approval.querySelector("[role=group]") ?? document.getElementById("say"))?.focus();
   }
 }
@@ -105,10 +110,17 @@ function headOf(call) {
   const state = STATES[stateOf(call)];
   const isTimed = call.durationMs !== null && call.phase === "complete" && !isRefusal(call);
   const note = !isTimed ? state.label : `${state.label} in ${duration(call.durationMs)}`;
-  const picture = state.picture ? icon(state.picture) : el("span", { class: "spinner", "aria-hidden": "true" });
+  const picture = state.picture
+    ? icon(state.picture)
+    : el("span", { class: "spinner", "aria-hidden": "true" });
   return [
     el("span", { class: "card-state" }, picture),
-    el("span", { class: "card-name" }, el("strong", {}, tool), server ? el("span", { class: "muted" }, server) : null),
+    el(
+      "span",
+      { class: "card-name" },
+      el("strong", {}, tool),
+      server ? el("span", { class: "muted" }, server) : null,
+    ),
     el("span", { class: "card-note muted" }, note),
   ];
 }
@@ -116,7 +128,11 @@ function headOf(call) {
 function progressOf({ phase, progress, message, tool }) {
   if (phase !== "processing" || !progress) return [];
   const { progress: done, total, message: own } = progress;
-  const bar = el("progress", { "aria-label": `Progress of ${tool}`, max: total || null, value: total ? done : null });
+  const bar = el("progress", {
+    "aria-label": `Progress of ${tool}`,
+    max: total || null,
+    value: total ? done : null,
+  });
   const figure = total ? `${Math.round((100 * done) / total)} %` : String(done);
   return [bar, el("span", { class: "muted small" }, [own ?? message, figure].filter(Boolean).join(" · "))];
 }
@@ -143,12 +159,14 @@ function preview(values) {
 
 function outcomeOf(call) {
   if (call.phase === "unknown") {
-    const text = call.error?.message ?? "The host ended before this call did. It may have run; it is not run again.";
+    const text =
+      call.error?.message ?? "The host ended before this call did. It may have run; it is not run again.";
     return [el("p", { class: "muted" }, text)];
   }
   if (call.phase === "ended") return [];
   if (call.error !== null) {
-    const code = call.error.code === undefined ? null : el("span", { class: "muted small" }, String(call.error.code));
+    const code =
+      call.error.code === undefined ? null : el("span", { class: "muted small" }, String(call.error.code));
     return [el("div", { class: "error-text" }, textNode(call.error.message ?? "The call failed."), code)];
   }
   if (call.result === null) return [];
@@ -163,7 +181,9 @@ function approvalOf({ tool, approval }, pending, decide) {
   }
   const name = splitName(tool).tool;
   const isRequest = name === "sampling/createMessage";
-  const question = isRequest ? `${approval.server} asks the model. Allow it?` : `Run ${name} with exactly this?`;
+  const question = isRequest
+    ? `${approval.server} asks the model. Allow it?`
+    : `Run ${name} with exactly this?`;
   const expires = timeOfDay(approval.expiresAt);
   const buttons = DECISIONS.map(({ decision, label, key }) =>
     button(label, {
@@ -190,7 +210,11 @@ function approvalOf({ tool, approval }, pending, decide) {
     el(
       "p",
       { class: "muted small" },
-      pending !== null ? "Sending your decision…" : expires ? `Refused if nobody decides until ${expires}.` : null,
+      pending !== null
+        ? "Sending your decision…"
+        : expires
+          ? `Refused if nobody decides until ${expires}.`
+          : null,
     ),
   );
 }
@@ -199,7 +223,9 @@ function hintsOf(annotations) {
   const { readOnlyHint, destructiveHint, idempotentHint, openWorldHint } = annotations ?? {};
   return [
     readOnlyHint ? el("span", { class: "chip" }, "says: reads only") : null,
-    !readOnlyHint && destructiveHint !== false ? el("span", { class: "chip warning" }, "may delete or overwrite") : null,
+    !readOnlyHint && destructiveHint !== false
+      ? el("span", { class: "chip warning" }, "may delete or overwrite")
+      : null,
     !readOnlyHint && destructiveHint === false ? el("span", { class: "chip" }, "says: only adds") : null,
     idempotentHint ? el("span", { class: "chip" }, "says: same effect if repeated") : null,
     openWorldHint === false ? el("span", { class: "chip" }, "says: stays inside its server") : null,
@@ -254,9 +280,17 @@ export class QuestionCard {
     const message = el("p", { class: "question-message" }, question.message);
     this.form = null;
     if (question.action !== null) {
-      fill(this.body, message, el("p", { class: "muted small" }, ANSWERED[question.action] ?? question.action));
+      fill(
+        this.body,
+        message,
+        el("p", { class: "muted small" }, ANSWERED[question.action] ?? question.action),
+      );
     } else {
-      fill(this.body, message, question.kindOfQuestion === "url" ? this.#page(question) : this.#form(question));
+      fill(
+        this.body,
+        message,
+        question.kindOfQuestion === "url" ? this.#page(question) : this.#form(question),
+      );
     }
   }
 
@@ -277,7 +311,13 @@ export class QuestionCard {
   #page(question) {
     const address = safeAddress(question.url);
     const isWeb = address !== null && !address.startsWith("mailto:");
-    if (!isWeb) return el("div", { class: "buttons" }, el("p", {}, "Its address cannot be opened."), ...this.#refusals(question));
+    if (!isWeb)
+      return el(
+        "div",
+        { class: "buttons" },
+        el("p", {}, "Its address cannot be opened."),
+        ...this.#refusals(question),
+      );
     const open = link(address, `Open ${new URL(address).host}`);
     open.className = "button primary";
     // To accept is to open it: what happens there is between the person and that page.
@@ -285,8 +325,17 @@ export class QuestionCard {
     return el(
       "div",
       {},
-      el("p", { class: "address" }, el("strong", {}, new URL(address).host), el("span", { class: "muted small" }, address)),
-      el("p", { class: "muted small" }, "It opens in a new tab. Give it nothing that you would not give this server."),
+      el(
+        "p",
+        { class: "address" },
+        el("strong", {}, new URL(address).host),
+        el("span", { class: "muted small" }, address),
+      ),
+      el(
+        "p",
+        { class: "muted small" },
+        "It opens in a new tab. Give it nothing that you would not give this server.",
+      ),
       el("div", { class: "buttons" }, open, ...this.#refusals(question)),
     );
   }

@@ -16,7 +16,8 @@ export class Chat {
 
   /**
    * `sessionId`: of a chat that is continued, null for a new one; `isUsed`: something was said in it. `outbox`: messages
-   * of an earlier visit, {id, text, refusal}. `onChange(chat, frame)` is called after each change; `frame` is null if none caused it.
+   * of an earlier visit, {id, text, refusal}. `onChange(chat, frame)` is called after each change; `frame` is null if
+   * none caused it.
    */
   constructor({ sessionId = null, isUsed = false, outbox = [], isRefused, onChange }) {
     this.state = { ...EMPTY, sessionId, isUsed };
@@ -144,7 +145,7 @@ export class Chat {
   #received(frame) {
     const before = this.state;
     this.state = receive(before, frame);
-    if (this.state.hasGap) return this.connection.open();
+    if (this.state.hasGap) return this.connection.reopen();
     if (frame.type === "connection") this.#connected(frame.payload, before);
     if (frame.type === "history") this.#isFresh = false;
     if (frame.type === "error") this.#refused(frame.payload);
@@ -177,12 +178,15 @@ export class Chat {
   #refused({ code, message, id }) {
     if (code === "unknown_session") return;
     const waiting = this.outbox.filter((each) => each.refusal === null);
-    const refused = waiting.find((each) => each.id === id) ?? (OF_MESSAGES.has(code) ? waiting.at(-1) : undefined);
+    const refused =
+      waiting.find((each) => each.id === id) ?? (OF_MESSAGES.has(code) ? waiting.at(-1) : undefined);
     if (refused === undefined) {
       this.error = { code, message };
       return;
     }
-    this.outbox = this.outbox.map((each) => (each === refused ? { ...each, refusal: message ?? code } : each));
+    this.outbox = this.outbox.map((each) =>
+      each === refused ? { ...each, refusal: message ?? code } : each,
+    );
   }
 
   #forgetConfirmed() {
@@ -207,9 +211,17 @@ export class Chat {
   }
 }
 
-const OF_MESSAGES = new Set(["RATE_LIMITED", "MAINTENANCE", "TOO_MANY_TURNS", "too_many_turns", "invalid_message"]);
+const OF_MESSAGES = new Set([
+  "RATE_LIMITED",
+  "MAINTENANCE",
+  "TOO_MANY_TURNS",
+  "too_many_turns",
+  "invalid_message",
+]);
 
 // A page that is served without TLS to another machine has no `randomUUID`.
 function randomId() {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return [...crypto.getRandomValues(new Uint8Array(16))]
+    .map((byte) => byte.toString(16).padStart(2, "0"))
+    .join("");
 }

@@ -5,7 +5,8 @@
  * ignored, one that comes too early sets `hasGap`, and the caller asks for what follows `seq`. So frames that were
  * cut off and replayed anywhere lead to the same state (HPAGE-02).
  *
- * `waiting` has the messages that wait for their turn at the host, {id, text}. `isUsed` says that something was said in the session on an earlier visit. Items, in the order they are read:
+ * `waiting` has the messages that wait for their turn at the host, {id, text}; `isUsed` says that something was said in
+ * the session on an earlier visit. Items, in the order they are read:
  *   user     {id, text}
  *   text     {id, turnId, text, isDone}
  *   call     {id, turnId, tool, arguments, phase, message, progress, awaiting, result, error, isError, durationMs,
@@ -16,7 +17,12 @@
  *   notice   {id, text}
  */
 
-export const NO_USAGE = Object.freeze({ promptTokens: 0, completionTokens: 0, totalTokens: 0, isEstimated: false });
+export const NO_USAGE = Object.freeze({
+  promptTokens: 0,
+  completionTokens: 0,
+  totalTokens: 0,
+  isEstimated: false,
+});
 
 export const EMPTY = Object.freeze({
   sessionId: null,
@@ -61,7 +67,8 @@ const OF_CONNECTION = {
   connection(state, { sessionId, message, state: name }) {
     if (!sessionId) return state;
     const here = { ...state, hasGap: false, sessionId };
-    if (state.sessionId === null) return { ...here, greeting: name === "connected" ? message ?? null : null };
+    if (state.sessionId === null)
+      return { ...here, greeting: name === "connected" ? (message ?? null) : null };
     return sessionId === state.sessionId ? here : lost(here);
   },
   history: (state, payload) => fromHistory(state, payload),
@@ -132,7 +139,7 @@ function changeCall(state, payload, turnId) {
     arguments: data.arguments ?? before.arguments,
     message: payload.message ?? before.message,
     progress: payload.progress ?? before.progress,
-    awaiting: isComplete ? null : payload.awaiting ?? null,
+    awaiting: isComplete ? null : (payload.awaiting ?? null),
     result: data.result ?? before.result,
     error: data.error ?? before.error,
     isError: isComplete && Boolean(payload.isError ?? data.error ?? data.result?.isError),
@@ -177,7 +184,10 @@ function changeQuestion(state, payload, turnId) {
 
 function changeTurn(state, payload, turnId) {
   if (payload.state === "started") return { ...state, turn: { turnId, state: "started" } };
-  const ended = { ...endItems(state, (item) => item.turnId === turnId), usage: sum(state.usage, payload.usage) };
+  const ended = {
+    ...endItems(state, (item) => item.turnId === turnId),
+    usage: sum(state.usage, payload.usage),
+  };
   const isRunning = state.turn !== null && state.turn.turnId !== turnId;
   return withEnding({ ...ended, turn: isRunning ? state.turn : null }, turnId, payload);
 }
@@ -245,7 +255,13 @@ const OF_ROLE = {
   assistant(state, message, turnId, mayGrow) {
     if (!message.toolName) {
       if (!message.content && !mayGrow) return state;
-      return put(state, { kind: "text", id: message.id, turnId, text: message.content ?? "", isDone: !mayGrow });
+      return put(state, {
+        kind: "text",
+        id: message.id,
+        turnId,
+        text: message.content ?? "",
+        isDone: !mayGrow,
+      });
     }
     const call = newCall(message.callId, turnId, message.toolName);
     return put(state, { ...call, arguments: message.data?.arguments ?? {}, phase: "unknown" });
@@ -254,6 +270,13 @@ const OF_ROLE = {
     const before = get(state, "call", message.callId) ?? newCall(message.callId, turnId, message.toolName);
     const { result = null, error = null } = message.data ?? {};
     const isError = Boolean(metadata.isError ?? error ?? result?.isError);
-    return put(state, { ...before, phase: phaseOf(error), result, error, isError, durationMs: metadata.durationMs ?? null });
+    return put(state, {
+      ...before,
+      phase: phaseOf(error),
+      result,
+      error,
+      isError,
+      durationMs: metadata.durationMs ?? null,
+    });
   },
 };

@@ -41,12 +41,18 @@ export class Chats {
 
   /** A chat goes on under a new id. */
   rename(id, newId) {
-    this.#write(LIST, this.list().map((chat) => (chat.id === id ? { ...chat, id: newId } : chat)));
+    this.#write(
+      LIST,
+      this.list().map((chat) => (chat.id === id ? { ...chat, id: newId } : chat)),
+    );
     this.#write(OUTBOX + id, null);
   }
 
   remove(id) {
-    this.#write(LIST, this.list().filter((chat) => chat.id !== id));
+    this.#write(
+      LIST,
+      this.list().filter((chat) => chat.id !== id),
+    );
     this.#write(OUTBOX + id, null);
     if (this.current === id) this.current = null;
   }

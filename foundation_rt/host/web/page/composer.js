@@ -16,9 +16,25 @@ export class Composer {
       "aria-describedby": "say-help",
       on: { keydown: (event) => this.#pressed(event), input: () => this.#changed() },
     });
-    this.stop = button("Stop", { picture: "stop", class: "stop", hidden: true, "aria-keyshortcuts": "Escape", on: { click: onStop } });
-    this.send = button("Send", { picture: "send", onlyIcon: true, class: "primary send", disabled: true, on: { click: () => this.#say() } });
-    this.help = el("p", { id: "say-help", class: "say-help muted small" }, "Enter sends, Shift+Enter begins a new line.");
+    this.stop = button("Stop", {
+      picture: "stop",
+      class: "stop",
+      hidden: true,
+      "aria-keyshortcuts": "Escape",
+      on: { click: onStop },
+    });
+    this.send = button("Send", {
+      picture: "send",
+      onlyIcon: true,
+      class: "primary send",
+      disabled: true,
+      on: { click: () => this.#say() },
+    });
+    this.help = el(
+      "p",
+      { id: "say-help", class: "say-help muted small" },
+      "Enter sends, Shift+Enter begins a new line.",
+    );
     this.usage = el("p", { class: "usage muted small" });
     this.node = el(
       "div",
@@ -36,8 +52,10 @@ export class Composer {
     this.stop.lastElementChild.textContent = isStopping ? "Stopping…" : "Stop";
     if (hadFocus && (!isRunning || isStopping)) this.focus();
     const { promptTokens, completionTokens, totalTokens, isEstimated } = state.usage;
-    this.usage.textContent = totalTokens > 0 ? `${isEstimated ? "about " : ""}${totalTokens.toLocaleString("en")} tokens` : "";
-    this.usage.title = `${promptTokens.toLocaleString("en")} read, ${completionTokens.toLocaleString("en")} written by the model`;
+    this.usage.textContent =
+      totalTokens > 0 ? `${isEstimated ? "about " : ""}${totalTokens.toLocaleString("en")} tokens` : "";
+    const [read, written] = [promptTokens, completionTokens].map((number) => number.toLocaleString("en"));
+    this.usage.title = `${read} read, ${written} written by the model`;
   }
 
   get text() {

@@ -50,6 +50,11 @@ export class Connection {
     return true;
   }
 
+  /** Open it again, after a short delay: something that was sent has not come. */
+  reopen() {
+    this.#lost();
+  }
+
   /** End it for good. */
   close() {
     this.#isClosed = true;
@@ -82,8 +87,8 @@ export class Connection {
     this.#watch();
     const frame = parse(data);
     if (frame === null) return;
-    // Only a host that has taken the session shows that attempts need no further delay.
-    if (frame.type === "connection") this.#attempts = 0;
+    // Only a host that has taken the session shows that attempts need no longer delay.
+    if (["connected", "reconnected"].includes(frame.payload?.state)) this.#attempts = 0;
     this.onFrame(frame);
   }
 

@@ -18,10 +18,20 @@ export const SHORTCUTS = [
 /** Make the dialog that lists the shortcuts. */
 export function shortcutsDialog() {
   const rows = SHORTCUTS.map(({ keys, does }) =>
-    el("div", {}, el("dt", {}, ...keys.map((key) => (key === "…" ? "…" : el("kbd", {}, key)))), el("dd", {}, does)),
+    el(
+      "div",
+      {},
+      el("dt", {}, ...keys.map((key) => (key === "…" ? "…" : el("kbd", {}, key)))),
+      el("dd", {}, does),
+    ),
   );
   const dialog = el("dialog", { class: "dialog", "aria-labelledby": "shortcuts-title" });
-  const close = button("Close", { picture: "close", quiet: true, onlyIcon: true, on: { click: () => dialog.close() } });
+  const close = button("Close", {
+    picture: "close",
+    quiet: true,
+    onlyIcon: true,
+    on: { click: () => dialog.close() },
+  });
   const head = el("div", { class: "drawer-head" }, el("h2", { id: "shortcuts-title" }, "Shortcuts"), close);
   dialog.append(head, el("dl", { class: "shortcuts" }, ...rows));
   return dialog;
@@ -33,7 +43,11 @@ export function confirmed(question, { detail, yes }) {
     const dialog = el("dialog", { class: "dialog", "aria-labelledby": "confirm-title" });
     const go = button(yes, { class: "deny", on: { click: () => dialog.close("yes") } });
     const no = button("Keep it", { on: { click: () => dialog.close() } });
-    dialog.append(el("h2", { id: "confirm-title" }, question), el("p", { class: "muted" }, detail), el("div", { class: "buttons" }, no, go));
+    dialog.append(
+      el("h2", { id: "confirm-title" }, question),
+      el("p", { class: "muted" }, detail),
+      el("div", { class: "buttons" }, no, go),
+    );
     dialog.addEventListener("close", () => {
       dialog.remove();
       resolve(dialog.returnValue === "yes");

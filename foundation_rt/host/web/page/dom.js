@@ -77,7 +77,9 @@ export function button(label, { picture, quiet = false, onlyIcon = false, ...att
     {
       type: "button",
       ...attributes,
-      class: ["button", quiet && "quiet", onlyIcon && "only-icon", attributes.class].filter(Boolean).join(" "),
+      class: ["button", quiet && "quiet", onlyIcon && "only-icon", attributes.class]
+        .filter(Boolean)
+        .join(" "),
       "aria-label": onlyIcon ? label : attributes["aria-label"],
       title: onlyIcon ? label : attributes.title,
     },

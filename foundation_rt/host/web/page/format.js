@@ -23,7 +23,12 @@ export function timeOfDay(value) {
 /** Cut a text to `length` characters. */
 export function cut(text, length) {
   const characters = [...text];
-  return characters.length <= length ? text : `${characters.slice(0, length - 1).join("").trimEnd()}…`;
+  return characters.length <= length
+    ? text
+    : `${characters
+        .slice(0, length - 1)
+        .join("")
+        .trimEnd()}…`;
 }
 
 /** Split `server:tool` at its first colon. */

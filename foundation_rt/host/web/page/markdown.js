@@ -68,7 +68,14 @@ function code(reader) {
 
 function heading(reader) {
   const [, marks, text = ""] = HEADING.exec(reader.lines[reader.at++]);
-  return { type: "heading", level: marks.length, text: text.trim().replace(/(?:^|[ \t])#+$/, "").trimEnd() };
+  return {
+    type: "heading",
+    level: marks.length,
+    text: text
+      .trim()
+      .replace(/(?:^|[ \t])#+$/, "")
+      .trimEnd(),
+  };
 }
 
 function quote(reader) {
@@ -149,7 +156,10 @@ function table(reader) {
 }
 
 function cells(line) {
-  const inner = line.trim().replace(/^\|/, "").replace(/(?<!\\)\|$/, "");
+  const inner = line
+    .trim()
+    .replace(/^\|/, "")
+    .replace(/(?<!\\)\|$/, "");
   return inner.split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
 }
 
@@ -163,7 +173,13 @@ function paragraph(reader) {
     lines.push(line);
     reader.at += 1;
   }
-  return { type: "paragraph", text: lines.map((line) => line.trimStart()).join("\n").trimEnd() };
+  return {
+    type: "paragraph",
+    text: lines
+      .map((line) => line.trimStart())
+      .join("\n")
+      .trimEnd(),
+  };
 }
 
 function isInterrupting(line) {
@@ -176,7 +192,8 @@ function isInterrupting(line) {
 const ESCAPABLE = /[!-/:-@[-`{-~]/;
 const ADDRESS = /(?:https?:\/\/|mailto:)[^\s<>"'`]{1,2000}/y;
 const ANGLED = /<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/y;
-const TARGET = /\(\s{0,9}(?:<([^<>\n]{0,2000})>|([^\s()<>]{0,2000}(?:\([^\s()<>]{0,200}\)[^\s()<>]{0,200})?))(?:\s{1,9}"[^"\n]{0,500}")?\s{0,9}\)/y;
+const TARGET =
+  /\(\s{0,9}(?:<([^<>\n]{0,2000})>|([^\s()<>]{0,2000}(?:\([^\s()<>]{0,200}\)[^\s()<>]{0,200})?))(?:\s{1,9}"[^"\n]{0,500}")?\s{0,9}\)/y;
 
 /** Return the address if it may be a link: http, https or mailto; else null. */
 export function safeAddress(address) {
@@ -342,7 +359,9 @@ function nest(found) {
     }
     let left = token.length;
     while (token.canClose && left > 0) {
-      const at = open.findLastIndex((each) => each.character === token.character && fits(each, token.character, left));
+      const at = open.findLastIndex(
+        (each) => each.character === token.character && fits(each, token.character, left),
+      );
       if (at < 0) break;
       for (const each of open.splice(at + 1).reverse()) children = unopened(each, children);
       const opener = open[at];
@@ -416,7 +435,8 @@ function nodes(blocks, outline) {
 /** A single paragraph of an item stands in it without a box of its own. */
 function item(blocks, outline) {
   const [first, ...rest] = blocks;
-  if (first?.type !== "paragraph" || rest.some(({ type }) => type === "paragraph")) return nodes(blocks, outline);
+  if (first?.type !== "paragraph" || rest.some(({ type }) => type === "paragraph"))
+    return nodes(blocks, outline);
   return [...inline(first.text), ...nodes(rest, outline)];
 }
 
@@ -451,7 +471,11 @@ export function codeBlock(text, language = "", title = language) {
     "div",
     { class: "code" },
     el("div", { class: "code-head" }, el("span", {}, title), copy),
-    el("pre", { tabindex: 0, role: "group", "aria-label": title ? `Code: ${title}` : "Code" }, el("code", {}, text)),
+    el(
+      "pre",
+      { tabindex: 0, role: "group", "aria-label": title ? `Code: ${title}` : "Code" },
+      el("code", {}, text),
+    ),
   );
 }
 

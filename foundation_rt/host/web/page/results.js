@@ -45,7 +45,12 @@ const BLOCKS = {
 function embedded({ uri = "", mimeType = "", text, blob }) {
   const caption = el("p", { class: "muted small" }, address(uri, uri));
   if (typeof text === "string") return el("div", {}, caption, textNode(text));
-  return el("div", {}, caption, PICTURES.test(mimeType) ? picture(blob, mimeType) : download(blob, mimeType, uri));
+  return el(
+    "div",
+    {},
+    caption,
+    PICTURES.test(mimeType) ? picture(blob, mimeType) : download(blob, mimeType, uri),
+  );
 }
 
 function address(uri, label) {
@@ -55,7 +60,11 @@ function address(uri, label) {
 
 function picture(data, mimeType) {
   if (!PICTURES.test(mimeType ?? "")) return download(data, mimeType, "Picture");
-  return el("img", { class: "picture", src: `data:${mimeType};base64,${data}`, alt: "Picture from the tool" });
+  return el("img", {
+    class: "picture",
+    src: `data:${mimeType};base64,${data}`,
+    alt: "Picture from the tool",
+  });
 }
 
 function download(data, mimeType, name) {
@@ -63,7 +72,11 @@ function download(data, mimeType, name) {
   return el(
     "p",
     {},
-    el("a", { href: `data:${type};base64,${data}`, download: name.split("/").at(-1) || "file" }, `Save: ${name}`),
+    el(
+      "a",
+      { href: `data:${type};base64,${data}`, download: name.split("/").at(-1) || "file" },
+      `Save: ${name}`,
+    ),
     el("span", { class: "muted" }, ` ${type}`),
   );
 }
@@ -96,7 +109,8 @@ function recordNode(record, depth) {
 
 function memberNode(value, depth) {
   if (isTable(value)) return rowsNode(value);
-  if (isRecord(value) && depth < DEEPEST && Object.keys(value).length > 0) return recordNode(value, depth + 1);
+  if (isRecord(value) && depth < DEEPEST && Object.keys(value).length > 0)
+    return recordNode(value, depth + 1);
   if (Array.isArray(value) && value.every(isScalar) && value.length > 0) return value.map(scalar).join(", ");
   return isScalar(value) ? scalar(value) : el("code", {}, JSON.stringify(value));
 }
@@ -107,11 +121,14 @@ function rowsNode(rows) {
   const side = Object.fromEntries(names.map((name) => [name, isNumeric(name) ? "right" : "left"]));
   const table = tableNode(
     names.map((name) => el("th", { scope: "col", class: side[name] }, name)),
-    rows.slice(0, MOST_ROWS).map((row) => names.map((name) => el("td", { class: side[name] }, cell(row[name])))),
+    rows
+      .slice(0, MOST_ROWS)
+      .map((row) => names.map((name) => el("td", { class: side[name] }, cell(row[name])))),
     `Table of ${count(rows.length, "row")}`,
   );
   const rest = rows.length - MOST_ROWS;
-  const shown = rest > 0 ? el("div", {}, table, el("p", { class: "muted small" }, `${count(rest, "more row")}.`)) : table;
+  const shown =
+    rest > 0 ? el("div", {}, table, el("p", { class: "muted small" }, `${count(rest, "more row")}.`)) : table;
   return foldable(shown);
 }
 
@@ -173,7 +190,9 @@ function says(text, structured) {
 
 function canonical(value) {
   return JSON.stringify(value, (_, member) =>
-    isRecord(member) ? Object.fromEntries(Object.entries(member).sort(([a], [b]) => (a < b ? -1 : 1))) : member,
+    isRecord(member)
+      ? Object.fromEntries(Object.entries(member).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : member,
   );
 }
 

@@ -57,11 +57,27 @@ class Field {
     this.problem = el("p", { class: "problem", id: `${id}-problem` });
     const label = schema?.title ?? name;
     const optional = isRequired ? null : el("span", { class: "muted" }, " (optional)");
-    const description = schema?.description ? el("p", { class: "muted small", id: `${id}-help` }, schema.description) : null;
+    const description = schema?.description
+      ? el("p", { class: "muted small", id: `${id}-help` }, schema.description)
+      : null;
     this.control.describe([description && `${id}-help`, `${id}-problem`].filter(Boolean).join(" "));
     this.node = this.control.isGroup
-      ? el("fieldset", { class: "field" }, el("legend", {}, label, optional), description, this.control.node, this.problem)
-      : el("div", { class: "field" }, el("label", { for: id }, label, optional), description, this.control.node, this.problem);
+      ? el(
+          "fieldset",
+          { class: "field" },
+          el("legend", {}, label, optional),
+          description,
+          this.control.node,
+          this.problem,
+        )
+      : el(
+          "div",
+          { class: "field" },
+          el("label", { for: id }, label, optional),
+          description,
+          this.control.node,
+          this.problem,
+        );
     if (this.control.isTick) {
       this.node.classList.add("tick");
       this.node.prepend(this.control.node);
@@ -87,7 +103,8 @@ class Field {
 function control(id, schema, isRequired) {
   const options = choices(schema);
   if (options !== null) return selection(id, schema, options, isRequired);
-  if (schema.type === "array" && choices(schema.items ?? {}) !== null) return severalOf(id, schema, choices(schema.items));
+  if (schema.type === "array" && choices(schema.items ?? {}) !== null)
+    return severalOf(id, schema, choices(schema.items));
   if (schema.type === "boolean") return tick(id, schema);
   if (schema.type === "integer" || schema.type === "number") return number(id, schema);
   if (schema.type === "string") return text(id, schema);
@@ -120,14 +137,18 @@ function selection(id, schema, options, isRequired) {
     "select",
     { id, "aria-required": String(isRequired) },
     at >= 0 && isRequired ? null : none,
-    ...options.map(({ title }, index) => el("option", { value: String(index), selected: index === at }, title)),
+    ...options.map(({ title }, index) =>
+      el("option", { value: String(index), selected: index === at }, title),
+    ),
   );
   return single(node, () => ({ value: node.value === "" ? undefined : options[Number(node.value)].value }));
 }
 
 function severalOf(id, schema, options) {
   const ticked = new Set(schema.default ?? []);
-  const boxes = options.map(({ value }, at) => el("input", { type: "checkbox", id: `${id}-${at}`, checked: ticked.has(value) }));
+  const boxes = options.map(({ value }, at) =>
+    el("input", { type: "checkbox", id: `${id}-${at}`, checked: ticked.has(value) }),
+  );
   const node = el(
     "div",
     { class: "several" },
@@ -135,7 +156,9 @@ function severalOf(id, schema, options) {
   );
   const read = () => {
     const value = options.filter((_, at) => boxes[at].checked).map((option) => option.value);
-    return value.length === 0 && !schema.minItems ? { value } : { value, problem: lengthProblem(value.length, schema) };
+    return value.length === 0 && !schema.minItems
+      ? { value }
+      : { value, problem: lengthProblem(value.length, schema) };
   };
   const describe = (ids) => boxes.forEach((box) => box.setAttribute("aria-describedby", ids));
   const mark = (isWrong) => boxes.forEach((box) => box.setAttribute("aria-invalid", String(isWrong)));
@@ -154,7 +177,12 @@ function tick(id, schema) {
 
 function number(id, schema) {
   const isInteger = schema.type === "integer";
-  const node = el("input", { type: "text", id, inputmode: isInteger ? "numeric" : "decimal", autocomplete: "off" });
+  const node = el("input", {
+    type: "text",
+    id,
+    inputmode: isInteger ? "numeric" : "decimal",
+    autocomplete: "off",
+  });
   node.value = schema.default ?? "";
   return single(node, () => {
     const written = node.value.trim();
@@ -164,22 +192,31 @@ function number(id, schema) {
   });
 }
 
-function numberProblem(value, isInteger, { minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf }) {
+function numberProblem(
+  value,
+  isInteger,
+  { minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf },
+) {
   if (!Number.isFinite(value)) return "Write a number.";
   if (isInteger && !Number.isSafeInteger(value)) return "Write a whole number.";
   if (minimum !== undefined && value < minimum) return `Write ${minimum} or more.`;
   if (maximum !== undefined && value > maximum) return `Write ${maximum} or less.`;
-  if (exclusiveMinimum !== undefined && value <= exclusiveMinimum) return `Write more than ${exclusiveMinimum}.`;
-  if (exclusiveMaximum !== undefined && value >= exclusiveMaximum) return `Write less than ${exclusiveMaximum}.`;
-  if (multipleOf && Math.abs(value / multipleOf - Math.round(value / multipleOf)) > 1e-9) return `Write a multiple of ${multipleOf}.`;
+  if (exclusiveMinimum !== undefined && value <= exclusiveMinimum)
+    return `Write more than ${exclusiveMinimum}.`;
+  if (exclusiveMaximum !== undefined && value >= exclusiveMaximum)
+    return `Write less than ${exclusiveMaximum}.`;
+  if (multipleOf && Math.abs(value / multipleOf - Math.round(value / multipleOf)) > 1e-9)
+    return `Write a multiple of ${multipleOf}.`;
   return null;
 }
 
 function text(id, schema) {
   const type = INPUT_OF_FORMAT[schema.format];
   const isLong = type === undefined && (schema.maxLength ?? 0) > 200;
-  const node = isLong ? el("textarea", { id, rows: 3 }) : el("input", { type: type ?? "text", id, autocomplete: "off" });
-  node.value = type === "datetime-local" ? localTime(schema.default) : schema.default ?? "";
+  const node = isLong
+    ? el("textarea", { id, rows: 3 })
+    : el("input", { type: type ?? "text", id, autocomplete: "off" });
+  node.value = type === "datetime-local" ? localTime(schema.default) : (schema.default ?? "");
   return single(node, () => {
     if (node.validity?.badInput) return { value: node.value, problem: "Write a whole date." };
     if (node.value === "") return { value: undefined };
@@ -196,11 +233,16 @@ function localTime(value) {
 
 function textProblem(value, schema, node) {
   const length = [...value].length;
-  if (schema.minLength !== undefined && length < schema.minLength) return `Write at least ${schema.minLength} characters.`;
-  if (schema.maxLength !== undefined && length > schema.maxLength) return `Write at most ${schema.maxLength} characters.`;
-  if (schema.pattern !== undefined && !matches(value, schema.pattern)) return `Write a text that matches ${schema.pattern}`;
-  if (schema.format === "email" && node.validity.typeMismatch) return "Write an email address, such as ann@example.org.";
-  if (schema.format === "uri" && node.validity.typeMismatch) return "Write an address, such as https://example.org.";
+  if (schema.minLength !== undefined && length < schema.minLength)
+    return `Write at least ${schema.minLength} characters.`;
+  if (schema.maxLength !== undefined && length > schema.maxLength)
+    return `Write at most ${schema.maxLength} characters.`;
+  if (schema.pattern !== undefined && !matches(value, schema.pattern))
+    return `Write a text that matches ${schema.pattern}`;
+  if (schema.format === "email" && node.validity.typeMismatch)
+    return "Write an email address, such as ann@example.org.";
+  if (schema.format === "uri" && node.validity.typeMismatch)
+    return "Write an address, such as https://example.org.";
   return null;
 }
 

@@ -4,13 +4,20 @@ import { button, el, fill } from "./dom.js";
 import { count } from "./format.js";
 
 const STATES = { starting: "Starting", ready: "Ready", lost: "Lost", failed: "Failed", disabled: "Disabled" };
-const CIRCUITS = { open: "Circuit open: calls are refused for a while", half_open: "Circuit half open: one call is tried" };
+const CIRCUITS = {
+  open: "Circuit open: calls are refused for a while",
+  half_open: "Circuit half open: one call is tried",
+};
 
 /** Return the servers as values of one form, whatever the host left out. Pure. */
 export function described(servers) {
-  const all = Array.isArray(servers) ? servers : Object.entries(servers ?? {}).map(([id, each]) => ({ id, ...each }));
+  const all = Array.isArray(servers)
+    ? servers
+    : Object.entries(servers ?? {}).map(([id, each]) => ({ id, ...each }));
   return all.map((server) => {
-    const tools = Array.isArray(server.tools) ? server.tools.map((tool) => (typeof tool === "string" ? { name: tool } : tool)) : null;
+    const tools = Array.isArray(server.tools)
+      ? server.tools.map((tool) => (typeof tool === "string" ? { name: tool } : tool))
+      : null;
     return {
       id: String(server.id ?? server.serverId ?? ""),
       state: server.state ?? "starting",
@@ -37,14 +44,26 @@ export function summary(servers) {
 
 export class ServersPanel {
   constructor() {
-    this.body = el("div", { class: "drawer-body", tabindex: 0, role: "group", "aria-label": "List of servers" });
-    const close = button("Close", { picture: "close", quiet: true, onlyIcon: true, on: { click: () => this.node.close() } });
+    this.body = el("div", {
+      class: "drawer-body",
+      tabindex: 0,
+      role: "group",
+      "aria-label": "List of servers",
+    });
+    const close = button("Close", {
+      picture: "close",
+      quiet: true,
+      onlyIcon: true,
+      on: { click: () => this.node.close() },
+    });
     const head = el("div", { class: "drawer-head" }, el("h2", { id: "servers-title" }, "Servers"), close);
     this.node = el("dialog", { class: "drawer", "aria-labelledby": "servers-title" }, head, this.body);
     this.node.addEventListener("click", (event) => event.target === this.node && this.node.close());
   }
 
   update(servers, status) {
+    if (servers === this.servers && status === this.status) return;
+    Object.assign(this, { servers, status });
     const open = new Set([...this.body.querySelectorAll("details[open]")].map((each) => each.dataset.server));
     const model = status?.model ? [status.provider, status.model].filter(Boolean).join(": ") : null;
     fill(
@@ -71,13 +90,21 @@ function serverNode({ id, state, reason, circuit, lastError, tools, toolCount },
     reason ? el("p", { class: "small" }, reason) : null,
     CIRCUITS[circuit] ? el("p", { class: "small" }, `${CIRCUITS[circuit]}.`) : null,
     lastError && lastError !== reason ? el("p", { class: "small muted" }, `Last error: ${lastError}`) : null,
-    tools?.length ? toolsNode(id, tools, isOpen) : el("p", { class: "small muted" }, count(toolCount, "tool")),
+    tools?.length
+      ? toolsNode(id, tools, isOpen)
+      : el("p", { class: "small muted" }, count(toolCount, "tool")),
   );
 }
 
 function toolsNode(id, tools, isOpen) {
   const entries = tools.map(({ name, title, description }) =>
-    el("li", {}, el("code", {}, name), title ? el("span", {}, ` ${title}`) : null, description ? el("p", { class: "muted small" }, description) : null),
+    el(
+      "li",
+      {},
+      el("code", {}, name),
+      title ? el("span", {}, ` ${title}`) : null,
+      description ? el("p", { class: "muted small" }, description) : null,
+    ),
   );
   return el(
     "details",

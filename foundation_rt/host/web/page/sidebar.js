@@ -10,28 +10,48 @@ export class Sidebar {
     this.onOpen = onOpen;
     this.onDelete = onDelete;
     this.list = el("ul", { class: "chats" });
-    this.themes = el("div", { class: "themes", role: "radiogroup", "aria-label": "Colours" }, ...THEMES.map(themeChoice));
+    this.themes = el(
+      "div",
+      { class: "themes", role: "radiogroup", "aria-label": "Colours" },
+      ...THEMES.map(themeChoice),
+    );
     const mark = el("img", { src: "icon.svg", alt: "", width: 24, height: 24 });
     fill(
       node,
       el("div", { class: "brand" }, mark, el("span", {}, "foundation-rt")),
-      button("New chat", { picture: "add", class: "new", "aria-keyshortcuts": "Alt+N", on: { click: onNew } }),
+      button("New chat", {
+        picture: "add",
+        class: "new",
+        "aria-keyshortcuts": "Alt+N",
+        on: { click: onNew },
+      }),
       el("h2", { class: "small muted" }, "Chats"),
       this.list,
       el(
         "div",
         { class: "sidebar-foot" },
         this.themes,
-        button("Shortcuts", { picture: "help", quiet: true, onlyIcon: true, "aria-keyshortcuts": "Alt+/", on: { click: onShortcuts } }),
+        button("Shortcuts", {
+          picture: "help",
+          quiet: true,
+          onlyIcon: true,
+          "aria-keyshortcuts": "Alt+/",
+          on: { click: onShortcuts },
+        }),
       ),
     );
   }
 
   update(chats, current) {
+    const key = JSON.stringify([current, chats.map(({ id, title }) => [id, title])]);
+    if (key === this.key) return;
+    this.key = key;
     const focused = this.list.contains(document.activeElement) ? document.activeElement.dataset.chat : null;
     fill(this.list, ...chats.map((chat) => this.#row(chat, chat.id === current)));
-    if (chats.length === 0) fill(this.list, el("li", { class: "muted small empty" }, "Chats of this browser appear here."));
-    if (focused) [...this.list.querySelectorAll("button")].find((each) => each.dataset.chat === focused)?.focus();
+    if (chats.length === 0)
+      fill(this.list, el("li", { class: "muted small empty" }, "Chats of this browser appear here."));
+    if (focused)
+      [...this.list.querySelectorAll("button")].find((each) => each.dataset.chat === focused)?.focus();
   }
 
   #row({ id, title }, isCurrent) {
@@ -47,13 +67,31 @@ export class Sidebar {
       },
       title,
     );
-    const remove = button(`Delete ${title}`, { picture: "trash", quiet: true, onlyIcon: true, class: "chat-delete", on: { click: () => this.onDelete(id) } });
+    const remove = button(`Delete ${title}`, {
+      picture: "trash",
+      quiet: true,
+      onlyIcon: true,
+      class: "chat-delete",
+      on: { click: () => this.onDelete(id) },
+    });
     return el("li", {}, open, remove);
   }
 }
 
 function themeChoice(name) {
-  const input = el("input", { type: "radio", name: "theme", value: name, checked: theme() === name, on: { change: () => setTheme(name) } });
+  const input = el("input", {
+    type: "radio",
+    name: "theme",
+    value: name,
+    checked: theme() === name,
+    on: { change: () => setTheme(name) },
+  });
   const label = { system: "As the system", light: "Light", dark: "Dark" }[name];
-  return el("label", { title: label }, input, icon(THEME_ICONS[name]), el("span", { class: "hidden" }, label));
+  return el(
+    "label",
+    { title: label },
+    input,
+    icon(THEME_ICONS[name]),
+    el("span", { class: "hidden" }, label),
+  );
 }

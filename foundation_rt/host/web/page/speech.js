@@ -14,7 +14,11 @@ export class SentenceReader {
     const from = this.#read.get(id) ?? 0;
     const end = isDone ? text.length : endOfSentences(text, from);
     this.#read.set(id, Math.max(from, end));
-    return text.slice(from, end).replace(/[*_`#>|~]+/g, "").replace(/\s+/g, " ").trim();
+    return text
+      .slice(from, end)
+      .replace(/[*_`#>|~]+/g, "")
+      .replace(/\s+/g, " ")
+      .trim();
   }
 
   /** Take a text as read. */
@@ -85,7 +89,8 @@ function sentenceOf(item, before) {
   if (item.kind === "notice") return item.text;
   if (item.kind !== "call") return "";
   const { tool } = splitName(item.tool);
-  if (item.phase === "complete" && before?.phase !== "complete") return `${tool} ${item.isError ? "failed" : "is done"}.`;
+  if (item.phase === "complete" && before?.phase !== "complete")
+    return `${tool} ${item.isError ? "failed" : "is done"}.`;
   return before === undefined && !item.awaiting ? `${tool} runs.` : "";
 }
 

@@ -9,6 +9,7 @@ const NEAR_END = 80;
 
 export class Transcript {
   #views = new Map();
+  #unsentKey = "";
   #follows = true;
 
   constructor(chat, { onTakeBack }) {
@@ -16,10 +17,26 @@ export class Transcript {
     this.onTakeBack = onTakeBack;
     this.list = el("div", { class: "items", role: "log", "aria-live": "off", "aria-label": "Messages" });
     this.unsent = el("div", { class: "items" });
-    this.activity = el("p", { class: "activity muted", hidden: true }, el("span", { class: "spinner", "aria-hidden": "true" }), "Working…");
-    this.jump = button("Latest", { picture: "down", class: "jump", hidden: true, on: { click: () => this.toEnd() } });
+    this.activity = el(
+      "p",
+      { class: "activity muted", hidden: true },
+      el("span", { class: "spinner", "aria-hidden": "true" }),
+      "Working…",
+    );
+    this.jump = button("Latest", {
+      picture: "down",
+      class: "jump",
+      hidden: true,
+      on: { click: () => this.toEnd() },
+    });
     const column = el("div", { class: "column" }, this.list, this.unsent, this.activity);
-    const scroller = { class: "transcript", tabindex: 0, role: "region", "aria-label": "Chat", on: { scroll: () => this.#scrolled() } };
+    const scroller = {
+      class: "transcript",
+      tabindex: 0,
+      role: "region",
+      "aria-label": "Chat",
+      on: { scroll: () => this.#scrolled() },
+    };
     this.node = el("div", scroller, column);
     this.resized = new ResizeObserver(() => this.#keepUp());
     this.resized.observe(column);
@@ -30,12 +47,14 @@ export class Transcript {
   }
 
   update() {
-    const { state, unsent } = this.chat;
+    const { state } = this.chat;
     this.#showItems(state.items);
-    fill(this.unsent, ...unsent.map((message) => this.#unsentNode(message)));
+    this.#showUnsent();
     const last = state.items.at(-1);
     const isWriting = last?.kind === "text" && !last.isDone;
-    const isShown = state.items.some((item) => isOpen(item) || (item.kind === "call" && item.phase === "processing"));
+    const isShown = state.items.some(
+      (item) => isOpen(item) || (item.kind === "call" && item.phase === "processing"),
+    );
     this.activity.hidden = state.turn === null || isWriting || isShown;
     this.#keepUp();
   }
@@ -76,12 +95,23 @@ export class Transcript {
     }
   }
 
-  #unsentNode({ id, text, refusal }) {
-    const note = refusal ?? (waitingNote(this.chat));
-    const actions = refusal === null ? [] : [
-      button("Send again", { quiet: true, on: { click: () => this.chat.sayAgain(id) } }),
-      button("Edit", { quiet: true, on: { click: () => this.onTakeBack(id) } }),
-    ];
+  #showUnsent() {
+    const { unsent } = this.chat;
+    const note = waitingNote(this.chat);
+    const key = JSON.stringify([unsent, note]);
+    if (key === this.#unsentKey) return;
+    this.#unsentKey = key;
+    fill(this.unsent, ...unsent.map((message) => this.#unsentNode(message, message.refusal ?? note)));
+  }
+
+  #unsentNode({ id, text, refusal }, note) {
+    const actions =
+      refusal === null
+        ? []
+        : [
+            button("Send again", { quiet: true, on: { click: () => this.chat.sayAgain(id) } }),
+            button("Edit", { quiet: true, on: { click: () => this.onTakeBack(id) } }),
+          ];
     return el(
       "div",
       { class: "message user unsent", data: { refused: String(refusal !== null) } },
@@ -125,7 +155,12 @@ function makeView(chat, item) {
 
 function textView(item) {
   const view = new MarkdownView();
-  const node = el("div", { class: "message assistant" }, el("span", { class: "hidden" }, "Assistant:"), view.node);
+  const node = el(
+    "div",
+    { class: "message assistant" },
+    el("span", { class: "hidden" }, "Assistant:"),
+    view.node,
+  );
   const update = ({ text, isDone }) => {
     view.update(text);
     node.dataset.growing = String(!isDone);
@@ -142,8 +177,18 @@ const ENDINGS = {
 
 const OTHERS = {
   user: ({ text }) =>
-    el("div", { class: "message user" }, el("span", { class: "hidden" }, "You:"), el("div", { class: "bubble" }, text)),
+    el(
+      "div",
+      { class: "message user" },
+      el("span", { class: "hidden" }, "You:"),
+      el("div", { class: "bubble" }, text),
+    ),
   ending: ({ state, message }) =>
-    el("p", { class: "ending", data: { state } }, icon(state === "stopped" ? "stop" : "unknown"), message ?? ENDINGS[state] ?? state),
+    el(
+      "p",
+      { class: "ending", data: { state } },
+      icon(state === "stopped" ? "stop" : "unknown"),
+      message ?? ENDINGS[state] ?? state,
+    ),
   notice: ({ text }) => el("p", { class: "ending", data: { state: "notice" } }, icon("unknown"), text),
 };

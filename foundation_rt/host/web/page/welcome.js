@@ -8,7 +8,9 @@ const MOST_EXAMPLES = 4;
 
 /** Return examples from the tools, at first one per server: {title, detail, text}. Pure. */
 export function examples(servers) {
-  const queues = servers.filter(({ state, tools }) => state === "ready" && tools).map(({ id, tools }) => tools.map((tool) => ({ id, tool })));
+  const queues = servers
+    .filter(({ state, tools }) => state === "ready" && tools)
+    .map(({ id, tools }) => tools.map((tool) => ({ id, tool })));
   const chosen = [];
   for (let at = 0; chosen.length < MOST_EXAMPLES && queues.some((queue) => at < queue.length); at += 1) {
     chosen.push(...queues.filter((queue) => at < queue.length).map((queue) => queue[at]));
@@ -17,7 +19,9 @@ export function examples(servers) {
 }
 
 function example(server, { name, title, description, inputSchema }) {
-  const values = (inputSchema?.required ?? []).map((key, at) => `${key}=${sample(inputSchema.properties?.[key] ?? {}, at)}`);
+  const values = (inputSchema?.required ?? []).map(
+    (key, at) => `${key}=${sample(inputSchema.properties?.[key] ?? {}, at)}`,
+  );
   return {
     title: title ?? name.replaceAll(/[_-]/g, " "),
     detail: cut((description ?? `A tool of ${server}`).split("\n")[0], 90),
@@ -28,7 +32,8 @@ function example(server, { name, title, description, inputSchema }) {
 function sample(schema, at) {
   const given = schema.default ?? schema.examples?.[0] ?? schema.enum?.[0];
   if (given !== undefined) return JSON.stringify(given);
-  if (schema.type === "integer" || schema.type === "number") return Math.max(at + 2, schema.minimum ?? at + 2);
+  if (schema.type === "integer" || schema.type === "number")
+    return Math.max(at + 2, schema.minimum ?? at + 2);
   if (schema.type === "boolean") return "true";
   if (schema.type === "array") return "[]";
   if (schema.type === "object") return "{}";
