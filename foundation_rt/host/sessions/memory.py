@@ -8,7 +8,13 @@ from collections.abc import Collection, Sequence
 from attrs import define, evolve, field
 
 from ..chat import ChatMessage
-from .errors import FencedError, RateLimitedError, TooManyTurnsError, UnknownSessionError
+from .errors import (
+    FencedError,
+    RateLimitedError,
+    StoreUnavailableError,
+    TooManyTurnsError,
+    UnknownSessionError,
+)
 from .rows import MAX_ALLOWED
 from .settings import SessionSettings
 from .store import (
@@ -68,6 +74,8 @@ class MemoryChatStore:
     async def create(self, key: bytes, head: ChatHead) -> None:
         """See `ChatStore`."""
         self._make_room(head.created_at)
+        if len(self._chats) >= self._settings.max_sessions:
+            raise StoreUnavailableError
         self._chats[key] = _Chat(head)
 
     def _make_room(self, now: int) -> None:
@@ -75,7 +83,7 @@ class MemoryChatStore:
 
         A chat in which a turn runs or which somebody is connected to is not idle.
         """
-        watched = set(self._events.watched()) if self._events is not None else set()
+        watched: Collection[bytes] | None = None
         settings = self._settings
         oldest = now - settings.idle_ms
         kept = 0
@@ -84,6 +92,8 @@ class MemoryChatStore:
             too_many = len(self._chats) >= settings.max_sessions or self._bytes > settings.max_bytes
             if not too_many and chat.head.last_active_at > oldest:
                 return
+            if watched is None:
+                watched = () if self._events is None else self._events.watched()
             if key in watched or chat.head.running is not None:
                 self._chats.move_to_end(key)
                 kept += 1

@@ -374,7 +374,9 @@ class ChatSession:
             connection.reset()
 
     def _fenced(self) -> None:
-        """End a turn that another worker has ended."""
+        """End a turn that another worker has ended, or forget what was written outside of turns."""
+        if self._turns.turn is None:
+            self._sessions.spawn(self.reload())
         self._turns.end_turn("interrupted")
 
     def disappear(self) -> None:

@@ -100,6 +100,8 @@ class TurnRunner:
                 begun = await self._begin()
                 if begun is not None:
                     await self._run_turn(begun)
+                    if self._session.saving.is_fenced and not begun.is_new:
+                        return  # it cannot be ended here; a restart tries it again
                 elif not self._looks_again:
                     return
         finally:

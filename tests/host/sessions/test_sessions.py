@@ -178,6 +178,20 @@ async def test_ids_are_long_and_differ() -> None:
         assert min(map(len, ids)) * 6 >= 128
 
 
+@pytest.mark.rule("CHAT-01")
+async def test_logs_name_a_chat_by_a_hash(
+    new_store: NewStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(new_store) as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        await session.submit("fail", None)
+        await read_until(connection, page, "failed")
+    [record] = [each for each in caplog.records if "turn failed" in each.getMessage()]
+    assert record.fields == {"chat": chat_key(session.id).hex()[:16]}  # type: ignore[attr-defined]
+    assert not any(session.id in str(vars(each)) for each in caplog.records)
+
+
 @pytest.mark.rule("CHAT-03")
 async def test_deleted_session_ends_its_turn_and_its_connections(new_store: NewStore) -> None:
     async with running(new_store) as host:
@@ -338,14 +352,19 @@ async def test_session_that_is_idle_the_longest_makes_room() -> None:
         connection, _ = await tab(watched)
         old, new = await host.sessions.create(OWNER), await host.sessions.create(OWNER)
         await host.sessions.create(OWNER)
-        old_id, new_id = old.id, new.id
+        new_id = new.id
         with pytest.raises(UnknownSessionError):
             await old.submit("say:x", None)
         await new.submit("say:x", None)
         del old, new
         now = 2_000
-        await asyncio.sleep(0)
-        await host.sessions.create(OWNER)
+        while host.sessions._live[chat_key(new_id)].is_busy:
+            await asyncio.sleep(0)
+        kept = [await host.sessions.create(OWNER) for _ in range(2)]
+        assert await host.sessions.store.load(chat_key(new_id), OWNER) is None
         assert await host.sessions.find(watched.id, OWNER) is watched
-        assert old_id != new_id
-        connection.close()
+        tabs = [each.connect(None) for each in kept]
+        with pytest.raises(StoreUnavailableError):
+            await host.sessions.create(OWNER)  # nobody is idle
+        for each in (connection, *tabs):
+            each.close()
