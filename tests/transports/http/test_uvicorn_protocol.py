@@ -21,6 +21,7 @@ from foundation_rt.transports.http.uvicorn_protocol import (
     MAX_HEADER_FIELDS,
     BoundedProtocol,
     ConnectionLimits,
+    ResponseWriter,
     UnreadBytes,
 )
 
@@ -318,3 +319,42 @@ def test_number_of_header_fields_is_limited() -> None:
             assert (await client.head()).startswith(b"HTTP/1.1 " + status)
 
     test()
+
+
+@define(eq=False)
+class RecordingTransport:
+    """Takes what is written to a connection, piece by piece."""
+
+    pieces: list[bytes] = field(factory=list)
+    closed: bool = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.pieces.append(data)
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.rule("HTTP-48")
+async def test_what_a_response_writes_in_one_turn_leaves_in_one_piece() -> None:
+    transport = RecordingTransport()
+    writer = ResponseWriter(transport, asyncio.get_running_loop())  # type: ignore[arg-type]
+    writer.write(b"head ")
+    writer.write(b"body")
+    assert transport.pieces == [b"head body"]
+    writer.write(b"an event")
+    await asyncio.sleep(0)
+    assert transport.pieces[1:] == [b"an event"]
+    large = bytes(1_000_000)
+    writer.write(b"head")
+    writer.write(large)
+    assert transport.pieces[2:] == [b"head", large]
+    writer.write(b"the end")
+    writer.close()
+    await asyncio.sleep(0)
+    assert transport.pieces[4:] == [b"the end"]
+    assert transport.closed
