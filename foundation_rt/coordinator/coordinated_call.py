@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from attrs import define, field
 
 from ..client import CallResult, MCPError, ToolSchema
-from .connection_pool import EVERYBODY
+from .connection_pool import ConnectionKey, PooledConnection
 from .errors import (
     ExecutionContext,
     ToolCircuitOpenError,
@@ -33,6 +34,7 @@ class CoordinatedCall:
         arguments: by name.
         now: returns the time of people.
         more: further arguments of `Client.call`.
+        key: of the connection.
     """
 
     request: GuardedRequest
@@ -42,6 +44,7 @@ class CoordinatedCall:
     request_id: str
     now: Callable[[], datetime]
     more: Mapping[str, Any]
+    key: ConnectionKey
     _sent_at: float = field(default=0.0, init=False)
 
     async def run(self) -> CallResult:
@@ -53,7 +56,7 @@ class CoordinatedCall:
         loop = asyncio.get_running_loop()
         metrics, name = self.record.metrics, self.request.name
         try:
-            result = await self.request.run(self._send, self._validate)
+            result = await self._run()
         except CircuitRefusal as refusal:
             last = metrics.reliability.last_failure
             after = refusal.retry_after or 0.0
@@ -69,24 +72,33 @@ class CoordinatedCall:
             metrics.record_success(self.now(), (loop.time() - self._sent_at) * 1000)
         return result
 
-    async def _send(self, timeout: float, longest: float | None) -> CallResult:
-        supervisor = self.request.supervisor
-        pool = supervisor.pool
-        connection = await pool.take(EVERYBODY, self.request.deadline)
+    async def _run(self) -> CallResult:
+        """Run the call over its connection.
+
+        That is taken before the slot: calls that wait for one must not keep out those that have.
+        """
+        pool = self.request.supervisor.pool
+        connection = await pool.take(self.key, self.request.deadline)
         try:
-            client = connection.client
-            if client is None:
-                client = await supervisor.ready_within(timeout * 1000)
-            self._sent_at = asyncio.get_running_loop().time()
-            return await client.call(
-                self.tool.name,
-                self.arguments,
-                timeout=self.request.remaining(),
-                max_timeout=longest,
-                **self.more,
-            )
+            send = partial(self._send, connection)
+            return await self.request.run(send, self._validate)
         finally:
             pool.give_back(connection)
+
+    async def _send(
+        self, connection: PooledConnection, timeout: float, longest: float | None
+    ) -> CallResult:
+        client = connection.client
+        if client is None:
+            client = await self.request.supervisor.ready_within(timeout * 1000)
+        self._sent_at = asyncio.get_running_loop().time()
+        return await client.call(
+            self.tool.name,
+            self.arguments,
+            timeout=self.request.remaining(),
+            max_timeout=longest,
+            **self.more,
+        )
 
     async def _validate(self) -> None:
         """Check the arguments against the tool as it is listed now.

@@ -35,7 +35,7 @@ from .requests import (
     failure_of,
     priority_of,
 )
-from .server_connections import ServerConnections
+from .server_connections import ServerConnections, key_of_call
 from .server_group import ServerGroup
 from .server_state import ServerState
 from .server_status import ServerStatus
@@ -275,6 +275,8 @@ class Coordinator:
         timeout_ms: float | None = None,
         priority: Priority | str = Priority.NORMAL,
         retry_options: RetryOptions | None = None,
+        session: str | None = None,
+        principal: str | None = None,
         **more: Any,
     ) -> CallResult:
         """Call a tool.
@@ -287,6 +289,8 @@ class Coordinator:
                 its `maxTimeoutMs`.
             priority: among calls that wait for the same server.
             retry_options: by default one retry, where it is safe.
+            session: the key of the caller's session, for servers whose entry has `isolation`.
+            principal: the caller's principal, for the same; None if it is not known.
             more: `idempotent`, `on_progress`, `on_log`, `correlation_id`, `meta` and `handlers`, as
                 `Client.call` takes them.
 
@@ -327,8 +331,9 @@ class Coordinator:
                 retry_options or ONE_RETRY,
                 definition.is_idempotent if idempotent is None else idempotent,
             )
+            key = key_of_call(settings.isolation, session, principal)
             call = CoordinatedCall(
-                guarded, definition, record, given, called_id, self._settings.now, more
+                guarded, definition, record, given, called_id, self._settings.now, more, key
             )
             return await call.run()
         except asyncio.CancelledError:

@@ -314,6 +314,16 @@ async def _let_ask(
                 await handlers.answered.wait()
 
 
+def key_of_call(isolation: str | None, session: str | None, principal: str | None) -> ConnectionKey:
+    """Return the key of the connection for a call, which all share unless told (COORD-61)."""
+    owner = None
+    if isolation == "principal" and principal is not None:
+        owner = f"principal {principal}"
+    elif isolation in ("session", "principal") and session is not None:
+        owner = _session_owner(session)
+    return EVERYBODY if owner is None else ConnectionKey(owner)
+
+
 def _session_owner(session: str) -> str:
     return f"session {session}"
 

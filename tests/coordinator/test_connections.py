@@ -87,6 +87,33 @@ async def test_isolation_decides_who_shares_a_connection(
         assert len(harness.transports) == server.connections == transports
 
 
+@pytest.mark.virtual_time
+@pytest.mark.rule("COORD-61")
+@pytest.mark.parametrize(
+    ("isolation", "principals", "transports"),
+    [
+        (None, "aba", 1),
+        ("shared", "aba", 1),
+        ("session", "aba", 3),
+        ("principal", "aba", 2),
+        ("principal", "   ", 3),
+    ],
+)
+async def test_calls_share_a_connection_unless_the_entry_says_otherwise(
+    isolation: str | None, principals: str, transports: int
+) -> None:
+    harness = MemoryHarness("2025-11-25")
+    async with coordinator(harness, isolation=isolation) as servers:
+        for session, principal in zip("123", principals, strict=True):
+            known = principal.strip() or None
+            await servers.call("play", {"nonce": "n"}, session=session, principal=known)
+        assert len(harness.transports) == found(servers).connections == transports
+        await servers.call("play", {"nonce": "n"})
+        for session in "123":
+            found(servers).end_session(session)
+        await servers.call("play", {"nonce": "n"})
+
+
 @pytest.mark.rule("COORD-52", "COORD-53")
 async def test_first_session_takes_over_the_lists_and_gives_them_back_anew(
     clock: ManualClock,

@@ -192,6 +192,7 @@ class TurnCalls:
                 call.name,
                 call.arguments,
                 request_id=self._request_id(call.call_id),
+                session=session_key(scope.session_id),
                 correlation_id=scope.turn_id[:128],
                 on_progress=call.report_progress,
                 on_log=call.report_log,
@@ -265,6 +266,11 @@ class TurnCalls:
     def _request_id(self, call_id: str) -> str:
         """Return the name of a call within the coordinator, which many sessions share."""
         return f"{self._scope.turn_id}/{call_id}"
+
+
+def session_key(session_id: str) -> str:
+    """Return what servers' connections know of a session: its id is a secret."""
+    return sha256(session_id.encode()).hexdigest()
 
 
 def _digest(value: Any) -> bytes:

@@ -13,6 +13,7 @@ from ..chat import ChatMessage, Role
 from ..events import Approval, ServerMessage
 from .answers import fixed_tokens, guidance, model_tools
 from .approvals import Approvals
+from .calls import session_key
 from .pruning import prune
 from .services import Services
 from .settings import HistoryManagementOptions, OrchestratorSettings
@@ -181,3 +182,8 @@ class ConversationOrchestrator:
         self._services.approvals.forget(session_id)
         self._services.readers.forget(session_id)
         self._services.llm.forget_usage(session_id)
+        coordinator = self._services.coordinator
+        for server_id in coordinator.states:
+            server = coordinator.server(server_id)
+            if server is not None:
+                server.end_session(session_key(session_id))

@@ -160,6 +160,24 @@ async def test_calls_have_the_turn_as_their_correlation_id() -> None:
     assert seen == ["turn-7"]
 
 
+@pytest.mark.rule("TURN-38")
+@pytest.mark.parametrize(("isolation", "processes"), [(None, 1), ("session", 2)])
+async def test_server_may_be_isolated_by_session(isolation: str | None, processes: int) -> None:
+    app = str(Path(__file__).parents[2] / "support" / "coordinated_app.py")
+    entry = {"command": sys.executable, "args": [app, "a"], "isolation": isolation}
+    model = ScriptedModel()
+    model.choose = lambda asked: ["done"] if len(asked.history) > 1 else [call("a:pid")]
+    async with chat(model, {"a": entry}, approve_all=True) as orchestrator:
+        heard = [await say(orchestrator, session=each) for each in ("one", "two")]
+        found = {each.outcomes()[0]["data"]["result"]["content"][0]["text"] for each in heard}
+        assert len(found) == processes
+        await orchestrator.forget("one")
+        await orchestrator.forget("two")
+        again = await say(orchestrator, session="three")
+        pid = again.outcomes()[0]["data"]["result"]["content"][0]["text"]
+        assert (pid in found) is (processes == 1)
+
+
 async def seen_of(tool: str, *, pictures: bool = False, **settings: Any) -> tuple[Any, Any]:
     """Return the outcome of a tool of `odd`, as the model and as people see it."""
     server = Server("odd")
