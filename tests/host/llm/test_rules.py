@@ -28,6 +28,20 @@ SUM = model_tool("calc:sum", "Add numbers.", numbers={"type": "array", "items": 
 TAG = model_tool(
     "notes:tag", "Tag a note.", tags={"type": "array", "items": TEXT}, private_={"type": "boolean"}
 )
+GRAPH = (
+    model_tool("memory:read_graph", "Read the entire knowledge graph."),
+    model_tool(
+        "memory:open_nodes", "Open nodes by their names.", names={"type": "array", "items": TEXT}
+    ),
+    model_tool(
+        "memory:add_observations",
+        "Add new observations.",
+        observations={"type": "array", "items": {"type": "object"}},
+    ),
+    model_tool("files:write_file", "Create or overwrite a file.", path=TEXT, content=TEXT),
+    model_tool("files:move_file", "Move or rename files.", source=TEXT, destination=TEXT),
+    model_tool("files:list_allowed_directories", "List the directories that are allowed."),
+)
 ALL = (*TOOLS, READ, LIST, FETCH, MAIL, WEATHER, SUM, TAG)
 
 
@@ -131,6 +145,42 @@ async def test_plain_words_call_the_tool_that_fits(text: str, tool: str, expecte
     assert await said(text, *ALL) == (tool, expected)
 
 
+@pytest.mark.rule("LLM-82", "LLM-83")
+@pytest.mark.parametrize(
+    ("text", "tool", "expected"),
+    [
+        ("list the files in /var/log", "files:list_directory", {"path": "/var/log"}),
+        ("read /var/log/a.txt", "files:read_file", {"path": "/var/log/a.txt"}),
+        ("read graph", "memory:read_graph", {}),
+        ("which directories are allowed?", "files:list_allowed_directories", {}),
+        (
+            'write the file /a/b.txt with the content "hello there"',
+            "files:write_file",
+            {"path": "/a/b.txt", "content": "hello there"},
+        ),
+        ("move /a.txt to /b.txt", "files:move_file", {"source": "/a.txt", "destination": "/b.txt"}),
+        ("add 3 and 4", "calc:sum", {"numbers": [3, 4]}),
+    ],
+)
+async def test_values_in_the_text_tell_tools_of_like_names_apart(
+    text: str, tool: str, expected: Any
+) -> None:
+    assert await said(text, *ALL, *GRAPH) == (tool, expected)
+
+
+@pytest.mark.rule("LLM-82")
+@pytest.mark.parametrize("text", ["get the time in Chicago", "tell me a story", "how are you"])
+async def test_text_about_no_tool_calls_none(text: str) -> None:
+    assert (await said(text, *ALL, *GRAPH))[0] == "assistant"
+
+
+@pytest.mark.rule("LLM-85")
+async def test_question_is_left_for_another_tool_if_that_fits_clearly() -> None:
+    chat = rules_chat(*ALL)
+    await chat.say("sleep")
+    assert shown(await chat.say("echo hello")) == [("demo:echo", {"message": "hello"})]
+
+
 @pytest.mark.rule("LLM-82")
 async def test_tools_that_fit_alike_are_offered() -> None:
     twin = model_tool("other:echo", "Send a message back.", message=TEXT)
@@ -203,8 +253,11 @@ async def test_objects_become_tables() -> None:
     assert text == "| a | b | c |\n| --- | --- | --- |\n| 1 | x\\|y |  |\n|  | – | d: True |"
     text = await rendered({"result": {"content": [{"type": "text", "text": '{"a": [1, 2]}'}]}})
     assert text == "| Field | Value |\n| --- | --- |\n| a | [1, 2] |"
-    text = await rendered({"result": {"content": [{"type": "text", "text": "plain"}]}})
-    assert text == "plain"
+    plain = {"content": [{"type": "text", "text": "plain"}]}
+    assert await rendered({"result": plain}) == "plain"
+    assert (
+        await rendered({"result": {**plain, "structuredContent": {"content": "plain"}}}) == "plain"
+    )
 
 
 @pytest.mark.rule("LLM-86")

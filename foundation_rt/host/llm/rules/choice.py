@@ -5,20 +5,33 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
 from ..service import ModelTool
+from .arguments import find_arguments
+from .parameters import Parameter, read_parameters
 from .words import are_alike, split_words, stem, stems
 
 _NAME, _SERVER, _DESCRIPTION, _PARAMETER = 3.0, 1.5, 1.0, 0.5
 _ALIKE = 0.6  # of the weight of the word itself
-_WHOLE_NAME = 2.0
-_LEAST = 2.0
-_CLEARLY = 1.3  # times the second
+_IMPLIED = 0.6  # of a word that a path or a URL stands for
+_WHOLE_NAME = 1.0
+_SERVER_SAID = 1.3
+_UNCOVERED = 0.5  # of the score, if no word of the name was said
+_FILLED, _UNFILLABLE = 1.5, 0.7
+_LEAST = 1.4
+_CLEARLY = 1.25  # times the second
 _MAX_WORDS = 48
-_NO_WORDS = re.compile(r"\"[^\"]*\"|“[^”]*”|`[^`]*`|https?://\S+|\S*/\S*|\S+@\S+")
+_MAX_FILLED = 12
+_QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|`[^`]*`")
+_IMPLIES = (
+    (re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE), "url page"),
+    (re.compile(r"\S+@\S+\.\w+"), "email"),
+    (re.compile(r"(?<!\S)\S*[\w-]\.[A-Za-z]\w{0,7}(?=[\s,;.!?]|$)"), "file"),
+    (re.compile(r"\S*/\S*"), "directory path"),
+)
 
 
 @frozen
@@ -31,20 +44,24 @@ class Fit:
 
 def rank_tools(text: str, tools: Sequence[ModelTool]) -> list[Fit]:
     """Return the tools that share a word with the text, the best first; of equals by name."""
-    words = _said(text)
-    if not words or not tools:
+    said = _said(text)
+    if not said or not tools:
         return []
     weights = [_weights(tool) for tool in tools]
     owners = Counter(word for each in weights for word in each)
     fits = []
     for tool, known in zip(tools, weights, strict=True):
-        score = sum(_gain(word, known, owners, len(tools)) for word in words)
-        name = {stem(word) for word in split_words(tool.name.partition(":")[2])}
-        if score and name and name <= words:
-            score += _WHOLE_NAME
+        score = sum(said[word] * _gain(word, known, owners, len(tools)) for word in said)
         if score:
-            fits.append(Fit(tool, score))
-    return sorted(fits, key=lambda fit: (-fit.score, fit.tool.name))
+            fits.append(Fit(tool, _by_name(score, tool, said)))
+    return _sorted(fits)
+
+
+def rank_calls(text: str, tools: Sequence[ModelTool]) -> list[Fit]:
+    """Return the tools as `rank_tools` does, those first whose arguments the text has."""
+    fits = rank_tools(text, tools)
+    likely = [Fit(fit.tool, fit.score * _fill_factor(text, fit.tool)) for fit in fits[:_MAX_FILLED]]
+    return _sorted(likely) + fits[_MAX_FILLED:]
 
 
 def best_tool(fits: Sequence[Fit]) -> ModelTool | None:
@@ -61,9 +78,56 @@ def tool_words(tool: ModelTool) -> set[str]:
     return {stem(word) for word in (*split_words(tool.name), *split_words(tool.description))}
 
 
-def _said(text: str) -> set[str]:
-    words = split_words(_NO_WORDS.sub(" ", text))[:_MAX_WORDS]
-    return stems(" ".join(words))
+def _sorted(fits: Sequence[Fit]) -> list[Fit]:
+    return sorted(fits, key=lambda fit: (-fit.score, fit.tool.name))
+
+
+def _said(text: str) -> dict[str, float]:
+    """Return the words of a text with their weights, and those that its values imply."""
+    rest = _QUOTED.sub(" ", text)
+    implied: list[str] = []
+    for pattern, words in _IMPLIES:
+        if pattern.search(rest):
+            implied += words.split()
+            rest = pattern.sub(" ", rest)
+    said = dict.fromkeys(stems(" ".join(split_words(rest)[:_MAX_WORDS])), 1.0)
+    if not said:
+        return {}
+    return {**{stem(word): _IMPLIED for word in implied}, **said}
+
+
+def _by_name(score: float, tool: ModelTool, said: Mapping[str, float]) -> float:
+    """Return the score by how much of the tool's name was said."""
+    name = {stem(word) for word in split_words(tool.name.partition(":")[2])}
+    covered = sum(
+        1 if word in said else 0.7 if any(are_alike(word, other) for other in said) else 0
+        for word in name
+    )
+    if not name:
+        return score
+    whole = _WHOLE_NAME if name <= said.keys() else 0
+    server = stems(tool.name.partition(":")[0])
+    factor = _SERVER_SAID if server and server <= said.keys() else 1.0
+    return factor * (score + whole) * (_UNCOVERED + (1 - _UNCOVERED) * covered / len(name))
+
+
+def _fill_factor(text: str, tool: ModelTool) -> float:
+    """Return how much more likely a tool is by the values in the text."""
+    parameters = [each for each in read_parameters(tool.parameters) if each.is_required]
+    found = find_arguments(text, parameters, tool_words(tool))
+    lacking = [each for each in parameters if each.name not in found]
+    if any(each.type == "object" or each.items == "object" for each in lacking):
+        return _UNFILLABLE
+    has_evidence = any(_is_typed(each) for each in parameters)
+    return _FILLED if has_evidence and not lacking else 1.0
+
+
+def _is_typed(parameter: Parameter) -> bool:
+    """Tell whether not just any text is a value of the parameter."""
+    if parameter.choices or parameter.format:
+        return True
+    kind = parameter.items if parameter.type == "array" else parameter.type
+    return kind not in ("string", "")
 
 
 def _weights(tool: ModelTool) -> dict[str, float]:
@@ -84,7 +148,9 @@ def _weights(tool: ModelTool) -> dict[str, float]:
 
 def _gain(word: str, known: dict[str, float], owners: Counter[str], count: int) -> float:
     """Return what a word says for a tool: the more, the fewer tools have it."""
-    if word in known:
-        return known[word] * math.log(1 + count / owners[word])
-    alike = [other for other in known if are_alike(word, other)]
-    return max((_ALIKE * known[o] * math.log(1 + count / owners[o]) for o in alike), default=0.0)
+
+    def gain(other: str) -> float:
+        return known[other] * math.log(1 + count / owners[other]) / math.log(1 + count)
+
+    alike = (_ALIKE * gain(other) for other in known if are_alike(word, other))
+    return max(gain(word) if word in known else 0.0, *alike, 0.0)

@@ -16,7 +16,7 @@ from attrs import frozen
 from ...chat import ChatMessage, Role
 from ..service import ModelTool
 from .arguments import find_arguments
-from .choice import best_tool, rank_tools, tool_words
+from .choice import best_tool, rank_calls, rank_tools, tool_words
 from .commands import CommandError, read_command, usage_of, write_command
 from .parameters import Parameter, read_parameters, read_value
 from .tables import render, render_text
@@ -24,7 +24,8 @@ from .tables import render, render_text
 NO_MODEL = "I am no language model: I match your words with the tools of the servers."
 HOW_TO_SET_ONE = (
     "For a language model set `GEMINI_API_KEY`, `ANTHROPIC_API_KEY` or `OPENAI_API_KEY` in `.env`"
-    " (`LLM_BASE_URL` for one of your own, such as Ollama), and start the host again."
+    " (for one of your own, such as Ollama, `LLM_PROVIDER=openai` and `LLM_BASE_URL`), and start"
+    " the host again."
 )
 HELP = """{no_model}
 
@@ -92,7 +93,7 @@ def answer(history: Sequence[ChatMessage], tools: Sequence[ModelTool]) -> str | 
 
 def _by_words(said: str, word: str, tools: Sequence[ModelTool]) -> str | Call:
     """Call the tool that clearly fits best (LLM-82)."""
-    fits = rank_tools(said, tools)
+    fits = rank_calls(said, tools)
     tool = best_tool(fits)
     if tool is not None:
         parameters = read_parameters(tool.parameters)
@@ -157,6 +158,8 @@ def _read_answer(said: str, question: str, tools: Sequence[ModelTool]) -> str | 
     try:
         value = read_value(parameter, said)
     except ValueError:
+        if best_tool(rank_calls(said, tools)) not in (None, command.tool):
+            return _by_words(said, said.lower(), tools)
         return _question(command.tool, command.arguments, parameter, "That does not fit. ")
     return _call_or_ask(command.tool, {**command.arguments, parameter.name: value})
 
@@ -219,6 +222,8 @@ def _result(message: ChatMessage) -> str:
     if result.get("isError"):
         return f"`{message.tool_name}` failed: {_error_text(texts)}"
     structured = result.get("structuredContent")
+    if isinstance(structured, Mapping) and list(structured.values()) == [texts]:
+        return render_text(texts)
     if structured is not None:
         only = isinstance(structured, Mapping) and structured.keys() == {"result"}
         return render(structured["result"] if only else structured)

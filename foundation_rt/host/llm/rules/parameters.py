@@ -66,6 +66,8 @@ class Parameter:
             "array": "a list: values with commas between, or JSON",
             "object": "a JSON object",
         }
+        if self.type == "array" and self.items in ("object", "array"):
+            return "a list, as JSON"
         formats = {"date": "a date such as 2026-05-31", "uri": "a URL", "path": "a path"}
         return kinds.get(self.type) or formats.get(self.format) or "a text"
 
@@ -149,7 +151,17 @@ def _format(name: str, schema: Mapping[str, Any]) -> str:
     words = set(split_words(name))
     if words & {"url", "uri", "link", "href"}:
         return "uri"
-    if words & {"path", "file", "filename", "dir", "directory", "folder", "root"}:
+    if words & {
+        "path",
+        "file",
+        "filename",
+        "dir",
+        "directory",
+        "folder",
+        "root",
+        "source",
+        "destination",
+    }:
         return "path"
     if words & {"date", "day", "since", "until"}:
         return "date"

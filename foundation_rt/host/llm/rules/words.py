@@ -22,7 +22,7 @@ CONNECTING = frozenset(_CONNECTING_WORDS.split())
 _ALIKE = (
     "search find lookup look query seek",
     "list show display enumerate",
-    "get fetch retrieve read open load",
+    "fetch retrieve read open load",
     "create add make new insert",
     "delete remove erase drop",
     "update edit change modify",
