@@ -25,7 +25,7 @@ _MAX_WORKERS = 256
 _CLIENT_COMMANDS = ("call", "inspect", "ping", "prompt", "read", "tools")
 
 # Commands with a help of their own.
-_APPLICATIONS = ("gateway", "task-server")
+_APPLICATIONS = ("gateway", "host", "task-server")
 
 # Options with a value, and the description of the value.
 OPTIONS = {"--config": "a file"}
@@ -50,6 +50,7 @@ commands for a server of your own, the APP:
 
 applications that come with the runtime:
   gateway [FILE | TARGET]         serve the servers of an mcp.json as one; see gateway --help
+  host                            chat with a model that uses your servers; see host --help
   task-server                     serve tasks that agents and people share; see task-server --help
 
 commands for any server, the TARGET:
@@ -156,10 +157,10 @@ def serve_line(line: CommandLine, load: Callable[[bool], Server], arguments: lis
         return start_server(load(False))
     if "--workers" in line.options and transport == "both":
         raise CommandLineError("--workers goes with --transport http")
-    settings = _read_address(line.option("--http"))
+    settings = read_address(line.option("--http"))
     if "--no-auth" in line.options:
         settings["no_auth"] = True
-    workers = _read_workers(line.option("--workers"))
+    workers = read_workers(line.option("--workers"))
     if workers > 1:
         from ..transports.http.worker_processes import is_worker, keep_workers
 
@@ -193,7 +194,7 @@ def serve_over_http(server: Server, settings: Mapping[str, Any], *, with_stdio: 
     return serve_stdio(server.runtime, companion=make_serving(server.runtime))
 
 
-def _read_address(text: str | None) -> dict[str, Any]:
+def read_address(text: str | None) -> dict[str, Any]:
     """Return the settings of `--http HOST:PORT`; each part may be left out."""
     host, colon, port = (text or "").rpartition(":")
     if text and not colon:
@@ -204,7 +205,8 @@ def _read_address(text: str | None) -> dict[str, Any]:
     return settings | ({"port": int(port)} if port else {})
 
 
-def _read_workers(text: str | None) -> int:
+def read_workers(text: str | None) -> int:
+    """Return the number of `--workers`."""
     if text is None:
         return 1
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MAX_WORKERS):
@@ -225,6 +227,12 @@ def _gateway(arguments: list[str]) -> int:
     return gateway(arguments)
 
 
+def _host(arguments: list[str]) -> int:
+    from .host import host
+
+    return host(arguments)
+
+
 def _task_server(arguments: list[str]) -> int:
     from .task_server import task_server
 
@@ -235,9 +243,10 @@ _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "serve": _serve,
     "check": _check,
     "gateway": _gateway,
+    "host": _host,
     "task-server": _task_server,
 }
-_HAVE_HELP = frozenset({"gateway", "task-server"})
+_HAVE_HELP = frozenset({"gateway", "host", "task-server"})
 """The commands with a help of their own."""
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from attrs import frozen
+
+from ..engine.user_signal import calls_on_signal
+from ..logs.python_records import records_written_to
 from ..registry.resources import ResourceDefinition
 from ..server import Server
 from .forwarder import GatewayForwarder
-from .log_records import records_written_to
 from .parked_calls import ParkedCalls
 from .relay import Relay
 from .settings import SEARCH, SECTION, GatewaySettings
@@ -24,6 +23,7 @@ from .task_ids import TaskIds
 from .upstreams import Upstreams
 
 if TYPE_CHECKING:
+    from ..coordinator import Coordinator
     from ..core.context import ToolContext
     from ..protocol.principal import Principal
     from .source import Source
@@ -32,6 +32,7 @@ NAME = "foundation-rt-gateway"
 TITLE = "Gateway"
 
 _MIB = 1024 * 1024
+_LOGGERS = ("foundation_rt.client", "foundation_rt.coordinator", "foundation_rt.gateway")
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "resources": {"max_concurrent_executions": 1_000},
@@ -40,6 +41,19 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "http": {"max_body_bytes": 20 * _MIB},
 }
 """Settings of the runtime that differ from its own defaults: calls wait for others (GATE-09)."""
+
+
+@frozen(eq=False)
+class Gateway:
+    """A gateway, and the servers behind it.
+
+    Attributes:
+        server: to be served.
+        coordinator: has the servers; started and closed with the server.
+    """
+
+    server: Server
+    coordinator: Coordinator
 
 
 def create_gateway(
@@ -62,6 +76,32 @@ def create_gateway(
         UsageError: the servers cannot be read; says why.
     """
     server = Server(NAME, title=TITLE, config=DEFAULTS, sections={SECTION: GatewaySettings})
+    return add_gateway(server, source, overrides, config=config, on_started=on_started).server
+
+
+def add_gateway(
+    server: Server,
+    source: Source,
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
+    on_started: Callable[[Mapping[str, Any]], object] | None = None,
+    **sharing: Any,
+) -> Gateway:
+    """Make a gateway of a server that is not started yet, and that has `GatewaySettings`.
+
+    Args:
+        server: of an application that uses the same servers, perhaps.
+        source: the servers behind it.
+        overrides: settings by section that win over every other source, as of a command line.
+        config: a configuration file, .toml or .json.
+        on_started: gets the first status, as `/status` has it.
+        sharing: `handlers` and `guidance` of `Upstreams`.
+
+    Raises:
+        ConfigError: lists every problem of the configuration.
+        UsageError: the servers cannot be read; says why.
+    """
     if config is not None:
         server.configure(config)
     for section, settings in (overrides or {}).items():
@@ -69,7 +109,7 @@ def create_gateway(
     _allow_headers(server, source)
     found = server.load_config()
     loaded = found.section(GatewaySettings)
-    upstreams = Upstreams(server, source, loaded, on_started)
+    upstreams = Upstreams(server, source, loaded, on_started, **sharing)
     relay = Relay(server, ParkedCalls(found.server.input_ttl_ms, loaded.max_parked_calls))
     is_search = loaded.expose == SEARCH
     subscriptions = ForwardedSubscriptions(server, upstreams)
@@ -82,7 +122,7 @@ def create_gateway(
         register_search(server, upstreams)
     _add_status(server, upstreams)
     _add_lifespan(server, upstreams, relay, subscriptions)
-    return server
+    return Gateway(server, upstreams.coordinator)
 
 
 def _allow_headers(server: Server, source: Source) -> None:
@@ -120,10 +160,10 @@ def _add_lifespan(
     server.on_session_end(upstreams.session_ended)
 
     async def gateway(_: Server) -> AsyncIterator[None]:
-        with records_written_to(server.runtime.logger):
+        with records_written_to(server.runtime.logger, _LOGGERS):
             upstreams.start()
             try:
-                with _signal_calls(upstreams.reload):
+                with calls_on_signal(upstreams.reload):
                     yield
             finally:
                 await relay.parked.close()
@@ -131,23 +171,3 @@ def _add_lifespan(
                 await upstreams.close()
 
     server.lifespan(gateway)
-
-
-@contextmanager
-def _signal_calls(function: Callable[[], object]) -> Iterator[None]:
-    """Call a function in this loop for each SIGUSR1, within the block (GATE-42).
-
-    In the main thread alone: elsewhere the signals are those of a program that embeds the gateway.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    # Not by the loop's own means: the watchdog needs the descriptor that signals are written to.
-    before = signal.signal(
-        signal.SIGUSR1, lambda number, frame: loop.call_soon_threadsafe(function)
-    )
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGUSR1, before)

@@ -68,8 +68,11 @@ class Upstreams:
         source: of the servers.
         settings: of the gateway.
         on_started: gets the first status: when the servers are ready, or have had their time.
+        handlers: for requests of servers outside of the calls of clients.
+        guidance: whether the guidance of servers is read, for an application beside the gateway.
 
     Attributes:
+        coordinator: has the servers.
         routes: to what the servers list.
         instructions: of all servers, as far as they are known; None without any.
         on_task_changed: gets the server and the params of each `notifications/tasks`.
@@ -79,10 +82,12 @@ class Upstreams:
     source: Source
     settings: GatewaySettings
     on_started: Callable[[Mapping[str, Any]], object] | None = None
+    handlers: ConnectOptions = field(factory=lambda: REFUSING_HANDLERS)
+    guidance: bool = False
+    coordinator: Coordinator = field(init=False)
     routes: Routes = field(factory=Routes, init=False)
     instructions: str | None = field(default=None, init=False)
     on_task_changed: Callable[[str, Mapping[str, Any]], object] = field(init=False)
-    _coordinator: Coordinator = field(init=False)
     _lock: DefinitionLock | None = field(default=None, init=False)
     _withheld: list[Withheld] = field(factory=list, init=False)
     _changed: set[str] = field(factory=set, init=False)
@@ -92,6 +97,22 @@ class Upstreams:
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _problem: str | None = field(default=None, init=False)
 
+    def __attrs_post_init__(self) -> None:
+        self.coordinator = Coordinator.from_plans(
+            self._plans,
+            (*self.source.files, *([Path(self.settings.lock)] if self.settings.lock else [])),
+            start_wait_ms=self.settings.start_wait_ms,
+            lists=KINDS,
+            guidance=self.guidance,
+            on_list_changed=self._list_changed,
+            on_notification=self._notified,
+            connections={
+                "name": self.server.load_config().server.name,
+                "log_level": "debug",  # each client of the gateway has a level of its own
+                **self.handlers,
+            },
+        )
+
     def start(self) -> None:
         """Start all servers, without waiting for any.
 
@@ -99,26 +120,12 @@ class Upstreams:
             UsageError: the file of servers or the lock file cannot be read; says why.
         """
         self._loop = asyncio.get_running_loop()
-        self._coordinator = Coordinator.from_plans(
-            self._plans,
-            (*self.source.files, *([Path(self.settings.lock)] if self.settings.lock else [])),
-            start_wait_ms=self.settings.start_wait_ms,
-            lists=KINDS,
-            guidance=False,
-            on_list_changed=self._list_changed,
-            on_notification=self._notified,
-            connections={
-                "name": self.server.load_config().server.name,
-                "log_level": "debug",  # each client of the gateway has a level of its own
-                **REFUSING_HANDLERS,
-            },
-        )
-        self._coordinator.start()
+        self.coordinator.start()
         self._starting = asyncio.create_task(self._begin())
 
     async def _begin(self) -> None:
         """Make the first routes, when the servers are ready or have had their time."""
-        await self._coordinator.initialize()
+        await self.coordinator.initialize()
         self._read_lists()
         self._starting = None
         if self.on_started is not None:
@@ -150,7 +157,7 @@ class Upstreams:
 
     async def _reload(self) -> None:
         try:
-            await self._coordinator.reload()
+            await self.coordinator.reload()
             log.info("the servers were read again")
         except UsageError as error:
             log.error("the servers were not read again: %s", error)
@@ -163,7 +170,7 @@ class Upstreams:
             self._announcing.cancel()
         if self._starting is not None:
             self._starting.cancel()
-        await self._coordinator.close()
+        await self.coordinator.close()
 
     # -- for requests --------------------------------------------------------------------------
 
@@ -175,7 +182,7 @@ class Upstreams:
 
     def has(self, server_id: str) -> bool:
         """Return whether there is a server of this id: a reload may have removed it."""
-        return self._coordinator.server(server_id) is not None
+        return self.coordinator.server(server_id) is not None
 
     def connections(self, server_id: str) -> ServerConnections:
         """Return a server.
@@ -183,7 +190,7 @@ class Upstreams:
         Raises:
             ToolError: NOT_FOUND: a reload has removed it.
         """
-        found = self._coordinator.server(server_id)
+        found = self.coordinator.server(server_id)
         if found is None:
             raise ToolError(ErrorCode.NOT_FOUND, f"The server {server_id!r} has been removed.")
         return found
@@ -229,7 +236,7 @@ class Upstreams:
             self.server.list_changed(kind)
 
     def _make_routes(self) -> Routes:
-        lists: dict[str, Listed] = {kind: self._coordinator.listed(kind) for kind in KINDS}
+        lists: dict[str, Listed] = {kind: self.coordinator.listed(kind) for kind in KINDS}
         if self._lock is not None:
             lists = self._admit(self._lock, lists)
         return Routes.of(
@@ -239,8 +246,8 @@ class Upstreams:
         )
 
     def _servers(self) -> Iterator[ServerConnections]:
-        for server_id in self._coordinator.states:
-            found = self._coordinator.server(server_id)
+        for server_id in self.coordinator.states:
+            found = self.coordinator.server(server_id)
             if found is not None:
                 yield found
 
@@ -261,7 +268,7 @@ class Upstreams:
         known = len(lock.servers)
         admitted: dict[str, list[tuple[str, Definition]]] = {kind: [] for kind in lists}
         withheld: list[Withheld] = []
-        for server_id in self._coordinator.states:
+        for server_id in self.coordinator.states:
             if server_id in by_server:
                 shown, held = lock.admit(server_id, by_server[server_id])
                 withheld += held
@@ -299,7 +306,7 @@ class Upstreams:
         Raises:
             LookupError: none is.
         """
-        states = self._coordinator.states.values()
+        states = self.coordinator.states.values()
         if states and not any(each.state is ServerState.READY for each in states):
             raise LookupError("no server is ready")
         return True
@@ -310,11 +317,11 @@ class Upstreams:
             "name": self.server.load_config().server.name,
             "version": self.server.load_config().server.version,
             "problem": self._problem,
-            "servers": [self._status_of(each) for each in self._coordinator.states.values()],
+            "servers": [self._status_of(each) for each in self.coordinator.states.values()],
         }
 
     def _status_of(self, status: ServerStatus) -> dict[str, Any]:
-        server = self._coordinator.server(status.server_id)
+        server = self.coordinator.server(status.server_id)
         return {
             "id": status.server_id,
             "state": status.state,

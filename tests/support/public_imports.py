@@ -25,6 +25,7 @@ def private_imports(application: str, public: tuple[str, ...]) -> list[str]:
         for path in sorted(folder.rglob("*.py"))
         for module, name in _imported(path, application)
         if homes.get(name) != module
+        and (module or name not in foundation_rt.__all__)
         and not any(module == each or module.startswith(f"{each}.") for each in public)
     ]
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from attrs import field, frozen
 from attrs.validators import ge, optional
+
+
+def _paths(given: Iterable[Path]) -> tuple[Path, ...]:
+    return tuple(given)
 
 
 @frozen(kw_only=True)
@@ -55,6 +60,6 @@ class OrchestratorSettings:
     max_event_bytes: int = field(default=256 * 1024, validator=ge(1024))
     max_samplings: int = field(default=16, validator=ge(0))
     approve_all: bool = False
-    roots: tuple[Path, ...] = field(default=(), converter=tuple)
+    roots: tuple[Path, ...] = field(default=(), converter=_paths)
     system_prompt: str = ""
     history: HistoryManagementOptions = field(factory=HistoryManagementOptions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 import orjson
@@ -33,6 +33,7 @@ class SessionConnection(AsyncIterator[ServerMessage]):
 
     Attributes:
         seen: the number of the newest event that it has yielded.
+        on_slow: called when too much was left unread, for a reader that waits for its client.
     """
 
     _session: ChatSession
@@ -47,6 +48,7 @@ class SessionConnection(AsyncIterator[ServerMessage]):
     _wake: asyncio.Future[None] | None = field(default=None, init=False)
     _is_closed: bool = field(default=False, init=False)
     _is_slow: bool = field(default=False, init=False)
+    on_slow: Callable[[], object] | None = field(default=None, init=False)
 
     def close(self) -> None:
         """Leave the session; the iteration ends. A second call does nothing."""
@@ -118,6 +120,8 @@ class SessionConnection(AsyncIterator[ServerMessage]):
             self._is_slow = True
             self._live.clear()
             self.close()
+            if self.on_slow is not None:
+                self.on_slow()
             return
         self._unread += size
         self._live.append((message, size))

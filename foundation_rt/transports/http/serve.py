@@ -97,14 +97,18 @@ class HttpServing:
 
     Args:
         budget: the time from `stop` to the end of `run`, in seconds.
-        on_serving: called when it begins to serve.
+        shares_port: whether it is one of several processes behind one port.
+
+    Attributes:
+        on_serving: called with the URL when it begins to serve.
     """
 
     application: HttpApplication
     runtime: Runtime
     _socket: socket.socket
     _budget: float
-    _on_serving: Callable[[], object] = field(default=lambda: None)
+    _shares_port: bool = False
+    on_serving: Callable[[str], object] | None = field(default=None, init=False)
     _server: uvicorn.Server = field(init=False)
     _stopping_since: float | None = field(default=None, init=False)
 
@@ -165,7 +169,10 @@ class HttpServing:
                 "HTTP is open to other machines, and without TLS: put a proxy in front of it",
                 {"url": self.url},
             )
-        self._on_serving()
+        if self._shares_port:
+            report_serving()
+        if self.on_serving is not None:
+            self.on_serving(self.url)
 
     @property
     def descriptors(self) -> list[int]:
@@ -236,7 +243,13 @@ def collecting_rarely() -> Iterator[None]:
         gc.unfreeze()
 
 
-def serve(runtime: Runtime, *, process_goes_on: bool = False, shares_port: bool = False) -> int:
+def serve(
+    runtime: Runtime,
+    *,
+    process_goes_on: bool = False,
+    shares_port: bool = False,
+    on_serving: Callable[[str], object] | None = None,
+) -> int:
     """Serve over HTTP until a signal comes; return the exit code: 143, 130 or 129 (HTTP-22).
 
     Args:
@@ -244,6 +257,7 @@ def serve(runtime: Runtime, *, process_goes_on: bool = False, shares_port: bool 
         process_goes_on: whether the process may continue afterwards. Otherwise it ends at the
             latest when its budget is spent, whatever keeps the interpreter alive (PROC-06).
         shares_port: whether this is one of several processes behind one port.
+        on_serving: called with the URL of the endpoint when it begins to serve.
 
     Raises:
         UsageError: the server cannot be served so; says why and what to change.
@@ -254,6 +268,7 @@ def serve(runtime: Runtime, *, process_goes_on: bool = False, shares_port: bool 
             " an ASGI server"
         )
     serving = make_serving(runtime, shares_port=shares_port)
+    serving.on_serving = on_serving
     return HttpProcess(runtime, serving, process_goes_on, shares_port).run()
 
 
@@ -271,9 +286,7 @@ def make_serving(runtime: Runtime, *, shares_port: bool = False) -> HttpServing:
     application = HttpApplication(runtime, settings.path)
     budget = runtime.config.server.shutdown_timeout_ms / 1000
     opened = listen(settings, shares_port=shares_port)
-    if shares_port:
-        return HttpServing(application, runtime, opened, budget, report_serving)
-    return HttpServing(application, runtime, opened, budget)
+    return HttpServing(application, runtime, opened, budget, shares_port)
 
 
 @define(eq=False, repr=False)

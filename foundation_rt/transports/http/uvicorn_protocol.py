@@ -161,6 +161,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._keeps_alive = True
         self._refusal = _NO_HTTP_RESPONSE
         self._is_lost = False
+        self._is_upgraded = False
         self._extensions: dict[str, Any] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -203,6 +204,8 @@ class BoundedProtocol(HttpToolsProtocol):
             0 if self._head_is_read else self._bytes_of_head_at_most
         )
         super().data_received(data)
+        if self._is_upgraded:
+            return
         if self._request_is_whole:
             if self._is_idle():
                 # Line breaks before a head: uvicorn has stopped its own timer.
@@ -259,6 +262,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         """Hand the connection to the protocol of WebSockets."""
         self._stop_timers()
+        self._is_upgraded = True
         super().handle_websocket_upgrade()
 
     def _upgrades(self) -> bool:

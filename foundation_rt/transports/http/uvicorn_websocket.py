@@ -2,6 +2,8 @@
 
 a message over 1 MiB ──► closed with 1009
 every 30 s ──► a ping; the application is told how long the client has been silent
+90 s of silence ──► cut off, if the application has not closed it before
+closed, and the client does not read the rest ── 75 s ──► cut off
 the server stops ──► the application gets `websocket.disconnect` with 1012, and may still send
 """
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 MAX_MESSAGE_BYTES = 1024 * 1024
 PING_SECONDS = 30.0
 
+_MAX_SILENT_PINGS = 3
+_STALL_SECONDS = 75.0
+
 SECONDS_SILENT = "foundation_rt.seconds_silent"
 """The scope extension that returns for how long nothing has come, not even a pong; a function."""
 
@@ -58,6 +63,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self.held = 0
         self._unread = unread
         self._heard_at = self.loop.time()
+        self._stall_timer: asyncio.TimerHandle | None = None
         self.close_timeout = 2.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -67,6 +73,8 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Count the connection's bytes no longer."""
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
         self._unread.forget(self)
         super().connection_lost(exc)
 
@@ -113,10 +121,26 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
 
     async def send(self, message: ASGISendEvent) -> None:
         """Send an event of the application."""
+        if message["type"] == "websocket.close":
+            # It waits behind what the client has not read; the application does not wait for it.
+            self.writable.set()
+            self._end_stalled()
         await super().send(message)
         if message["type"] == "websocket.http.response.body":
             # A refusal: uvicorn would log that the application has not completed the handshake.
             self.handshake_complete = True
+
+    def send_keepalive_ping(self) -> None:
+        """Ping the client; cut off one that has been silent for several pings."""
+        if self._seconds_silent() > _MAX_SILENT_PINGS * PING_SECONDS and not self.read_paused:
+            self.cut()
+        else:
+            super().send_keepalive_ping()
+
+    def _end_stalled(self) -> None:
+        """Cut off a client that does not read the end of what was sent."""
+        if self._stall_timer is None:
+            self._stall_timer = self.loop.call_later(_STALL_SECONDS, self.cut)
 
     def _seconds_silent(self) -> float:
         return self.loop.time() - self._heard_at

@@ -15,6 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 
 from foundation_rt import PageAccess, Server, UsageError
+from foundation_rt.transports.http import uvicorn_websocket
 from foundation_rt.transports.http.serve import HttpServing, make_serving
 from tests.support.asgi import visit
 from tests.support.leaks import tasks
@@ -226,6 +227,15 @@ async def test_head_that_begins_no_websocket_is_answered(head: str) -> None:
         writer.close()
 
 
+@pytest.mark.rule("HTTP-41", "HTTP-20")
+async def test_websocket_outlives_the_time_for_a_head() -> None:
+    async with served(header_timeout_ms=50) as one, one.connect() as connection:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(connection.recv(), 0.3)
+        await connection.send("still here")
+        assert await connection.recv() == "still here"
+
+
 @pytest.mark.rule("HTTP-42")
 async def test_stop_lets_application_finish_and_closes_with_1012() -> None:
     async with served() as one:
@@ -255,6 +265,19 @@ async def test_application_that_stays_is_cancelled_in_time() -> None:
             assert await close_code(connection) == 1012
         await one.task
     assert one.app.ended == ["1012", "cancelled"]
+
+
+@pytest.mark.rule("HTTP-48")
+async def test_silent_and_stalled_clients_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uvicorn_websocket, "PING_SECONDS", 0.05)
+    monkeypatch.setattr(uvicorn_websocket, "_STALL_SECONDS", 0.05)
+    async with served() as one:
+        async with one.connect() as silent:
+            silent.transport.pause_reading()  # so it answers no ping
+            async with asyncio.timeout(20):
+                await one.app.stopping.wait()
+        async with one.connect("/fails") as stalled:
+            assert await close_code(stalled) == 1011
 
 
 @pytest.mark.rule("HTTP-42")

@@ -1,22 +1,21 @@
-"""Python's log records of the runtime's client side, in the log of the gateway (GATE-44).
+"""Python's log records of libraries of the runtime, in the log of an application (GATE-44).
 
-Client, coordinator and gateway are libraries: they log as Python's libraries do. A gateway is a
-program, whose one log is structured and has no secrets; so what they log goes there.
+Client, coordinator and gateway are libraries: they log as Python's libraries do. A gateway or a
+host is a program, whose one log is structured and has no secrets; so what they log goes there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import describe_exception
 
 if TYPE_CHECKING:
-    from ..logs.logger import StructuredLogger
+    from .logger import StructuredLogger
 
-_NAMES = ("foundation_rt.client", "foundation_rt.coordinator", "foundation_rt.gateway")
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warn"), (logging.INFO, "info"))
 
 
@@ -43,10 +42,15 @@ class StructuredLogHandler(logging.Handler):
 
 
 @contextmanager
-def records_written_to(logger: StructuredLogger) -> Iterator[None]:
-    """Write the records of client, coordinator and gateway to `logger` within the block."""
+def records_written_to(logger: StructuredLogger, names: Iterable[str]) -> Iterator[None]:
+    """Write the records of some of Python's loggers to `logger` within the block.
+
+    Args:
+        logger: writes them.
+        names: of Python's loggers; those below them are included.
+    """
     handler = StructuredLogHandler(logger)
-    before = [(found, found.level) for found in map(logging.getLogger, _NAMES)]
+    before = [(found, found.level) for found in map(logging.getLogger, names)]
     lowest = logging.DEBUG if logger.is_enabled("debug") else logging.INFO
     for found, _ in before:
         found.addHandler(handler)

@@ -1,0 +1,164 @@
+"""The command `foundation-rt host` (spec/host.md)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .args import CommandLine, CommandLineError, parse
+from .main import SERVE_FLAGS, read_workers, write_output
+
+if TYPE_CHECKING:
+    from ..coordinator import Coordinator
+    from ..host.app import Host
+    from ..host.starting import ServerList
+    from ..server import Server
+
+HELP = """\
+usage: foundation-rt host [OPTION ...]
+
+A chat, on a page of this machine, in which a language model uses the tools of your servers.
+
+It prints the URL of the page. Without a key for a model, simple rules choose the tools; without an
+mcp.json, the tools are those of a demo server.
+
+options:
+  --servers FILE                  the servers, as desktop clients list them; by default ./mcp.json
+  --model PROVIDER:NAME           gemini, openai, anthropic, rules or script:FILE, and its model
+  --store STORE                   keep chats in memory (the default), sqlite:FILE or postgresql://...
+  --port N                        the port; by default 3000
+  --http HOST:PORT                the address, if others than this machine are to reach it
+  --gateway                       serve the same servers as one MCP server, at /mcp
+  --yes                           call tools without asking
+  --no-auth                       serve everybody who reaches the port, without a token or key
+  --workers N                     serve in N processes, with --store postgresql://...
+  --config FILE                   a configuration file, .toml or .json
+  --init                          write mcp.json, .env.example and compose.yaml, and end
+
+The environment, and the file .env below it: GEMINI_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY,
+LLM_PROVIDER, LLM_MODEL, LLM_BASE_URL, LLM_TOOL_MODE, MCP_JSON_PATH, LOG_LEVEL, PORT,
+MAX_TOKEN_COUNT, DEFAULT_TOOL_TIMEOUT_MS. Keys in .env are read again on SIGUSR1.
+
+examples:
+  foundation-rt host
+  GEMINI_API_KEY=... foundation-rt host --servers mcp.json
+  foundation-rt host --model openai:gpt-5 --store sqlite:chats.db
+  LLM_BASE_URL=http://127.0.0.1:11434/v1 foundation-rt host --model openai:llama3.2
+  foundation-rt host --gateway --port 3000
+"""
+
+_OPTIONS = {
+    "--config": "a file",
+    "--http": "HOST:PORT",
+    "--model": "PROVIDER:NAME",
+    "--port": "a number",
+    "--servers": "a file",
+    "--store": "memory, sqlite:FILE or postgresql://...",
+    "--workers": "a number",
+}
+_FLAGS = (*SERVE_FLAGS, "--gateway", "--yes", "--init")
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+def host(arguments: list[str]) -> int:
+    """Run the command; return the exit code."""
+    if "--help" in arguments or "-h" in arguments:
+        return write_output(HELP.encode())
+    line = parse(arguments, _OPTIONS, _FLAGS, at_most=0)
+    if "--init" in line.options:
+        from ..host.examples import write_examples
+
+        return write_output(write_examples(Path()).encode())
+    overrides = _overrides(line)
+    workers = read_workers(line.option("--workers"))
+    if workers > 1:
+        _require_shared_store(line, overrides)
+        from ..transports.http.worker_processes import is_worker, keep_workers
+
+        if not is_worker():
+            return keep_workers(["host", *arguments], workers)
+    return _serve(line, overrides)
+
+
+def _serve(line: CommandLine, overrides: Mapping[str, Mapping[str, Any]]) -> int:
+    from ..transports.http.serve import serve
+    from ..transports.http.worker_processes import shared_state_key
+
+    made = _make_host(line, overrides)
+    key = shared_state_key()
+    if key is not None and made.server.load_config().security.state_key is None:
+        made.server.override("security", state_key=key)
+    return serve(
+        made.server.runtime,
+        shares_port=key is not None,
+        on_serving=lambda url: _print_page(made, url),
+    )
+
+
+def _print_page(made: Host, url: str) -> None:
+    """Show people where the page is (HOST-08)."""
+    path = made.server.load_config().http.path
+    with suppress(OSError, AttributeError):  # stdout is full, or closed
+        sys.stdout.write(f"The chat is at {made.page_url(url.removesuffix(path) + '/')}\n")
+        sys.stdout.flush()
+
+
+def _make_host(line: CommandLine, overrides: Mapping[str, Mapping[str, Any]]) -> Host:
+    from ..host.environment import HostEnvironment
+    from ..host.starting import HostOptions, create_host
+    from .demo import demo_server
+
+    options = HostOptions(
+        overrides=overrides, config=line.option("--config"), model=line.option("--model")
+    )
+    if "--gateway" not in line.options:
+        return create_host(options, HostEnvironment(), demo_server)
+    from ..gateway.app import DEFAULTS
+    from ..gateway.settings import SECTION, GatewaySettings
+    from ..host.app import make_server
+
+    server = make_server(DEFAULTS, {SECTION: GatewaySettings})
+    return create_host(options, HostEnvironment(), demo_server, _add_gateway, server)
+
+
+def _add_gateway(
+    server: Server, servers: ServerList, connections: Mapping[str, Any]
+) -> Coordinator:
+    """Serve the host's servers at its endpoint too (HOST-09)."""
+    from ..gateway.app import add_gateway
+    from ..gateway.source import Source
+
+    source = Source(servers.read, servers.files, f"host {servers.files}")
+    return add_gateway(server, source, handlers=connections, guidance=True).coordinator
+
+
+def _overrides(line: CommandLine) -> dict[str, dict[str, Any]]:
+    from .main import read_address
+
+    http = read_address(line.option("--http"))
+    port = line.option("--port")
+    if port is not None:
+        if not (port.isascii() and port.isdecimal() and int(port) <= 65_535):
+            raise CommandLineError("--port is a number from 0 to 65535")
+        http["port"] = int(port)
+    if "--no-auth" in line.options:
+        http["no_auth"] = True
+    given = {"servers": line.option("--servers"), "store": line.option("--store")}
+    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if "--yes" in line.options:
+        settings["approve_all"] = True
+    return {name: values for name, values in (("http", http), ("host", settings)) if values}
+
+
+def _require_shared_store(line: CommandLine, overrides: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse workers that do not have the same chats (HOST-14)."""
+    import os
+
+    store = overrides.get("host", {}).get("store") or os.environ.get("FOUNDATION_RT_HOST__STORE")
+    if not (store or "").startswith(_POSTGRES):
+        raise CommandLineError(
+            "--workers needs chats that all workers share: --store postgresql://..."
+        )

@@ -1,0 +1,106 @@
+"""The files that `foundation-rt host --init` writes (HOST-15)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .. import UsageError
+
+SERVERS = """\
+{
+  "mcpServers": {
+    "files": {
+      "command": "npx",
+      "args": ["-y", "@modelcontextprotocol/server-filesystem", "."],
+      "alwaysAllow": ["read_*", "list_*"]
+    },
+    "everything": {
+      "command": "npx",
+      "args": ["-y", "@modelcontextprotocol/server-everything"],
+      "disabled": true
+    },
+    "remote": {
+      "url": "https://example.com/mcp",
+      "headers": { "Authorization": "Bearer ${REMOTE_TOKEN:-none}" },
+      "disabled": true
+    }
+  }
+}
+"""
+
+ENVIRONMENT = """\
+# Copy this file to .env, which is read below the environment. Keys are read again on SIGUSR1.
+# One key is enough. Without any, simple rules choose the tools.
+GEMINI_API_KEY=
+ANTHROPIC_API_KEY=
+OPENAI_API_KEY=
+
+# gemini, anthropic, openai or rules; by default that of the first key.
+#LLM_PROVIDER=gemini
+#LLM_MODEL=gemini-flash-latest
+# A server that speaks the provider's protocol, such as a local one for openai.
+#LLM_BASE_URL=http://127.0.0.1:11434/v1
+# text, for models without function calls.
+#LLM_TOOL_MODE=native
+
+MCP_JSON_PATH=./mcp.json
+LOG_LEVEL=info
+PORT=3000
+MAX_TOKEN_COUNT=32768
+DEFAULT_TOOL_TIMEOUT_MS=60000
+"""
+
+COMPOSE = """\
+# The host with its chats in PostgreSQL, and an example server over HTTP.
+# Write .env first (see .env.example), then: docker compose up
+# The URL of the page stands in the log: docker compose logs host
+services:
+  host:
+    image: python:3.13-slim
+    working_dir: /chat
+    command: >
+      sh -c "pip install -q 'foundation-rt[host,host-gemini,host-openai,host-anthropic,postgres]'
+      && exec foundation-rt host --http 0.0.0.0:3000"
+    environment:
+      FOUNDATION_RT_HOST__STORE: postgresql://chat:chat@database/chat
+      XDG_DATA_HOME: /data
+    env_file: [.env]
+    volumes:
+      - ./:/chat:ro
+      - data:/data
+    ports: ["127.0.0.1:3000:3000"]
+    depends_on:
+      database: { condition: service_healthy }
+  everything:
+    image: node:22-slim
+    command: npx -y @modelcontextprotocol/server-everything streamableHttp
+    environment: { PORT: "3001" }
+  database:
+    image: postgres:17
+    environment: { POSTGRES_USER: chat, POSTGRES_PASSWORD: chat, POSTGRES_DB: chat }
+    healthcheck: { test: ["CMD", "pg_isready", "-U", "chat"], interval: 2s }
+    volumes: [chats:/var/lib/postgresql/data]
+volumes: { chats: {}, data: {} }
+"""
+
+FILES = {"mcp.json": SERVERS, ".env.example": ENVIRONMENT, "compose.yaml": COMPOSE}
+
+
+def write_examples(folder: Path) -> str:
+    """Write the files that are not there; return what was done, a line for each.
+
+    Raises:
+        UsageError: a file cannot be written.
+    """
+    lines = []
+    for name, text in FILES.items():
+        try:
+            with (folder / name).open("x") as file:
+                file.write(text)
+        except FileExistsError:
+            lines.append(f"{name} is there already, and is kept")
+        except OSError as error:
+            raise UsageError(f"{name} cannot be written: {error.strerror}") from None
+        else:
+            lines.append(f"{name} was written")
+    return "\n".join([*lines, "Next: copy .env.example to .env, and run foundation-rt host", ""])

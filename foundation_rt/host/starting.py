@@ -1,0 +1,216 @@
+"""A host as a command line describes it: everything that is wrong is said at once (HOST-07)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, evolve, field, frozen
+
+from .. import Server, UsageError
+from ..coordinator import Coordinator, ServerPlan, plans_of, plans_of_file
+from ..mcp_json import ServerFileError, ServerSettings
+from .app import Host, make_server, orchestrator_settings
+from .environment import HostEnvironment
+from .llm.providers import RULES, choose_provider, make_service, parse_model
+from .llm.service import LLMConfig
+from .orchestrator import connection_options
+from .settings import DEFAULT_SERVERS, HostSettings
+
+if TYPE_CHECKING:
+    from .llm.model_service import ModelService
+
+log = logging.getLogger("foundation_rt.host")
+
+DEMO_HINT = (
+    "These are the tools of the built-in demo server. To add servers of your own, list them in"
+    " `mcp.json`, of which `foundation-rt host --init` writes an example, and start again."
+)
+RULES_HINT = (
+    "There is no language model: simple rules choose the tools. To set one, write a key into"
+    " `.env`: `GEMINI_API_KEY=...`, `ANTHROPIC_API_KEY=...` or `OPENAI_API_KEY=...`, and start"
+    " again."
+)
+
+PlanReader = Callable[[], dict[str, ServerPlan]]
+
+
+@frozen(kw_only=True, eq=False)
+class HostOptions:
+    """The options of a command line.
+
+    Attributes:
+        overrides: settings by section, which win over every other source.
+        config: a configuration file, .toml or .json.
+        model: `PROVIDER:NAME`; None: that of the settings.
+    """
+
+    overrides: Mapping[str, Mapping[str, Any]] = field(factory=dict)
+    config: str | None = None
+    model: str | None = None
+
+
+@frozen(eq=False)
+class ServerList:
+    """The servers of a host.
+
+    Attributes:
+        read: returns the plans of the servers, at the start and to reload.
+        files: those that are watched for changes.
+        is_demo: they are the built-in example.
+    """
+
+    read: PlanReader
+    files: tuple[Path, ...]
+    is_demo: bool = False
+
+
+AddGateway = Callable[[Server, ServerList, Mapping[str, Any]], Coordinator]
+"""Makes a gateway of a server, of these servers and options of connections (HOST-09)."""
+
+
+def create_host(
+    options: HostOptions,
+    environment: HostEnvironment,
+    demo: Callable[[], Server],
+    add_gateway: AddGateway | None = None,
+    server: Server | None = None,
+) -> Host:
+    """Return a host, not started yet.
+
+    Args:
+        options: of the command line.
+        environment: has the keys; it is loaded here.
+        demo: makes the server that is used if there is no file of servers.
+        add_gateway: makes a gateway of the host's server.
+        server: with the sections that the gateway needs; by default that of a host alone.
+
+    Raises:
+        UsageError: lists every problem, and what to write.
+    """
+    problems = environment.load()
+    server = server or make_server()
+    if options.config is not None:
+        server.configure(options.config)
+    for section, settings in options.overrides.items():
+        server.override(section, **settings)
+    config, wrong = environment.config_of(server)
+    problems += wrong
+    found = None
+    if config is not None:
+        found = _Parts(config.section(HostSettings), options, environment, demo)
+        problems += found.problems
+    if problems or found is None or found.servers is None or found.llm is None:
+        raise UsageError("the host cannot start:" + "".join(f"\n  {each}" for each in problems))
+    return found.assemble(server, add_gateway)
+
+
+@define(eq=False)
+class _Parts:
+    """The parts of a host as far as they can be made, and what is wrong with the rest."""
+
+    settings: HostSettings
+    _options: HostOptions
+    environment: HostEnvironment
+    _demo: Callable[[], Server]
+    problems: list[str] = field(factory=list, init=False)
+    llm: ModelService | None = field(default=None, init=False)
+    provider: str = field(default=RULES, init=False)
+    servers: ServerList | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        try:
+            self.llm = self._make_model()
+        except UsageError as error:
+            self.problems.append(str(error))
+        try:
+            self.servers = self._list_servers()
+        except UsageError as error:
+            self.problems.append(str(error))
+
+    def _make_model(self) -> ModelService:
+        settings, keys = self.settings, self.environment.keys
+        provider, model = settings.provider, settings.model
+        if self._options.model is not None:
+            provider, named = parse_model(self._options.model)
+            model = named or (model if provider == settings.provider else None)
+        self.provider = provider or choose_provider(keys)
+        return make_service(
+            LLMConfig(
+                provider=self.provider,
+                model=model or "",
+                api_key=keys.get(self.provider, ""),
+                base_url=settings.base_url,
+                temperature=settings.temperature_value,
+                system_prompt=settings.system_prompt or "",
+                tool_mode=settings.tool_mode,
+            )
+        )
+
+    def _list_servers(self) -> ServerList:
+        named = self.settings.servers
+        path = Path(named or DEFAULT_SERVERS).absolute()
+        if path.is_file():
+            read = partial(_with_timeout, partial(plans_of_file, path), self.settings)
+            read()  # so that a file that cannot be used is said now
+            return ServerList(read, (path,))
+        if named is not None:
+            raise ServerFileError(
+                f"there is no file {named}: write it, or leave out --servers and MCP_JSON_PATH;"
+                " foundation-rt host --init writes an example"
+            )
+        read = partial(plans_of, {"demo": self._demo()})
+        return ServerList(read, (), is_demo=True)
+
+    def assemble(self, server: Server, add_gateway: AddGateway | None) -> Host:
+        """Return the host of all parts."""
+        assert self.servers is not None and self.llm is not None
+        turns = orchestrator_settings(self.settings)
+        connections = connection_options(turns.roots, turns.approval_timeout_ms)
+        if add_gateway is not None:
+            coordinator = add_gateway(server, self.servers, connections)
+        else:
+            coordinator = Coordinator.from_plans(
+                self.servers.read, self.servers.files, connections=connections
+            )
+        hints = [
+            DEMO_HINT if self.servers.is_demo else None,
+            RULES_HINT if self.provider == RULES else None,
+        ]
+        host = Host(
+            coordinator,
+            self.llm,
+            self.settings.store,
+            server=server,
+            hint="\n\n".join(filter(None, hints)) or None,
+            is_demo=self.servers.is_demo,
+        )
+        host.on_signal = partial(_rotate, self.environment, self.llm, self.provider)
+        return host
+
+
+def _with_timeout(read: PlanReader, settings: HostSettings) -> dict[str, ServerPlan]:
+    """Return plans whose calls may take as long as the host says, where they do not say it."""
+    default = ServerSettings()
+    plans = read()
+    for server, plan in plans.items():
+        if plan.settings.timeout_ms == default.timeout_ms:
+            longest = max(plan.settings.max_timeout_ms, settings.tool_timeout_ms)
+            own = evolve(plan.settings, timeout_ms=settings.tool_timeout_ms, max_timeout_ms=longest)
+            plans[server] = evolve(plan, settings=own)
+    return plans
+
+
+def _rotate(environment: HostEnvironment, llm: ModelService, provider: str) -> None:
+    """Use the key that `.env` has now (HOST-06)."""
+    try:
+        key = environment.read_keys().get(provider)
+    except UsageError as error:
+        log.error("the keys were not read again: %s", error)
+        return
+    if key is not None:
+        llm.set_api_key(key)
+    log.info("the keys were read again")

@@ -1,0 +1,243 @@
+"""`foundation-rt host` in processes of its own: its URL, signals, kills, and cuts at any byte."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
+
+from tests.support.host_server import Frame, Page
+from tests.support.process import ServerProcess, command, environment, run
+
+
+@define(eq=False)
+class HostProcess:
+    """A host that serves.
+
+    Attributes:
+        url: of its page, with the token.
+    """
+
+    process: ServerProcess
+    url: str
+
+    @property
+    def port(self) -> int:
+        found = re.search(r":([0-9]+)/", self.url)
+        assert found is not None
+        return int(found[1])
+
+    @property
+    def token(self) -> str:
+        return self.url.partition("token=")[2]
+
+    @asynccontextmanager
+    async def page(
+        self, session: str | None = None, after: int | None = None, port: int | None = None
+    ) -> AsyncIterator[Page]:
+        query = "" if session is None else f"?session={session}"
+        query += "" if after is None else f"&after={after}"
+        async with connect(
+            f"ws://127.0.0.1:{port or self.port}/ws{query}",
+            additional_headers={"X-API-Key": self.token},
+            compression=None,
+            proxy=None,
+            ping_interval=None,
+            close_timeout=1,
+        ) as connection:
+            page = Page(connection)
+            await page.next()
+            yield page
+
+
+@contextmanager
+def host_process(
+    folder: Path,
+    *words: str,
+    script: Any = None,
+    env: Mapping[str, str] | None = None,
+    port: int = 0,
+) -> Iterator[HostProcess]:
+    """Start a host in a folder, with a script for a model if there is one."""
+    if script is not None:
+        (folder / "script.json").write_text(json.dumps(script))
+        words = (*words, "--model", f"script:{folder / 'script.json'}")
+    stdout = folder / "stdout"
+    descriptor = os.open(stdout, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    variables = {
+        **environment({"logging.level": "debug"}),
+        "XDG_DATA_HOME": str(folder / "data"),
+        **(env or {}),
+    }
+    line = ["env", "-C", str(folder), *command("host", "--port", str(port), *words)]
+    with ServerProcess(line, variables, stdout=(descriptor, None)) as process:
+        process.record(message="serving over HTTP")
+        process.wait_until(lambda: "\n" in stdout.read_text(), "the URL is printed")
+        url = stdout.read_text().split()[-1]
+        yield HostProcess(process, url)
+        if process.exit_code is None:
+            process.signal(signal.SIGTERM)
+            assert process.wait() == 128 + signal.SIGTERM
+
+
+@pytest.mark.rule("HOST-01", "HOST-08", "HOST-10", "HOST-28")
+async def test_fresh_host_answers_and_ends_without_a_secret_in_its_log(tmp_path: Path) -> None:
+    key = "AIza" + "x" * 35
+    with host_process(tmp_path, env={"GEMINI_API_KEY": key}, script=[["hello"]]) as host:
+        async with host.page() as page:
+            await page.turn("hi")
+            assert page.text == "hello"
+            host.process.signal(signal.SIGTERM)
+            await page.until("connection", state="reconnecting")
+            assert await page.close_code() == 1012
+            session = page.session
+        assert host.process.wait() == 128 + signal.SIGTERM
+        log = host.process.stderr
+        frames = json.dumps([each for each in page.frames if each["type"] != "connection"])
+        for secret in (key, host.token, session):
+            assert secret not in log and secret not in frames
+
+
+@pytest.mark.rule("HOST-29", "HOST-11")
+async def test_chat_survives_kill_and_restart_on_sqlite(tmp_path: Path) -> None:
+    words = ("--store", f"sqlite:{tmp_path / 'chats.db'}")
+    script = [["first"], ["begun ", {"hang": True}], ["third"]]
+    with host_process(tmp_path, *words, script=script) as host:
+        async with host.page() as page:
+            await page.turn("a")
+            await page.say("b")
+            await page.until("text")
+            session, seen = page.session, list(page.frames)
+            host.process.signal(signal.SIGKILL)
+            assert await page.close_code() is not None
+        host.process.wait()
+    with host_process(tmp_path, *words, script=script) as host:
+        after = max(each["seq"] for each in seen if "seq" in each)
+        async with host.page(session, after) as page:
+            assert page.frames[0]["payload"]["state"] == "reconnected"
+            await page.until("turn", state="interrupted")
+            first = [each for each in seen if "seq" in each]
+            later = [each for each in page.frames if "seq" in each]
+            numbers = [each["seq"] for each in (*first, *later)]
+            assert numbers == list(range(1, len(numbers) + 1))
+            await page.turn("c")
+            assert page.text.endswith("third")
+
+
+class Cutter:
+    """A TCP proxy that cuts each connection after a number of bytes of the server."""
+
+    def __init__(self, port: int) -> None:
+        self.target = port
+        self.allowed = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass bytes on, and cut."""
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        up = asyncio.create_task(self._up(reader, far_writer))
+        rest = self.allowed
+        with suppress(OSError):
+            while rest > 0 and (data := await far_reader.read(min(rest, 512))):
+                writer.write(data)
+                await writer.drain()
+                rest -= len(data)
+        up.cancel()
+        for each in (writer, far_writer):
+            each.transport.abort()
+
+    async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(4096):
+                writer.write(data)
+                await writer.drain()
+
+
+@pytest.mark.rule("HOST-29", "HOST-11")
+async def test_cuts_at_any_byte_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    script = [[f"w{number} " for number in range(30)]]
+    with host_process(tmp_path, script=script) as host:
+        cutter = Cutter(host.port)
+        server = await asyncio.start_server(cutter.serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        session, events = "", list[Frame]()
+        async with host.page() as page:
+            session = page.session
+        is_over, step = False, 600
+        while not is_over:
+            cutter.allowed = step
+            step += 137
+            with suppress(ConnectionClosed, InvalidHandshake, InvalidMessage, OSError, EOFError):
+                async with host.page(session, len(events), port) as page:
+                    await page.say("go", id="m1")
+                    while True:
+                        frame = await page.next()
+                        if "seq" in frame:
+                            events.append(frame)
+                        if frame["type"] == "turn" and frame["payload"]["state"] == "finished":
+                            is_over = True
+                            break
+        server.close()
+        await server.wait_closed()
+    assert [each["seq"] for each in events] == list(range(1, len(events) + 1))
+    text = "".join(each["payload"]["content"] for each in events if each["type"] == "text")
+    assert text == "".join(f"w{number} " for number in range(30))
+
+
+@pytest.mark.rule("HOST-09")
+async def test_gateway_serves_the_same_servers(tmp_path: Path) -> None:
+    with host_process(tmp_path, "--gateway", script=[["hello"]]) as host:
+        async with host.page() as page:
+            await page.turn("hi")
+        base = host.url.partition("/?")[0]
+        done = run(
+            "call",
+            f"{base}/mcp",
+            "demo__echo",
+            "message=through",
+            "--header",
+            f"X-API-Key: {host.token}",
+        )
+        assert "through" in done.stdout, done
+        status = run("gateway", "status", f"{base}/mcp", "--header", f"X-API-Key: {host.token}")
+        assert "demo" in status.stdout and "ready" in status.stdout
+
+
+@pytest.mark.rule("HOST-07", "HOST-14", "HOST-15")
+def test_wrong_starts_are_refused_with_what_to_write(tmp_path: Path) -> None:
+    refused = [
+        (("--servers", "missing.json"), "missing.json", 1),
+        (("--model", "gemni:x"), "gemini", 1),
+        (("--store", "redis://x"), "sqlite:", 1),
+        (("--workers", "2"), "postgresql://", 2),
+        (("--port", "x"), "--port", 2),
+        (("--nonsense",), "--help", 2),
+    ]
+    for words, expected, code in refused:
+        done = run("host", *words, cwd=tmp_path)
+        assert (done.returncode, expected in done.stderr) == (code, True), done
+    done = run("host", "--init", cwd=tmp_path)
+    assert done.returncode == 0 and "mcp.json was written" in done.stdout
+    assert "--gateway" in run("host", "--help", cwd=tmp_path).stdout
+
+
+@pytest.mark.rule("HOST-06")
+async def test_keys_are_read_again_on_signal(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("GEMINI_API_KEY=one\n")
+    with host_process(tmp_path, script=[["x"]]) as host:
+        host.process.signal(signal.SIGUSR1)
+        host.process.record(message="the keys were read again")
+        (tmp_path / ".env").write_text("BROKEN\n")
+        host.process.signal(signal.SIGUSR1)
+        record = host.process.record(level="error")
+        assert "line 1" in record["message"]

@@ -1,0 +1,192 @@
+"""REST, the files of the page, and what the start of a host waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from foundation_rt import UsageError
+from foundation_rt.database.errors import DatabaseUnavailableError
+from foundation_rt.host.sessions.memory import MemoryChatStore
+from foundation_rt.host.texts import MAINTENANCE
+from tests.support.host_chat import call
+from tests.support.host_server import host_server, hosting
+
+
+@pytest.mark.rule("HOST-30", "HOST-33")
+async def test_chat_is_read_exported_and_deleted() -> None:
+    answers = [[call("demo:echo", "c1", message="hi")], ["it said ```hi```"]]
+    server = host_server(host={"approve_all": True})
+    async with hosting(answers, server=server) as one, one.page() as page:
+        await page.turn("say <b>hi</b>")
+        path = f"/api/sessions/{page.session}"
+        status, _, body = await one.request("GET", path)
+        chat = orjson.loads(body)
+        assert status == 200 and page.session.encode() not in body
+        assert chat["messages"][0]["role"] == "user"
+        assert chat["seq"] == page.seq
+        status, headers, body = await one.request("GET", f"{path}/export?format=md")
+        assert status == 200 and b"say <b>hi</b>" in body and page.session.encode() not in body
+        assert headers["content-disposition"] == 'attachment; filename="chat.md"'
+        assert headers["content-type"].startswith("text/markdown")
+        status, _, body = await one.request("GET", f"{path}/export?format=json")
+        assert orjson.loads(body)["messages"] == chat["messages"]
+        assert (await one.request("GET", f"{path}/export?format=xml"))[0] == 400
+        assert (await one.request("PUT", path))[0] == 405
+        assert (await one.request("DELETE", path))[0] == 204
+        assert await page.close_code() == 1000
+        assert (await one.request("DELETE", path))[0] == 404
+        assert (await one.request("GET", path))[0] == 404
+
+
+@pytest.mark.rule("HOST-31")
+async def test_status_has_model_servers_and_tools() -> None:
+    async with hosting() as one, one.page() as page:
+        await page.turn("wait for the server")
+        while True:
+            status, _, body = await one.request("GET", "/api/status")
+            found = orjson.loads(body)
+            if found["servers"][0]["state"] == "ready":
+                break
+        assert status == 200
+        assert (found["provider"], found["model"]) == ("test", "model")
+        names = [each["name"] for each in found["servers"][0]["tools"]]
+        assert {"echo", "sleep"} <= set(names)
+        assert found["servers"][0]["circuit"] == "closed"
+
+
+@pytest.mark.rule("HOST-13")
+async def test_change_of_a_server_is_told() -> None:
+    async with hosting(servers={"gone": "false"}) as one, one.page() as page:
+        frame = await page.until(
+            lambda each: (
+                each["type"] == "servers" and each["payload"]["servers"][0]["state"] != "starting"
+            )
+        )
+        assert frame["payload"]["servers"][0]["id"] == "gone"
+
+
+@pytest.mark.rule("HOST-34", "HOST-35", "HOST-03")
+async def test_page_has_a_strict_policy_and_an_etag() -> None:
+    async with hosting() as one:
+        status, headers, body = await one.request("GET", "/")
+        assert status == 200 and body.startswith(b"<!doctype html>")
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'") and "unsafe" not in policy
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-cache"
+        tag = {**one.headers, "If-None-Match": headers["etag"]}
+        status, again, body = await one.request("GET", "/", tag)
+        assert (status, body) == (304, b"") and again["etag"] == headers["etag"]
+        status, headers, _ = await one.request("GET", "/app.js")
+        assert headers["content-type"] == "text/javascript; charset=utf-8"
+        assert (await one.request("POST", "/"))[0] == 405
+        for path in ("/nothing", "/../settings.py", "/page/index.html", "/api/sessions/"):
+            assert (await one.request("GET", path))[0] == 404
+        assert (await one.request("GET", "/ws"))[0] == 426
+        assert (await one.request("GET", "/", {}))[0] == 401
+
+
+class BrokenStore(MemoryChatStore):
+    """A store that can be taken away."""
+
+    is_gone = False
+
+    def _check(self) -> None:
+        if self.is_gone:
+            raise DatabaseUnavailableError("gone")
+
+    async def probe(self) -> None:
+        self._check()
+        await super().probe()
+
+    async def create(self, *arguments: Any) -> None:
+        self._check()
+        await super().create(*arguments)
+
+    async def submit(self, *arguments: Any) -> bool:
+        self._check()
+        return await super().submit(*arguments)
+
+    async def write(self, *arguments: Any) -> int:
+        self._check()
+        return await super().write(*arguments)
+
+
+@pytest.mark.rule("HOST-32", "HOST-19")
+async def test_store_that_is_gone_and_comes_back() -> None:
+    going = asyncio.Event()
+    store = BrokenStore()
+    store.is_immediate = False  # as a database is
+    async with hosting([["begun ", going, "ended"]], store=store) as one, one.page() as page:
+        await page.say("go")
+        await page.until("text")
+        store.is_gone = True
+        await page.say("more", id="m2")
+        error = await page.until("error")
+        assert error["payload"] == {"code": "MAINTENANCE", "message": MAINTENANCE, "id": "m2"}
+        status, _, body = await one.request("GET", "/readyz")
+        assert status == 503 and orjson.loads(body)["failing"] == ["store"]
+        async with one.page() as other:
+            assert other.frames[0]["payload"]["state"] == "error"
+            assert (await other.until("error"))["payload"]["code"] == "MAINTENANCE"
+            assert await other.close_code() == 1013
+        going.set()
+        await page.until("turn", state="finished")
+        assert page.text == "begun ended"
+        store.is_gone = False
+        while (await one.request("GET", "/readyz"))[0] != 200:
+            await asyncio.sleep(0.01)
+        await page.turn("again")
+
+
+class SlowModel:
+    """A model whose start never ends."""
+
+    async def initialize(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
+
+class WrongModel:
+    """A model that cannot be used."""
+
+    async def initialize(self) -> None:
+        raise UsageError("openai lists several models (a, b); name one")
+
+
+def _initialize_as(one: Any, kind: Any) -> None:
+    one._llm.initialize = kind().initialize
+
+
+@pytest.mark.rule("HOST-01", "HOST-02")
+async def test_page_waits_for_no_model_and_no_server() -> None:
+    def slow(host: Any) -> None:
+        _initialize_as(host, SlowModel)
+
+    async with hosting(change=slow, servers={"slow": "sleep 1000"}) as one, one.page():
+        assert (await one.request("GET", "/"))[0] == 200
+    app = one.host.asgi_app()
+    assert callable(app)
+
+
+@pytest.mark.rule("HOST-16", "HOST-31")
+async def test_model_that_cannot_be_used_is_said() -> None:
+    def wrong(host: Any) -> None:
+        _initialize_as(host, WrongModel)
+
+    async with hosting(change=wrong) as one:
+        while True:
+            hint = orjson.loads((await one.request("GET", "/api/status"))[2])["hint"]
+            if hint is not None:
+                break
+        assert "several models" in hint
+    # A provider that has to list its models is asked at the start.
+    server = host_server(host={"provider": "openai"})
+    with pytest.raises(UsageError, match="several models"):
+        async with hosting(change=wrong, server=server) as one:
+            await asyncio.wait([one.task])
+            one.task.result()
