@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 from attrs import define, field
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    expect,
+    sync_playwright,
+)
 
 from .process import PATIENCE
 from .services import REQUIRED
@@ -30,6 +37,7 @@ def chromium() -> Iterator[Browser]:
     """
     if CHROMIUM is None:
         (pytest.fail if REQUIRED else pytest.skip)("Chromium is not there: install `chromium`")
+    expect.set_options(timeout=PATIENCE * 1000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:

@@ -52,7 +52,7 @@ class ScriptedHost:
         opened: the query of each WebSocket.
         refuses: it answers 401 to everything but the page.
         accepts: it takes connections.
-        pings: how many came.
+        pings: one for each that came.
         answers_pings: it sends `pong`.
     """
 
@@ -65,7 +65,7 @@ class ScriptedHost:
     opened: queue.Queue[Mapping[str, str]] = field(factory=queue.Queue)
     refuses: bool = False
     accepts: bool = True
-    pings: int = 0
+    pings: queue.Queue[None] = field(factory=queue.Queue)
     answers_pings: bool = True
     _sockets: set[WebSocket] = field(factory=set)
     _loop: asyncio.AbstractEventLoop | None = None
@@ -92,6 +92,10 @@ class ScriptedHost:
             frame = self.said.get(timeout=PATIENCE)
             if frame["type"] == kind:
                 return dict(frame["payload"])
+
+    def next_opened(self) -> Mapping[str, str]:
+        """Wait for a WebSocket, and return its query."""
+        return self.opened.get(timeout=PATIENCE)
 
     def _run(self, work: Any) -> None:
         assert self._loop is not None
@@ -144,7 +148,7 @@ class ScriptedHost:
             while True:
                 frame = await socket.receive_json()
                 if frame["type"] == "ping":
-                    self.pings += 1
+                    self.pings.put(None)
                     if self.answers_pings:
                         await socket.send_json({"type": "pong", "payload": {}})
                 else:

@@ -20,6 +20,13 @@ def browser() -> Iterator[Browser]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def modules(browser: Browser) -> Iterator[Page]:
+    """Open a page whose modules the tests import."""
+    with scripted_host() as host, watched_page(browser, host.url) as watched:
+        yield watched.page
+
+
 @pytest.fixture
 def host() -> Iterator[ScriptedHost]:
     """Serve the page from a host that does what the test says."""

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.support.chromium import WatchedPage
+from tests.support.process import PATIENCE
 from tests.support.scripted_host import ScriptedHost
 
 
@@ -227,7 +228,7 @@ def test_after_a_cut_events_go_on_and_what_was_said_is_sent_again(
     host.event("text", {"content": "one ", "messageId": "t1", "done": False})
     host.event("approval", APPROVAL)
     expect(page.locator(".assistant")).to_contain_text("one")
-    assert "session" not in host.opened.get()
+    assert "session" not in host.next_opened()
     host.accepts = False
     host.cut()
     expect(page.get_by_text("The connection is lost.")).to_be_visible()
@@ -235,14 +236,14 @@ def test_after_a_cut_events_go_on_and_what_was_said_is_sent_again(
     say(page, "kept")
     expect(page.get_by_text("Is sent when the connection is back")).to_be_visible()
     while not host.opened.empty():
-        host.opened.get()
+        host.next_opened()
     host.event("text", {"content": "two", "messageId": "t1", "done": True})
     host.accepts = True
     page.evaluate("dispatchEvent(new Event('online'))")
     message = host.next_said("message")
     assert message["text"] == "kept"
     assert host.next_said("approval")["decision"] == "once"
-    assert host.opened.get()["after"] == "4"
+    assert host.next_opened()["after"] == "4"
     expect(page.locator(".assistant")).to_contain_text("one two")
     host.cut()
     assert host.next_said("message") == message
@@ -259,13 +260,13 @@ def test_duplicates_are_ignored_and_a_gap_is_asked_for(page: Page, host: Scripte
     for piece in "ab":
         host.event("text", {"content": piece, "messageId": "t1", "done": False})
     expect(page.locator(".assistant .markdown")).to_have_text("ab")
-    host.opened.get()
+    host.next_opened()
     lost = {"content": "c", "messageId": "t1", "done": False}
     host.events.append({"type": "text", "payload": lost, "seq": 5, "turnId": "turn-1"})
     host.send(*host.events[:3])
     host.event("text", {"content": "d", "messageId": "t1", "done": True})
     expect(page.locator(".assistant .markdown")).to_have_text("abcd")
-    assert host.opened.get() == {"session": "session-1", "after": "4"}
+    assert host.next_opened() == {"session": "session-1", "after": "4"}
 
 
 @pytest.mark.rule("HPAGE-05")
@@ -274,19 +275,17 @@ def test_silence_opens_the_connection_again(
 ) -> None:
     page.clock.install()
     page.reload()
-    host.opened.get()
-    host.opened.get()
+    host.next_opened()
+    host.next_opened()
     field(page).wait_for()
     expect(page.get_by_text("Connecting…")).to_have_count(0)
     page.clock.run_for(29_000)
-    assert host.pings == 0
+    assert host.pings.empty()
     page.clock.run_for(2_000)
-    page.wait_for_function("true")
-    while host.pings == 0:  # the frame is on its way
-        page.evaluate("0")
+    host.pings.get(timeout=PATIENCE)
     host.answers_pings = False
     page.clock.run_for(66_000)
-    assert host.opened.get() == {"session": "session-1", "after": "0"}
+    assert host.next_opened() == {"session": "session-1", "after": "0"}
 
 
 @pytest.mark.rule("HPAGE-04")

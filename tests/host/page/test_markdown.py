@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from playwright.sync_api import Browser, Page
-
-from tests.support.chromium import watched_page
-from tests.support.scripted_host import scripted_host
+from playwright.sync_api import Page
 
 RENDER = """async (text) => {
   const { markdown } = await import("/markdown.js");
   return markdown(text).innerHTML;
 }"""
-
-
-@pytest.fixture(scope="module")
-def modules(browser: Browser) -> Iterator[Page]:
-    """Open a page whose modules the tests import."""
-    with scripted_host() as host, watched_page(browser, host.url) as watched:
-        yield watched.page
 
 
 SAFE = 'target="_blank" rel="noopener noreferrer"'

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
-
-from tests.support.chromium import watched_page
-from tests.support.scripted_host import scripted_host
+from playwright.sync_api import Page
 
 PIXEL = "R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
-
-
-@pytest.fixture(scope="module")
-def modules(browser: Browser) -> Iterator[Page]:
-    """Open a page whose modules the tests import."""
-    with scripted_host() as host, watched_page(browser, host.url) as watched:
-        yield watched.page
 
 
 def show(modules: Page, result: Any) -> Page:

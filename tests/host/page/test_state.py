@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from playwright.sync_api import Browser, Page
-
-from tests.support.chromium import watched_page
-from tests.support.scripted_host import scripted_host
+from playwright.sync_api import Page
 
 Frame = dict[str, Any]
 
@@ -29,13 +25,6 @@ REPLAY = """async (deliveries) => {
   }
   return { state, gaps };
 }"""
-
-
-@pytest.fixture(scope="module")
-def modules(browser: Browser) -> Iterator[Page]:
-    """Open a page whose modules the tests import."""
-    with scripted_host() as host, watched_page(browser, host.url) as watched:
-        yield watched.page
 
 
 IDS = st.sampled_from(["a", "b", "c"])
