@@ -5,10 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from foundation_rt.host.chat import ChatMessage, Role
-from tests.support.models import ECHO, SLEEP, TEXT, TOOLS, Chat, model_tool, rules_chat, shown, user
+from foundation_rt.host.llm.rules.conversation import answer
+from foundation_rt.host.llm.service import ModelTool
+from tests.support.models import (
+    ECHO,
+    SLEEP,
+    TEXT,
+    TOOLS,
+    Chat,
+    model_tool,
+    result_of,
+    rules_chat,
+    shown,
+    user,
+)
 
+TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
+KEYWORDS = ("type", "enum", "const", "items", "anyOf", "$ref", "format", "description", "#/a")
 INTEGER = {"type": "integer"}
 READ = model_tool("files:read_file", "Read a text file.", path=TEXT, encoding_=TEXT)
 LIST = model_tool("files:list_directory", "List the files of a directory.", path=TEXT)
@@ -288,3 +305,62 @@ async def test_rules_answer_without_tools_and_with_odd_ones() -> None:
     chat = rules_chat(SLEEP)
     chat.history += [user("sleep 5 ms"), note]
     assert shown(await chat.answer()) == [("demo:sleep", {"ms": 5})]
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(TYPES),
+    lambda each: st.lists(each, max_size=2) | st.dictionaries(st.sampled_from(KEYWORDS), each),
+    max_leaves=6,
+)
+WORDS = st.lists(
+    st.sampled_from(
+        [
+            "echo",
+            "a",
+            "b",
+            "no",
+            "=",
+            ":",
+            "{",
+            '"',
+            "“",
+            "[1",
+            "9" * 40,
+            "1e99",
+            "5",
+            "/x.txt",
+            "?",
+        ]
+    )
+    | st.text(max_size=5),
+    max_size=12,
+).map(" ".join)
+
+
+@pytest.mark.rule("LLM-80")
+@given(WORDS, WORDS, st.dictionaries(st.sampled_from(["a", "b", "("]), ODD), ODD, ODD)
+def test_rules_answer_anything(
+    first: str, second: str, properties: dict[str, Any], required: Any, result: Any
+) -> None:
+    schema = {"properties": properties, "required": required}
+    tools = [ModelTool("s:echo", "s__echo", "Echo.", schema), SLEEP]
+    asked = user(first)
+    found = answer([asked], tools)
+    assert found == answer([asked], tools)
+    if isinstance(found, str):
+        said = ChatMessage(id="a", role=Role.ASSISTANT, content=found)
+        answer([asked, said, user(second)], tools)
+    answer([asked, user("/s:echo " + second)], tools)
+    call = ChatMessage(id="c", role=Role.ASSISTANT, tool_name="s:echo", call_id="c")
+    assert isinstance(answer([asked, result_of(call, second, {"result": result})], tools), str)
+
+
+@pytest.mark.rule("LLM-80")
+@pytest.mark.parametrize(
+    "part", ["“", "a", "/", "@", " ", "a@", "a.", "[", "{", "9", "no ", '"', "\n`/"]
+)
+def test_long_texts_of_one_part_are_answered(part: str) -> None:
+    text = (part * 32768)[:32768]
+    tools = [*ALL, *GRAPH]
+    assert answer([user("echo " + text)], tools)
+    assert answer([user("/demo:echo " + text)], tools)

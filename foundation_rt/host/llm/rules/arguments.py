@@ -18,16 +18,22 @@ from .parameters import Parameter, measured, read_value, unquoted
 from .words import CONNECTING, FILLER, split_words, stem
 
 _STRUCK = "\0"
+_MAX_SEARCHED = 4_000
+"""Characters in which values are searched: some patterns cost the square of it."""
+
+_MAX_CHOICES = 200
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|„[^“]*“|«[^»]*»|`[^`]+`|(?<!\w)'[^']*'(?!\w)")
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s<>\"']+[^\s<>\"'.,;:!?)\]]", re.IGNORECASE)
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_URL = re.compile(
+    r"(?<![\w.+-])[a-z][a-z0-9+.-]{0,20}://[^\s<>\"']+[^\s<>\"'.,;:!?)\]]", re.IGNORECASE
+)
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
 _DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?(?:\.\d+)?(?:Z|[+-]\d{2}:\d{2})?)?"
 )
 _PATH = re.compile(
     r"(?<!\S)(?:(?:~|\.{1,2})?/[^\s,;]*[^\s,;.!?]|/|[\w.-]+/[\w./-]*|[\w-]+\.\w{1,8})(?=[\s,;.!?]|$)"
 )
-_MEASURE = re.compile(r"(?<![\w.])([-+]?\d+(?:\.\d+)?)\s?([A-Za-z]+)?(?![\w])")
+_MEASURE = re.compile(r"(?<![\w.])([-+]?\d{1,30}(?:\.\d{1,30})?)\s?([A-Za-z]{1,30})?(?![\w])")
 _WORD = re.compile(r"\S+")
 _END_OF_VALUE = re.compile(r"[,;\n]")
 
@@ -38,11 +44,19 @@ class _Text:
 
     text: str
 
+    def search(self, pattern: str) -> re.Match[str] | None:
+        """Search a pattern, whatever the case."""
+        return re.compile(pattern, re.IGNORECASE).search(self.text, 0, _MAX_SEARCHED)
+
+    def find_all(self, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+        """Find a pattern; what is struck out meanwhile is still found."""
+        return pattern.finditer(self.text, 0, _MAX_SEARCHED)
+
     def strike(self, start: int, end: int) -> None:
         self.text = self.text[:start] + _STRUCK * (end - start) + self.text[end:]
 
     def rest(self) -> str:
-        return " ".join(re.sub(f"{_STRUCK}+", " ", self.text).split())
+        return " ".join(self.text.replace(_STRUCK, " ").split())
 
 
 @define
@@ -58,7 +72,7 @@ class _Filling:
 
     def take(self, pattern: re.Pattern[str], fits: Callable[[Parameter], bool]) -> None:
         """Give what the pattern finds to the open parameters that it fits, in their order."""
-        for match in pattern.finditer(self.text.text):
+        for match in self.text.find_all(pattern):
             for parameter in self.open(fits):
                 with suppress(ValueError):
                     self.values[parameter.name] = read_value(parameter, match[0])
@@ -116,14 +130,12 @@ def _take_named(filling: _Filling) -> None:
     named = "|".join(pattern for pattern in names.values() if pattern)
     if not named:
         return
-    next_name = re.compile(rf"(?<!\w)(?:{named})\s*[:=]", re.IGNORECASE)
+    next_name = re.compile(rf"(?<!\w)(?:{named})\s{{0,3}}[:=]", re.IGNORECASE)
     for parameter in filling.parameters:
         pattern = names[parameter.name]
         if not pattern or parameter.name in filling.values:
             continue
-        match = re.search(
-            rf"(?<![\w/])(?:{pattern})\s*[:=](?!//)\s*", filling.text.text, re.IGNORECASE
-        )
+        match = filling.text.search(rf"(?<![\w/])(?:{pattern})\s{{0,3}}[:=](?!//)\s*")
         if match is None:
             continue
         end = _end_of_value(filling.text.text, match.end(), parameter, next_name)
@@ -156,10 +168,8 @@ def _end_of_value(text: str, start: int, parameter: Parameter, name: re.Pattern[
 
 def _take_choices(filling: _Filling) -> None:
     for parameter in filling.open(lambda each: bool(each.choices)):
-        for choice in sorted(parameter.choices, key=lambda each: -len(str(each))):
-            match = re.search(
-                rf"(?<!\w){re.escape(str(choice))}(?!\w)", filling.text.text, re.IGNORECASE
-            )
+        for choice in sorted(parameter.choices[:_MAX_CHOICES], key=lambda each: -len(str(each))):
+            match = filling.text.search(rf"(?<!\w){re.escape(str(choice))}(?!\w)")
             if match is not None and str(choice):
                 filling.values[parameter.name] = choice
                 filling.text.strike(*match.span())
@@ -168,7 +178,7 @@ def _take_choices(filling: _Filling) -> None:
 
 def _take_numbers(filling: _Filling) -> None:
     lists = list(filling.open(lambda p: p.type == "array" and p.items in ("integer", "number")))
-    for match in _MEASURE.finditer(filling.text.text):
+    for match in filling.text.find_all(_MEASURE):
         for parameter in filling.open(lambda p: p.type in ("integer", "number") and not p.choices):
             value = measured(parameter, match[1], match[2])
             if value is not None:
@@ -191,9 +201,7 @@ def _take_flags(filling: _Filling) -> None:
     """Take `name` as yes, and `no name`, `without name` as no."""
     for parameter in filling.open(lambda each: each.type == "boolean"):
         pattern = "[ _-]?".join(map(re.escape, split_words(parameter.name)))
-        match = re.search(
-            rf"(?<!\w)(not?|without)?\s*(?:{pattern})(?!\w)", filling.text.text, re.IGNORECASE
-        )
+        match = filling.text.search(rf"(?<!\w)(?:(not?|without)\s{{1,3}})?(?:{pattern})(?!\w)")
         if match is not None and pattern:
             filling.values[parameter.name] = match[1] is None
             filling.text.strike(*match.span())

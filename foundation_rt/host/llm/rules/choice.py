@@ -24,11 +24,12 @@ _FILLED, _UNFILLABLE = 1.5, 0.7
 _LEAST = 1.4
 _CLEARLY = 1.25  # times the second
 _MAX_WORDS = 48
+_MAX_SEARCHED = 2_000
 _MAX_FILLED = 12
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|`[^`]*`")
 _IMPLIES = (
-    (re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE), "url page"),
-    (re.compile(r"\S+@\S+\.\w+"), "email"),
+    (re.compile(r"(?<![\w.+-])[a-z][a-z0-9+.-]{0,20}://\S+", re.IGNORECASE), "url page"),
+    (re.compile(r"[^\s@]{1,64}@[^\s@]{1,255}"), "email"),
     (re.compile(r"(?<!\S)\S*[\w-]\.[A-Za-z]\w{0,7}(?=[\s,;.!?]|$)"), "file"),
     (re.compile(r"\S*/\S*"), "directory path"),
 )
@@ -75,7 +76,10 @@ def best_tool(fits: Sequence[Fit]) -> ModelTool | None:
 
 def tool_words(tool: ModelTool) -> set[str]:
     """Return the stems of the words of a tool's name and description."""
-    return {stem(word) for word in (*split_words(tool.name), *split_words(tool.description))}
+    return {
+        stem(word)
+        for word in (*split_words(tool.name), *split_words(tool.description[:_MAX_SEARCHED]))
+    }
 
 
 def _sorted(fits: Sequence[Fit]) -> list[Fit]:
@@ -84,7 +88,7 @@ def _sorted(fits: Sequence[Fit]) -> list[Fit]:
 
 def _said(text: str) -> dict[str, float]:
     """Return the words of a text with their weights, and those that its values imply."""
-    rest = _QUOTED.sub(" ", text)
+    rest = _QUOTED.sub(" ", text[:_MAX_SEARCHED])
     implied: list[str] = []
     for pattern, words in _IMPLIES:
         if pattern.search(rest):
@@ -134,10 +138,12 @@ def _weights(tool: ModelTool) -> dict[str, float]:
     server, _, name = tool.name.partition(":")
     weights: dict[str, float] = {}
     properties = tool.parameters.get("properties")
-    parameters = " ".join(map(str, properties)) if isinstance(properties, dict) else ""
+    parameters = (
+        " ".join(map(str, properties))[:_MAX_SEARCHED] if isinstance(properties, dict) else ""
+    )
     for text, weight in (
         (parameters, _PARAMETER),
-        (tool.description[:2000], _DESCRIPTION),
+        (tool.description[:_MAX_SEARCHED], _DESCRIPTION),
         (server, _SERVER),
         (name, _NAME),
     ):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+import orjson
 from attrs import frozen
 
 from ..service import ModelTool
@@ -122,7 +123,7 @@ def _value(text: str) -> tuple[str, bool, str]:
     if quoted is not None:
         shown = quoted[0]
         try:
-            value = json.loads(shown) if shown[0] == '"' else shown[1:-1]
+            value = orjson.loads(shown) if shown[0] == '"' else shown[1:-1]
         except ValueError:
             value = shown[1:-1]
         return value, True, text[quoted.end() :]

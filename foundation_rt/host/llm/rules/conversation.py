@@ -6,11 +6,11 @@ Only an answer to what the user said can be a question; text that a result broug
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
 from attrs import frozen
 
 from ...chat import ChatMessage, Role
@@ -242,7 +242,7 @@ def _error_text(text: str) -> str:
     """Return the message of a tool error in JSON, else the text."""
     shown = render_text(text)
     try:
-        error = json.loads(text)
+        error = orjson.loads(text)
     except ValueError:
         return shown
     inner = error.get("error", error) if isinstance(error, Mapping) else None

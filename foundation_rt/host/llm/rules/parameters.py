@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
 from attrs import frozen
 
 from .words import split_words
@@ -14,14 +14,14 @@ from .words import split_words
 MAX_PARAMETERS = 64
 _YES = {"true", "yes", "on", "y", "1"}
 _NO = {"false", "no", "off", "n", "0"}
-_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?\d{1,30}(?:\.\d{1,30})?(?:[eE][-+]?\d{1,2})?")
 _UNITS = {
     **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 0.001),
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **dict.fromkeys(("min", "mins", "minute", "minutes"), 60.0),
     **dict.fromkeys(("h", "hour", "hours"), 3600.0),
 }
-_MEASURE = re.compile(rf"({_NUMBER.pattern})\s*([A-Za-z]+)?")
+_MEASURE = re.compile(rf"({_NUMBER.pattern})\s?([A-Za-z]+)?")
 
 
 @frozen
@@ -78,7 +78,8 @@ def read_parameters(schema: Mapping[str, Any]) -> list[Parameter]:
     required = schema.get("required")
     if not isinstance(properties, Mapping):
         return []
-    names = set(required) if isinstance(required, Sequence) else set()
+    listed = required if isinstance(required, Sequence) else ()
+    names = {name for name in listed if isinstance(name, str)}
     found = [
         _parameter(str(name), each, schema, name in names)
         for name, each in list(properties.items())[:MAX_PARAMETERS]
@@ -187,7 +188,7 @@ def read_value(parameter: Parameter, text: str) -> Any:
     if parameter.type == "array":
         return _list(parameter, said)
     if parameter.type == "object":
-        value = json.loads(said)
+        value = orjson.loads(said)
         if not isinstance(value, dict):
             raise ValueError(parameter.expected)
         return value
@@ -229,7 +230,7 @@ def measured(parameter: Parameter, number: str, unit: str | None) -> int | float
 
 def _list(parameter: Parameter, said: str) -> list[Any]:
     if said.startswith("["):
-        value = json.loads(said)
+        value = orjson.loads(said)
         if isinstance(value, list):
             return value
     item = Parameter(parameter.name, parameter.items or "string", True)
@@ -239,7 +240,7 @@ def _list(parameter: Parameter, said: str) -> list[Any]:
 
 def _anything(said: str) -> Any:
     try:
-        return json.loads(said)
+        return orjson.loads(said)
     except ValueError:
         return said
 

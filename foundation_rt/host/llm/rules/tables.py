@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
+
 MAX_ROWS = 50
 MAX_COLUMNS = 10
 MAX_CELL = 200
@@ -26,8 +28,8 @@ def render_text(text: str) -> str:
     stripped = text.strip()
     if stripped.startswith(("{", "[")):
         try:
-            return render(json.loads(stripped))
-        except (ValueError, RecursionError):
+            return render(orjson.loads(stripped))
+        except ValueError:
             pass
     return text[:_MAX_TEXT]
 
