@@ -260,9 +260,8 @@ class Coordinator:
 
     def server(self, server_id: str) -> ServerConnections | None:
         """Return one server, for raw requests; None if there is none of this id."""
-        if server_id not in self._servers.supervisors:
-            return None
-        return ServerConnections(self._servers, server_id)
+        servers = self._servers
+        return ServerConnections(servers, server_id) if server_id in servers.supervisors else None
 
     # -- calls
 

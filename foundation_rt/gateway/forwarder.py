@@ -83,11 +83,11 @@ class GatewayForwarder:
     def target(self, request: ForwardedRequest) -> ForwardTarget | None:
         """Return the server behind a request, and the time it may take."""
         route = self._find(self.upstreams.routes, request)
-        if route is None or not self.upstreams.has(route.server):
+        server = None if route is None else self.upstreams.find(route.server)
+        if route is None or server is None:
             return None
-        settings = self.upstreams.connections(route.server).settings
         schema = route.definition.get("inputSchema")
-        return ForwardTarget(route.server, settings.max_timeout_ms + _GRACE_MS, schema)
+        return ForwardTarget(route.server, server.settings.max_timeout_ms + _GRACE_MS, schema)
 
     def subscription_ended(self, request: ForwardedRequest) -> None:
         """End the subscriptions of a request at their servers; called from any thread."""
@@ -189,7 +189,7 @@ class GatewayForwarder:
             ForwardedError: this principal has no such task, or its server has been removed.
         """
         found = self.task_ids.inside(outside, owner_of(context))
-        if found is None or not self.upstreams.has(found[0]):
+        if found is None or self.upstreams.find(found[0]) is None:
             raise ForwardedError(JsonRpcErrorCode.INVALID_PARAMS, "There is no such task.")
         return found
 

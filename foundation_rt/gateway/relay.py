@@ -84,6 +84,8 @@ class CallHandlers:
     def capabilities(self, revision: Revision) -> dict[str, Any]:
         """Return the capabilities of the client, as far as `revision` has such requests."""
         declared: dict[str, Any] = {}
+        if not self.client.capabilities:
+            return declared
         for path in sorted(self.client.capabilities):
             if path[0] in _CAPABILITY_OF.values():
                 inner = declared

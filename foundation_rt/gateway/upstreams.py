@@ -180,9 +180,9 @@ class Upstreams:
             await asyncio.shield(self._starting)
         return self.routes
 
-    def has(self, server_id: str) -> bool:
-        """Return whether there is a server of this id: a reload may have removed it."""
-        return self.coordinator.server(server_id) is not None
+    def find(self, server_id: str) -> ServerConnections | None:
+        """Return a server; None if a reload has removed it."""
+        return self.coordinator.server(server_id)
 
     def connections(self, server_id: str) -> ServerConnections:
         """Return a server.
@@ -190,7 +190,7 @@ class Upstreams:
         Raises:
             ToolError: NOT_FOUND: a reload has removed it.
         """
-        found = self.coordinator.server(server_id)
+        found = self.find(server_id)
         if found is None:
             raise ToolError(ErrorCode.NOT_FOUND, f"The server {server_id!r} has been removed.")
         return found
