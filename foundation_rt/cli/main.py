@@ -25,7 +25,7 @@ _MAX_WORKERS = 256
 _CLIENT_COMMANDS = ("call", "inspect", "ping", "prompt", "read", "tools")
 
 # Commands with a help of their own.
-_APPLICATIONS = ("gateway", "host", "task-server")
+_APPLICATIONS = ("ask", "gateway", "host", "task-server")
 
 # Options with a value, and the description of the value.
 OPTIONS = {"--config": "a file"}
@@ -49,6 +49,7 @@ commands for a server of your own, the APP:
   check [APP] [--config FILE]     load APP and the configuration; print both, or the error
 
 applications that come with the runtime:
+  ask QUESTION                    ask a model that uses your servers; see ask --help
   gateway [FILE | TARGET]         serve the servers of an mcp.json as one; see gateway --help
   host                            chat with a model that uses your servers; see host --help
   task-server                     serve tasks that agents and people share; see task-server --help
@@ -221,6 +222,12 @@ def _check(arguments: list[str]) -> int:
     return _output().write(check(_load(line)))
 
 
+def _ask(arguments: list[str]) -> int:
+    from .ask import ask
+
+    return ask(arguments)
+
+
 def _gateway(arguments: list[str]) -> int:
     from .gateway import gateway
 
@@ -242,11 +249,12 @@ def _task_server(arguments: list[str]) -> int:
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "serve": _serve,
     "check": _check,
+    "ask": _ask,
     "gateway": _gateway,
     "host": _host,
     "task-server": _task_server,
 }
-_HAVE_HELP = frozenset({"gateway", "host", "task-server"})
+_HAVE_HELP = frozenset({"ask", "gateway", "host", "task-server"})
 """The commands with a help of their own."""
 
 

@@ -245,6 +245,12 @@ class Output:
         with suppress(OSError):  # there is no other stream to report it on
             _write(self.err, f"{line}\n".encode())
 
+    def note(self, text: str) -> None:
+        """Write a line for people that is neither the result nor an error, such as progress."""
+        if not self.as_json:
+            with suppress(OSError):
+                _write(self.err, f"{printable_text(text)}\n".encode())
+
     def warning(self, text: str) -> None:
         """Write a warning for people; a program reads one error or nothing."""
         if not self.as_json:

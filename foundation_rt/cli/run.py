@@ -7,9 +7,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..client.errors import InvalidArgumentsError, MCPError, ToolCallError
 from ..engine.shutdown import ending_signals
@@ -22,16 +23,18 @@ from .targets import FLAGS, VALUED_OPTIONS, reach
 if TYPE_CHECKING:
     from ..client.client import Client
 
+Result = TypeVar("Result")
+
 _TOOL_EXIT = 1
 _USAGE_EXIT = 2
-_INTERRUPTED_EXIT = 130
+INTERRUPTED_EXIT = 130
 _STDERR = 2
 
 _log = logging.getLogger("foundation_rt.client")
 
 
-class _EndedBySignal(Exception):
-    """SIGTERM or SIGHUP came, and the server's process has been ended."""
+class EndedBySignal(Exception):
+    """SIGTERM or SIGHUP came, and what ran has ended in order."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -42,20 +45,20 @@ def run(name: str, arguments: list[str]) -> int:
     output = Output(sys.stdout, sys.stderr, as_json="--json" in arguments)
     if output.out is None:
         return output.write(b"")  # before a server does work whose result cannot be written
-    _fill_descriptors()
+    fill_descriptors()
     try:
-        with _warnings_to(output):
+        with warnings_to(output):
             answer = _perform(CLIENT_COMMANDS[name], name, arguments)
         return output.result(answer.data, answer.page) or answer.exit_code
     except KeyboardInterrupt:
-        return _INTERRUPTED_EXIT
-    except _EndedBySignal as ended:
+        return INTERRUPTED_EXIT
+    except EndedBySignal as ended:
         return 128 + ended.number
     except (CommandLineError, UsageError, MCPError, ToolCallError) as error:
         return _report(error, output)
 
 
-def _fill_descriptors() -> None:
+def fill_descriptors() -> None:
     """Keep sockets from the number of a closed stream, to which logs are written."""
     while (opened := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         pass
@@ -65,7 +68,7 @@ def _fill_descriptors() -> None:
 def _perform(command: ClientCommand, name: str, arguments: list[str]) -> Answer:
     line = _parse(command, name, arguments)
     with reach(line, require=command.require, **command.options) as client:
-        return asyncio.run(_request(command, client, line))
+        return run_to_end(partial(_request, command, client, line))
 
 
 def _parse(command: ClientCommand, name: str, arguments: list[str]) -> CommandLine:
@@ -82,26 +85,39 @@ def _parse(command: ClientCommand, name: str, arguments: list[str]) -> CommandLi
 
 
 async def _request(command: ClientCommand, client: Client, line: CommandLine) -> Answer:
-    """Run the command; end the process of the server in order, also when a signal comes."""
-    task = asyncio.current_task()
-    assert task is not None
-    received: list[int] = []
+    async with client:
+        return await command.perform(client, line)
 
-    def end(number: int) -> None:
-        received.append(number)
-        task.cancel()
 
-    # SIGINT cancels the task by itself; the other signals would leave a child behind.
-    for number in ending_signals():
-        if number != signal.SIGINT:
-            asyncio.get_running_loop().add_signal_handler(number, end, number)
-    try:
-        async with client:
-            return await command.perform(client, line)
-    except asyncio.CancelledError:
-        if received:
-            raise _EndedBySignal(received[0]) from None
-        raise
+def run_to_end(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """Run a coroutine; a signal cancels it, so that it ends the processes of its servers in order.
+
+    Raises:
+        KeyboardInterrupt: SIGINT came.
+        EndedBySignal: another signal that ends the process came.
+    """
+
+    async def until_signal() -> Result:
+        task = asyncio.current_task()
+        assert task is not None
+        received: list[int] = []
+
+        def end(number: int) -> None:
+            received.append(number)
+            task.cancel()
+
+        # SIGINT cancels the task by itself; the other signals would leave a child behind.
+        for number in ending_signals():
+            if number != signal.SIGINT:
+                asyncio.get_running_loop().add_signal_handler(number, end, number)
+        try:
+            return await main()
+        except asyncio.CancelledError:
+            if received:
+                raise EndedBySignal(received[0]) from None
+            raise
+
+    return asyncio.run(until_signal())
 
 
 def _report(error: Exception, output: Output) -> int:
@@ -173,7 +189,8 @@ class _Warnings(logging.Handler):
 
 
 @contextmanager
-def _warnings_to(output: Output) -> Iterator[None]:
+def warnings_to(output: Output) -> Iterator[None]:
+    """Show the warnings of the client within the block."""
     handler, propagates = _Warnings(output), _log.propagate
     _log.addHandler(handler)
     _log.propagate = False

@@ -17,10 +17,11 @@ from .app import Host, make_server, orchestrator_settings
 from .environment import HostEnvironment
 from .llm.providers import RULES, choose_provider, make_service, parse_model
 from .llm.service import LLMConfig
-from .orchestrator import connection_options
+from .orchestrator import OrchestratorSettings, connection_options
 from .settings import DEFAULT_SERVERS, HostSettings
 
 if TYPE_CHECKING:
+    from ..client import ConnectOptions
     from .llm.model_service import ModelService
 
 log = logging.getLogger("foundation_rt.host")
@@ -91,6 +92,21 @@ def create_host(
     Raises:
         UsageError: lists every problem, and what to write.
     """
+    server = server or make_server()
+    return read_parts(options, environment, demo, server).assemble(server, add_gateway)
+
+
+def read_parts(
+    options: HostOptions,
+    environment: HostEnvironment,
+    demo: Callable[[], Server],
+    server: Server | None = None,
+) -> HostParts:
+    """Return what a host is made of; see `create_host`.
+
+    Raises:
+        UsageError: lists every problem, and what to write.
+    """
     problems = environment.load()
     server = server or make_server()
     if options.config is not None:
@@ -101,15 +117,15 @@ def create_host(
     problems += wrong
     found = None
     if config is not None:
-        found = _Parts(config.section(HostSettings), options, environment, demo)
+        found = HostParts(config.section(HostSettings), options, environment, demo)
         problems += found.problems
-    if problems or found is None or found.servers is None or found.llm is None:
+    if problems or found is None:
         raise UsageError("the host cannot start:" + "".join(f"\n  {each}" for each in problems))
-    return found.assemble(server, add_gateway)
+    return found
 
 
 @define(eq=False)
-class _Parts:
+class HostParts:
     """The parts of a host as far as they can be made, and what is wrong with the rest."""
 
     settings: HostSettings
@@ -165,17 +181,28 @@ class _Parts:
         read = partial(plans_of, {"demo": self._demo()})
         return ServerList(read, (), is_demo=True)
 
+    @property
+    def turns(self) -> OrchestratorSettings:
+        """The settings of turns."""
+        return orchestrator_settings(self.settings)
+
+    def coordinator(self) -> Coordinator:
+        """Return a coordinator of the servers, not started yet."""
+        assert self.servers is not None  # there was no problem
+        return Coordinator.from_plans(
+            self.servers.read, self.servers.files, connections=self._connections()
+        )
+
+    def _connections(self) -> ConnectOptions:
+        return connection_options(self.turns.roots, self.turns.approval_timeout_ms)
+
     def assemble(self, server: Server, add_gateway: AddGateway | None) -> Host:
         """Return the host of all parts."""
         assert self.servers is not None and self.llm is not None
-        turns = orchestrator_settings(self.settings)
-        connections = connection_options(turns.roots, turns.approval_timeout_ms)
         if add_gateway is not None:
-            coordinator = add_gateway(server, self.servers, connections)
+            coordinator = add_gateway(server, self.servers, self._connections())
         else:
-            coordinator = Coordinator.from_plans(
-                self.servers.read, self.servers.files, connections=connections
-            )
+            coordinator = self.coordinator()
         hints = [
             DEMO_HINT if self.servers.is_demo else None,
             RULES_HINT if self.provider == RULES else None,

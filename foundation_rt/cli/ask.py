@@ -1,0 +1,155 @@
+"""The command `foundation-rt ask`: one question to a chat, on the terminal (CLI-34 to CLI-37)."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from .args import CommandLine, CommandLineError, parse
+from .commands import FAILURE_EXIT
+from .conversation import Conversation, Person
+from .render import Output
+from .run import INTERRUPTED_EXIT, EndedBySignal, fill_descriptors, run_to_end, warnings_to
+
+if TYPE_CHECKING:
+    from ..coordinator import Coordinator
+    from ..host.starting import HostParts
+
+HELP = """\
+usage: foundation-rt ask [QUESTION ...] [OPTION ...]
+
+A language model answers, and uses the tools of the servers in mcp.json. Before it calls a tool that
+does not say that it only reads, you are asked. Without QUESTION, it is read from stdin.
+
+The answer goes to stdout, all else to stderr. The model is chosen as `foundation-rt host` chooses
+it: by a key in the environment or in .env; without a key, simple rules answer.
+
+options:
+  --servers FILE                  the servers; by default mcp.json, else the built-in demo server
+  --model PROVIDER:NAME           the model, such as openai:gpt-5-mini or gemini:gemini-flash-latest
+  --yes                           call tools without asking
+  --config FILE                   a configuration file, .toml or .json
+  --json                          print one JSON object: text, calls, usage
+
+examples:
+  foundation-rt ask "Which files changed today?"
+  foundation-rt ask --servers mcp.json --yes "Summarise the newest issue"
+  git diff | foundation-rt ask
+
+exit codes: 0; 1 an error of the host; 2 the command line or the configuration is wrong; 3 the model
+cannot be reached, or has not answered to the end; 4 stdout cannot be written; 130 interrupted
+"""
+
+_OPTIONS = {"--servers": "a file", "--model": "PROVIDER:NAME", "--config": "a file"}
+_FLAGS = ("--json", "--yes")
+_MAX_CHARACTERS = 32_768
+_USAGE_EXIT = 2
+
+
+def ask(arguments: list[str]) -> int:
+    """Run the command; return the exit code (CLI-37)."""
+    output = Output(sys.stdout, sys.stderr, as_json="--json" in arguments)
+    if "--help" in arguments or "-h" in arguments:
+        return output.write(HELP.encode())
+    if output.out is None:
+        return output.write(b"")  # before a tool does work that nobody can read of
+    fill_descriptors()
+    try:
+        line = parse(arguments, _OPTIONS, _FLAGS)
+        question = _question(line)
+        parts = _parts(line)
+        with warnings_to(output):
+            return run_to_end(lambda: _answer(parts, question, output))
+    except KeyboardInterrupt:
+        return INTERRUPTED_EXIT
+    except EndedBySignal as ended:
+        return 128 + ended.number
+    except CommandLineError as error:
+        text = f"{error}; see foundation-rt ask --help"
+        output.error({"code": "USAGE", "message": str(error)}, text)
+    except UsageError as error:
+        output.error({"code": "USAGE", "message": str(error)}, str(error))
+    return _USAGE_EXIT
+
+
+def _question(line: CommandLine) -> str:
+    """Return the question of the command line, or of stdin."""
+    text = " ".join(line.positional)
+    if not text and sys.stdin is not None:
+        if sys.stdin.isatty():
+            raise CommandLineError("ask needs a QUESTION")
+        text = sys.stdin.buffer.read(4 * _MAX_CHARACTERS + 1).decode("utf-8", "replace")
+    text = text.strip()
+    if not 0 < len(text) <= _MAX_CHARACTERS:
+        raise CommandLineError(f"a QUESTION has 1 to {_MAX_CHARACTERS} characters")
+    return text.encode("utf-8", "replace").decode()
+
+
+def _parts(line: CommandLine) -> HostParts:
+    """Return the model and the servers, as the chat host has them.
+
+    Raises:
+        UsageError: lists every problem, and what to write.
+    """
+    from ..host.environment import HostEnvironment
+    from ..host.starting import HostOptions, read_parts
+    from .demo import demo_server
+
+    settings: dict[str, Any] = {}
+    if "--servers" in line.options:
+        settings["servers"] = line.option("--servers")
+    if "--yes" in line.options:
+        settings["approve_all"] = True
+    options = HostOptions(
+        overrides={"host": settings} if settings else {},
+        config=line.option("--config"),
+        model=line.option("--model"),
+    )
+
+    def demo() -> Any:
+        server = demo_server()
+        server.override("logging", level="error")
+        return server
+
+    return read_parts(options, HostEnvironment(), demo)
+
+
+async def _answer(parts: HostParts, question: str, output: Output) -> int:
+    """Let the host answer; return the exit code."""
+    from ..host.orchestrator import ConversationOrchestrator, MemoryHistories
+
+    llm = parts.llm
+    assert llm is not None  # there was no problem
+    await llm.initialize()
+    try:
+        async with parts.coordinator() as coordinator:
+            _warn_of_servers(coordinator, output)
+            orchestrator = ConversationOrchestrator(
+                llm, coordinator, MemoryHistories(), parts.turns
+            )
+            conversation = Conversation(orchestrator, output, Person())
+            await conversation.take_turn(question)
+    finally:
+        await llm.close()
+    return _exit_code(conversation, output, llm.label)
+
+
+def _warn_of_servers(coordinator: Coordinator, output: Output) -> None:
+    for server, status in coordinator.states.items():
+        if status.reason is not None:
+            output.warning(f"server {server!r} is {status.state}: {status.reason}")
+
+
+def _exit_code(conversation: Conversation, output: Output, model: str) -> int:
+    if conversation.exit_code:
+        return conversation.exit_code
+    transcript = conversation.transcript
+    if transcript.end.get("state") == "finished":
+        if output.as_json:
+            return output.result(transcript.to_json(model), ())
+        return 0
+    code = transcript.end.get("code", "STOPPED")
+    message = transcript.end.get("message", "the turn was stopped")
+    output.error({"code": code, "message": message}, message)
+    return 1 if code == "INTERNAL" else FAILURE_EXIT

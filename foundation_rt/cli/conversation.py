@@ -1,0 +1,270 @@
+"""One turn of a chat on a terminal: text as it comes, calls, approvals, questions (CLI-34 to -37).
+
+Text goes to stdout. All else goes to stderr, so that a program gets the answer alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from attrs import define, field
+
+from ..client.safe_text import printable_line, printable_text
+from .render import Output
+
+if TYPE_CHECKING:
+    from ..host.events import Approval, ServerMessage
+    from ..host.orchestrator import ConversationOrchestrator
+
+SESSION = "terminal"
+
+Ask = Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]
+
+_MAX_SHOWN = 2000
+"""The most characters of arguments and messages on a line; of an approval all are shown."""
+
+_MAX_LINE = 32_768
+
+
+@define(eq=False)
+class Person:
+    """The person at a terminal; nobody if there is none.
+
+    Attributes:
+        is_there: whether stdin and stderr are a terminal.
+    """
+
+    is_there: bool = field(factory=lambda: _is_terminal(sys.stdin) and _is_terminal(sys.stderr))
+
+    async def ask(self, question: str) -> str:
+        """Return a line that the person writes; "" at the end of input."""
+        sys.stderr.write(question)
+        sys.stderr.flush()
+        loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+        line: asyncio.Future[bytes] = loop.create_future()
+
+        def read() -> None:
+            loop.remove_reader(descriptor)
+            if not line.done():
+                line.set_result(os.read(descriptor, _MAX_LINE))
+
+        loop.add_reader(descriptor, read)
+        try:
+            return (await line).decode("utf-8", "replace").strip()
+        finally:
+            loop.remove_reader(descriptor)
+
+
+def _is_terminal(stream: Any) -> bool:
+    return stream is not None and stream.isatty()
+
+
+@define(eq=False)
+class Transcript:
+    """What a turn has shown, for programs."""
+
+    text: str = ""
+    calls: list[dict[str, Any]] = field(factory=list)
+    end: Mapping[str, Any] = field(factory=dict)
+
+    def to_json(self, model: str) -> dict[str, Any]:
+        """Return it as the JSON that `--json` prints."""
+        usage = self.end.get("usage")
+        return {
+            "text": self.text,
+            "calls": self.calls,
+            "state": self.end.get("state"),
+            "model": model,
+            "usage": dict(usage) if usage else None,
+        }
+
+
+@define(eq=False)
+class Conversation:
+    """Shows a turn, and asks the person what it asks.
+
+    Args:
+        orchestrator: runs the turn.
+        output: of the command.
+        person: decides; where nobody is there, calls that need an approval are refused.
+    """
+
+    _orchestrator: ConversationOrchestrator
+    _output: Output
+    _person: Person
+    transcript: Transcript = field(factory=Transcript, init=False)
+    exit_code: int = field(default=0, init=False)
+    _is_in_line: bool = field(default=False, init=False)
+    _held: str = field(default="", init=False)
+    _asking: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
+    _turn_to_ask: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _by_call: dict[str, dict[str, Any]] = field(factory=dict, init=False)
+
+    async def take_turn(self, question: str) -> None:
+        """Run one turn; `exit_code` is not 0 if stdout cannot be written."""
+        try:
+            async with aclosing(self._orchestrator.handle_input(SESSION, question)) as events:
+                await self._show_all(events)
+        finally:
+            asking = [*self._asking.values()]
+            for task in asking:
+                task.cancel()
+            if asking:
+                await asyncio.wait(asking)
+
+    async def _show_all(self, events: AsyncIterator[ServerMessage]) -> None:
+        async for event in events:
+            payload = event.payload
+            match event.type:
+                case "text":
+                    self._show_text(payload)
+                case "status":
+                    self._show_status(payload)
+                case "approval":
+                    self._ask_or_stop(payload["callId"], payload, "expiresAt", self._decide)
+                case "question":
+                    self._ask_or_stop(payload["questionId"], payload, "message", self._answer)
+                case "turn" if payload["state"] != "started":
+                    self._end(payload)
+            if self.exit_code:
+                break
+
+    # -- showing
+
+    def _show_text(self, payload: Mapping[str, Any]) -> None:
+        content = payload["content"]
+        if payload["done"] and content:
+            self._held = content  # the host's own words: of a failure, or the answer
+        else:
+            self._write(content)
+            if payload["done"]:
+                self._end_line()
+
+    def _write(self, text: str) -> None:
+        self.transcript.text += text
+        if text and not self._output.as_json:
+            is_shown = self._output.out is not None and self._output.out.isatty()
+            self.exit_code = self._output.write(
+                (printable_text(text) if is_shown else text).encode("utf-8", "replace")
+            )
+            self._is_in_line = not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._is_in_line:
+            self.exit_code = self._output.write(b"\n")
+            self._is_in_line = False
+
+    def _show_status(self, payload: Mapping[str, Any]) -> None:
+        call_id, data = payload["callId"], payload.get("data", {})
+        if payload["state"] == "processing":
+            if call_id not in self._by_call:
+                call = {"tool": payload["tool"], "arguments": data["arguments"]}
+                self._by_call[call_id] = call
+                self.transcript.calls.append(call)
+                self._note(f"{payload['tool']} {_json(data['arguments'])}")
+            elif "progress" in payload:
+                self._note(f"{payload['tool']}: {payload['message']}")
+            return
+        ms = payload["durationMs"]
+        call = self._by_call.setdefault(call_id, {"tool": payload["tool"]})
+        call |= {**data, "isError": payload["isError"], "durationMs": ms}
+        self._note(f"{payload['message']} ({ms} ms)")
+
+    def _note(self, text: str) -> None:
+        """Write a line about the turn on stderr."""
+        if not self._output.as_json:
+            self._end_line()
+            self._output.note(f"[{printable_line(text[:_MAX_SHOWN])}]")
+
+    def _end(self, payload: Mapping[str, Any]) -> None:
+        self.transcript.end = payload
+        if self._held and payload["state"] != "failed":
+            self._write(self._held)
+        self._end_line()
+
+    # -- asking
+
+    def _ask_or_stop(self, name: str, payload: Mapping[str, Any], member: str, ask: Ask) -> None:
+        """Ask the person; or stop asking: the second event, without that member, ends it."""
+        if member in payload:
+            self._end_line()
+            self._asking[name] = asyncio.create_task(ask(payload))
+        else:
+            task = self._asking.pop(name, None)
+            if task is not None:
+                task.cancel()
+
+    async def _decide(self, payload: Mapping[str, Any]) -> None:
+        decision: Approval = "deny"
+        shown = f"{payload['tool']} {_json(payload['arguments'])}"
+        if self._person.is_there:
+            async with self._turn_to_ask:
+                said = await self._person.ask(
+                    f"Call {printable_line(shown)}?\n"
+                    "y: yes, a: yes, and this tool again without asking; anything else: no > "
+                )
+            decision = {"y": "once", "yes": "once", "a": "session"}.get(said.lower(), "deny")  # type: ignore[assignment]
+        else:
+            self._note(f"{payload['tool']} needs an approval: give --yes, or ask on a terminal")
+        self._orchestrator.approve(SESSION, payload["callId"], decision)
+
+    async def _answer(self, payload: Mapping[str, Any]) -> None:
+        action, content = "decline", None
+        if self._person.is_there:
+            async with self._turn_to_ask:
+                who = printable_line(payload["server"])
+                self._output.note(f"{who} asks: {printable_text(payload['message'])}")
+                if payload["kind"] == "url":
+                    url = printable_line(payload["url"])
+                    said = await self._person.ask(f"Open {url} in a browser; y when done > ")
+                    action = "accept" if said.lower() in ("y", "yes") else "decline"
+                else:
+                    content = await self._fill_in(payload["schema"])
+                    action = "decline" if content is None else "accept"
+        self._orchestrator.answer(SESSION, payload["questionId"], action, content)
+
+    async def _fill_in(self, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the values of a form; None if the person leaves a required one empty."""
+        content: dict[str, Any] = {}
+        required = schema.get("required") or ()
+        for name, field_schema in schema["properties"].items():
+            about = _about(field_schema)
+            said = await self._person.ask(f"{printable_line(name)}{printable_line(about)} > ")
+            if said:
+                content[name] = _value(said, field_schema)
+            elif name in required and "default" not in field_schema:
+                return None
+        return content
+
+
+def _about(schema: Any) -> str:
+    """Return what a person has to know of a field."""
+    if not isinstance(schema, dict):
+        return ""
+    words = [str(schema.get("type", "")), str(schema.get("description", ""))]
+    if schema.get("enum"):
+        words.append(f"one of {_json(schema['enum'])}")
+    if "default" in schema:
+        words.append(f"default {_json(schema['default'])}")
+    shown = "; ".join(word for word in words if word)
+    return f" ({shown[:_MAX_SHOWN]})" if shown else ""
+
+
+def _value(text: str, schema: Any) -> Any:
+    """Return what a person wrote, as the type of its field."""
+    if isinstance(schema, dict) and schema.get("type") not in ("string", None):
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return text
+    return text
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value, default=str).decode()

@@ -1,0 +1,240 @@
+"""`foundation-rt ask`: real processes, with pipes and with a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foundation_rt.host import texts
+from tests.support.process import environment, run
+
+PATIENCE = 30.0
+
+APP = """
+import asyncio, pathlib
+from foundation_rt import Server, ToolAnnotations, ToolContext
+
+server = Server("desk")
+server.override("logging", level="error")
+FORM = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 7}},
+    "required": ["name"],
+}
+
+@server.tool
+def note(text: str) -> str:
+    return f"noted {text}"
+
+@server.tool(annotations=ToolAnnotations(read_only=True))
+async def who(ctx: ToolContext) -> str:
+    answer = await ctx.elicit("Who are you?", FORM)
+    return f"{answer.action} {answer.content}"
+
+@server.tool(annotations=ToolAnnotations(read_only=True))
+async def wait(path: str, ctx: ToolContext) -> str:
+    pathlib.Path(path, "begun").touch()
+    await ctx.abort_signal.wait()
+    pathlib.Path(path, "aborted").touch()
+    return ""
+"""
+
+
+def prepared(folder: Path, answers: Sequence[Any]) -> list[str]:
+    """Write a server, the file that lists it, and a script; return the options for both."""
+    (folder / "app.py").write_text(APP)
+    command = [sys.executable, "-m", "foundation_rt", "serve", str(folder / "app.py")]
+    entry = {"command": command[0], "args": command[1:]}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"desk": entry}}))
+    (folder / "script.json").write_text(json.dumps([{"answers": [*answers]}]))
+    return ["--servers", str(folder / "mcp.json"), "--model", f"script:{folder / 'script.json'}"]
+
+
+def ask(folder: Path, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return run("ask", *words, cwd=folder, **options)
+
+
+CALL = {"call": "desk:note", "arguments": {"text": "milk\x1b[2J"}}
+
+
+@pytest.mark.rule("CLI-34", "CLI-37")
+def test_answer_goes_to_stdout_and_all_else_to_stderr(tmp_path: Path) -> None:
+    options = prepared(tmp_path, [["Let me see. ", CALL], ["It is ", "noted."]])
+    done = ask(tmp_path, "--yes", *options, "Note", "milk")
+    assert done.stdout == "Let me see. \nIt is noted.\n"
+    assert '[desk:note {"text":"milk\\u001b[2J"}]' in done.stderr
+    assert "[desk:note is done (" in done.stderr
+    assert "\x1b" not in done.stderr
+    assert done.returncode == 0
+
+
+@pytest.mark.rule("CLI-34")
+def test_question_may_come_from_stdin(tmp_path: Path) -> None:
+    options = prepared(tmp_path, [[{"echo": "user"}]])
+    done = ask(tmp_path, *options, input="What is this?\n")
+    assert (done.stdout, done.returncode) == ("What is this?\n", 0)
+
+
+@pytest.mark.rule("CLI-35")
+def test_without_a_terminal_nothing_is_approved(tmp_path: Path) -> None:
+    options = prepared(tmp_path, [[CALL], [{"echo": "result"}]])
+    done = ask(tmp_path, *options, "Note milk")
+    assert "The user refused this call." in done.stdout
+    assert "needs an approval: give --yes" in done.stderr
+    assert done.returncode == 0
+
+
+@pytest.mark.rule("CLI-36")
+def test_json_has_text_calls_and_usage(tmp_path: Path) -> None:
+    usage = {"usage": {"promptTokens": 10, "completionTokens": 2}}
+    options = prepared(tmp_path, [[CALL], ["Done.", usage]])
+    done = ask(tmp_path, "--yes", "--json", *options, "Note milk")
+    found = json.loads(done.stdout)
+    assert (found["text"], found["state"]) == ("Done.", "finished")
+    (call,) = found["calls"]
+    assert (call["tool"], call["isError"]) == ("desk:note", False)
+    assert call["arguments"] == {"text": "milk\x1b[2J"}
+    assert call["result"]["content"][0]["type"] == "text"
+    assert found["usage"]["completionTokens"] >= 2
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+@pytest.mark.rule("CLI-37")
+def test_failure_is_an_error(tmp_path: Path) -> None:
+    failure = {"fail": "bad_key", "advice": "Set another key."}
+    options = prepared(tmp_path, [[failure]])
+    done = ask(tmp_path, *options, "hello")
+    assert (done.stdout, done.stderr) == ("", "foundation-rt: Set another key.\n")
+    assert done.returncode == 3
+    as_json = ask(tmp_path, "--json", *options, "hello")
+    error = {"code": "LLM_ERROR", "message": "Set another key."}
+    assert (as_json.stdout, json.loads(as_json.stderr)) == ("", error)
+    broken = prepared(tmp_path, [["Hel", {"cut": True}]])
+    done = ask(tmp_path, *broken, "hello")
+    assert (done.stdout, done.returncode) == ("Hel\n", 3)
+    assert texts.LLM_ERROR in done.stderr
+
+
+@pytest.mark.rule("CLI-37")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--nothing", "hi"], "there is no option '--nothing'"),
+        ([], "a QUESTION has 1 to 32768 characters"),
+        (["x" * 32_769], "a QUESTION has 1 to 32768 characters"),
+        (["--model", "nope:x", "hi"], "there is no provider 'nope'"),
+        (["--servers", "nothing.json", "hi"], "there is no file nothing.json"),
+    ],
+)
+def test_wrong_command_line_is_said(tmp_path: Path, words: list[str], said: str) -> None:
+    done = ask(tmp_path, *words)
+    assert said in done.stderr
+    assert (done.stdout, done.returncode) == ("", 2)
+
+
+@pytest.mark.rule("CLI-34")
+def test_server_that_does_not_start_is_a_warning(tmp_path: Path) -> None:
+    options = prepared(tmp_path, [["Hello."]])
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"bad": {"command": "no-such-program"}}}')
+    done = ask(tmp_path, *options, "hello")
+    assert "warning: server 'bad' is failed" in done.stderr
+    assert (done.stdout, done.returncode) == ("Hello.\n", 0)
+
+
+class Terminal:
+    """A process at a terminal of its own."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self.master, slave = pty.openpty()
+        command = [sys.executable, "-m", "foundation_rt", "ask", *words]
+        self.process = subprocess.Popen(
+            command, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=environment()
+        )
+        os.close(slave)
+        self.shown = ""
+
+    def until(self, text: str) -> None:
+        """Read until this text was shown."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.shown:
+            left = deadline - time.monotonic()
+            assert left > 0, f"{text!r} was not shown: {self.shown!r}"
+            if select.select([self.master], [], [], left)[0]:
+                try:
+                    self.shown += os.read(self.master, 65_536).decode()
+                except OSError:  # the process has ended
+                    assert text in self.shown, self.shown
+        self.shown = self.shown.partition(text)[2]
+
+    def write(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def end(self) -> int:
+        try:
+            return self.process.wait(PATIENCE)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            os.close(self.master)
+
+
+@pytest.mark.rule("CLI-35")
+@pytest.mark.parametrize(("answer", "read"), [("y", "noted milk"), ("n", "The user refused")])
+def test_person_at_a_terminal_approves(tmp_path: Path, answer: str, read: str) -> None:
+    options = prepared(tmp_path, [[CALL], [{"echo": "result"}]])
+    terminal = Terminal(tmp_path, *options, "Note milk")
+    terminal.until('Call desk:note {"text":"milk\\u001b[2J"}?')
+    terminal.until("> ")
+    terminal.write(f"{answer}\n")
+    terminal.until(read)
+    assert terminal.end() == 0
+
+
+@pytest.mark.rule("CLI-35")
+def test_person_at_a_terminal_allows_a_tool_for_the_whole_answer(tmp_path: Path) -> None:
+    calls = [{"call": "desk:note", "arguments": {"text": text}} for text in ("one", "two")]
+    options = prepared(tmp_path, [calls, [{"echo": "result"}]])
+    terminal = Terminal(tmp_path, *options, "Note both")
+    terminal.until("> ")
+    terminal.write("a\n")
+    terminal.until("noted two")
+    assert terminal.end() == 0
+
+
+@pytest.mark.rule("CLI-35")
+def test_person_at_a_terminal_fills_in_a_form(tmp_path: Path) -> None:
+    options = prepared(tmp_path, [[{"call": "desk:who", "arguments": {}}], [{"echo": "result"}]])
+    terminal = Terminal(tmp_path, *options, "Who am I?")
+    terminal.until("desk asks: Who are you?")
+    terminal.until("name (string) > ")
+    terminal.write("Ada\n")
+    terminal.until("age (integer; default 7) > ")
+    terminal.write("36\n")
+    terminal.until("accept {'name': 'Ada', 'age': 36}")
+    assert terminal.end() == 0
+
+
+@pytest.mark.rule("CLI-31", "CLI-37")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_ends_the_call_and_its_server(tmp_path: Path, number: int, code: int) -> None:
+    arguments = {"path": str(tmp_path)}
+    options = prepared(tmp_path, [[{"call": "desk:wait", "arguments": arguments}]])
+    terminal = Terminal(tmp_path, *options, "wait")
+    deadline = time.monotonic() + PATIENCE
+    while not (tmp_path / "begun").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    terminal.process.send_signal(number)
+    assert terminal.end() == code
+    assert (tmp_path / "aborted").exists()
