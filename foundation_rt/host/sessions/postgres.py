@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from attrs import define, field
@@ -47,6 +49,10 @@ _OPERATION_S = 4.0
 """Shorter than a lease: a worker that is stopped keeps nobody from ending its turns for long."""
 _CONNECTIONS = 8
 _PAGE = 256
+
+
+class _LeaseLapsed(Exception):
+    """This worker counts as dead at the moment."""
 
 
 def _read_url(url: str) -> dict[str, Any]:
@@ -210,28 +216,36 @@ class PostgresChatStore:
     async def begin_turn(self, key: bytes) -> BegunTurn | None:
         """See `ChatStore`."""
         connections, workers = self._open
+        while True:
+            with suppress(_LeaseLapsed):
+                return await connections.transact(partial(self._begin_turn, key, workers.id))
+            await workers.renew()  # others would end the turn at once
 
-        async def work(transaction: Transaction) -> BegunTurn | None:
-            chats, turns = await transaction.ask(
-                (statements.LOCK_RUNNING, (key,)), (statements.NEXT_TURN, (key,))
-            )
-            if not chats or (chats[0][2] is None and not turns):
-                await transaction.rollback()
-                return None
-            [(chat, version, running, worker)] = chats
-            if running is not None:
-                await transaction.rollback()
-                own = worker == workers.id
-                return BegunTurn(read_turn(running), version, is_new=False) if own else None
-            [(position, body)] = turns
-            turn = read_turn(body)
-            await transaction.commit(
-                (statements.DROP_TURN, (position,)),
-                (statements.RUN, (body, turn.turn_id, workers.id, chat)),
-            )
-            return BegunTurn(turn, version, is_new=True)
-
-        return await connections.transact(work)
+    async def _begin_turn(
+        self, key: bytes, worker: str, transaction: Transaction
+    ) -> BegunTurn | None:
+        lives, chats, turns = await transaction.ask(
+            (statements.HOLD_LEASE, (worker,)),
+            (statements.LOCK_RUNNING, (key,)),
+            (statements.NEXT_TURN, (key,)),
+        )
+        if not lives:
+            raise _LeaseLapsed
+        if not chats or (chats[0][2] is None and not turns):
+            await transaction.rollback()
+            return None
+        [(chat, version, running, runs_at)] = chats
+        if running is not None:
+            await transaction.rollback()
+            own = runs_at == worker
+            return BegunTurn(read_turn(running), version, is_new=False) if own else None
+        [(position, body)] = turns
+        turn = read_turn(body)
+        await transaction.commit(
+            (statements.DROP_TURN, (position,)),
+            (statements.RUN, (body, turn.turn_id, worker, chat)),
+        )
+        return BegunTurn(turn, version, is_new=True)
 
     async def write(self, key: bytes, writing: Writing) -> int:
         """See `ChatStore`."""

@@ -51,6 +51,9 @@ INSERT INTO {schema}.chat_turn (chat, message_id, body) VALUES (%b::bigint, %b, 
 LOCK_RUNNING = """
 SELECT id, version, running, worker FROM {schema}.chat WHERE key = %b FOR UPDATE
 """
+HOLD_LEASE = """
+SELECT 1 FROM {schema}.worker WHERE id = %b::text AND alive_until > clock_timestamp() FOR SHARE
+"""
 NEXT_TURN = f"""
 SELECT position, body FROM {{schema}}.chat_turn WHERE chat = {_CHAT} ORDER BY position LIMIT 1
 """

@@ -135,18 +135,13 @@ class TurnRunner:
         first = session.chat.position(turn.message_id)
         self._first = len(session.chat.messages) if first is None else first
         failure = await self._consume_whole(turn) if begun.is_new else {}
-        saving = session.saving
-        if saving.is_fenced:
+        await self._finish(turn, {"state": self._ending, **failure})
+        if session.saving.is_fenced:
             await session.reload()
             running = session.chat.running
-            if running is None or running.turn_id != turn.turn_id:
-                self.turn = None
-                return
-            saving.begin(turn)  # nobody has ended it: it could not be stored
-            self._ending = "failed"
-        if not saving.has_ended:
-            await self._finish(turn, {"state": self._ending, **failure})
-        await saving.stored()
+            if running is not None and running.turn_id == turn.turn_id:
+                session.saving.begin(turn)  # nobody has ended it: it could not be stored
+                await self._finish(turn, {"state": "failed"})
         self.turn = None
 
     async def _consume_whole(self, turn: Turn) -> Payload:
@@ -172,11 +167,18 @@ class TurnRunner:
         async with aclosing(events):
             async for event in events:
                 if event.type == "turn" and event.payload["state"] != "started":
-                    await self._finish(turn, dict(event.payload))
+                    await self._close(turn, dict(event.payload))
                     return
                 await session.emit(event, turn)
 
     async def _finish(self, turn: Turn, end: Payload) -> None:
+        """Record the end of a turn that did not say so itself; wait until all is stored."""
+        saving = self._session.saving
+        if not (saving.is_fenced or saving.has_ended):
+            await self._close(turn, end)
+        await saving.stored()
+
+    async def _close(self, turn: Turn, end: Payload) -> None:
         """Close what the turn has left open, and end it."""
         session = self._session
         saving, chat = session.saving, session.chat

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -178,3 +179,29 @@ async def test_turns_of_one_of_two_killed_workers_end_at_the_other() -> None:
             assert page.histories == other.histories == 1
             lives.tell("submit", session_id, "say:on", "m2")
             await lives.read_until("finished")
+
+
+@pytest.mark.rule("CHAT-22")
+async def test_worker_that_was_stopped_for_longer_than_its_lease_shows_what_is_stored() -> None:
+    with postgres_schema() as place:
+        async with worker((*place, "4")) as stops, worker((*place, "4")) as lives:
+            session_id = await stops.create()
+            page, other = Page(), Page()
+            stops.connect(session_id, page)
+            lives.connect(session_id, other)
+            await lives.read_until("history")
+            stops.tell("submit", session_id, "part:shown wait say:never", "m1")
+            await stops.read_until("text")
+            await lives.read_until("text")
+            stops.process.send_signal(signal.SIGSTOP)
+            await lives.read_until("interrupted")
+            lives.tell("submit", session_id, "say:on", "m2")
+            await lives.read_until("finished")
+            stops.process.send_signal(signal.SIGCONT)
+            while page.seq != other.seq:
+                await stops.read()
+            assert page.chat() == other.chat()
+            stops.tell("submit", session_id, "say:again", "m3")
+            await lives.read_until("finished")
+            await stops.read_until("finished")
+            assert page.chat() == other.chat()

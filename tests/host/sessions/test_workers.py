@@ -23,6 +23,7 @@ from tests.host.sessions.support import (
     until,
     whole_page,
 )
+from tests.support.cable import cable
 from tests.support.services import postgres_schema
 
 Place = tuple[str, str]
@@ -157,6 +158,37 @@ async def test_worker_whose_lease_lapsed_cannot_write_on(place: Place) -> None:
         assert list(other.calls.values()) == [("complete", True)]
         await session.submit("say:next", None)  # it has joined again
         await read_until(there, other, "finished")
+
+
+@pytest.mark.rule("CHAT-22", "CHAT-24")
+async def test_worker_that_is_cut_off_goes_on_alone_and_then_takes_what_is_stored(
+    place: Place,
+) -> None:
+    url, schema = place
+    async with cable(url) as line:
+        cut_off: NewStore = lambda limits: PostgresChatStore(  # noqa: E731
+            line.url, limits, schema=schema, connect_s=0.3
+        )
+        new_store: NewStore = lambda limits: PostgresChatStore(url, limits, schema=schema)  # noqa: E731
+        async with running(cut_off, ROOMY) as first, running(new_store, ROOMY) as second:
+            session = await first.sessions.create(OWNER)
+            here, page = await tab(session)
+            there, other = await tab(await at(second, session))
+            await session.submit("part:shown wait say:alone call:a:b wait", "m1")
+            await read_until(here, page, "text")
+            await line.cut()
+            first.orchestrator.going.set()
+            await read_until(here, page, "finished")  # its own page sees it in memory
+            await read_until(there, other, "interrupted")
+            await (await at(second, session)).submit("say:on", "m2")
+            await read_until(there, other, "finished")
+            await line.mend()
+            while (page.seq, page.histories) != (other.seq, 2):
+                page.show(await anext(here))
+            assert page.chat() == other.chat() == (await whole_page(session)).chat()
+            await until(lambda: first.sessions.is_available)
+            await session.submit("say:next", "m3")
+            await read_until(there, other, "finished")
 
 
 @pytest.mark.rule("CHAT-20", "CHAT-27")

@@ -1,6 +1,6 @@
 """A process with sessions, for tests that kill it. It reads commands and writes what is shown.
 
-    python -m tests.host.sessions.worker DSN [SCHEMA]
+    python -m tests.host.sessions.worker DSN [SCHEMA [LEASE]]
 
 Each line is JSON. Commands: `["create"]`, `["connect", ID, AFTER, TAB]`,
 `["submit", ID, TEXT, NAME]`, `["close"]`. Lines from it: `["ready"]`, `["created", ID]`,
@@ -58,7 +58,11 @@ def store_of(dsn: str, schema: str | None) -> ChatStore:
     return PostgresChatStore(dsn, LIMITS, schema=schema)
 
 
-async def main(dsn: str, schema: str | None = None) -> None:
+async def main(dsn: str, schema: str | None = None, lease_s: str = "") -> None:
+    if lease_s:
+        from foundation_rt.host.sessions import postgres_workers
+
+        postgres_workers.LEASE_S, postgres_workers.RENEW_S = float(lease_s), float(lease_s) / 6
     sessions = ChatSessions(store_of(dsn, schema), LIMITS)
     sessions.run_turns_with(FakeOrchestrator(sessions))
     await sessions.start()
