@@ -366,3 +366,25 @@ async def test_host_says_something_if_the_model_does_not() -> None:
         await say(orchestrator)
         said = [each.content for each in model.asked[-1].history if each.role is Role.ASSISTANT]
         assert said == [None]  # the call alone
+
+
+class FailingHistories(MemoryHistories):
+    """Histories that cannot keep outcomes."""
+
+    async def add_message(self, session_id: str, message: Any) -> None:
+        if message.role is Role.TOOL:
+            raise OSError("secret path")
+        await super().add_message(session_id, message)
+
+
+@pytest.mark.rule("TURN-12")
+async def test_history_that_fails_ends_the_turn() -> None:
+    calls = [call("desk:find", word="a"), call("desk:peek", text="b")]
+    model, desk = ScriptedModel([calls]), Desk()
+    async with chat(model, desk, histories=FailingHistories()) as orchestrator:
+        heard = await say(orchestrator)
+        assert (heard.end["state"], heard.end["code"]) == ("failed", "INTERNAL")
+        assert "secret" not in str(heard.events)
+        assert model.running == 0
+        assert not orchestrator.stop("session")
+        desk.gate.set()
