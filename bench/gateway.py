@@ -40,7 +40,7 @@ from bench.over_http import (
 from bench.processes import Server as StdioServer
 from bench.processes import Target
 from bench.report import head, percentiles, row, say
-from bench.sizes import Sizes
+from bench.sizes import FULL, Sizes
 
 _ROOT = Path(__file__).resolve().parent.parent
 _COMMAND = " ".join([sys.executable, *APP])
@@ -78,8 +78,11 @@ def _runtime(command: list[str]) -> Iterator[Server]:
 
 @contextmanager
 def _gateway(entry: Mapping[str, Any], tool: str = TOOL) -> Iterator[Server]:
-    """Yield a gateway over HTTP before one server, once it lists this tool."""
-    with _servers_file({"bench": entry}) as path:
+    """Yield a gateway over HTTP before one server, once it lists this tool.
+
+    As many calls may run at the server as are made, as on its hops, which have no `maxConcurrent`.
+    """
+    with _servers_file({"bench": {**entry, "maxConcurrent": 2 * max(FULL.in_flight)}}) as path:
         command = ["-m", "foundation_rt", "gateway", path, "--prefix", "never", "--no-auth"]
         server = Server.spawn("gateway", [*command, "--http"], "127.0.0.1:{}")
         try:
