@@ -1,6 +1,6 @@
 """Run every measurement, print a table, and fail if the service level is not kept.
 
-    python -m bench [--shortest] [--peers] [calls] [http] [client] [aacp] [tasks] [gateway]
+    python -m bench [--shortest] [--peers] [calls] [http] [client] [aacp] [tasks] [gateway] [host]
 
 Every figure stands beside the floor that was measured in turn with it, round by round; a ratio is
 the median of the rounds' ratios. Absolute times on a shared machine are noise. With `--shortest`
@@ -45,7 +45,7 @@ _TARGETS = [
 ]
 
 
-_SECTIONS = ("calls", "http", "client", "aacp", "tasks", "gateway")
+_SECTIONS = ("calls", "http", "client", "aacp", "tasks", "gateway", "host")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -79,6 +79,10 @@ def main(arguments: Sequence[str]) -> int:
         from bench import gateway
 
         gateway.report(sizes, with_peers="--peers" in arguments)
+    if "host" in (sections or _SECTIONS):
+        from bench import host
+
+        host.report(sizes)
     return status
 
 

@@ -17,6 +17,10 @@ class Sizes:
         http: rounds, and the duration of each; the client's rounds likewise.
         gateway: rounds through it, and the duration of each.
         gateway_starts: of it, before four servers.
+        host_rounds: of the host, beside its floor.
+        host_streams: chats that stream at once, and pieces of each.
+        host_idle: chats that are open and idle.
+        host_starts: of it.
         aacp: rounds.
         aacp_share: the part of its requests that each case of AACP makes.
         seeds: simulated histories, and requests in each.
@@ -38,6 +42,10 @@ class Sizes:
     modes: tuple[str, ...]
     gateway: tuple[int, float]
     gateway_starts: int
+    host_rounds: int
+    host_streams: tuple[int, int]
+    host_idle: int
+    host_starts: int
     aacp: int
     aacp_share: float
     seeds: tuple[int, int]
@@ -60,6 +68,10 @@ FULL = Sizes(
     modes=("stateless", "handshake"),
     gateway=(7, 0.5),
     gateway_starts=7,
+    host_rounds=7,
+    host_streams=(200, 100),
+    host_idle=1_000,
+    host_starts=9,
     aacp=5,
     aacp_share=1.0,
     seeds=(100, 200),
@@ -82,6 +94,10 @@ SHORTEST = Sizes(
     modes=("handshake",),
     gateway=(1, 0.1),
     gateway_starts=1,
+    host_rounds=1,
+    host_streams=(3, 5),
+    host_idle=5,
+    host_starts=1,
     aacp=1,
     aacp_share=0.01,
     seeds=(1, 5),
