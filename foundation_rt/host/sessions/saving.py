@@ -88,7 +88,10 @@ class Saving:
             return
         numbered, frame = self._chat.number(message)
         assert numbered.seq is not None
-        self._pending.frames.append((numbered.seq, frame))
+        frames = self._pending.frames
+        frames.append((numbered.seq, frame))
+        while frames and frames[0][0] < self._chat.first_seq:
+            frames.popleft()  # without a store they would be as many as there ever were
         self._unshown.append((numbered, len(frame)))
         self._unshown_bytes += len(frame)
         self._made += 1

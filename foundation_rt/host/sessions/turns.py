@@ -109,12 +109,13 @@ class TurnRunner:
 
     async def _begin(self) -> BegunTurn | None:
         session = self._session
-        is_uncertain = False
+        is_uncertain = False  # the turn that runs may be one that was begun here, just now
         while session.may_run():
             try:
                 if not await session.is_attended():
                     return None
                 begun = await session.store.begin_turn(session.key)
+                is_uncertain = is_uncertain or (begun is not None and begun.is_new)
                 if begun is not None and begun.version != session.chat.version:
                     await session.refresh()
             except DatabaseError as error:
@@ -129,8 +130,14 @@ class TurnRunner:
 
     async def _run_turn(self, begun: BegunTurn) -> None:
         """Run a turn; one that ran before is not run again but ended (CHAT-21)."""
+        self.turn, self._ending = begun.turn, "interrupted"
+        try:
+            await self._run_begun(begun)
+        finally:
+            self.turn = None
+
+    async def _run_begun(self, begun: BegunTurn) -> None:
         session, turn = self._session, begun.turn
-        self.turn, self._ending = turn, "interrupted"
         session.began(turn)
         first = session.chat.position(turn.message_id)
         self._first = len(session.chat.messages) if first is None else first
@@ -142,7 +149,6 @@ class TurnRunner:
             if running is not None and running.turn_id == turn.turn_id:
                 session.saving.begin(turn)  # nobody has ended it: it could not be stored
                 await self._finish(turn, {"state": "failed"})
-        self.turn = None
 
     async def _consume_whole(self, turn: Turn) -> Payload:
         """Run a turn to its end, or until `end_turn`; return what a failure says."""

@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from foundation_rt.database.errors import DatabaseFullError, DatabaseUnavailableError
 from foundation_rt.errors import UsageError
@@ -17,7 +18,7 @@ from foundation_rt.host.sessions.opening import open_store
 from foundation_rt.host.sessions.postgres import PostgresChatStore
 from foundation_rt.host.sessions.settings import SessionSettings
 from foundation_rt.host.sessions.sqlite import SqliteChatStore
-from foundation_rt.host.sessions.store import chat_key
+from foundation_rt.host.sessions.store import BegunTurn, StoredChat, Writing, chat_key
 from tests.host.sessions.support import (
     OWNER,
     Page,
@@ -103,11 +104,11 @@ async def test_store_that_fails_once_loses_nothing(error: type[Exception]) -> No
     class Failing(MemoryChatStore):
         failures = 3
 
-        async def write(self, key: bytes, writing: object) -> int:
+        async def write(self, key: bytes, writing: Writing) -> int:
             if Failing.failures:
                 Failing.failures -= 1
                 raise error("away")
-            return await super().write(key, writing)  # type: ignore[arg-type]
+            return await super().write(key, writing)
 
     async with running(Failing, ROOMY) as host:
         session = await host.sessions.create(OWNER)
@@ -118,6 +119,68 @@ async def test_store_that_fails_once_loses_nothing(error: type[Exception]) -> No
         stored = await host.sessions.store.load(chat_key(session.id), OWNER)
         assert stored is not None
         assert [message for _, message in stored.messages] == list(session.history)
+
+
+@pytest.mark.rule("CHAT-25")
+async def test_without_a_store_only_events_for_replay_wait_for_it() -> None:
+    class Away(MemoryChatStore):
+        is_away = False
+
+        async def write(self, key: bytes, writing: Writing) -> int:
+            if self.is_away:
+                raise DatabaseUnavailableError("away")
+            assert len(writing.frames) <= 5
+            return await super().write(key, writing)
+
+        async def probe(self) -> None:
+            if self.is_away:
+                raise DatabaseUnavailableError("away")
+
+    limits = SessionSettings(max_events=5)
+    stores: list[Away] = []
+
+    def new_store(limits: SessionSettings) -> Away:
+        stores.append(Away(limits))
+        stores[0].is_immediate = False
+        return stores[0]
+
+    async with running(new_store, limits) as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        await session.submit(" ".join(["wait", *["say:abc"] * 20]), None)
+        await read_until(connection, page, "started")
+        stores[0].is_away = True
+        host.orchestrator.going.set()
+        await read_until(connection, page, "finished")
+        stores[0].is_away = False
+        await until(lambda: not session.is_busy)
+        stored = await stores[0].load(chat_key(session.id), OWNER)
+        assert stored is not None
+        assert [message for _, message in stored.messages] == list(session.history)
+        assert len(stored.sizes) == 5
+
+
+@pytest.mark.rule("CHAT-08")
+async def test_turn_that_was_begun_before_the_store_failed_is_run_once() -> None:
+    class Failing(MemoryChatStore):
+        failures = 2
+
+        async def begin_turn(self, key: bytes) -> BegunTurn | None:
+            begun = await super().begin_turn(key)
+            return None if begun is None else evolve(begun, version=begun.version + 1)
+
+        async def changes(self, key: bytes, version: int, after: int) -> StoredChat | None:
+            if Failing.failures:
+                Failing.failures -= 1
+                raise DatabaseUnavailableError("away")
+            return await super().changes(key, version, after)
+
+    async with running(Failing) as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        await session.submit("say:one", None)
+        await read_until(connection, page, "finished")
+        assert host.orchestrator.texts == ["say:one"]
 
 
 @pytest.mark.rule("CHAT-07")
