@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 from ..core.context import ToolContext
 from ..server import Server
 
+if TYPE_CHECKING:
+    from ..config.sections import Settings
 
-def demo_server() -> Server:
-    """Return a server with `echo` and `sleep`, besides `health`, which every server has."""
-    server = Server("foundation-rt-demo")
+
+def demo_server(sections: Mapping[str, type[Settings]] | None = None) -> Server:
+    """Return a server with `echo` and `sleep`, besides `health`, which every server has.
+
+    Args:
+        sections: of the application that it runs in, whose variables it has to know.
+    """
+    server = Server("foundation-rt-demo", sections=sections)
 
     @server.tool(inline=True)
     def echo(message: Annotated[str, "What to send back."]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,21 +108,24 @@ def _print_page(made: Host, url: str) -> None:
 
 
 def _make_host(line: CommandLine, overrides: Mapping[str, Mapping[str, Any]]) -> Host:
+    from ..gateway.settings import SECTION, GatewaySettings
     from ..host.environment import HostEnvironment
+    from ..host.settings import SECTION as HOST_SECTION
+    from ..host.settings import HostSettings
     from ..host.starting import HostOptions, create_host
     from .demo import demo_server
 
     options = HostOptions(
         overrides=overrides, config=line.option("--config"), model=line.option("--model")
     )
+    demo = partial(demo_server, {HOST_SECTION: HostSettings, SECTION: GatewaySettings})
     if "--gateway" not in line.options:
-        return create_host(options, HostEnvironment(), demo_server)
+        return create_host(options, HostEnvironment(), demo)
     from ..gateway.app import DEFAULTS
-    from ..gateway.settings import SECTION, GatewaySettings
     from ..host.app import make_server
 
     server = make_server(DEFAULTS, {SECTION: GatewaySettings})
-    return create_host(options, HostEnvironment(), demo_server, _add_gateway, server)
+    return create_host(options, HostEnvironment(), demo, _add_gateway, server)
 
 
 def _add_gateway(

@@ -231,6 +231,21 @@ def test_wrong_starts_are_refused_with_what_to_write(tmp_path: Path) -> None:
     assert "--gateway" in run("host", "--help", cwd=tmp_path).stdout
 
 
+@pytest.mark.rule("HOST-05")
+async def test_demo_server_runs_under_the_variables_of_the_host(tmp_path: Path) -> None:
+    env = {"LLM_PROVIDER": "rules", "MAX_TOKEN_COUNT": "9000"}
+    with host_process(tmp_path, "--yes", env=env) as host:
+        async with host.page() as page:
+            await page.until(
+                lambda frame: (
+                    frame["type"] == "servers"
+                    and frame["payload"]["servers"][0]["state"] == "ready"
+                )
+            )
+            await page.turn("/demo:echo message=hello")
+            assert "| message | hello |" in page.text
+
+
 @pytest.mark.rule("HOST-06")
 async def test_keys_are_read_again_on_signal(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("GEMINI_API_KEY=one\n")
