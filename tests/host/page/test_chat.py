@@ -273,12 +273,18 @@ def test_duplicates_are_ignored_and_a_gap_is_asked_for(page: Page, host: Scripte
 def test_silence_opens_the_connection_again(
     page: Page, host: ScriptedHost, watched: WatchedPage
 ) -> None:
+    watched.may_lose = True
     page.clock.install()
     page.reload()
+    expect(page.get_by_role("heading", name="What can I do")).to_be_visible()
+    for _ in range(2):
+        host.next_opened()
+    page.clock.pause_at(page.evaluate("Date.now() / 1000 + 10"))
+    host.cut()
+    say(page, "sent when the connection is there")
+    page.clock.run_for(600)
     host.next_opened()
-    host.next_opened()
-    field(page).wait_for()
-    expect(page.get_by_text("Connecting…")).to_have_count(0)
+    host.next_said("message")
     page.clock.run_for(29_000)
     assert host.pings.empty()
     page.clock.run_for(2_000)
