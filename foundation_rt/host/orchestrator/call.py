@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -45,7 +45,7 @@ class OpenCall:
     is_sent: bool = False
     began: float = 0.0
     _shown: int | None = field(default=None, init=False)
-    _latest: dict[str, Any] | None = field(default=None, init=False)
+    _latest: Callable[[], str] | None = field(default=None, init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
     _next_at: float = field(default=0.0, init=False)
     _progress: Mapping[str, Any] | None = field(default=None, init=False)
@@ -75,12 +75,11 @@ class OpenCall:
         """Take the progress of the call."""
         progress = {"progress": done, "total": total, "message": message}
         self._progress = {name: value for name, value in progress.items() if value is not None}
-        self._report(message or f"{self.name} is running")
+        self._report(lambda: message or f"{self.name} is running")
 
     def report_log(self, level: str, logger: str | None, data: Any) -> None:
         """Take a log message of the call."""
-        text = data if isinstance(data, str) else repr(data)
-        self._report(f"{level}: {text}")
+        self._report(lambda: f"{level}: {data if isinstance(data, str) else repr(data)}")
 
     def end_reports(self) -> None:
         """Report nothing more."""
@@ -89,9 +88,9 @@ class OpenCall:
         self._timer = self._latest = None
         self._next_at = float("inf")
 
-    def _report(self, message: str) -> None:
-        more = {} if self._progress is None else {"progress": self._progress}
-        self._latest = self.processing(message, **more)
+    def _report(self, message: Callable[[], str]) -> None:
+        """Keep the newest report; it is written when it is sent, as most are not."""
+        self._latest = message
         if self._timer is None:
             self._send_latest()
 
@@ -101,7 +100,8 @@ class OpenCall:
         if self._latest is None or self._next_at == float("inf"):
             return
         if loop.time() >= self._next_at and self.scope.events.has_room:
-            self.scope.events.push("status", self._latest)
+            more = {} if self._progress is None else {"progress": self._progress}
+            self.scope.events.push("status", self.processing(self._latest(), **more))
             self._latest = None
             self._next_at = loop.time() + _PAUSE
         else:

@@ -112,6 +112,20 @@ async def test_long_arguments_are_in_the_first_event_of_a_call_alone(
     assert heard.of("approval")[0]["arguments"] == {"text": "x" * length}
 
 
+@pytest.mark.rule("TURN-35")
+async def test_log_messages_of_a_call_are_shown() -> None:
+    server = Server("talks")
+
+    @server.tool(annotations=READS)
+    def talk(ctx: ToolContext) -> None:
+        ctx.log("warning", "low on paper")
+
+    model = ScriptedModel([[call("talks:talk")]])
+    async with chat(model, {"talks": server}, revision="2025-11-25") as orchestrator:
+        heard = await say(orchestrator)
+    assert "warning: low on paper" in [each["message"] for each in heard.of("status")]
+
+
 @pytest.mark.rule("TURN-36")
 async def test_one_call_can_be_ended_and_the_model_reads_it() -> None:
     desk = Desk()
