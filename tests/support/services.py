@@ -21,8 +21,6 @@ from functools import cache
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-import pytest
-
 POSTGRES_URL = os.environ.get("DATABASE_URL", "postgresql://root@127.0.0.1:5432/test")
 NATS_URL = os.environ.get("NATS_URL", "nats://127.0.0.1:4222")
 REDIS_URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
@@ -88,6 +86,8 @@ def _need(service: str, url: str, default_port: int) -> str:
     host, port = parts.hostname or "127.0.0.1", parts.port or default_port
     problem = _problem(host, port)
     if problem is not None:
+        import pytest  # not above: processes that tests start would spend half of their start on it
+
         # Neither the URL nor its user: it may hold a password.
         reason = f"{service} at {host}:{port} is not reachable: {problem}"
         if REQUIRED:

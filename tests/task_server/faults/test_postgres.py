@@ -307,7 +307,10 @@ async def test_process_that_is_stopped_before_its_commit_holds_up_others_until_m
 async def together(place: Place, *roles: tuple[object, ...]) -> list[list[list[str]]]:
     """Run peers that begin at once; return what each says."""
     async with AsyncExitStack() as stack:
-        peers = [await stack.enter_async_context(place.peer(*map(str, role))) for role in roles]
+        async with asyncio.TaskGroup() as group:
+            entering = (stack.enter_async_context(place.peer(*map(str, role))) for role in roles)
+            starting = [group.create_task(each) for each in entering]
+        peers = [each.result() for each in starting]
         for peer in peers:
             peer.go()
         return [await peer.rest() for peer in peers]
