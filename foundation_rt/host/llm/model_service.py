@@ -8,6 +8,7 @@ call behind, and asking again repeats none.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -42,6 +43,8 @@ from .service import (
 from .system_prompt import compile_system_prompt
 from .text_mode import FenceParser
 from .tokens import SessionUsage, TokenEstimate, request_bytes, text_bytes
+
+log = logging.getLogger("foundation_rt.host")
 
 TRUNCATED = "\n\n*(The answer ends here: the limit of tokens is reached.)*"
 MAX_CALLS = 64
@@ -198,6 +201,7 @@ class ModelService:
             error.failure = LLMFailure.BAD_REQUEST
             return False
         self._is_text_mode = True
+        log.warning("%s takes no tools: calls are written as text (%s)", self.label, error)
         return True
 
     def _request(

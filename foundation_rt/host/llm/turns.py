@@ -110,7 +110,7 @@ def build_turns(request: ModelRequest, provider: str, picture_types: Collection[
     for item in _answers_and_words(request.history, results):
         if isinstance(item, ChatMessage):
             turn = _turn_of(turns, is_user=True)
-            if item.content:
+            if item.content and not item.content.isspace():
                 prefix = _NOTE if item.role is Role.SYSTEM else ""
                 turn.texts.append(prefix + item.content)
             turn.pictures += _pictures(item, picture_types, turn.texts)
@@ -141,7 +141,7 @@ def _answers_and_words(
                 items.append(last := _Answer(message.metadata.get("answer")))
             last.id = message.metadata.get("answer", last.id)
             last.calls.append(message)
-        elif message.content:
+        elif message.content and not message.content.isspace():
             if last is None or (last.calls and message.id != last.id):
                 items.append(last := _Answer(message.id))
             last.texts.append(message.content)

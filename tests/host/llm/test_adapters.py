@@ -261,7 +261,11 @@ async def test_ended_answer_closes_its_connection(
     ],
 )
 async def test_provider_without_tools_is_used_in_text_mode(
-    provider: str, status: int, message: str, fake: FakeModels
+    provider: str,
+    status: int,
+    message: str,
+    fake: FakeModels,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     fake.play([{"status": status, "message": message}], text_answer(["a", ECHO]), ["b"])
     chat = Chat(fake.service(provider))
@@ -269,6 +273,7 @@ async def test_provider_without_tools_is_used_in_text_mode(
     assert shown(answer)[1] == ("demo:echo", ECHO["arguments"])
     assert shown(await chat.give(answer[1], "c")) == [("assistant", "b")]
     assert ["tools" in each.body for each in fake.requests] == [True, False, False]
+    assert caplog.text.count("calls are written as text") == 1
 
 
 @every_provider

@@ -102,6 +102,15 @@ def test_what_interruptions_leave_behind_is_made_whole() -> None:
 
 
 @pytest.mark.rule("LLM-21")
+def test_white_space_alone_is_left_out() -> None:
+    one = call(1)
+    assert turns(user("x"), user(" "), said("\n\n"), one, result_of(one, "r"))[:2] == [
+        ("user", ["x"], [], []),
+        ("model", [], ["c1"], []),
+    ]
+
+
+@pytest.mark.rule("LLM-21")
 def test_notes_of_the_host_are_said_by_the_user_and_marked() -> None:
     note = ChatMessage(id="n", role=Role.SYSTEM, content="Write it again.")
     assert turns(user("x"), note) == [("user", ["x", "[Note of the host] Write it again."], [], [])]
