@@ -17,6 +17,7 @@ from attrs import define, field
 
 from ..events import ServerMessage
 from ..sessions.errors import (
+    ChatFullError,
     RateLimitedError,
     SessionError,
     SlowConnectionError,
@@ -49,6 +50,7 @@ UNKNOWN_SESSION = "unknown_session"
 _CODES: dict[type[SessionError], str] = {
     RateLimitedError: "RATE_LIMITED",
     TooManyTurnsError: "TOO_MANY_TURNS",
+    ChatFullError: "CHAT_FULL",
     TooManyConnectionsError: "TOO_MANY_CONNECTIONS",
     StoreUnavailableError: "MAINTENANCE",
     UnknownSessionError: UNKNOWN_SESSION,

@@ -9,6 +9,7 @@ import pytest
 from foundation_rt.host.sessions.errors import (
     ChatFullError,
     RateLimitedError,
+    SessionError,
     SlowConnectionError,
     StoreUnavailableError,
     TooManyConnectionsError,
@@ -17,6 +18,7 @@ from foundation_rt.host.sessions.errors import (
 )
 from foundation_rt.host.sessions.settings import SessionSettings
 from foundation_rt.host.sessions.store import chat_key
+from foundation_rt.host.web import socket
 from tests.host.sessions.support import OWNER, NewStore, Page, read_until, running, tab, whole_page
 
 ROOMY = SessionSettings(max_messages=1_000)
@@ -322,6 +324,11 @@ async def test_chat_that_is_full_takes_no_more(new_store: NewStore) -> None:
         await read_until(connection, page, "finished")
         with pytest.raises(ChatFullError):
             await session.submit("say:x", None)
+
+
+@pytest.mark.rule("HOST-24")
+def test_every_refusal_has_a_code_for_pages() -> None:
+    assert {*SessionError.__subclasses__()} == {*socket._CODES, SlowConnectionError}
 
 
 @pytest.mark.rule("CHAT-31")

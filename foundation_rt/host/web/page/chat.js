@@ -216,6 +216,7 @@ const OF_MESSAGES = new Set([
   "MAINTENANCE",
   "TOO_MANY_TURNS",
   "too_many_turns",
+  "CHAT_FULL",
   "invalid_message",
 ]);
 
