@@ -36,6 +36,11 @@ class ConnectionHandlers:
     _running: list[ServerRequestHandlers] = field(factory=list, init=False)
     _latest: ServerRequestHandlers | None = field(default=None, init=False)
 
+    @property
+    def has_owner(self) -> bool:
+        """Return whether a request of the owner runs."""
+        return bool(self._running)
+
     def capabilities(self, revision: Revision) -> Mapping[str, Any]:
         """Return those of the owner; without one, those of all connections."""
         return (self._latest or self._otherwise).capabilities(revision)

@@ -20,10 +20,10 @@ from .connection_pool import EVERYBODY, ConnectionKey, PooledConnection
 from .guarded_request import CircuitRefusal, GuardedRequest, Send
 from .names import inside_name
 from .registry import ToolRecord
-from .requests import ONE_RETRY, Priority, priority_of
+from .requests import METHOD_NOT_FOUND, ONE_RETRY, Priority, priority_of
 from .server_group import ServerGroup
 from .server_state import ServerState
-from .supervisor import ServerSupervisor
+from .supervisor import LIST_METHODS, ServerSupervisor
 
 if TYPE_CHECKING:
     from ..client import Client, ServerRequestHandlers, Subscription
@@ -79,15 +79,82 @@ class ServerConnections:
         client = self._supervisor.client
         return client is not None and client.has_capability(capability)
 
-    async def ready(self) -> None:
+    async def ready(
+        self,
+        *,
+        session: str | None = None,
+        principal: str | None = None,
+        client_headers: Mapping[str, str] | None = None,
+    ) -> None:
         """Wait until the server is connected; connect at once if it is not.
+
+        A client with headers for the server needs its own connection alone: without them the
+        server may admit nobody.
+
+        Args:
+            session, principal, client_headers: of the client; see `request`.
 
         Raises:
             MCPError: it cannot be reached within `connectTimeoutMs`.
         """
         supervisor = self._supervisor
-        if supervisor.lifecycle.state is not ServerState.READY:
-            await supervisor.ready_within(supervisor.plan.settings.connect_timeout_ms)
+        if supervisor.lifecycle.state is ServerState.READY:
+            return
+        wait = supervisor.plan.settings.connect_timeout_ms
+        if not self.headers_of(client_headers or {}):
+            await supervisor.ready_within(wait)
+        elif supervisor.is_stateless is None:
+            async with self._own_client(session, principal, client_headers or {}) as client:
+                await client.initialize(timeout=wait / 1000)
+
+    async def list_own(
+        self,
+        kind: str,
+        *,
+        session: str | None = None,
+        principal: str | None = None,
+        client_headers: Mapping[str, str],
+    ) -> tuple[Definition, ...]:
+        """Return one of the server's lists as this client's headers get it (COORD-67).
+
+        Args:
+            kind: one of the `lists` of the coordinator.
+            session, principal, client_headers: of the client; `headersFrom` chooses a header.
+
+        Raises:
+            MCPError: it cannot be read.
+        """
+        await self.ready(session=session, principal=principal, client_headers=client_headers)
+        settings = self.settings
+        async with self._own_client(session, principal, client_headers) as client:
+            await client.initialize(timeout=settings.connect_timeout_ms / 1000)
+            method, capability = LIST_METHODS[kind]
+            if not client.has_capability(capability):
+                return ()
+            try:
+                found = await client.request_all(method, timeout=settings.timeout_ms / 1000)
+            except MCPError as error:
+                if error.original_code == METHOD_NOT_FOUND:
+                    return ()
+                raise
+            return tuple(
+                each for each in found if kind != "tools" or settings.allows(str(each.get("name")))
+            )
+
+    @asynccontextmanager
+    async def _own_client(
+        self, session: str | None, principal: str | None, client_headers: Mapping[str, str]
+    ) -> AsyncIterator[Client]:
+        """Hold the connection of a client with headers for the server."""
+        supervisor = self._supervisor
+        key = _key(supervisor, session, principal, client_headers)
+        wait = supervisor.plan.settings.timeout_ms / 1000
+        connection = await self._take(supervisor, key, asyncio.get_running_loop().time() + wait)
+        try:
+            assert connection.client is not None  # it has headers
+            yield connection.client
+        finally:
+            supervisor.pool.give_back(connection)
 
     @property
     def connections(self) -> int:
@@ -157,7 +224,12 @@ class ServerConnections:
             idempotent,
         )
         if settings.isolation is None and supervisor.is_stateless is None:
-            await supervisor.ready_within(allowed)
+            if self.headers_of(client_headers or {}):
+                await self.ready(
+                    session=session, principal=principal, client_headers=client_headers
+                )
+            else:
+                await supervisor.ready_within(allowed)
         key = _key(supervisor, session, principal, client_headers or {})
         # Before the slot: calls that wait for a connection must not keep out those that have one.
         connection = await self._take(supervisor, key, guarded.deadline)
@@ -223,7 +295,7 @@ class ServerConnections:
             MCPError: the server refused it, or cannot be reached.
         """
         supervisor = self._supervisor
-        await self.ready()
+        await self.ready(session=session, principal=principal, client_headers=client_headers)
         key = _key(supervisor, session, principal, client_headers or {})
         wait = supervisor.plan.settings.timeout_ms / 1000
         connection = await self._take(supervisor, key, asyncio.get_running_loop().time() + wait)
@@ -304,7 +376,9 @@ async def _let_ask(
     Its answer, such as the roots, may decide what the request may do.
     """
     handlers = connection.handlers
-    if not supervisor.asks_early or handlers is None or connection.has_asked:
+    if not supervisor.asks_early or handlers is None or not handlers.has_owner:
+        return
+    if connection.has_asked:
         return
     await client.initialize(timeout=seconds)
     if not connection.has_asked:

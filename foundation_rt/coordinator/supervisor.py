@@ -60,12 +60,13 @@ _ANSWERING = (
 
 GUIDANCE_TIMEOUT = 5.0
 _RETIRING_POLL = 0.1
-_CAPABILITIES = {"resources": "resources", "resourceTemplates": "resources", "prompts": "prompts"}
-_METHODS = {
-    "resources": "resources/list",
-    "resourceTemplates": "resources/templates/list",
-    "prompts": "prompts/list",
+LIST_METHODS = {
+    "tools": ("tools/list", "tools"),
+    "resources": ("resources/list", "resources"),
+    "resourceTemplates": ("resources/templates/list", "resources"),
+    "prompts": ("prompts/list", "prompts"),
 }
+"""The method that lists each kind, and the capability that it needs."""
 
 
 class SupervisionObserver(Protocol):
@@ -328,6 +329,7 @@ class ServerSupervisor:
         client = self._connect(
             target,
             handlers,
+            on_connected=self._note_mode,
             on_disconnected=self._note_error,
             on_notification=partial(self._notified, key.owner),
         )
@@ -413,9 +415,12 @@ class ServerSupervisor:
 
     # -- called by the client
 
+    def _note_mode(self, description: ServerDescription) -> None:
+        self.is_stateless = description.revision.is_stateless
+
     def _connected(self, description: ServerDescription) -> None:
         self.connections += 1
-        self.is_stateless = description.revision.is_stateless
+        self._note_mode(description)
         if self._attempt is None and not self._is_closed:
             # A call has connected it again, before the attempt that is due.
             if self.lifecycle.state is not ServerState.READY:
@@ -503,7 +508,7 @@ class ServerSupervisor:
             listed = await client.list_tools(timeout=timeout) if client.has_capability(kind) else ()
             allows = self.plan.settings.allows
             self.tools = {tool.name: tool for tool in listed if allows(tool.name)}
-        elif client.has_capability(_CAPABILITIES[kind]):
+        elif client.has_capability(LIST_METHODS[kind][1]):
             self.lists[kind] = await self._read_entries(client, kind, timeout)
         else:
             self.lists[kind] = []
@@ -517,7 +522,7 @@ class ServerSupervisor:
         Many servers with resources have no method for templates, and serve well without.
         """
         try:
-            return await client.request_all(_METHODS[kind], timeout=timeout)
+            return await client.request_all(LIST_METHODS[kind][0], timeout=timeout)
         except MCPError as error:
             if error.original_code is None:
                 raise

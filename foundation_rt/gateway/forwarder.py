@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import define
 
 from ..client import MCPError
 from ..core.forwarding.forwarder import ForwardedError, ForwardedRequest, ForwardTarget
@@ -68,7 +68,6 @@ class GatewayForwarder:
     subscriptions: ForwardedSubscriptions
     task_ids: TaskIds
     is_search: bool = False
-    _lists: dict[str, tuple[Routes, Entries]] = field(factory=dict, init=False)
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -82,7 +81,7 @@ class GatewayForwarder:
 
     def target(self, request: ForwardedRequest) -> ForwardTarget | None:
         """Return the server behind a request, and the time it may take."""
-        route = self._find(self.upstreams.routes, request)
+        route = self._find(self.upstreams.routes, request) or self._find_own(request)
         server = None if route is None else self.upstreams.find(route.server)
         if route is None or server is None:
             return None
@@ -98,11 +97,7 @@ class GatewayForwarder:
         routes = await self.upstreams.routes_for(context)
         if kind == "tools" and self.is_search:
             return _SEARCH_ENTRIES
-        known = self._lists.get(kind)
-        if known is None or known[0] is not routes:
-            found: Mapping[str, Any] = getattr(routes, _ROUTES_OF[kind])
-            known = self._lists[kind] = routes, tuple(each.definition for each in found.values())
-        return known[1]
+        return routes.entries(kind)
 
     async def forward(self, request: ForwardedRequest, context: ToolContext) -> Mapping[str, Any]:
         """Return the result of a request, as its server has sent it.
@@ -251,7 +246,7 @@ class GatewayForwarder:
             )
 
         try:
-            await connections.ready()
+            await connections.ready(**client_of(context))
             result = await self.relay.exchange(
                 context, params, send, is_stateless=connections.is_stateless
             )
@@ -269,6 +264,11 @@ class GatewayForwarder:
             return read_call(params)
         return params
 
+    def _find_own(self, request: ForwardedRequest) -> RoutedEntry | None:
+        """Return the entry that a request names, if the lists of any value have it (GATE-16)."""
+        found = (self._find(routes, request) for routes in self.upstreams.own_routes())
+        return next(filter(None, found), None)
+
     def _find(self, routes: Routes, request: ForwardedRequest) -> RoutedEntry | None:
         """Return the entry that a request names, if any list has it."""
         if request.method == "tools/call":
@@ -282,13 +282,6 @@ class GatewayForwarder:
 
 
 _SEARCH_ENTRIES = (CALL_TOOL,)
-
-_ROUTES_OF: Mapping[str, str] = {
-    "tools": "tools",
-    "prompts": "prompts",
-    "resources": "resources",
-    "resourceTemplates": "templates",
-}
 
 _Answer = Callable[
     [GatewayForwarder, ForwardedRequest, "ToolContext"], Awaitable[Mapping[str, Any]]

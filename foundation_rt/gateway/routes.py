@@ -18,6 +18,8 @@ from attrs import define, field, frozen
 from ..coordinator import close_names
 from ..errors import ErrorCode, ToolError
 
+_MEMBERS = {"resourceTemplates": "templates"}
+
 Definition = Mapping[str, Any]
 
 Listed = Iterable[tuple[str, Definition]]
@@ -55,6 +57,15 @@ class Routes:
     resources: dict[str, RoutedEntry] = field(factory=dict)
     templates: dict[str, RoutedEntry] = field(factory=dict)
     resource_servers: tuple[str, ...] = ()
+    _entries: dict[str, tuple[Definition, ...]] = field(factory=dict, init=False)
+
+    def entries(self, kind: str) -> tuple[Definition, ...]:
+        """Return the definitions of a list; always the same tuple (FWD-15)."""
+        known = self._entries.get(kind)
+        if known is None:
+            found: dict[str, RoutedEntry] = getattr(self, _MEMBERS.get(kind, kind))
+            known = self._entries[kind] = tuple(each.definition for each in found.values())
+        return known
 
     @classmethod
     def of(

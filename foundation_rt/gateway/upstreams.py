@@ -19,6 +19,7 @@ from ..coordinator import Coordinator, ServerState, ServerStatus, outside_name
 from ..errors import ErrorCode, JsonRpcErrorCode, ToolError, UsageError
 from .definition_lock import DefinitionLock, LockFileError, Withheld, read_lock, write_lock
 from .instructions import merge_instructions
+from .own_lists import OwnLists, ServerLists
 from .routes import Definition, Listed, Routes
 from .settings import NEVER, GatewaySettings
 from .source import Source, client_headers, is_own_child, marked_plans
@@ -33,6 +34,9 @@ log = logging.getLogger("foundation_rt.gateway")
 
 KINDS = ("tools", "resources", "resourceTemplates", "prompts")
 _ANNOUNCED = {"resourceTemplates": "resources"}
+_LIST_CHANGES = {
+    f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")
+}
 _COALESCE_SECONDS = 0.2
 
 
@@ -87,7 +91,9 @@ class Upstreams:
     coordinator: Coordinator = field(init=False)
     routes: Routes = field(factory=Routes, init=False)
     instructions: str | None = field(default=None, init=False)
-    on_task_changed: Callable[[str, Mapping[str, Any]], object] = field(init=False)
+    on_task_changed: Callable[[str, Mapping[str, Any]], object] | None = field(
+        default=None, init=False
+    )
     _lock: DefinitionLock | None = field(default=None, init=False)
     _withheld: list[Withheld] = field(factory=list, init=False)
     _changed: set[str] = field(factory=set, init=False)
@@ -96,8 +102,10 @@ class Upstreams:
     _starting: asyncio.Task[None] | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _problem: str | None = field(default=None, init=False)
+    _own_lists: OwnLists = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._own_lists = OwnLists(KINDS, self._make_routes)
         self.coordinator = Coordinator.from_plans(
             self._plans,
             (*self.source.files, *([Path(self.settings.lock)] if self.settings.lock else [])),
@@ -171,6 +179,7 @@ class Upstreams:
         if self._starting is not None:
             self._starting.cancel()
         await self.coordinator.close()
+        await self._own_lists.close()
 
     # -- for requests --------------------------------------------------------------------------
 
@@ -178,7 +187,21 @@ class Upstreams:
         """Return the routes for a client; wait, at the start, for servers that are starting."""
         if self._starting is not None:
             await asyncio.shield(self._starting)
-        return self.routes
+        own = self._with_headers_of(context)
+        return (await self._own_lists.routes(own, context) if own else None) or self.routes
+
+    def own_routes(self) -> list[Routes]:
+        """Return the routes of single values of headers that were used lately."""
+        return self._own_lists.known_routes()
+
+    def _with_headers_of(
+        self, context: ToolContext
+    ) -> dict[str, tuple[ServerConnections, tuple[tuple[str, str], ...]]]:
+        """Return the servers that get headers of this client, and these headers."""
+        if not context.headers:
+            return {}
+        found = ((each, each.headers_of(context.headers)) for each in self._servers())
+        return {server.server_id: (server, headers) for server, headers in found if headers}
 
     def find(self, server_id: str) -> ServerConnections | None:
         """Return a server; None if a reload has removed it."""
@@ -212,7 +235,10 @@ class Upstreams:
         """Pass on what concerns clients: a page that a user is done with, a task."""
         if method == "notifications/elicitation/complete":
             self.server.elicitation_completed(str(params.get("elicitationId")))
-        elif method == "notifications/tasks":
+        elif method in _LIST_CHANGES:
+            if self._own_lists.changed(server_id):
+                self.server.list_changed(_LIST_CHANGES[method])
+        elif method == "notifications/tasks" and self.on_task_changed is not None:
             self.on_task_changed(server_id, params)
 
     def _list_changed(self, kind: str) -> None:
@@ -226,7 +252,8 @@ class Upstreams:
             self._announcing = self._loop.call_later(_COALESCE_SECONDS, self._announce)
 
     def _read_lists(self) -> None:
-        self.routes = self._make_routes()
+        self.routes = self._make_routes({})
+        self._own_lists.shared_changed()
         self.instructions = merge_instructions(self._instructions())
 
     def _announce(self) -> None:
@@ -235,15 +262,43 @@ class Upstreams:
         for kind in changed:
             self.server.list_changed(kind)
 
-    def _make_routes(self) -> Routes:
-        lists: dict[str, Listed] = {kind: self.coordinator.listed(kind) for kind in KINDS}
+    def _make_routes(self, own: Mapping[str, ServerLists]) -> Routes:
+        """Return the routes to what the servers list.
+
+        Args:
+            own: by server, lists that take the place of those for all.
+        """
+        lists: dict[str, Listed] = {kind: self._listed(kind, own) for kind in KINDS}
         if self._lock is not None:
-            lists = self._admit(self._lock, lists)
+            lists, withheld = self._admit(self._lock, lists)
+            if not own:
+                self._note_withheld(withheld)
         return Routes.of(
             lists,
-            [each.server_id for each in self._servers() if each.has_capability("resources")],
+            [
+                each.server_id
+                for each in self._servers()
+                if each.has_capability("resources")
+                or own.get(each.server_id, {}).get("resources")
+                or own.get(each.server_id, {}).get("resourceTemplates")
+            ],
             _bare_name if self.settings.prefix == NEVER else outside_name,
         )
+
+    def _listed(self, kind: str, own: Mapping[str, ServerLists]) -> list[tuple[str, Definition]]:
+        """Return a list of all servers, in their order."""
+        listed = self.coordinator.listed(kind)
+        if not own:
+            return listed
+        by_server: dict[str, list[Definition]] = {}
+        for server_id, definition in listed:
+            by_server.setdefault(server_id, []).append(definition)
+        by_server |= {server_id: [*lists[kind]] for server_id, lists in own.items()}
+        return [
+            (server_id, definition)
+            for server_id in self.coordinator.states
+            for definition in by_server.get(server_id, ())
+        ]
 
     def _servers(self) -> Iterator[ServerConnections]:
         for server_id in self.coordinator.states:
@@ -259,8 +314,10 @@ class Upstreams:
             if description is not None and description.instructions
         ]
 
-    def _admit(self, lock: DefinitionLock, lists: Mapping[str, Listed]) -> dict[str, Listed]:
-        """Return the lists without the definitions that are withheld (GATE-31)."""
+    def _admit(
+        self, lock: DefinitionLock, lists: Mapping[str, Listed]
+    ) -> tuple[dict[str, Listed], list[Withheld]]:
+        """Return the lists without the definitions that are withheld, and these (GATE-31)."""
         by_server: dict[str, dict[str, list[Definition]]] = {}
         for kind, listed in lists.items():
             for server_id, definition in listed:
@@ -274,10 +331,9 @@ class Upstreams:
                 withheld += held
                 for kind, definitions in shown.items():
                     admitted[kind] += [(server_id, each) for each in definitions]
-        self._note_withheld(withheld)
         if len(lock.servers) != known:
             self._keep(lock)
-        return {**admitted}
+        return {**admitted}, withheld
 
     def _note_withheld(self, withheld: list[Withheld]) -> None:
         for each in withheld:

@@ -14,6 +14,7 @@ from tests.gateway.test_faults import APP, write
 from tests.gateway.test_through import NEW, OLD, speaking
 from tests.support.gateway import serve_gateway
 from tests.support.http_server import serve_http
+from tests.support.services import need_redis
 
 
 @pytest.fixture
@@ -81,3 +82,119 @@ async def _subscriptions(ann: Client, bob: Client) -> None:
         assert await anext(aiter(bobs)) == uris[1]
         await ann.call("one__touch_mine", {"uri": uris[0]})
         assert await anext(aiter(anns)) == uris[0]
+
+
+LISTS_APP = """
+from foundation_rt import Server
+
+
+class Lists:
+    capabilities = {"resources": {}}
+    instructions = None
+
+    def target(self, request):
+        return None
+
+    def list_entries(self, kind, context):
+        who = context.headers.get("authorization", "nobody")
+        if kind == "tools":
+            return ({"name": f"of_{who}", "inputSchema": {"type": "object"}},)
+        return ({"uri": f"note://{who}", "name": who},) if kind == "resources" else ()
+
+    async def forward(self, request, context):
+        who = context.headers.get("authorization")
+        if request.method == "resources/read":
+            return {"contents": [{"uri": request.name, "text": who}]}
+        return {"content": [{"type": "text", "text": f"{request.name} for {who}"}]}
+
+    def subscription_ended(self, request):
+        pass
+
+
+server = Server("lists", request_headers=["authorization"])
+server.forward(Lists())
+"""
+
+
+@pytest.mark.rule("GATE-16", "COORD-67")
+@pytest.mark.parametrize("theirs", [OLD, NEW])
+async def test_each_value_has_lists_of_its_own(file: Path, tmp_path: Path, theirs: str) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(LISTS_APP)
+    with serve_http(app) as server:
+        write(file, one={"url": server.url, "headersFrom": {"Authorization": "X-Token"}})
+        with serve_gateway(str(file), env=speaking(theirs)) as gateway:
+            async with (
+                connect(gateway.url, headers={"X-Token": "ann"}) as ann,
+                connect(gateway.url, headers={"X-Token": "bob"}) as bob,
+                connect(gateway.url) as bare,
+            ):
+                lists = await asyncio.gather(*(_names(client) for client in (ann, bob, bare)))
+                assert lists == [{"one__of_ann"}, {"one__of_bob"}, {"one__of_nobody"}]
+                for client, who in ((ann, "ann"), (bob, "bob")):
+                    called = await client.call(f"one__of_{who}")
+                    assert called.text == f"of_{who} for {who}"
+                    read = await client.request("resources/read", {"uri": f"note://{who}"})
+                    assert read["contents"][0]["text"] == who
+                called = await bob.request("tools/call", {"name": "one__of_ann", "arguments": {}})
+                assert called["isError"]
+
+
+async def _names(client: Client) -> set[str]:
+    return {each.name for each in await client.list_tools() if each.name.startswith("one__of")}
+
+
+CLOSED_APP = """
+from foundation_rt import Server
+
+server = Server("closed")
+
+
+@server.tool
+def echo(text: str) -> str:
+    return text
+"""
+
+
+@pytest.mark.rule("GATE-16", "COORD-67")
+@pytest.mark.parametrize("theirs", [OLD, NEW])
+async def test_server_that_admits_nobody_without_a_credential_serves_who_has_one(
+    file: Path, tmp_path: Path, theirs: str
+) -> None:
+    key = "ann-key-0123456789"
+    settings = {"http.api_keys": f'["ann:{key}"]'}
+    app = tmp_path / "app.py"
+    app.write_text(CLOSED_APP)
+    with serve_http(app, "--transport", "http", settings=settings) as server:
+        write(file, one={"url": server.url, "headersFrom": {"Authorization": "X-Token"}})
+        with serve_gateway(str(file), env=speaking(theirs)) as gateway:
+            async with (
+                connect(gateway.url, headers={"X-Token": f"Bearer {key}"}) as ann,
+                connect(gateway.url, headers={"X-Token": "Bearer wrong"}) as eve,
+                connect(gateway.url) as bare,
+            ):
+                assert (await ann.call("one__echo", {"text": "x"})).value() == "x"
+                for client in (eve, bare):
+                    listed = await client.list_tools()
+                    assert not any(tool.name.startswith("one__") for tool in listed)
+                assert (await ann.call("one__echo", {"text": "y"})).value() == "y"
+            assert key not in gateway.process.stderr
+
+
+@pytest.mark.rule("RATE-08", "HEAD-16")
+async def test_headers_are_those_of_the_call_after_the_rate_limit_has_waited(file: Path) -> None:
+    """While Redis counts a call, other requests with other headers come."""
+    limited = {
+        "FOUNDATION_RT_RATE_LIMIT__STORE": need_redis(),
+        "FOUNDATION_RT_RATE_LIMIT__PER_KEY": "100000",
+    }
+    with serve_http(Path(APP)) as server:
+        write(file, one={"url": server.url, "headersFrom": {"Authorization": "X-Token"}})
+        with serve_gateway(str(file), env={**limited, **speaking(OLD)}) as gateway:
+            async with (
+                connect(gateway.url, revision=OLD, headers={"X-Token": "ann"}) as ann,
+                connect(gateway.url, revision=NEW, headers={"X-Token": "bob"}) as bob,
+            ):
+                calls = [client.call("one__headers") for client in (ann, bob) for _ in range(20)]
+                seen = [each.value() for each in await asyncio.gather(*calls)]
+                assert seen == [{"authorization": who} for who in ("ann", "bob") for _ in range(20)]

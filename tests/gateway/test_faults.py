@@ -73,6 +73,8 @@ async def test_dead_hanging_and_lying_servers_take_nothing_from_the_others(file:
     env = {"FOUNDATION_RT_GATEWAY__START_WAIT_MS": "1500"}
     with serve_gateway(str(file), env=env) as gateway:
         async with connect(gateway.url, revision=OLD) as client:
+            while "notes__echo" not in await names_of(client):
+                await asyncio.sleep(0.02)
             assert (await client.call("notes__echo", {"text": "x"})).text == '"notes: x"'
             assert all(name.startswith("notes__") for name in await names_of(client))
             states = {name: await status_of(client, name) for name in ("dead", "bad", "unset")}
