@@ -19,7 +19,7 @@ from foundation_rt.host import Host, connection_options, make_server
 from foundation_rt.transports.http.serve import HttpServing, make_serving
 from tests.support.host_chat import ScriptedModel
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 Frame = dict[str, Any]
 

@@ -7,8 +7,9 @@ import json
 import os
 import re
 import signal
+import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from attrs import define
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 
-from tests.support.host_server import Frame, Page
+from tests.support.host_server import PATIENCE, Frame, Page
 from tests.support.process import ServerProcess, command, environment, run
+from tests.support.services import postgres_database
 
 
 @define(eq=False)
@@ -192,6 +194,46 @@ async def test_cuts_at_any_byte_lose_and_repeat_nothing(tmp_path: Path) -> None:
     assert [each["seq"] for each in events] == list(range(1, len(events) + 1))
     text = "".join(each["payload"]["content"] for each in events if each["type"] == "text")
     assert text == "".join(f"w{number} " for number in range(30))
+
+
+@pytest.mark.rule("HOST-14", "HOST-11", "CHAT-18")
+async def test_chats_of_a_killed_worker_go_on_at_the_other(tmp_path: Path) -> None:
+    script = [["begun ", {"hang": True}], ["again"]]
+    with postgres_database() as store, socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        free.close()
+        words = ("--store", store, "--workers", "2")
+        with host_process(tmp_path, *words, script=script, port=port) as host:
+            host.process.wait_until(
+                lambda: len(host.process.records_with(message="serving over HTTP")) == 2,
+                "two serve",
+            )
+            async with AsyncExitStack() as stack:
+                pages = [await stack.enter_async_context(host.page()) for _ in range(6)]
+                for page in pages:
+                    await page.say("go")
+                    await page.until("text")
+                children = Path(f"/proc/{host.process.pid}/task/{host.process.pid}/children")
+                os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+                closed = [page for page in pages if await _is_closed(page)]
+                assert len(closed) < len(pages)
+                for page in closed:
+                    async with host.page(page.session, page.seq) as back:
+                        assert back.frames[0]["payload"]["state"] == "reconnected"
+                        await back.until("turn", state="interrupted")
+                        numbers = [*page.numbers, *back.numbers]
+                        assert numbers == list(range(1, len(numbers) + 1))
+                        await back.turn("once more")
+
+
+async def _is_closed(page: Page) -> bool:
+    """Tell whether the worker of a connection has gone: it answers a ping of the protocol."""
+    try:
+        answered = await page.connection.ping()
+        await asyncio.wait_for(answered, PATIENCE)
+    except ConnectionClosed:
+        return True
+    return False
 
 
 @pytest.mark.rule("HOST-09")

@@ -267,7 +267,7 @@ async def test_application_that_stays_is_cancelled_in_time() -> None:
     assert one.app.ended == ["1012", "cancelled"]
 
 
-@pytest.mark.rule("HTTP-48")
+@pytest.mark.rule("HTTP-49")
 async def test_silent_and_stalled_clients_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uvicorn_websocket, "PING_SECONDS", 0.05)
     monkeypatch.setattr(uvicorn_websocket, "_STALL_SECONDS", 0.05)
