@@ -49,7 +49,6 @@ _POLL_SECONDS = (
 )
 _REAP_SECONDS = 2.0  # for killed processes to vanish; they do so in milliseconds
 _PIPE_CAPACITY = 64 * 1024  # bytes
-_MOST_GATHERED = 64 * 1024  # bytes that wait for the end of a turn
 
 
 @define(eq=False, repr=False)
@@ -91,7 +90,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
     _group_is_gone: bool = field(default=False, init=False)
     _is_draining: bool = field(default=False, init=False)
     _is_closed: bool = field(default=False, init=False)
-    _gathered: bytearray = field(factory=bytearray, init=False)
     _written_bytes: int = field(default=0, init=False)
     _watched_input: int | None = field(default=None, init=False)  # a descriptor of our own
     _gone: asyncio.Future[None] = field(init=False)
@@ -133,31 +131,16 @@ class ChildProcess(asyncio.SubprocessProtocol):
     @property
     def unsent_bytes(self) -> int:
         """The number of bytes that wait for it."""
-        if self._input is None:
-            return 0
-        return len(self._gathered) + self._input.get_write_buffer_size()
+        return 0 if self._input is None else self._input.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
-        """Send bytes, or keep them until it reads; do nothing once its input is closed.
-
-        What is written in one turn of the event loop is sent at once: each system call wakes the
-        child, and costs more than all else that is done for a message here.
-        """
+        """Send bytes, or keep them until it reads; do nothing once its input is closed."""
         if _INPUT in self._open_pipes and self._signals is None:
-            if not self._gathered:
-                self._loop.call_soon(self._flush)
-            self._gathered += data
-            if len(self._gathered) >= _MOST_GATHERED:
-                self._flush()
-
-    def _flush(self) -> None:
-        assert self._input is not None
-        data = bytes(self._gathered)
-        self._gathered.clear()
-        # asyncio knows first of a closed pipe, and warns of later writes (CHILD-16).
-        if data and _INPUT in self._open_pipes and not self._input.is_closing():
-            self._written_bytes += len(data)
-            self._input.write(data)
+            assert self._input is not None
+            # asyncio knows first of a closed pipe, and warns of later writes (CHILD-16).
+            if not self._input.is_closing():
+                self._written_bytes += len(data)
+                self._input.write(data)
 
     # -- called by asyncio
 
@@ -263,7 +246,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def _begin_shutdown(self) -> None:
         if self._signals is None:
             assert self._input is not None
-            self._flush()
             self._check_input()
             self._signals = [signal.SIGTERM, signal.SIGKILL]
             self.writable.set()  # callers that wait go on, and fail
