@@ -19,6 +19,7 @@ from attrs import define, field
 from .. import PageAccess, Server, UsageError
 from ..engine.user_signal import calls_on_signal
 from ..logs.python_records import records_written_to
+from .llm.providers import RULES
 from .orchestrator import (
     ConversationOrchestrator,
     HistoryManagementOptions,
@@ -179,7 +180,8 @@ class Host:
     async def _start(self) -> None:
         self._coordinator.start()
         await self._sessions.start()
-        if self._settings.model is None and self._settings.provider not in (None, "gemini"):
+        provider, _, model = self._llm.label.partition(":")
+        if not model and provider != RULES:
             await self._llm.initialize()  # it may list several models: then the start is refused
         else:
             self._initializing = asyncio.create_task(self._initialize())

@@ -409,10 +409,18 @@ class HttpApplication:
             return "overloaded"
         return "ok"
 
+    def _audited_path(self, scope: Scope) -> str:
+        """Return the path for an audit record; one of the author's may hold secrets (HTTP-50)."""
+        mount, path = str(scope.get("root_path", "")), str(scope["path"])
+        if self._mounted is None or path.removeprefix(mount) in self._paths:
+            return path
+        return "/".join(path.split("/")[: mount.count("/") + 2])
+
     async def _refuse(self, scope: Scope, send: Send, refusal: HttpRefusal) -> None:
         if self.runtime.audit is not None and refusal.status in _AUDITED:
             address = (scope.get("client") or ("",))[0]
-            metadata = {"reason": refusal.reason, "path": scope["path"], "address": address}
+            path = self._audited_path(scope)
+            metadata = {"reason": refusal.reason, "path": path, "address": address}
             event_type = _AUDITED[refusal.status]
             self.runtime.audit.write(event_type, "SECURITY", False, metadata=metadata)
         headers = refusal.headers

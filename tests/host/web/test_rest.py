@@ -184,9 +184,13 @@ async def test_model_that_cannot_be_used_is_said() -> None:
             if hint is not None:
                 break
         assert "several models" in hint
+
+    def nameless(host: Any) -> None:
+        wrong(host)
+        host._llm.label = "openai:"
+
     # A provider that has to list its models is asked at the start.
-    server = host_server(host={"provider": "openai"})
     with pytest.raises(UsageError, match="several models"):
-        async with hosting(change=wrong, server=server) as one:
+        async with hosting(change=nameless) as one:
             await asyncio.wait([one.task])
             one.task.result()

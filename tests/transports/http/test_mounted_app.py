@@ -128,6 +128,21 @@ async def test_application_has_the_paths_that_the_runtime_does_not_use() -> None
     assert application.served == ["/some/page", "/fails"]
 
 
+@pytest.mark.rule("HTTP-50")
+async def test_audit_record_has_the_first_part_of_the_path(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    server = Server("test", config={"audit": {"enabled": True}})
+    server.http_app(Application(), page_access=PageAccess(TOKEN))
+    app = server.asgi_app()
+    for path in ("/chats/a-secret/export", "/mcp"):
+        assert (await visit(app, "GET", path).finish()).status == 401
+    server.runtime.close_logs(1.0)
+    printed = capfd.readouterr().err
+    assert '"path":"/chats"' in printed and '"path":"/mcp"' in printed
+    assert "a-secret" not in printed
+
+
 @pytest.mark.rule("HTTP-39")
 def test_server_has_one_application() -> None:
     server = Server("test")
