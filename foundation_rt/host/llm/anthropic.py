@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from attrs import define
 
 from .provider import EndPiece, ModelRequest, Piece, TextPiece, UsagePiece
-from .turns import Picture, Turn, build_turns, model_schema
+from .turns import Picture, WireTurn, build_turns, model_schema
 from .vendor import NO_KEY, CallBuffer, ReportedError, VendorProvider, words_of
 
 DEFAULT_MAX_TOKENS = 8192
@@ -106,7 +106,7 @@ class AnthropicProvider(VendorProvider):
         return None
 
 
-def _message(turn: Turn) -> dict[str, Any]:
+def _message(turn: WireTurn) -> dict[str, Any]:
     content: list[dict[str, Any]] = [
         {
             "type": "tool_result",

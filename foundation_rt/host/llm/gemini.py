@@ -18,7 +18,7 @@ from .provider import (
     TextPiece,
     UsagePiece,
 )
-from .turns import CallPart, Picture, ResultPart, Turn, build_turns, model_schema
+from .turns import CallPart, Picture, ResultPart, WireTurn, build_turns, model_schema
 from .vendor import NO_KEY, ReportedError, VendorProvider
 
 SIGNATURE = "thoughtSignature"
@@ -101,7 +101,7 @@ class GeminiProvider(VendorProvider):
             max_output_tokens=request.max_tokens,
         )
 
-    def _content(self, turn: Turn) -> Any:
+    def _content(self, turn: WireTurn) -> Any:
         types = self._sdk.types
         parts = [self._result(result) for result in turn.results]
         parts += [self._picture(each) for result in turn.results for each in result.pictures]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from attrs import define, field
 
 from .provider import EndPiece, ModelRequest, Piece, TextPiece, UsagePiece
-from .turns import Picture, Turn, build_turns, model_schema
+from .turns import Picture, WireTurn, build_turns, model_schema
 from .vendor import NO_KEY, CallBuffer, ReportedError, VendorProvider, words_of
 
 
@@ -113,7 +113,7 @@ class OpenAIProvider(VendorProvider):
         return None
 
 
-def _user_messages(turn: Turn) -> list[dict[str, Any]]:
+def _user_messages(turn: WireTurn) -> list[dict[str, Any]]:
     """Return results as messages of their own; their pictures come with the user's words."""
     messages: list[dict[str, Any]] = [
         {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
@@ -132,7 +132,7 @@ def _picture(picture: Picture) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _assistant_message(turn: Turn) -> dict[str, Any]:
+def _assistant_message(turn: WireTurn) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": turn.text or None}
     if turn.calls:
         message["tool_calls"] = [

@@ -65,7 +65,7 @@ class ResultPart:
 
 
 @define
-class Turn:
+class WireTurn:
     """The words of one side until the other speaks; of a user, the results come first."""
 
     is_user: bool
@@ -97,7 +97,9 @@ class _Answer:
         return not self.has_result
 
 
-def build_turns(request: ModelRequest, provider: str, picture_types: Collection[str]) -> list[Turn]:
+def build_turns(
+    request: ModelRequest, provider: str, picture_types: Collection[str]
+) -> list[WireTurn]:
     """Return the history of a request as turns.
 
     Args:
@@ -106,7 +108,7 @@ def build_turns(request: ModelRequest, provider: str, picture_types: Collection[
         picture_types: media types that the model reads; a note stands for any other picture.
     """
     results: dict[str | None, ChatMessage] = {}
-    turns: list[Turn] = []
+    turns: list[WireTurn] = []
     for item in _answers_and_words(request.history, results):
         if isinstance(item, ChatMessage):
             turn = _turn_of(turns, is_user=True)
@@ -118,7 +120,7 @@ def build_turns(request: ModelRequest, provider: str, picture_types: Collection[
             _add_answer(turns, item, results, request, provider, picture_types)
     turns = [each for each in turns if each.texts or each.calls or each.results or each.pictures]
     if not turns or not turns[0].is_user:
-        turns.insert(0, Turn(is_user=True, texts=[BEGINNING]))
+        turns.insert(0, WireTurn(is_user=True, texts=[BEGINNING]))
     return turns
 
 
@@ -149,7 +151,7 @@ def _answers_and_words(
 
 
 def _add_answer(
-    turns: list[Turn],
+    turns: list[WireTurn],
     answer: _Answer,
     results: Mapping[str | None, ChatMessage],
     request: ModelRequest,
@@ -160,7 +162,7 @@ def _add_answer(
     turn.texts += answer.texts
     if not answer.calls:
         return
-    following = Turn(is_user=True)
+    following = WireTurn(is_user=True)
     for call in answer.calls:
         result = results.get(call.call_id)
         if request.is_text_mode:
@@ -175,10 +177,10 @@ def _add_answer(
     turns.append(following)
 
 
-def _turn_of(turns: list[Turn], *, is_user: bool) -> Turn:
+def _turn_of(turns: list[WireTurn], *, is_user: bool) -> WireTurn:
     """Return the last turn if it is of that side, else a new one."""
     if not turns or turns[-1].is_user is not is_user:
-        turns.append(Turn(is_user))
+        turns.append(WireTurn(is_user))
     return turns[-1]
 
 
