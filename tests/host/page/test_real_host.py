@@ -126,6 +126,27 @@ def test_an_approval_is_decided_by_the_keyboard(chat: Page) -> None:
     expect(chat.get_by_role("article")).to_contain_text("removed a.txt")
 
 
+@pytest.mark.rule("HPAGE-02", "HPAGE-22")
+def test_tabs_agree_and_a_chat_is_saved_and_deleted(chat: Page) -> None:
+    say(chat, "remove")
+    group = chat.get_by_role("group", name="Run remove with exactly this?")
+    group.wait_for()
+    other = chat.context.new_page()
+    other.goto(chat.url)
+    other.get_by_role("button", name="Deny").click()
+    expect(chat.get_by_text("Denied")).to_be_visible()
+    other.close()
+    expect(chat.locator(".assistant")).to_contain_text("It is gone.")
+    chat.get_by_label("Export this chat").click()
+    with chat.expect_download() as saved:
+        chat.get_by_role("button", name="Markdown").click()
+    assert "It is gone." in saved.value.path().read_text()
+    chat.get_by_role("button", name="Delete remove").click()
+    chat.get_by_role("button", name="Delete", exact=True).click()
+    expect(chat.get_by_role("heading", name="What can I do")).to_be_visible()
+    expect(chat.get_by_role("button", name="remove", exact=True)).to_have_count(0)
+
+
 @pytest.mark.rule("HPAGE-15")
 def test_a_form_of_a_server_is_filled_in(chat: Page) -> None:
     say(chat, "post")

@@ -86,14 +86,19 @@ class App {
 
   async delete(id) {
     const loss = { detail: "It is deleted here and at the host, for good.", yes: "Delete" };
-    if (!(await confirmed(`Delete “${this.chats.title(id)}”?`, loss))) return;
+    const title = this.chats.title(id);
+    if (!(await confirmed(`Delete “${title}”?`, loss))) return;
+    // The host may end the connection, and begin a new session, before it answers.
+    const isOpen = id === this.sessionId;
+    this.chats.remove(id);
     const response = await request(`api/sessions/${encodeURIComponent(id)}`, { method: "DELETE" });
     if (response === null || (!response.ok && response.status !== 404)) {
+      this.chats.touch(id, title);
+      if (isOpen) this.chats.current = id;
       this.#complain("The chat was not deleted: the host did not answer as it should. Please try again.");
       return;
     }
-    this.chats.remove(id);
-    if (id === this.sessionId) this.open(null);
+    if (isOpen) this.open(null);
     else this.render();
   }
 
@@ -194,8 +199,8 @@ class App {
   #keep(state, outbox, frame) {
     const isSaid = frame?.type === "user" || (outbox.length > 0 && outbox !== this.keptOutbox);
     const said = state.items.find(({ kind }) => kind === "user")?.text ?? outbox[0]?.text;
-    if (said && (isSaid || this.chats.title(state.sessionId) === null))
-      this.chats.touch(state.sessionId, said);
+    const isFound = frame?.type === "history" && this.chats.title(state.sessionId) === null;
+    if (said && (isSaid || isFound)) this.chats.touch(state.sessionId, said);
     if (outbox !== this.keptOutbox) this.chats.keepOutbox(state.sessionId, outbox);
     this.keptOutbox = outbox;
   }
