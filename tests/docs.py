@@ -37,6 +37,8 @@ from foundation_rt.config.types import (
 )
 from foundation_rt.gateway.settings import SECTION as GATEWAY_SECTION
 from foundation_rt.gateway.settings import GatewaySettings
+from foundation_rt.host.settings import SECTION as HOST_SECTION
+from foundation_rt.host.settings import HostSettings, LongText, Temperature
 from foundation_rt.mcp_json.members import file_schema
 from foundation_rt.task_server.settings import SECTION, TaskServerSettings
 from foundation_rt.version import __version__
@@ -72,6 +74,11 @@ def task_server_settings() -> str:
 def gateway_settings() -> str:
     """Return the table of the settings of the gateway."""
     return _settings_table(_settings(GatewaySettings, f"{GATEWAY_SECTION}."))
+
+
+def host_settings() -> str:
+    """Return the table of the settings of the chat host."""
+    return _settings_table(_settings(HostSettings, f"{HOST_SECTION}."))
 
 
 def _settings_table(listed: Iterable[tuple[str, attrs.Attribute]]) -> str:
@@ -122,6 +129,10 @@ def type_and_range(kind: Kind) -> tuple[str, str]:
         case StoreUrl():
             urls = (f"`{scheme}:...`" for scheme in kind.schemes)
             return "address", " ".join((*(f"`{word}`" for word in kind.words), *urls))
+        case LongText():
+            return "string", kind.expected
+        case Temperature():
+            return "number", "0 to 2"
     raise AssertionError(kind)
 
 
@@ -275,6 +286,7 @@ TABLES = {
     "settings in brief": settings_in_brief,
     "task server settings": task_server_settings,
     "gateway settings": gateway_settings,
+    "host settings": host_settings,
     "tool errors": tool_errors,
     "JSON-RPC errors": json_rpc_errors,
     "client errors": client_errors,
@@ -283,6 +295,7 @@ PLACES = {
     "README.md": ("settings in brief", "tool errors", "JSON-RPC errors", "client errors"),
     "spec/config.md": ("settings",),
     "spec/gateway.md": ("gateway settings",),
+    "spec/host.md": ("host settings",),
     "spec/task-server.md": ("task server settings",),
     "spec/errors.md": ("tool errors", "JSON-RPC errors"),
 }

@@ -31,12 +31,14 @@ from foundation_rt.config.loading import settings, variable_name
 from foundation_rt.config.sections import config_with
 from foundation_rt.gateway.settings import SECTION as GATEWAY_SECTION
 from foundation_rt.gateway.settings import GatewaySettings
+from foundation_rt.host.settings import SECTION as HOST_SECTION
+from foundation_rt.host.settings import HostSettings
 from foundation_rt.task_server.settings import SECTION, TaskServerSettings
 from tests.trace import ROOT
 
 OTHERS = {
     "MCP, HTTP, JSON Schema": "ClientCapabilities ServerCapabilities Implementation DetailedTask "
-    "endTurn stopSequence toolUse Authorization BEARER Host JWT Origin NaN",
+    "endTurn stopSequence toolUse Authorization BEARER ETag Host JWT Origin NaN Referer mailto",
     "the environment of other programs": "ALL_PROXY HTTPS_PROXY NO_PROXY NO_COLOR PGPASSWORD "
     "DATABASE_URL nohup ip_hash",
     "other languages and libraries": "Infinity __post_init__ __class__ ack_sync "
@@ -182,6 +184,7 @@ def read_code(*folders: str) -> Code:
         for path in sorted((ROOT / folder).rglob("*.py")):
             if "node_modules" not in path.parts:
                 code.add(path)
+        code.words.update(path.stem for path in (ROOT / folder).rglob("page/*.js"))
     return code
 
 
@@ -189,7 +192,13 @@ FAMILIES = set(re.findall(r"`([A-Z]+)`", (ROOT / "spec" / "README.md").read_text
 SETTINGS = [
     key
     for key, _ in settings(
-        config_with({SECTION: TaskServerSettings, GATEWAY_SECTION: GatewaySettings})
+        config_with(
+            {
+                SECTION: TaskServerSettings,
+                GATEWAY_SECTION: GatewaySettings,
+                HOST_SECTION: HostSettings,
+            }
+        )
     )
 ]
 KEYS = {".".join(key[:end]) for key in SETTINGS for end in range(1, len(key) + 1)}

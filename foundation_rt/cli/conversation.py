@@ -67,7 +67,7 @@ def _is_terminal(stream: Any) -> bool:
 
 @define(eq=False)
 class Transcript:
-    """What a turn has shown, for programs."""
+    """The events of a turn, for programs."""
 
     text: str = ""
     calls: list[dict[str, Any]] = field(factory=list)

@@ -34,7 +34,7 @@ _MAX_PROMPT = 32_768
 _NUMBER = re.compile(r"[0-9](\.[0-9]{1,6})?")
 
 
-class Prompt(Kind):
+class LongText(Kind):
     """A text of any number of lines, or None."""
 
     expected = f"a text of 1 to {_MAX_PROMPT} characters"
@@ -78,7 +78,7 @@ class HostSettings(Settings):
         Choice(("native", "text")),
         "`text` writes calls of tools as text, for models without function calls.",
     )
-    system_prompt: str | None = setting(None, Prompt(), "What the model is told first.")
+    system_prompt: str | None = setting(None, LongText(), "What the model is told first.")
     temperature: float | str | None = setting(
         None, Temperature(), "Temperature of the model; by default the provider's."
     )

@@ -92,7 +92,7 @@ _PLAIN_PATTERNS: Final = {
     r"^[^\u0000]*$": "must not contain U+0000",
     r"^\s*[^\s\u0000][^\u0000]*$": "must not be blank, nor contain U+0000",
 }
-"""What some patterns mean: JSON Schema has no place for words of its author (SCHEMA-41)."""
+"""Words for some patterns: JSON Schema has no place for words of its author (SCHEMA-41)."""
 
 
 def _pattern(pattern: str) -> str:

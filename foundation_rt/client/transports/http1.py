@@ -30,7 +30,7 @@ _PIECE = 64 * 1024  # bytes that are read at once
 
 
 @frozen(eq=False, repr=False)
-class HttpRequest:
+class OutgoingRequest:
     """A request of HTTP.
 
     Attributes:
@@ -46,7 +46,7 @@ class HttpRequest:
     body: bytes
 
 
-def encode_request(request: HttpRequest) -> bytes:
+def encode_request(request: OutgoingRequest) -> bytes:
     """Return the bytes of a request.
 
     Raises:
@@ -198,7 +198,7 @@ class DirectConnection:
     _stream: NetworkStream | None = field(default=None, init=False)
     _origin: tuple[bytes, bytes, int | None] | None = field(default=None, init=False)
 
-    async def send(self, request: HttpRequest) -> DirectResponse:
+    async def send(self, request: OutgoingRequest) -> DirectResponse:
         """Send a request; return its response as soon as the head is there.
 
         Raises:

@@ -21,7 +21,7 @@ import httpx2
 from attrs import define, field
 
 from ..errors import ConnectionLostError
-from .http1 import DirectConnection, HttpRequest
+from .http1 import DirectConnection, OutgoingRequest
 from .http_headers import RawHeaders, split_url
 from .http_network import Network
 
@@ -56,7 +56,7 @@ class ReceivedResponse(Protocol):
 class HttpConnection(Protocol):
     """At most one connection, made by the first request and again after it was closed."""
 
-    async def send(self, request: HttpRequest) -> ReceivedResponse:
+    async def send(self, request: OutgoingRequest) -> ReceivedResponse:
         """Send a request; return its response as soon as the head is there.
 
         Raises:
@@ -75,7 +75,7 @@ class ProxiedConnection:
     pool: httpcore2.AsyncConnectionPool
     connect_timeout: float
 
-    async def send(self, request: HttpRequest) -> ReceivedResponse:
+    async def send(self, request: OutgoingRequest) -> ReceivedResponse:
         """See `HttpConnection`."""
         timeouts = {"connect": self.connect_timeout, "read": None, "write": None, "pool": None}
         return await self.pool.handle_async_request(

@@ -41,7 +41,7 @@ try:
 except ImportError:
     raise MissingExtraError("A server over HTTP", "client") from None
 
-from .http1 import HttpRequest
+from .http1 import OutgoingRequest
 from .http_connections import (
     KEEP_ALIVE,
     HttpConnection,
@@ -347,7 +347,7 @@ class HttpWire:
         headers: RawHeaders,
         body: bytes,
     ) -> HttpResponse:
-        request = HttpRequest(method, target, self._common + headers, body)
+        request = OutgoingRequest(method, target, self._common + headers, body)
         if self.server.auth is None:
             return HttpResponse.of(await connection.send(request))
         try:
@@ -437,7 +437,7 @@ class _Body(httpx2.AsyncByteStream):
 
 
 async def send_authenticated(
-    request: HttpRequest, connection: HttpConnection, auth: httpx2.Auth
+    request: OutgoingRequest, connection: HttpConnection, auth: httpx2.Auth
 ) -> ReceivedResponse:
     """Return the response to a request that `auth` may change, precede and repeat.
 
@@ -477,12 +477,12 @@ async def send_authenticated(
         await flow.aclose()
 
 
-async def _plain_request(request: httpx2.Request) -> HttpRequest:
+async def _plain_request(request: httpx2.Request) -> OutgoingRequest:
     body = await request.aread()
     headers = [each for each in request.headers.raw if each[0].lower() not in _FRAMING]
     if body or request.method == "POST":
         headers.append((b"content-length", b"%d" % len(body)))
-    return HttpRequest(request.method, core_url(request.url), headers, body)
+    return OutgoingRequest(request.method, core_url(request.url), headers, body)
 
 
 _FRAMING = (b"content-length", b"transfer-encoding")

@@ -24,8 +24,8 @@ _LONGEST_DELAY = 60.0
 
 
 @define(eq=False)
-class Answer:
-    """What the model said in one answer.
+class ModelAnswer:
+    """The content of one answer of the model.
 
     Attributes:
         has_text: whether people have seen text of it.
@@ -67,9 +67,9 @@ class ModelAnswers:
 
     _scope: TurnScope
     was_shown: bool = field(default=False, init=False)
-    """Whether text of the current answer was shown."""
+    """Tell whether text of the current answer was shown."""
 
-    async def next(self, *, with_tools: bool) -> Answer:
+    async def next(self, *, with_tools: bool) -> ModelAnswer:
         """Return the next answer; its text has been shown and stored.
 
         Raises:
@@ -81,7 +81,7 @@ class ModelAnswers:
         history = self._history(tools, prompts)
         attempt = 1
         while True:
-            answer = Answer()
+            answer = ModelAnswer()
             self.was_shown = False
             try:
                 await self._stream(history, tools, prompts, answer)
@@ -123,7 +123,7 @@ class ModelAnswers:
         history: Sequence[ChatMessage],
         tools: Sequence[ModelTool],
         prompts: Mapping[str, str],
-        answer: Answer,
+        answer: ModelAnswer,
     ) -> None:
         scope, loop = self._scope, asyncio.get_running_loop()
         options = GenerationOptions(session_id=scope.session_id, request_id=scope.services.new_id())
@@ -151,7 +151,7 @@ class ModelAnswers:
         message = ChatMessage(id=self._scope.own_id(first.id), role=Role.ASSISTANT)
         return StreamedText(self._scope, message)
 
-    def _note(self, message: ChatMessage, answer: Answer) -> None:
+    def _note(self, message: ChatMessage, answer: ModelAnswer) -> None:
         """Note a call, or a problem with one."""
         if not message.is_call:
             answer.problems.append(message.content or "the call could not be read")

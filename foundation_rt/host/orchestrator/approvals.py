@@ -1,4 +1,4 @@
-"""Which calls need an approval, and what was allowed before (TURN-20 to TURN-26)."""
+"""Approvals: the calls that need one, and those allowed before (TURN-20 to TURN-26)."""
 
 from __future__ import annotations
 

@@ -16,14 +16,14 @@ from ..events import Approval
 from .approvals import digest_of, is_read_only
 from .call import OpenCall
 from .questions import CallQuestions, pages_of
-from .results import Outcome, failure, outcome_of, shown
+from .results import ToolOutcome, failure, outcome_of, shown
 from .scope import TurnScope
 
 MAX_UNKNOWN = 3
 """The call of an unknown tool, within a turn, that takes the tools away."""
 
 MAX_REPEATED = 3
-"""How often one call has one result before the tools are taken away."""
+"""The number of equal calls with one result after which the tools are taken away."""
 
 NO_MORE_TOOLS = "No tool can be called any more in this turn: answer with what you have."
 
@@ -115,7 +115,7 @@ class TurnCalls:
             outcome = await self._call(call)
         await self._close(call, outcome)
 
-    def _refusal(self, call: OpenCall) -> Outcome | None:
+    def _refusal(self, call: OpenCall) -> ToolOutcome | None:
         """Return the outcome of a call that people are not even asked about; None if it may run."""
         if self.are_over:
             return failure("NO_MORE_TOOLS", "The call did not run.")
@@ -131,7 +131,7 @@ class TurnCalls:
         listed = "; ".join(f"{issue.path or 'they'} {issue.message}" for issue in issues)
         return failure("INVALID_ARGUMENT", f"Invalid arguments for tool: {call.name}: {listed}")
 
-    async def _approved(self, call: OpenCall) -> Outcome | None:
+    async def _approved(self, call: OpenCall) -> ToolOutcome | None:
         """Ask for an approval if the call needs one; return None if it may run (TURN-20)."""
         scope, entry = self._scope, call.entry
         approvals = scope.services.approvals
@@ -181,7 +181,7 @@ class TurnCalls:
                 scope.events.push("approval", {"callId": call_id, "decision": ended})
                 scope.observation.approval(tool, call_id, ended)
 
-    async def _call(self, call: OpenCall, *, has_visited: bool = False) -> Outcome:
+    async def _call(self, call: OpenCall, *, has_visited: bool = False) -> ToolOutcome:
         """Call the tool; once more after a visit that it needs (TURN-66). Return its outcome."""
         scope, services = self._scope, self._scope.services
         await scope.emit("status", call.processing(f"Calling {call.name}"))
@@ -212,7 +212,7 @@ class TurnCalls:
             count=services.llm.estimate_token_count,
         )
 
-    async def _close(self, call: OpenCall, outcome: Outcome) -> None:
+    async def _close(self, call: OpenCall, outcome: ToolOutcome) -> None:
         """Store the outcome of a call, then show it."""
         scope = self._scope
         call.end_reports()
@@ -252,7 +252,7 @@ class TurnCalls:
         code = outcome.data["error"]["code"] if "error" in outcome.data else ""
         scope.observation.call_ended(call.name, call.call_id, ms, outcome.is_error, code)
 
-    def _count_repeats(self, call: OpenCall, outcome: Outcome) -> None:
+    def _count_repeats(self, call: OpenCall, outcome: ToolOutcome) -> None:
         """Take the tools away if one call had one result three times (TURN-31)."""
         if not call.is_sent:
             return

@@ -15,9 +15,9 @@ from .answers import fixed_tokens, guidance, model_tools
 from .approvals import Approvals
 from .calls import session_key
 from .pruning import prune
-from .services import Services
+from .services import TurnServices
 from .settings import HistoryManagementOptions, OrchestratorSettings
-from .turn import Turn
+from .turn import ConversationTurn
 
 if TYPE_CHECKING:
     from ...coordinator import Coordinator
@@ -33,8 +33,8 @@ class ConversationOrchestrator:
     It belongs to one event loop.
     """
 
-    _services: Services
-    _turns: dict[str, Turn] = field(factory=dict)
+    _services: TurnServices
+    _turns: dict[str, ConversationTurn] = field(factory=dict)
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class ConversationOrchestrator:
             histories: of the sessions.
             settings: of turns.
             metrics: count turns; None: nothing is counted.
-            more: `new_id`, `now_ms` and `draw` of `Services`, for tests.
+            more: `new_id`, `now_ms` and `draw` of `TurnServices`, for tests.
         """
         chosen = settings or OrchestratorSettings()
         self._turns = {}
-        self._services = Services(
+        self._services = TurnServices(
             llm=llm,
             coordinator=coordinator,
             histories=histories,
@@ -91,7 +91,7 @@ class ConversationOrchestrator:
         """
         if session_id in self._turns:
             raise UsageError("a turn of this session is running: wait for its end, or stop it")
-        turn = Turn(
+        turn = ConversationTurn(
             self._services, session_id, turn_id or uuid4().hex, text, message_id or uuid4().hex
         )
         self._turns[session_id] = turn

@@ -29,7 +29,7 @@ class PendingAnswer(Generic[Answer]):
 
 @define(eq=False)
 class PendingAnswers(Generic[Answer]):
-    """What waits for people, by its session and its id."""
+    """The answers that are waited for, by session and id."""
 
     _waiting: dict[tuple[str, str], asyncio.Future[Answer]] = field(factory=dict, init=False)
 

@@ -1,4 +1,4 @@
-"""What of a history a model reads (TURN-50 to TURN-57). Pure.
+"""The part of a history that a model reads (TURN-50 to TURN-57). Pure.
 
 A history is cut between segments. A segment is a message of the user or of the system, or an answer
 of the model: its text, its calls, and their outcomes. So a call is never parted from its result.
@@ -20,7 +20,7 @@ from ..chat import ChatMessage, Role, ToolPhase
 from .cutting import Count, cut_text
 
 UNKNOWN_OUTCOME = "It is unknown whether this call ran: it was interrupted. Do not assume either."
-"""What a model reads of a call without outcome (TURN-53)."""
+"""The outcome that a model reads of a call without one (TURN-53)."""
 
 NOTICE = "notice"
 """In `metadata`: the host says this in its own words; no model reads it (TURN-54)."""
@@ -34,7 +34,7 @@ PICTURE_TOKENS = 1000
 """The tokens that a picture counts as."""
 
 _FRAME_TOKENS = 8
-"""What a message costs besides its content."""
+"""The tokens of a message besides its content."""
 
 _PROBE = "probe " * 600
 """Tokens are in proportion to bytes, as `LLMService.estimate_token_count` has it."""

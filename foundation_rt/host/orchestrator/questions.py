@@ -1,4 +1,4 @@
-"""What servers ask during a call: people by elicitation, the model by sampling (TURN-60 to -66)."""
+"""Requests of servers during a call: elicitation of people, sampling of the model (TURN-60)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def _decline(_: object) -> None:
 def connection_options(
     roots: Sequence[Path] = (), approval_timeout_ms: int = 300_000
 ) -> ConnectOptions:
-    """Return the options of `Coordinator.connections` that a host needs (TURN-60).
+    """Return the options of `CoordinatorOptions` that a host needs (TURN-60).
 
     Its servers may then ask during a call. What belongs to no call is declined.
 

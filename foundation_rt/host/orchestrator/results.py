@@ -25,8 +25,8 @@ CUT = "\n[cut here: the result is longer than what fits]"
 
 
 @frozen
-class Outcome:
-    """How a call ended.
+class ToolOutcome:
+    """The end of a call.
 
     Attributes:
         content: what the model reads.
@@ -43,15 +43,17 @@ class Outcome:
     message: str = ""
 
 
-def failure(code: str, message: str, advice: str = "") -> Outcome:
+def failure(code: str, message: str, advice: str = "") -> ToolOutcome:
     """Return the outcome of a call that has no result."""
     content = f"Error: {message}{f' {advice}' if advice else ''}"
-    return Outcome(
+    return ToolOutcome(
         content, {"error": {"code": code, "message": message}}, is_error=True, message=message
     )
 
 
-def outcome_of(result: CallResult, *, takes_pictures: bool, tokens: int, count: Count) -> Outcome:
+def outcome_of(
+    result: CallResult, *, takes_pictures: bool, tokens: int, count: Count
+) -> ToolOutcome:
     """Return the outcome of a call that has a result.
 
     Args:
@@ -74,7 +76,7 @@ def outcome_of(result: CallResult, *, takes_pictures: bool, tokens: int, count: 
         content = _json(result.structured) if result.has_structured else NOTHING
     content = cut_text(content, tokens, count, CUT)
     message = content[:500] if result.is_error else ""
-    return Outcome(content, {"result": dict(result.wire)}, result.is_error, pictures, message)
+    return ToolOutcome(content, {"result": dict(result.wire)}, result.is_error, pictures, message)
 
 
 class _Pictures:

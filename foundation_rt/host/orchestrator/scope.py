@@ -1,4 +1,4 @@
-"""What the parts of one turn share."""
+"""The values that the parts of one turn share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..events import SessionEventType
 from .event_buffer import EventBuffer
 from .observation import TurnObservation
 from .pruning import NOTICE, HistoryReader
-from .services import Services
+from .services import TurnServices
 from .turn_clock import TurnClock
 
 
@@ -27,7 +27,7 @@ class TurnScope:
         ids: of messages and calls of this turn.
     """
 
-    services: Services
+    services: TurnServices
     session_id: str
     turn_id: str
     events: EventBuffer

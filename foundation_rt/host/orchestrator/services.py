@@ -1,4 +1,4 @@
-"""What all turns share."""
+"""The services that all turns share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _now_ms() -> int:
 
 
 @frozen(eq=False, kw_only=True)
-class Services:
+class TurnServices:
     """The collaborators of all turns.
 
     Attributes:

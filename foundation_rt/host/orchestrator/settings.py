@@ -15,7 +15,7 @@ def _paths(given: Iterable[Path]) -> tuple[Path, ...]:
 
 @frozen(kw_only=True)
 class HistoryManagementOptions:
-    """What of a history is sent to a model (TURN-50 to TURN-58).
+    """The part of a history that is sent to a model (TURN-50 to TURN-58).
 
     Attributes:
         max_token_count: of a request: system prompt, tools and messages, as far as it can be

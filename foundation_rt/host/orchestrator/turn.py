@@ -11,24 +11,24 @@ from .. import texts
 from ..chat import ChatMessage, Role, TokenUsage
 from ..events import TurnState
 from ..llm.service import LLMServiceError
-from .answers import Answer, ModelAnswers
+from .answers import ModelAnswer, ModelAnswers
 from .calls import TurnCalls
 from .event_buffer import EventBuffer
 from .observation import TurnObservation, log, usage_json
 from .scope import TurnScope
-from .services import Services
+from .services import TurnServices
 from .summaries import summarise
 from .turn_clock import TurnClock
 
 _MAX_PROBLEMS = 2
-"""How often a turn tells the model that its calls cannot be read (TURN-17)."""
+"""The number of times that a turn tells the model that its calls cannot be read (TURN-17)."""
 
 _SETTLE_SECONDS = 5.0
 """For what is left to be stored at the end of a turn."""
 
 
 @define(eq=False)
-class Turn:
+class ConversationTurn:
     """A turn of one session; `run` is a task of its own, whose events another task reads.
 
     Args:
@@ -36,7 +36,7 @@ class Turn:
         message_id: of the user's message.
     """
 
-    _services: Services
+    _services: TurnServices
     session_id: str
     turn_id: str
     _text: str
@@ -154,7 +154,7 @@ class Turn:
             refused = not had_tools  # it called nevertheless: once more, and no more
         await self._say_what_is_missing(answer)
 
-    async def _tell(self, answer: Answer) -> None:
+    async def _tell(self, answer: ModelAnswer) -> None:
         """Tell the model what was wrong with its calls (TURN-05, TURN-17)."""
         told = [*answer.problems]
         if answer.dropped:
@@ -164,7 +164,7 @@ class Turn:
         message = ChatMessage(id=scope.own_id(None), role=Role.SYSTEM, content="\n".join(told))
         await scope.store(scope.stamped(message))
 
-    async def _say_what_is_missing(self, answer: Answer) -> None:
+    async def _say_what_is_missing(self, answer: ModelAnswer) -> None:
         """Say something if the model says nothing at the end (TURN-32)."""
         if answer.has_text:
             return

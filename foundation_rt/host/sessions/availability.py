@@ -1,4 +1,4 @@
-"""Whether the store can be used, and the search for its return."""
+"""The state of the store, and the search for its return."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ..chat import ChatMessage, Role
 from ..events import ServerMessage
 from ..texts import CALL_NOT_MADE, CALL_UNKNOWN
 from .state import Payload, SessionState
-from .store import Turn
+from .store import ChatTurn
 
 OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
 NOT_MADE = "NOT_MADE"
@@ -22,7 +22,7 @@ NOT_MADE = "NOT_MADE"
 
 @frozen
 class Closing:
-    """What ends a turn.
+    """The reasons that end a turn.
 
     Attributes:
         messages: new or replaced ones.
@@ -34,7 +34,7 @@ class Closing:
 
 
 def close_turn(
-    turn: Turn,
+    turn: ChatTurn,
     messages: Sequence[ChatMessage],
     state: SessionState,
     end: Payload,
@@ -131,7 +131,7 @@ def _outcome(call: ChatMessage, awaited_approval: bool, now: int) -> ChatMessage
     )
 
 
-def _input_event(turn: Turn, state: SessionState) -> list[ServerMessage]:
+def _input_event(turn: ChatTurn, state: SessionState) -> list[ServerMessage]:
     if turn.message_id in state.shown:
         return []
     return [ServerMessage("user", {"text": turn.text, "messageId": turn.message_id})]

@@ -17,7 +17,7 @@ from .interruption import completed_text
 from .rows import to_bytes
 from .settings import SessionSettings
 from .state import Payload, SessionState
-from .store import Frame, StoredChat, Turn
+from .store import ChatTurn, Frame, StoredChat
 
 _MESSAGE_BYTES = 500
 
@@ -45,8 +45,8 @@ class LiveChat:
     first_seq: int = field(default=1, init=False)
     version: int = field(default=0, init=False)
     last_active_at: int = field(default=0, init=False)
-    waiting: list[Turn] = field(factory=list, init=False)
-    running: Turn | None = field(default=None, init=False)
+    waiting: list[ChatTurn] = field(factory=list, init=False)
+    running: ChatTurn | None = field(default=None, init=False)
     message_bytes: int = field(default=0, init=False)
     _positions: dict[str, int] = field(factory=dict, init=False)
     _sizes: deque[int] = field(factory=deque, init=False)

@@ -20,12 +20,12 @@ from .settings import SessionSettings
 from .store import (
     BegunTurn,
     ChatHead,
+    ChatTurn,
     Command,
     Frame,
     StoredChat,
     StoreEvents,
     SubmitLimits,
-    Turn,
     Writing,
 )
 
@@ -38,7 +38,7 @@ class _Chat:
     messages: list[ChatMessage] = field(factory=list)
     ids: set[str] = field(factory=set)
     frames: dict[int, bytes] = field(factory=dict)
-    waiting: deque[Turn] = field(factory=deque)
+    waiting: deque[ChatTurn] = field(factory=deque)
     recent: tuple[int, ...] = ()
     bytes: int = 0
 
@@ -136,7 +136,7 @@ class MemoryChatStore:
         self._drop(key)
         return True
 
-    async def submit(self, key: bytes, turn: Turn, limits: SubmitLimits) -> bool:
+    async def submit(self, key: bytes, turn: ChatTurn, limits: SubmitLimits) -> bool:
         """See `ChatStore`."""
         chat = self._chats.get(key)
         if chat is None:

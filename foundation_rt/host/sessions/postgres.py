@@ -15,7 +15,7 @@ from ...database.migrations import migrate_postgres, read_migrations
 from ...database.postgres import PostgresConnections, Query, Transaction, read_url
 from . import statements
 from .errors import FencedError, UnknownSessionError
-from .postgres_workers import Workers
+from .postgres_workers import WorkerPresence
 from .recovery import interrupted
 from .rows import (
     MAX_ALLOWED,
@@ -33,12 +33,12 @@ from .settings import SessionSettings
 from .store import (
     BegunTurn,
     ChatHead,
+    ChatTurn,
     Command,
     Frame,
     StoredChat,
     StoreEvents,
     SubmitLimits,
-    Turn,
     Writing,
 )
 
@@ -80,7 +80,7 @@ class PostgresChatStore:
     _connect_s: float = field(default=2.0, kw_only=True)
     _now: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000, kw_only=True)
     _connections: PostgresConnections | None = field(default=None, init=False)
-    _workers: Workers | None = field(default=None, init=False)
+    _workers: WorkerPresence | None = field(default=None, init=False)
     is_immediate: bool = field(default=False, init=False)
 
     async def open(self, events: StoreEvents) -> None:
@@ -95,7 +95,7 @@ class PostgresChatStore:
         )
         try:
             await migrate_postgres(self._connections, MIGRATIONS, application=_APPLICATION)
-            self._workers = Workers(self._connections, events, self._interrupt)
+            self._workers = WorkerPresence(self._connections, events, self._interrupt)
             await self._workers.start()
         except BaseException:
             await self.close()
@@ -111,7 +111,7 @@ class PostgresChatStore:
             await connections.close()
 
     @property
-    def _open(self) -> tuple[PostgresConnections, Workers]:
+    def _open(self) -> tuple[PostgresConnections, WorkerPresence]:
         if self._connections is None or self._workers is None:
             raise DatabaseError("the store of chats is not open")
         return self._connections, self._workers
@@ -187,7 +187,7 @@ class PostgresChatStore:
 
         return await connections.transact(work)
 
-    async def submit(self, key: bytes, turn: Turn, limits: SubmitLimits) -> bool:
+    async def submit(self, key: bytes, turn: ChatTurn, limits: SubmitLimits) -> bool:
         """See `ChatStore`."""
         name = turn.message_id.encode()
 

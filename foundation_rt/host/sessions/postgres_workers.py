@@ -35,7 +35,7 @@ _CHANGED, _COMMAND, _ANSWERED = "e", "c", "a"
 
 
 @define(eq=False, repr=False)
-class Workers:
+class WorkerPresence:
     """This worker among the others of a schema.
 
     Args:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from .interruption import close_turn
 from .live_chat import LiveChat
 from .settings import SessionSettings
-from .store import StoredChat, Turn, Writing
+from .store import ChatTurn, StoredChat, Writing
 
 
-def interrupted(stored: StoredChat, turn: Turn, settings: SessionSettings, now: int) -> Writing:
+def interrupted(stored: StoredChat, turn: ChatTurn, settings: SessionSettings, now: int) -> Writing:
     """Return what ends the turn that ran in a chat (CHAT-21).
 
     Args:

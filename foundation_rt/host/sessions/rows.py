@@ -10,7 +10,7 @@ import orjson
 
 from ..chat import ChatMessage
 from .errors import RateLimitedError, TooManyTurnsError
-from .store import ChatHead, SubmitLimits, Turn
+from .store import ChatHead, ChatTurn, SubmitLimits
 
 HEAD_COLUMNS = "principal, created_at, last_active_at, last_seq, first_seq, version, state, running"
 MAX_ALLOWED = 1_000
@@ -44,14 +44,14 @@ def read_messages(rows: Iterable[Sequence[Any]]) -> tuple[tuple[int, ChatMessage
     )
 
 
-def turn_body(turn: Turn) -> bytes:
+def turn_body(turn: ChatTurn) -> bytes:
     """Return a turn for a column."""
     return orjson.dumps([turn.turn_id, turn.message_id, turn.text])
 
 
-def read_turn(body: bytes) -> Turn:
+def read_turn(body: bytes) -> ChatTurn:
     """Return a turn that `turn_body` has written."""
-    return Turn(*orjson.loads(body))
+    return ChatTurn(*orjson.loads(body))
 
 
 def head_row(head: ChatHead) -> tuple[object, ...]:

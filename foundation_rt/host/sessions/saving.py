@@ -1,4 +1,4 @@
-"""What a chat has done is stored first, then shown.
+"""Saving: events of a chat are stored first, then shown.
 
 Events and messages are gathered while a transaction is under way and go into the next one, so a
 chat has one transaction at a time, and a fast stream costs no more of them than a slow one. While
@@ -20,7 +20,7 @@ from ..events import ServerMessage
 from .availability import Availability
 from .errors import FencedError
 from .live_chat import LiveChat
-from .store import ChatStore, Frame, Turn, Writing, chat_label
+from .store import ChatStore, ChatTurn, Frame, Writing, chat_label
 
 _LOG = logging.getLogger("foundation_rt.host.sessions")
 _MOST_UNSHOWN, _MOST_UNSHOWN_BYTES = 256, 256 * 1024
@@ -60,7 +60,7 @@ class Saving:
     _chat: LiveChat
     _show: Callable[[ServerMessage, int], object]
     _fenced: Callable[[], object]
-    _turn: Turn | None = field(default=None, init=False)
+    _turn: ChatTurn | None = field(default=None, init=False)
     is_fenced: bool = field(default=False, init=False)
     has_ended: bool = field(default=True, init=False)
     _pending: _Pending = field(factory=_Pending, init=False)
@@ -72,7 +72,7 @@ class Saving:
     _settled: int = field(default=0, init=False)
     _waiters: deque[tuple[int, asyncio.Future[None]]] = field(factory=deque, init=False)
 
-    def begin(self, turn: Turn) -> None:
+    def begin(self, turn: ChatTurn) -> None:
         """Write in the name of a turn, which the store has begun."""
         self._turn, self.is_fenced, self.has_ended = turn, False, False
 

@@ -17,7 +17,7 @@ from .connection import SessionConnection, decode_frame
 from .errors import ChatFullError, StoreUnavailableError, TooManyConnectionsError
 from .live_chat import LiveChat
 from .saving import Saving
-from .store import ChatStore, Command, Frame, SubmitLimits, Turn
+from .store import ChatStore, ChatTurn, Command, Frame, SubmitLimits
 from .turns import Orchestrator, TurnRunner
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class ChatSession:
         return self._turns.is_running
 
     @property
-    def running_turn(self) -> Turn | None:
+    def running_turn(self) -> ChatTurn | None:
         """The turn that runs in this process."""
         return self._turns.turn
 
@@ -153,7 +153,7 @@ class ChatSession:
         sessions.check_open()
         if self.chat.message_bytes > sessions.settings.max_chat_bytes:
             raise ChatFullError
-        turn = Turn(uuid4().hex, message_id or uuid4().hex, text)
+        turn = ChatTurn(uuid4().hex, message_id or uuid4().hex, text)
         settings = sessions.settings
         limits = SubmitLimits(
             self.now(),
@@ -239,7 +239,7 @@ class ChatSession:
 
     @property
     def availability(self) -> Availability:
-        """That of the store."""
+        """The id that the store has for it."""
         return self._sessions.availability
 
     @property
@@ -261,13 +261,13 @@ class ChatSession:
             return True
         return await self._sessions.store.is_watched(self.key, self._sessions.settings.abandon_ms)
 
-    def began(self, turn: Turn) -> None:
+    def began(self, turn: ChatTurn) -> None:
         """Take note of the turn that runs now."""
         self.chat.waiting = [each for each in self.chat.waiting if each.turn_id != turn.turn_id]
         self.saving.begin(turn)
         self._sessions.note_use(self.id)
 
-    async def emit(self, event: ServerMessage, turn: Turn) -> None:
+    async def emit(self, event: ServerMessage, turn: ChatTurn) -> None:
         """Give an event its number, store it, and show it; text does not wait for that."""
         if event.turn_id is None:
             event = ServerMessage(event.type, event.payload, turn.turn_id)

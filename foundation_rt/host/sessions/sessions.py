@@ -73,7 +73,7 @@ class ChatSessions:
 
     @property
     def orchestrator(self) -> Orchestrator:
-        """What runs the turns.
+        """The orchestrator that runs the turns.
 
         Raises:
             UsageError: there is none yet.

@@ -33,12 +33,12 @@ from .settings import SessionSettings
 from .store import (
     BegunTurn,
     ChatHead,
+    ChatTurn,
     Command,
     Frame,
     StoredChat,
     StoreEvents,
     SubmitLimits,
-    Turn,
     Writing,
 )
 
@@ -122,7 +122,7 @@ class SqliteChatStore:
         """See `ChatStore`."""
         return await self._database.write(partial(_delete, key, principal))
 
-    async def submit(self, key: bytes, turn: Turn, limits: SubmitLimits) -> bool:
+    async def submit(self, key: bytes, turn: ChatTurn, limits: SubmitLimits) -> bool:
         """See `ChatStore`."""
         return await self._database.write(partial(_submit, key, turn, limits))
 
@@ -214,7 +214,7 @@ def _tail(connection: sqlite3.Connection, chat: int, head: ChatHead) -> Sequence
     return connection.execute(query, (chat, head.last_seq - TAIL)).fetchall()
 
 
-def _waiting(connection: sqlite3.Connection, chat: int) -> Sequence[Turn]:
+def _waiting(connection: sqlite3.Connection, chat: int) -> Sequence[ChatTurn]:
     query = "SELECT body FROM chat_turn WHERE chat = ? ORDER BY position"
     return [read_turn(body) for (body,) in connection.execute(query, (chat,))]
 
@@ -259,7 +259,9 @@ def _delete(key: bytes, principal: str, connection: sqlite3.Connection) -> bool:
     return True
 
 
-def _submit(key: bytes, turn: Turn, limits: SubmitLimits, connection: sqlite3.Connection) -> bool:
+def _submit(
+    key: bytes, turn: ChatTurn, limits: SubmitLimits, connection: sqlite3.Connection
+) -> bool:
     query = "SELECT id, recent, running FROM chat WHERE key = ?"
     row = connection.execute(query, (key,)).fetchone()
     if row is None:

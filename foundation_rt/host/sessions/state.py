@@ -1,4 +1,4 @@
-"""What a chat waits for and streams at one moment, folded from its events. Pure.
+"""The open questions and unfinished texts of a chat, folded from its events. Pure.
 
 `history` shows it to a page that has no events, and stores keep it, so that a turn whose process
 has died can be ended as it would have ended itself. Each event costs the same, however long the
@@ -19,7 +19,7 @@ Payload = dict[str, Any]
 
 
 @define
-class StreamedText:
+class UnfinishedText:
     """A text that is not done.
 
     Attributes:
@@ -59,7 +59,7 @@ class SessionState:
     approvals: dict[str, Payload] = field(factory=dict)
     questions: dict[str, Payload] = field(factory=dict)
     calls: dict[str, Payload] = field(factory=dict)
-    streaming: dict[str, StreamedText] = field(factory=dict)
+    streaming: dict[str, UnfinishedText] = field(factory=dict)
     hidden: set[str] = field(factory=set)
     usage: TokenUsage = field(factory=TokenUsage)
     shown: set[str] = field(factory=set)
@@ -88,7 +88,9 @@ class SessionState:
         if payload.get("done"):
             self.streaming.pop(message_id, None)
         else:
-            self.streaming.setdefault(message_id, StreamedText()).add(payload.get("content") or "")
+            self.streaming.setdefault(message_id, UnfinishedText()).add(
+                payload.get("content") or ""
+            )
 
     def _take_status(self, payload: Mapping[str, Any]) -> None:
         call_id = payload["callId"]
@@ -173,8 +175,8 @@ def _open_or_close(
         waiting[payload[name]] = dict(payload)
 
 
-def _begun(text: str) -> StreamedText:
-    return StreamedText([text], len(text))
+def _begun(text: str) -> UnfinishedText:
+    return UnfinishedText([text], len(text))
 
 
 def _usage(values: Mapping[str, Any] | None) -> TokenUsage:

@@ -31,7 +31,7 @@ def chat_label(key: bytes) -> str:
 
 
 @frozen
-class Turn:
+class ChatTurn:
     """A message of a person that is answered, or waits for that.
 
     Attributes:
@@ -47,7 +47,7 @@ class Turn:
 
 @frozen(kw_only=True)
 class ChatHead:
-    """What a store keeps of a chat beside its lists.
+    """The values that a store keeps of a chat beside its lists.
 
     Attributes:
         principal: whose it is.
@@ -66,7 +66,7 @@ class ChatHead:
     last_seq: int = 0
     first_seq: int = 1
     version: int = 0
-    running: Turn | None = None
+    running: ChatTurn | None = None
     state: Mapping[str, Any] = field(factory=dict)
 
 
@@ -86,7 +86,7 @@ class StoredChat:
     messages: Sequence[tuple[int, ChatMessage]] = ()
     frames: Sequence[Frame] = ()
     sizes: Sequence[int] = ()
-    waiting: Sequence[Turn] = ()
+    waiting: Sequence[ChatTurn] = ()
 
 
 @frozen(kw_only=True)
@@ -126,18 +126,18 @@ class BegunTurn:
         is_new: it did not run before: this call has begun it.
     """
 
-    turn: Turn
+    turn: ChatTurn
     version: int
     is_new: bool
 
 
 Command = dict[str, Any]
-"""What somebody asks of the turn that runs: `{"do": "stop"}`, for instance."""
+"""A request to the turn that runs: `{"do": "stop"}`, for instance."""
 
 
 @frozen
 class StoreEvents:
-    """What a store tells of other workers.
+    """The news that a store brings from other workers.
 
     Attributes:
         changed: called with the key of a chat that another worker has changed.
@@ -173,7 +173,7 @@ class ChatStore(Protocol):
     """
 
     is_immediate: bool
-    """Whether `write` never waits."""
+    """Tell whether `write` never waits."""
 
     async def open(self, events: StoreEvents) -> None:
         """Make it ready; turns of processes that have died are ended here or soon."""
@@ -205,7 +205,7 @@ class ChatStore(Protocol):
     async def delete(self, key: bytes, principal: str) -> bool:
         """Remove a chat; return whether there was one of this principal."""
 
-    async def submit(self, key: bytes, turn: Turn, limits: SubmitLimits) -> bool:
+    async def submit(self, key: bytes, turn: ChatTurn, limits: SubmitLimits) -> bool:
         """Let a turn wait; return False if its message is known already.
 
         Raises:

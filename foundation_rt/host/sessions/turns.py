@@ -15,7 +15,7 @@ from ..events import Approval, ServerMessage, TurnState
 from ..texts import INTERNAL_ERROR
 from .interruption import close_turn
 from .state import Payload
-from .store import BegunTurn, Turn, chat_label
+from .store import BegunTurn, ChatTurn, chat_label
 
 if TYPE_CHECKING:
     from .session import ChatSession
@@ -24,7 +24,7 @@ _LOG = logging.getLogger("foundation_rt.host.sessions")
 
 
 class Orchestrator(Protocol):
-    """What sessions need of `ConversationOrchestrator`."""
+    """The part of `ConversationOrchestrator` that sessions need."""
 
     def handle_input(
         self, session_id: str, text: str, *, turn_id: str, message_id: str
@@ -55,7 +55,7 @@ class TurnRunner:
     """
 
     _session: ChatSession
-    turn: Turn | None = field(default=None, init=False)
+    turn: ChatTurn | None = field(default=None, init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
     _consuming: asyncio.Task[None] | None = field(default=None, init=False)
     _ending: TurnState = field(default="interrupted", init=False)
@@ -150,7 +150,7 @@ class TurnRunner:
                 session.saving.begin(turn)  # nobody has ended it: it could not be stored
                 await self._finish(turn, {"state": "failed"})
 
-    async def _consume_whole(self, turn: Turn) -> Payload:
+    async def _consume_whole(self, turn: ChatTurn) -> Payload:
         """Run a turn to its end, or until `end_turn`; return what a failure says."""
         self._consuming = asyncio.get_running_loop().create_task(self._consume(turn))
         try:
@@ -165,7 +165,7 @@ class TurnRunner:
             self._consuming = None
         return {}
 
-    async def _consume(self, turn: Turn) -> None:
+    async def _consume(self, turn: ChatTurn) -> None:
         session = self._session
         events = session.orchestrator.handle_input(
             session.id, turn.text, turn_id=turn.turn_id, message_id=turn.message_id
@@ -177,14 +177,14 @@ class TurnRunner:
                     return
                 await session.emit(event, turn)
 
-    async def _finish(self, turn: Turn, end: Payload) -> None:
+    async def _finish(self, turn: ChatTurn, end: Payload) -> None:
         """Record the end of a turn that did not say so itself; wait until all is stored."""
         saving = self._session.saving
         if not (saving.is_fenced or saving.has_ended):
             await self._close(turn, end)
         await saving.stored()
 
-    async def _close(self, turn: Turn, end: Payload) -> None:
+    async def _close(self, turn: ChatTurn, end: Payload) -> None:
         """Close what the turn has left open, and end it."""
         session = self._session
         saving, chat = session.saving, session.chat
