@@ -6,7 +6,8 @@
 Each request gets the next answer, the last one again and again. Steps of an answer are those of a
 script; besides, `{"status": 429, "message": "...", "headers": {...}}` refuses the request,
 `{"hang": true}` first in an answer hangs before the headers, and `{"signature": "..."}` in a call
-is Gemini's. `cut_at` closes the connection after so many bytes of the body.
+is Gemini's, as are `{"finish": "..."}` and `{"blocked": "..."}`. `cut_at` closes the connection
+after so many bytes of the body.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class FakeModels:
         self._played += 1
         first = steps[0] if steps and not isinstance(steps[0], str) else {}
         if "status" in first:
-            body = _error_body(first["status"], first.get("message", "no"))
+            body = _error_body(first["status"], first.get("message", "no"), first.get("retryDelay"))
             return await _send(writer, first["status"], body, first.get("headers", {}))
         if "hang" in first:
             await self._hang(reader)
@@ -194,7 +195,7 @@ async def _send(
 
 
 def _model_list(request: Recorded, models: Sequence[str]) -> Any:
-    if "v1beta" in request.path:
+    if "x-goog-api-key" in request.headers:
         return {"models": [{"name": f"models/{name}"} for name in models]}
     shown = [
         {"id": name, "object": "model", "type": "model", "created": 1, "owned_by": "x"}
@@ -203,8 +204,11 @@ def _model_list(request: Recorded, models: Sequence[str]) -> Any:
     return {"object": "list", "data": shown, "has_more": False}
 
 
-def _error_body(status: int, message: str) -> Any:
-    return {"type": "error", "error": {"code": status, "type": "x", "message": message}}
+def _error_body(status: int, message: str, retry_delay: str | None) -> Any:
+    error: dict[str, Any] = {"code": status, "type": "x", "message": message}
+    if retry_delay is not None:
+        error["details"] = [{"retryDelay": retry_delay}]
+    return {"type": "error", "error": error}
 
 
 def _encoded(request: Recorded, steps: Sequence[Step]) -> Iterator[bytes | str]:
@@ -368,4 +372,9 @@ def _gemini(steps: Sequence[Step]) -> Iterator[bytes | str]:
             finish = "MAX_TOKENS"
         elif "refusal" in step:
             finish = "SAFETY"
+        elif "finish" in step:
+            finish = step["finish"]
+        elif "blocked" in step:
+            yield _event({"promptFeedback": {"blockReason": step["blocked"]}})
+            return
     yield chunk({"text": ""}, finish=finish)

@@ -392,3 +392,31 @@ async def test_calls_that_a_server_numbers_alike_are_kept_apart(fake: FakeModels
         function = Part(name=name, arguments=arguments)
         _add_call(calls, Part(index=0, id=call_id, function=function))
     assert [(each.name, each.call_id) for each in calls] == [("x", "a"), ("y", "b")]
+
+
+@pytest.mark.rule("LLM-08", "LLM-17", "LLM-30")
+async def test_what_gemini_alone_says_is_understood(fake: FakeModels) -> None:
+    chat = Chat(fake.service("gemini"))
+    fake.play([{"finish": "MALFORMED_FUNCTION_CALL"}])
+    (broken,) = await chat.say("x")
+    assert broken.metadata == {"problem": MALFORMED_CALL}
+    fake.play([{"blocked": "SAFETY"}])
+    with pytest.raises(LLMServiceError, match="SAFETY") as failed:
+        await chat.say("x")
+    assert failed.value.failure is LLMFailure.BAD_REQUEST
+    fake.play([{"status": 429, "message": "slow down", "retryDelay": "34s"}])
+    with pytest.raises(LLMServiceError) as failed:
+        await chat.say("x")
+    assert failed.value.retry_after == 34
+    assert await chat.service._provider.list_models() == ["fake-1"]
+
+
+@every_provider
+@pytest.mark.rule("LLM-31")
+async def test_refused_tools_that_were_not_sent_are_a_bad_request(
+    provider: str, fake: FakeModels
+) -> None:
+    fake.play([{"status": 400, "message": "tools are not supported"}])
+    with pytest.raises(LLMServiceError) as failed:
+        await Chat(fake.service(provider), ()).say("x")
+    assert failed.value.failure is LLMFailure.BAD_REQUEST

@@ -364,3 +364,50 @@ def test_long_texts_of_one_part_are_answered(part: str) -> None:
     tools = [*ALL, *GRAPH]
     assert answer([user("echo " + text)], tools)
     assert answer([user("/demo:echo " + text)], tools)
+
+
+@pytest.mark.rule("LLM-85", "LLM-84")
+async def test_no_answers_a_yes_or_no_and_leaves_any_other_question() -> None:
+    switch = model_tool("home:switch_lamp", "Switch a lamp.", on={"type": "boolean"})
+    chat = rules_chat(switch, SLEEP)
+    await chat.say("switch lamp")
+    assert shown(await chat.say("no")) == [("home:switch_lamp", {"on": False})]
+    other = rules_chat(switch, SLEEP)
+    await other.say("sleep")
+    assert shown(await other.say("no")) == [("assistant", "Left. What else?")]
+    pick = model_tool("home:pick_lamp", "Pick a lamp.", lamp={"enum": ["one", "two"]})
+    third = rules_chat(pick)
+    await third.say("pick lamp")
+    assert shown(await third.say("cancel")) == [("assistant", "Left. What else?")]
+
+
+@pytest.mark.rule("LLM-81")
+async def test_greeting_is_answered_and_an_unknown_word_finds_no_tool() -> None:
+    assert (await said("Hello!"))[1].startswith("Hello. I am no language model")
+    assert await said("tools zzz") == ("assistant", "No tool has 'zzz'.")
+    assert "There is no tool ``" in (await said("/"))[1]
+
+
+@pytest.mark.rule("LLM-80")
+def test_chat_that_asks_nothing_is_answered() -> None:
+    assert "no language model" in str(answer([], TOOLS))
+    done = ChatMessage(id="a", role=Role.ASSISTANT, content="done")
+    assert "help" in str(answer([user("x"), done], TOOLS))
+
+
+@pytest.mark.rule("LLM-86", "LLM-87")
+async def test_results_of_every_kind_are_said() -> None:
+    assert await rendered(None, "") == "`demo:echo` is done; its result is in the card."
+    assert await rendered({"other": 1}, "text") == "text"
+    assert await rendered({"result": {"structuredContent": {}}}) == "(nothing)"
+    assert await rendered({"result": {"structuredContent": {"result": []}}}) == "(nothing)"
+    assert await rendered({"result": {"structuredContent": {"result": 5}}}) == "`5`"
+    assert await rendered({"result": {"structuredContent": {"result": [1, "a"]}}}) == "- 1\n- a"
+    mixed = {"rows": [{"a": True}], "count": 1}
+    text = await rendered({"result": {"structuredContent": mixed}})
+    assert "| count | 1 |" in text
+    assert "**rows**\n\n| a |\n| --- |\n| yes |" in text
+    assert (await rendered({"result": {"content": [{"type": "text", "text": "[1"}]}})) == "[1"
+    for error, expected in (("plain", "plain"), ('{"a": 1}', "| a | 1 |"), ("5", "5")):
+        failed = {"result": {"isError": True, "content": [{"type": "text", "text": error}]}}
+        assert expected in await rendered(failed)
