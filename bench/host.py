@@ -197,7 +197,7 @@ async def _report_long_chat(sizes: Sizes) -> None:
         script = Path(folder, "script.json")
         script.write_text('[["a word ", "and another"]]')
         llm = make_service(LLMConfig(provider="script", model=str(script)))
-        settings = SessionSettings(max_messages=1_000_000)
+        settings = SessionSettings(message_window_ms=0)  # no turn waits for it
         sessions = ChatSessions(MemoryChatStore(settings), settings)
         async with Coordinator({}) as coordinator:
             sessions.run_turns_with(ConversationOrchestrator(llm, coordinator, sessions))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from attrs import field, frozen
+
+from .sizes import MESSAGE_BYTES, PICTURE_BYTES, json_bytes, text_bytes
 
 
 class Role(StrEnum):
@@ -88,6 +91,17 @@ class ChatMessage:
     def is_call(self) -> bool:
         """Tell whether the model asks for a tool by it."""
         return self.role is Role.ASSISTANT and self.tool_name is not None
+
+    @cached_property
+    def model_bytes(self) -> int:
+        """The size of the message as a model reads it, roughly.
+
+        It is kept: each request of a long chat would else measure all of it.
+        """
+        size = MESSAGE_BYTES + text_bytes(self.content or "")
+        if self.is_call:
+            size += text_bytes(self.tool_name or "") + json_bytes(self.data)
+        return size + len(self.metadata.get("pictures") or ()) * PICTURE_BYTES
 
     def to_json(self) -> dict[str, Any]:
         """Return the message for a store or the wire, in camelCase, without what is not set."""

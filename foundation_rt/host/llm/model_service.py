@@ -21,6 +21,7 @@ from attrs import define, field
 from foundation_rt import UsageError
 
 from ..chat import ChatMessage, Role, TokenUsage
+from ..sizes import text_bytes
 from .provider import (
     CallPiece,
     EndPiece,
@@ -42,7 +43,7 @@ from .service import (
 )
 from .system_prompt import compile_system_prompt
 from .text_mode import FenceParser
-from .tokens import SessionUsage, TokenEstimate, request_bytes, text_bytes
+from .tokens import SessionUsage, TokenEstimate, request_bytes
 
 log = logging.getLogger("foundation_rt.host")
 

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import orjson
 from attrs import define, field
 
 from ..chat import ChatMessage, TokenUsage
+from ..sizes import BYTES_PER_TOKEN, json_bytes, text_bytes
 from .service import ModelTool
-
-BYTES_PER_TOKEN = 4
-PICTURE_TOKENS = 1_000
-"""Of a picture, roughly: providers count from 258 to 1,600, by its size."""
-
-MESSAGE_BYTES = 16
-"""Bytes that a wire adds to a message, roughly."""
 
 MAX_SESSIONS = 20_000
 _LOWEST, _HIGHEST = 0.25, 4.0
@@ -68,38 +61,17 @@ class SessionUsage:
         self._used.pop(session_id, None)
 
 
-def text_bytes(text: str) -> int:
-    """Return the size of a text in UTF-8."""
-    return len(text.encode("utf-8", "surrogatepass"))
-
-
 def request_bytes(system: str, history: Sequence[ChatMessage], tools: Sequence[ModelTool]) -> int:
     """Return the size of a request, roughly: texts, calls, pictures, definitions (LLM-61)."""
     return (
         text_bytes(system)
-        + sum(message_bytes(message) for message in history)
+        + sum(message.model_bytes for message in history)
         + sum(tool_bytes(tool) for tool in tools)
     )
-
-
-def message_bytes(message: ChatMessage) -> int:
-    """Return the size of a message as a model reads it, roughly."""
-    size = MESSAGE_BYTES + text_bytes(message.content or "")
-    if message.is_call:
-        size += text_bytes(message.tool_name or "") + _json_bytes(message.data)
-    pictures = message.metadata.get("pictures") or ()
-    return size + len(pictures) * PICTURE_TOKENS * BYTES_PER_TOKEN
 
 
 def tool_bytes(tool: ModelTool) -> int:
     """Return the size of a definition, roughly."""
     return (
-        text_bytes(tool.outside_name) + text_bytes(tool.description) + _json_bytes(tool.parameters)
+        text_bytes(tool.outside_name) + text_bytes(tool.description) + json_bytes(tool.parameters)
     )
-
-
-def _json_bytes(value: object) -> int:
-    try:
-        return len(orjson.dumps(dict(value) if isinstance(value, Mapping) else value))
-    except TypeError:
-        return text_bytes(str(value))

@@ -11,6 +11,7 @@ them, and their sizes: with 500 messages a request then costs 0.2 ms instead of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_not
 from typing import Any
 
 import orjson
@@ -125,11 +126,8 @@ class HistoryReader:
 
     def read(self, history: Sequence[ChatMessage]) -> None:
         """Read what is new of a history."""
-        same = 0
-        for old, new in zip(self._seen, history, strict=False):
-            if old is not new:
-                break
-            same += 1
+        differs = [*map(is_not, self._seen, history)]  # for each request: so without a loop here
+        same = differs.index(True) if True in differs else len(differs)
         if same < len(self._seen):
             same = self._forget_from(same)
         for at in range(same, len(history)):
