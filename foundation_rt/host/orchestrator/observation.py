@@ -1,8 +1,8 @@
 """The log records and the metrics of turns (TURN-70 to TURN-73).
 
 Everything here returns at once and raises nothing. The id of a session is a secret: records have a
-hash of it. What people and models say is in records of the level `debug` alone, which the log of
-the application redacts.
+hash of it. No field has "token" in its name, which the log would redact. What people and models say
+is in records of the level `debug` alone, which the log of the application redacts.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class TurnObservation:
             "turn_ended",
             state=state,
             durationMs=ms,
-            usage=usage_json(usage),
+            usage=_logged_usage(usage),
             **fields,
         )
         if self.metrics is not None:
@@ -110,12 +110,12 @@ class TurnObservation:
 
     def model_asked(self, messages: int, tools: int, tokens: int) -> None:
         """Note a request to the model."""
-        fields = {"messages": messages, "tools": tools, "toolTokens": tokens}
+        fields = {"messages": messages, "tools": tools, "toolSize": tokens}
         self.write(logging.DEBUG, "llm_request", **fields)
 
     def tools_leave_little(self, tokens: int, most: int) -> None:
         """Note that tools and guidance leave less than a quarter to the history."""
-        fields = {"toolTokens": tokens, "maxTokenCount": most}
+        fields = {"toolSize": tokens, "maxSize": most}
         self.write(logging.WARNING, "tools_leave_little_room", **fields)
 
     def first_token(self, seconds: float) -> None:
@@ -161,12 +161,24 @@ class TurnObservation:
 
 
 def usage_json(usage: TokenUsage | None) -> Mapping[str, Any] | None:
-    """Return the usage of tokens, as events and records have it."""
+    """Return the usage of tokens, as events have it."""
     if usage is None:
         return None
     return {
         "promptTokens": usage.prompt_tokens,
         "completionTokens": usage.completion_tokens,
         "totalTokens": usage.total_tokens,
+        "isEstimated": usage.is_estimated,
+    }
+
+
+def _logged_usage(usage: TokenUsage | None) -> Mapping[str, Any] | None:
+    """Return the usage of tokens under names that the log does not take for secrets."""
+    if usage is None:
+        return None
+    return {
+        "prompt": usage.prompt_tokens,
+        "completion": usage.completion_tokens,
+        "total": usage.total_tokens,
         "isEstimated": usage.is_estimated,
     }
