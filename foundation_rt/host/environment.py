@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from ..errors import ConfigError, MissingExtraError, UsageError
 from .llm.providers import KEY_VARIABLES
@@ -36,6 +36,24 @@ _MAX_BYTES = 1024 * 1024
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
+@frozen
+class NamedProblem:
+    """A reason why a configuration is refused, as people read it.
+
+    Attributes:
+        text: names the variable that people have set.
+        key: the setting, as in `host.store`; empty if all of a source is refused.
+        source: as in `ConfigProblem`.
+    """
+
+    text: str
+    key: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
 @define(eq=False)
 class HostEnvironment:
     """The environment variables of a host, with those of `.env` below them.
@@ -58,7 +76,8 @@ class HostEnvironment:
     def load(self) -> list[str]:
         """Read `.env`, and set what the environment does not; return the problems of the file.
 
-        A problem names its line and never shows it: it may hold a secret.
+        Lines without a problem count nevertheless, so that what else is wrong is found. A problem
+        names its line and never shows it: it may hold a secret.
         """
         values, problems = self._read()
         for name, value in values.items():
@@ -93,12 +112,21 @@ class HostEnvironment:
         }
         return {provider: key for provider, key in found.items() if key}
 
-    def config_of(self, server: Server) -> tuple[Any, list[str]]:
+    def config_of(self, server: Server) -> tuple[Any, list[NamedProblem]]:
         """Return the configuration of a server; or None, and its problems, by their variables."""
         try:
             return server.load_config(), []
         except ConfigError as error:
-            return None, [self._named(str(each)) for each in error.problems] or [str(error)]
+            problems = [
+                NamedProblem(self._named(str(each)), each.key, each.source)
+                for each in error.problems
+            ]
+            return None, problems or [NamedProblem(str(error), _overridden_key(error))]
+
+    def drop(self, problems: Iterable[NamedProblem]) -> None:
+        """Unset the variables that are refused, in a process that will not start."""
+        for each in problems:
+            self.variables.pop(each.source.removeprefix("environment "), None)
 
     def _named(self, problem: str) -> str:
         for own, name in self._aliases.items():
@@ -123,23 +151,29 @@ class HostEnvironment:
         return _parse(text, self.file)
 
 
+def _overridden_key(error: ConfigError) -> str:
+    """Return the setting of a command line that is refused; "" for any other problem."""
+    key = getattr(error.__cause__, "key", None)
+    return f"{str(error).partition(':')[0]}.{key}" if key else ""
+
+
 def _parse(text: str, file: Path) -> tuple[Mapping[str, str], list[str]]:
     try:
         from dotenv import dotenv_values
         from dotenv.parser import parse_stream
     except ModuleNotFoundError:
         raise MissingExtraError("the file .env", "host") from None
-    problems = []
+    problems, whole = [], []
     for binding in parse_stream(io.StringIO(text)):
         is_blank = binding.key is None and not binding.error
         is_whole = binding.key is not None and _NAME.fullmatch(binding.key) is not None
         if binding.error or not (is_blank or (is_whole and binding.value is not None)):
             line = binding.original.line + _blank_lines(binding.original.string)
             problems.append(f"{file}, line {line}: write NAME=VALUE, a value with spaces in quotes")
-    if problems:
-        return {}, problems
-    values = dotenv_values(stream=io.StringIO(text))
-    return {name: value for name, value in values.items() if value is not None}, []
+        else:
+            whole.append(binding.original.string)
+    values = dotenv_values(stream=io.StringIO("".join(whole)))
+    return {name: value for name, value in values.items() if value is not None}, problems
 
 
 def _blank_lines(text: str) -> int:

@@ -113,7 +113,7 @@ def read_parts(
         server.configure(options.config)
     for section, settings in options.overrides.items():
         server.override(section, **settings)
-    config, wrong = environment.config_of(server)
+    config, wrong = _read_config(server, options, environment)
     problems += wrong
     found = None
     if config is not None:
@@ -122,6 +122,30 @@ def read_parts(
     if problems or found is None:
         raise UsageError("the host cannot start:" + "".join(f"\n  {each}" for each in problems))
     return found
+
+
+def _read_config(
+    server: Server, options: HostOptions, environment: HostEnvironment
+) -> tuple[Any, list[str]]:
+    """Return the configuration and its problems.
+
+    With problems it is what is right of it, in which more can be wrong; None if a file is refused,
+    of which nothing can be left out.
+    """
+    problems: list[str] = []
+    keys: set[str] = set()
+    while True:
+        config, wrong = environment.config_of(server)
+        problems += map(str, wrong)
+        found = {each.key for each in wrong}
+        if config is not None or options.config is not None or "" in found or found <= keys:
+            return config, problems
+        keys |= found
+        environment.drop(wrong)
+        server = make_server()
+        for section, settings in options.overrides.items():
+            right = [name for name in settings if f"{section}.{name}" not in keys]
+            server.override(section, **{name: settings[name] for name in right})
 
 
 @define(eq=False)

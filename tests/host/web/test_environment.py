@@ -161,3 +161,14 @@ def test_host_imports_only_what_is_documented_as_public() -> None:
     public = ("backoff", "client", "config.sections", "coordinator", "database", "errors", "logs")
     shared = ("engine.user_signal", "mcp_json")
     assert private_imports("host", (*public, *shared)) == []
+
+
+@pytest.mark.rule("HOST-07")
+def test_wrong_settings_hide_no_other_problem(here: Path) -> None:
+    wrong = {"host": {"store": "redis://x", "servers": "missing.json"}}
+    with pytest.raises(UsageError) as error:
+        start(here, "BROKEN\nPORT=high\nMAX_TOKEN_COUNT=3\n", overrides=wrong, model="gemni:x")
+    lines = str(error.value).splitlines()[1:]
+    expected = ["line 1", "PORT", "MAX_TOKEN_COUNT", "host: store", "gemini", "missing.json"]
+    assert len(lines) == len(expected)
+    assert all(any(each in line for line in lines) for each in expected), lines
