@@ -142,6 +142,25 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 self._written_bytes += len(data)
                 self._input.write(data)
 
+    def pause_output(self) -> None:
+        """Leave its output in the pipe, until `resume_output`."""
+        output = self._output()
+        if output is not None:
+            output.pause_reading()
+
+    def resume_output(self) -> None:
+        """Read its output again."""
+        output = self._output()
+        if output is not None:
+            output.resume_reading()
+
+    def _output(self) -> asyncio.ReadTransport | None:
+        """Return the pipe of its output, as long as that is open."""
+        if self._transport is None or _OUTPUT not in self._open_pipes:
+            return None
+        output = cast(asyncio.ReadTransport | None, self._transport.get_pipe_transport(_OUTPUT))
+        return None if output is None or output.is_closing() else output
+
     # -- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

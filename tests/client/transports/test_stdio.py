@@ -338,6 +338,26 @@ async def test_server_that_never_reads_loses_the_transport() -> None:
     await transport.close()
 
 
+@both_loops
+@pytest.mark.rule("CHILD-24")
+async def test_flood_of_lines_leaves_the_event_loop_its_turns() -> None:
+    code = """
+import sys
+sys.stdout.write("".join(f"{at}\\n" for at in range(20_000)))
+sys.stdout.flush()
+sys.stdin.read()
+"""
+    transport, told = await opened(python(code))
+    at_once = known = 0
+    while known < 20_000:
+        await asyncio.sleep(0)
+        known, before = len(told.lines), known
+        at_once = max(at_once, known - before)
+    assert at_once <= 64
+    assert told.lines == [str(at).encode() for at in range(20_000)]
+    await transport.close()
+
+
 # -- stderr
 
 
