@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from .histories import MemoryHistories as MemoryHistories
     from .observation import TurnMetrics as TurnMetrics
     from .orchestrator import ConversationOrchestrator as ConversationOrchestrator
-    from .questions import connection_options as connection_options
     from .settings import HistoryManagementOptions as HistoryManagementOptions
     from .settings import OrchestratorSettings as OrchestratorSettings
+    from .settings import connection_options as connection_options
 
 _HOMES = {
     "ConversationHistories": "histories",
@@ -23,7 +23,7 @@ _HOMES = {
     "MemoryHistories": "histories",
     "OrchestratorSettings": "settings",
     "TurnMetrics": "observation",
-    "connection_options": "questions",
+    "connection_options": "settings",
 }
 
 __all__ = [*_HOMES]

@@ -18,6 +18,7 @@ from .call import OpenCall
 from .questions import CallQuestions, pages_of
 from .results import ToolOutcome, failure, outcome_of, shown
 from .scope import TurnScope
+from .services import session_key
 
 MAX_UNKNOWN = 3
 """The call of an unknown tool, within a turn, that takes the tools away."""
@@ -266,11 +267,6 @@ class TurnCalls:
     def _request_id(self, call_id: str) -> str:
         """Return the name of a call within the coordinator, which many sessions share."""
         return f"{self._scope.turn_id}/{call_id}"
-
-
-def session_key(session_id: str) -> str:
-    """Return what servers' connections know of a session: its id is a secret."""
-    return sha256(session_id.encode()).hexdigest()
 
 
 def _digest(value: Any) -> bytes:

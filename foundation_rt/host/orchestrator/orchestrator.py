@@ -11,19 +11,17 @@ from attrs import define, field
 from ...errors import UsageError
 from ..chat import ChatMessage, Role
 from ..events import Approval, ServerMessage
-from .answers import fixed_tokens, guidance, model_tools
 from .approvals import Approvals
-from .calls import session_key
 from .pruning import prune
-from .services import TurnServices
+from .services import TurnServices, session_key
 from .settings import HistoryManagementOptions, OrchestratorSettings
-from .turn import ConversationTurn
 
 if TYPE_CHECKING:
     from ...coordinator import Coordinator
     from ..llm.service import LLMService
     from .histories import ConversationHistories
     from .observation import TurnMetrics
+    from .turn import ConversationTurn
 
 
 @define(eq=False, init=False, repr=False)
@@ -89,6 +87,8 @@ class ConversationOrchestrator:
         Raises:
             UsageError: a turn of this session is running.
         """
+        from .turn import ConversationTurn  # with all that turns need: the page waits for none
+
         if session_id in self._turns:
             raise UsageError("a turn of this session is running: wait for its end, or stop it")
         turn = ConversationTurn(
@@ -143,6 +143,8 @@ class ConversationOrchestrator:
         self, session_id: str, options: HistoryManagementOptions | None = None
     ) -> list[ChatMessage]:
         """Return what a model would read of a history (TURN-50)."""
+        from .answers import fixed_tokens, guidance, model_tools
+
         services = self._services
         count, coordinator = services.llm.estimate_token_count, services.coordinator
         most = (options or services.settings.history).max_token_count

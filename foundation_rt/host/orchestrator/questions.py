@@ -7,7 +7,6 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 from attrs import define, field
@@ -15,7 +14,6 @@ from attrs import define, field
 from ... import Image, JsonRpcErrorCode, Text
 from ...client import (
     ClientHandlers,
-    ConnectOptions,
     ElicitationRequest,
     ElicitationUrlRequest,
     ElicitResult,
@@ -34,9 +32,6 @@ from .cutting import cut_text
 from .scope import TurnScope
 from .streamed_text import MAX_ANSWER_CHARACTERS
 
-_GRACE = 30.0
-"""Seconds by which a connection waits longer for people than an approval is open."""
-
 _CHARACTERS = 64
 """More than a token ever has, on average."""
 
@@ -44,30 +39,6 @@ _MAX_PAGES = 5
 """The most pages that a call may want visited before it runs."""
 
 Decide = Callable[[dict[str, Any]], Awaitable[Approval | Literal["expired"]]]
-
-
-async def _decline(_: object) -> None:
-    """Decline what belongs to no call."""
-
-
-def connection_options(
-    roots: Sequence[Path] = (), approval_timeout_ms: int = 300_000
-) -> ConnectOptions:
-    """Return the options of `CoordinatorOptions` that a host needs (TURN-60).
-
-    Its servers may then ask during a call. What belongs to no call is declined.
-
-    Args:
-        roots: places that servers are told of.
-        approval_timeout_ms: see `OrchestratorSettings`.
-    """
-    options: ConnectOptions = {
-        "sampling": _decline,
-        "elicitation": _decline,
-        "elicitation_url": _decline,
-        "handler_timeout": approval_timeout_ms / 1000 + _GRACE,
-    }
-    return {**options, "roots": roots} if roots else options
 
 
 @define(eq=False)

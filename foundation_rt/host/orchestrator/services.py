@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -53,3 +54,8 @@ class TurnServices:
     new_id: Callable[[], str] = _new_id
     now_ms: Callable[[], int] = _now_ms
     draw: Callable[[], float] = random.random
+
+
+def session_key(session_id: str) -> str:
+    """Return what servers' connections know of a session: its id is a secret."""
+    return sha256(session_id.encode()).hexdigest()

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 from attrs.validators import ge, optional
+
+if TYPE_CHECKING:
+    from ...client import ConnectOptions
+
+_GRACE = 30.0
+"""Seconds by which a connection waits longer for people than an approval is open."""
 
 
 def _paths(given: Iterable[Path]) -> tuple[Path, ...]:
@@ -63,3 +70,27 @@ class OrchestratorSettings:
     roots: tuple[Path, ...] = field(default=(), converter=_paths)
     system_prompt: str = ""
     history: HistoryManagementOptions = field(factory=HistoryManagementOptions)
+
+
+async def _decline(_: object) -> None:
+    """Decline what belongs to no call."""
+
+
+def connection_options(
+    roots: Sequence[Path] = (), approval_timeout_ms: int = 300_000
+) -> ConnectOptions:
+    """Return the options of `CoordinatorOptions` that a host needs (TURN-60).
+
+    Its servers may then ask during a call. What belongs to no call is declined.
+
+    Args:
+        roots: places that servers are told of.
+        approval_timeout_ms: see `OrchestratorSettings`.
+    """
+    options: ConnectOptions = {
+        "sampling": _decline,
+        "elicitation": _decline,
+        "elicitation_url": _decline,
+        "handler_timeout": approval_timeout_ms / 1000 + _GRACE,
+    }
+    return {**options, "roots": roots} if roots else options

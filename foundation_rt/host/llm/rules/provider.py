@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from importlib import import_module
 
 from attrs import define, field
 
 from ..provider import CallPiece, EndPiece, ModelRequest, Piece, TextPiece
 from ..service import LLMServiceError
-from .conversation import Call, answer
 
 
 @define(eq=False)
@@ -19,7 +20,8 @@ class RulesProvider:
     takes_pictures: bool = field(default=False, init=False)
 
     async def connect(self) -> None:
-        """Do nothing."""
+        """Import the rules in a thread, as the SDK of a vendor is (LLM-03)."""
+        await asyncio.to_thread(import_module, ".conversation", __package__)
 
     async def list_models(self) -> Sequence[str]:
         """Return the only one, which has no name."""
@@ -27,6 +29,8 @@ class RulesProvider:
 
     async def stream(self, model: str, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Answer at once."""
+        from .conversation import Call, answer
+
         found = answer(request.history, request.tools)
         if isinstance(found, Call):
             yield CallPiece(found.tool.name, found.arguments)
