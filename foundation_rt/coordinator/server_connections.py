@@ -158,8 +158,9 @@ class ServerConnections:
 
     @property
     def connections(self) -> int:
-        """Return how many connections to it there are, or may be made at once."""
-        return self._supervisor.pool.count
+        """Return how many connections to it there are, or are being made."""
+        has_lists = self._supervisor.lifecycle.state in (ServerState.STARTING, ServerState.READY)
+        return self._supervisor.pool.count - (not has_lists)
 
     def definitions(self, kind: str) -> tuple[Definition, ...]:
         """Return one of its lists as it came, without tools that its settings leave out."""

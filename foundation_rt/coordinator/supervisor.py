@@ -396,7 +396,9 @@ class ServerSupervisor:
             self._note_ready()
             return
         self._note_error(error)
-        log.warning("server %r is not ready: %s", self.server_id, self.last_error)
+        # With the last lines of its stderr, which the status leaves out: clients see that.
+        said = error.message if isinstance(error, MCPError) else str(error)
+        log.warning("server %r is not ready: %s", self.server_id, said.rstrip())
         self.lifecycle.attempt_failed(self._loop.time(), self.last_error or "", self.draw())
         self._schedule()
         self.observer.server_changed(self)

@@ -147,10 +147,18 @@ class Upstreams:
             log.error(self._problem)
             return {}
         plans = marked_plans(self.source, os.environ)
+        self._problem = None if plans or not self.source.files else self._no_servers()
         unknown = client_headers(plans) - set(self.server.runtime.config.http.request_headers)
         if unknown:
             log.warning("headersFrom: clients' %s are read from the next start on", sorted(unknown))
         return plans
+
+    def _no_servers(self) -> str:
+        """Log that there is nothing to serve, and return the sentence."""
+        files = ", ".join(map(str, self.source.files))
+        problem = f'no server is listed in {files}: list them in "mcpServers" or "servers"'
+        log.warning(problem)
+        return problem
 
     def _take_lock(self, lock: DefinitionLock) -> None:
         """Take what the lock file holds; definitions that were accepted are shown from now on."""

@@ -104,6 +104,21 @@ async def test_servers_of_a_file_start_and_bad_ones_say_why(file: Path) -> None:
     ResourceSnapshot.now().must_equal(before)
 
 
+@pytest.mark.rule("COORD-68")
+async def test_log_says_why_a_server_does_not_start(caplog: pytest.LogCaptureFixture) -> None:
+    code = "import sys; print('the token is missing', file=sys.stderr); sys.exit(3)"
+    plans = {"dead": entry(command=sys.executable, args=["-c", code])}
+    async with Coordinator(plans) as servers:
+        status = servers.states["dead"]
+        assert status.reason == status.last_error
+        assert (status.reason or "").endswith("ended with exit code 3")
+        server = servers.server("dead")
+        assert server is not None
+        assert server.connections == 0
+    said = [each.getMessage() for each in caplog.records if each.name.endswith("coordinator")]
+    assert "the token is missing" in said[0]
+
+
 @pytest.mark.rule("COORD-08")
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"servers": []}', '{"mcpServers": {"a": {}, "a": {}}}']

@@ -59,6 +59,14 @@ def test_unusable_file_stops_the_start(file: Path, text: str) -> None:
     assert str(file) in ended.stderr
 
 
+@pytest.mark.rule("GATE-17")
+def test_file_without_servers_is_a_warning(file: Path) -> None:
+    file.write_text('{"mcpServer": {"notes": {"command": "notes"}}}')
+    ended = run_in(file.parent, "gateway", str(file))
+    assert ended.returncode == 0
+    assert f"no server is listed in {file}" in ended.stderr
+
+
 @pytest.mark.rule("GATE-06")
 def test_files_of_the_usual_places_are_merged(tmp_path: Path) -> None:
     write(tmp_path / "mcp.json", one=entry("first"))
