@@ -82,9 +82,7 @@ budgets = st.sampled_from([0, 40, 300, 1000, 3000, PLENTY])
 
 def least(history: Sequence[ChatMessage]) -> int:
     """Return the tokens below which nothing can be cut."""
-    reader = HistoryReader()
-    reader.read(history)
-    return 40 * (len(reader.segments()[-1].in_order()) + 2)
+    return 40 * (len(prune(history, 0, count)) + 1)
 
 
 @pytest.mark.rule("TURN-50", "TURN-51", "TURN-52", "TURN-53", "TURN-54", "TURN-57")
