@@ -80,24 +80,26 @@ class Script:
 
     def next_answer(self, session_id: str, history: Sequence[ChatMessage]) -> Sequence[Step]:
         """Return the next answer of the turn that the history ends in."""
-        users = [message for message in history if message.role is Role.USER]
-        turn = self._turn(users)
-        key = (session_id, users[-1].id if users else "")
+        newest = next((each for each in reversed(history) if each.role is Role.USER), None)
+        turn = self._turn(history, (newest and newest.content) or "")
+        key = (session_id, newest.id if newest else "")
         count = self._answered.pop(key, 0)
         self._answered[key] = count + 1
         if len(self._answered) > _MAX_TURNS_KEPT:
             self._answered.popitem(last=False)
         return turn.answers[min(count, len(turn.answers) - 1)]
 
-    def _turn(self, users: Sequence[ChatMessage]) -> ScriptedTurn:
-        said = (users[-1].content or "") if users else ""
+    def _turn(self, history: Sequence[ChatMessage], said: str) -> ScriptedTurn:
         for turn in self.turns:
             if turn.user is not None and turn.user.search(said):
                 return turn
         counted = [turn for turn in self.turns if turn.user is None]
         if not counted:
             return ScriptedTurn([[f"The script has no answer to: {said}"]])
-        return counted[min(max(len(users), 1), len(counted)) - 1]
+        if len(counted) == 1:
+            return counted[0]
+        users = sum(message.role is Role.USER for message in history)
+        return counted[min(max(users, 1), len(counted)) - 1]
 
 
 def read_script(path: Path) -> Script:

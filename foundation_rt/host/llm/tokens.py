@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from attrs import define, field
 
@@ -15,6 +16,7 @@ from .service import ModelTool
 MAX_SESSIONS = 20_000
 _LOWEST, _HIGHEST = 0.25, 4.0
 _WEIGHT = 0.2
+_model_bytes: Callable[[ChatMessage], int] = attrgetter("model_bytes")
 _FEWEST_BYTES = 200  # a shorter request says more about the wire than about the language
 
 
@@ -65,7 +67,7 @@ def request_bytes(system: str, history: Sequence[ChatMessage], tools: Sequence[M
     """Return the size of a request, roughly: texts, calls, pictures, definitions (LLM-61)."""
     return (
         text_bytes(system)
-        + sum(message.model_bytes for message in history)
+        + sum(map(_model_bytes, history))
         + sum(tool_bytes(tool) for tool in tools)
     )
 
