@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..coordinator import Coordinator, ServerState
+from ..coordinator import Coordinator, ServerPlan, ServerState
 from ..errors import UsageError
 from .definition_lock import DefinitionLock, read_lock, write_lock
 from .source import Source, marked_plans
@@ -33,23 +33,31 @@ def accept(source: Source, path: Path, servers: Sequence[str] | None) -> str:
     return "".join(lines)
 
 
+def _plans(source: Source, servers: Sequence[str] | None) -> dict[str, ServerPlan]:
+    """Return the plans of the servers to record; of no other, which might be slow to start."""
+    plans = marked_plans(source, os.environ)
+    for server in servers or ():
+        if server not in plans:
+            raise UsageError(f"there is no server {server!r}: {', '.join(plans)}")
+    return {server: plan for server, plan in plans.items() if servers is None or server in servers}
+
+
 async def _record(source: Source, lock: DefinitionLock, servers: Sequence[str] | None) -> list[str]:
     lines = []
     async with Coordinator.from_plans(
-        lambda: marked_plans(source, os.environ),
+        lambda: _plans(source, servers),
         start_wait_ms=START_WAIT_MS,
         lists=KINDS,
         guidance=False,
     ) as coordinator:
         states = coordinator.states
         for server_id in states if servers is None else servers:
-            if server_id not in states:
-                raise UsageError(f"there is no server {server_id!r}: {', '.join(states)}")
             status = states[server_id]
             if status.state is ServerState.DISABLED and servers is None:
                 continue
             if status.state is not ServerState.READY:
-                raise UsageError(f"server {server_id!r} is {status.state}: {status.reason}")
+                hint = "; accept others with --server NAME" if servers is None else ""
+                raise UsageError(f"server {server_id!r} is {status.state}: {status.reason}{hint}")
             lists = {
                 kind: [entry for owner, entry in coordinator.listed(kind) if owner == server_id]
                 for kind in KINDS

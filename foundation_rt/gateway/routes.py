@@ -115,11 +115,17 @@ class Routes:
         return found[0]
 
     def unknown_tool(self, name: str) -> ToolError:
-        """Return the error for a tool that no server has, with the names most like it."""
-        nearest = close_names(name, self.tools)
-        hint = f" Did you mean {', '.join(map(repr, nearest))}?" if nearest else ""
+        """Return the error for a tool that no server has (GATE-18).
+
+        It has the tools of this name without a server's, or else the names most like it.
+        """
+        candidates = [outside for outside, route in self.tools.items() if route.inner == name]
+        meant = candidates or close_names(name, self.tools)
+        hint = f" Did you mean {', '.join(map(repr, meant))}?" if meant else ""
         return ToolError(
-            ErrorCode.NOT_FOUND, f"There is no tool {name!r}.{hint}", {"nearest": nearest}
+            ErrorCode.NOT_FOUND,
+            f"There is no tool {name!r}.{hint}",
+            {"candidates": candidates} if candidates else {"nearest": meant},
         )
 
     def outside_uri(self, server: str, inner: str) -> str:

@@ -59,6 +59,19 @@ def test_unusable_file_stops_the_start(file: Path, text: str) -> None:
     assert str(file) in ended.stderr
 
 
+@pytest.mark.rule("GATE-32")
+def test_accepting_one_server_starts_no_other(file: Path) -> None:
+    write(file, one=entry("one"), other={"command": "touch", "args": [f"{file}.started"]})
+    lock = file.parent / "mcp.lock"
+    words = ("gateway", "accept", str(file), "--lock", str(lock), "--server")
+    assert run_in(file.parent, *words, "one").returncode == 0
+    assert [*orjson.loads(lock.read_bytes())["servers"]] == ["one"]
+    assert not Path(f"{file}.started").exists()
+    unknown = run_in(file.parent, *words, "two")
+    assert unknown.returncode == 1
+    assert "there is no server 'two': one, other" in unknown.stderr
+
+
 @pytest.mark.rule("GATE-17")
 def test_file_without_servers_is_a_warning(file: Path) -> None:
     file.write_text('{"mcpServer": {"notes": {"command": "notes"}}}')

@@ -37,6 +37,16 @@ def uris(*found: str) -> list[dict[str, Any]]:
     return [{"uri": uri, "name": uri} for uri in found]
 
 
+@pytest.mark.rule("GATE-18")
+def test_name_without_its_server_has_all_candidates() -> None:
+    tools = {"tools": [{"name": "echo"}, {"name": "sum"}]}
+    error = routes(notes=tools, files=tools).unknown_tool("echo")
+    assert error.details == {"candidates": ["notes__echo", "files__echo"]}
+    assert "Did you mean 'notes__echo', 'files__echo'?" in error.message
+    spelled = routes(notes=tools).unknown_tool("notes__ecko")
+    assert spelled.details["nearest"][0] == "notes__echo"
+
+
 def templates(*found: str) -> list[dict[str, Any]]:
     return [{"uriTemplate": each, "name": each} for each in found]
 
