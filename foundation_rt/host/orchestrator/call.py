@@ -34,6 +34,7 @@ class OpenCall:
         arguments: by name.
         entry: of the tool; None if it is not known.
         is_sent: whether the tool may have run.
+        decision: of the people who were asked; None if nobody was, or has decided.
         began: time of the loop, in s.
     """
 
@@ -43,6 +44,7 @@ class OpenCall:
     arguments: Mapping[str, Any]
     entry: ToolRegistryEntry | None
     is_sent: bool = False
+    decision: str | None = None
     began: float = 0.0
     _shown: int | None = field(default=None, init=False)
     _latest: Callable[[], str] | None = field(default=None, init=False)

@@ -146,7 +146,7 @@ class TurnCalls:
         await scope.emit(
             "status", call.processing(f"Waiting for approval of {call.name}", awaiting="approval")
         )
-        decision = await self.decide(
+        decision = call.decision = await self.decide(
             {
                 "callId": call.call_id,
                 "tool": call.name,
@@ -224,6 +224,8 @@ class TurnCalls:
         metadata: dict[str, Any] = {"isError": outcome.is_error, "durationMs": ms}
         if outcome.pictures:
             metadata["pictures"] = [*outcome.pictures]
+        if call.decision is not None:
+            metadata["decision"] = call.decision
         message = ChatMessage(
             id=scope.own_id(None),
             role=Role.TOOL,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ..chat import ChatMessage, Role
 from ..events import ServerMessage
@@ -42,8 +42,9 @@ def close_turn(
 ) -> Closing:
     """Return what ends a turn: its texts, its calls, what it waits for, then itself (CHAT-18).
 
-    What is in the history is shown, and what was shown is in the history. A turn that has closed
-    everything itself ends by its last event alone.
+    What is in the history is shown, and what was shown is in the history. The end of a turn that
+    has not finished is in its last message (CHAT-32). A turn that has finished, and has closed
+    everything itself, ends by its last event alone.
 
     Args:
         turn: it.
@@ -59,6 +60,8 @@ def close_turn(
             id=turn.message_id, role=Role.USER, content=turn.text, created_at=now
         )
         added.insert(0, input_message)
+    if end["state"] != "finished":
+        _mark_end(messages, added, end)
     events = [
         *_input_event(turn, state),
         *_text_events(known, state),
@@ -67,6 +70,19 @@ def close_turn(
         ServerMessage("turn", end),
     ]
     return Closing(added, [ServerMessage(each.type, each.payload, turn.turn_id) for each in events])
+
+
+def _mark_end(messages: Sequence[ChatMessage], added: list[ChatMessage], end: Payload) -> None:
+    """Write the end of a turn into its last message, which is one of `added` afterwards."""
+    replaced = {message.id for message in messages}
+    is_new = [message for message in added if message.id not in replaced]
+    last_id = (is_new or messages)[-1].id
+    at = next((at for at, each in enumerate(added) if each.id == last_id), None)
+    if at is None:
+        at = len(added)
+        added.append(messages[-1])
+    told = {name: end[name] for name in ("state", "code", "message") if end.get(name)}
+    added[at] = evolve(added[at], metadata={**added[at].metadata, "ending": told})
 
 
 def completed_text(stored: str, length: int, pieces: Sequence[str]) -> str:

@@ -26,11 +26,13 @@ def notes(count: int) -> ScriptedModel:
     return model
 
 
-@pytest.mark.rule("TURN-20", "TURN-22")
+@pytest.mark.rule("TURN-20", "TURN-22", "TURN-27")
 async def test_tool_that_writes_waits_for_its_approval() -> None:
     desk, model = Desk(), notes(1)
     async with chat(model, desk, more={"now_ms": lambda: 1000}) as orchestrator:
         heard = await say(orchestrator, act=approving(orchestrator))
+    decisions = [each.metadata.get("decision") for each in model.asked[-1].history]
+    assert decisions == [None, None, "once"]
     asked, decided = heard.of("approval")
     call_id = asked["callId"]
     assert asked == {

@@ -179,6 +179,23 @@ def test_history_replaces_the_state_and_shows_calls_without_outcome_as_unknown(
 
 
 @pytest.mark.rule("HPAGE-03")
+def test_history_shows_decisions_and_ends_as_before(modules: Page) -> None:
+    outcome = {
+        "id": "m3",
+        "role": "tool",
+        "toolName": "s:t",
+        "callId": "c",
+        "data": {"error": {"code": "STOPPED", "message": "stopped"}},
+        "metadata": {"turn": "t1", "decision": "once", "ending": {"state": "stopped"}},
+    }
+    call = {"id": "m2", "role": "assistant", "toolName": "s:t", "callId": "c", "data": {}}
+    history = {"type": "history", "payload": {"seq": 9, "messages": [call, outcome]}}
+    shown, ending = state_after(modules, history)["items"]
+    assert (shown["approval"]["decision"], shown["approval"]["server"]) == ("once", "s")
+    assert (ending["kind"], ending["id"], ending["state"]) == ("ending", "t1", "stopped")
+
+
+@pytest.mark.rule("HPAGE-03")
 def test_history_of_a_running_turn_goes_on_with_its_events(modules: Page) -> None:
     running = {
         "type": "history",

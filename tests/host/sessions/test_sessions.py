@@ -251,6 +251,30 @@ async def test_call_whose_turn_is_interrupted_has_an_unknown_outcome(new_store: 
         assert not page.approvals
 
 
+@pytest.mark.rule("CHAT-32")
+async def test_end_of_a_turn_is_in_its_last_message(new_store: NewStore) -> None:
+    async with running(new_store) as host:
+        session = await host.sessions.create(OWNER)
+        connection, page = await tab(session)
+        for text, event, end in (
+            ("say:fine", "finished", None),
+            ("part:abc wait", "text", "stopped"),
+            ("open:files:read", "status", "stopped"),
+            ("part:abc fail", "failed", "failed"),
+        ):
+            await session.submit(text, None)
+            await read_until(connection, page, event)
+            if end == "stopped":
+                await session.stop()
+                await read_until(connection, page, end)
+            last = session.history[-1]
+            assert last.metadata.get("ending", {}).get("state") == end
+        assert last.metadata["ending"]["code"] == "INTERNAL"
+        marked = [each for each in session.history if "ending" in each.metadata]
+        assert len(marked) == 3
+        assert len({each.id for each in session.history}) == len(session.history)
+
+
 @pytest.mark.rule("CHAT-18")
 async def test_text_that_was_shown_is_kept_when_its_turn_breaks_off(new_store: NewStore) -> None:
     async with running(new_store) as host:

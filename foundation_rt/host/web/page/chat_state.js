@@ -170,6 +170,13 @@ function decided(call, decision) {
   return { ...call, phase, awaiting: null, approval: { ...call.approval, decision } };
 }
 
+/** Return an approval that history tells of by its decision alone. */
+function pastApproval(call, decision) {
+  const server = call.tool?.split(":", 1)[0] ?? null;
+  const about = { server, tool: call.tool, arguments: call.arguments ?? {} };
+  return { ...about, annotations: null, description: null, expiresAt: null, decision };
+}
+
 function qualified({ server, tool }) {
   return server && !tool.startsWith(`${server}:`) ? `${server}:${tool}` : tool;
 }
@@ -247,7 +254,7 @@ function addMessage(state, message, mayGrow, runningTurn) {
   const metadata = message.metadata ?? {};
   const turnId = metadata.turn ?? (mayGrow ? runningTurn : null);
   const added = OF_ROLE[message.role]?.(state, message, turnId, mayGrow, metadata) ?? state;
-  return metadata.interrupted ? withEnding(added, turnId ?? message.id, { state: "interrupted" }) : added;
+  return metadata.ending ? withEnding(added, turnId ?? message.id, metadata.ending) : added;
 }
 
 const OF_ROLE = {
@@ -272,6 +279,7 @@ const OF_ROLE = {
     const isError = Boolean(metadata.isError ?? error ?? result?.isError);
     return put(state, {
       ...before,
+      approval: metadata.decision ? pastApproval(before, metadata.decision) : before.approval,
       phase: phaseOf(error),
       result,
       error,
