@@ -29,6 +29,8 @@ class ServerStatus:
         waiting: calls that wait for a slot.
         call_count: of its tools.
         last_error: the latest of the way to it.
+        needs_credential: it is reached, and serves those clients alone whose headers it gets
+            (COORD-69).
     """
 
     server_id: str
@@ -42,6 +44,7 @@ class ServerStatus:
     waiting: int
     call_count: int
     last_error: str | None
+    needs_credential: bool
 
     @classmethod
     def of(cls, supervisor: ServerSupervisor, call_count: int) -> ServerStatus:
@@ -59,4 +62,7 @@ class ServerStatus:
             supervisor.slots.waiting,
             call_count,
             supervisor.last_error,
+            supervisor.is_refused
+            and lifecycle.state is not ServerState.READY
+            and bool(supervisor.plan.settings.headers_from),
         )

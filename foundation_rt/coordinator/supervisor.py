@@ -110,6 +110,7 @@ class ServerSupervisor:
         ends: how many connections and attempts have ended in an error.
         is_retiring: whether it only waits for its running calls.
         last_error: the latest error of the way to it; None without one.
+        is_refused: whether that was the server's answer that a credential is missing.
         handlers: of the connection of the lists.
         asks_early: whether it has asked something on that connection, outside of calls.
     """
@@ -134,6 +135,7 @@ class ServerSupervisor:
     ends: int = field(default=0, init=False)
     is_retiring: bool = field(default=False, init=False)
     last_error: str | None = field(default=None, init=False)
+    is_refused: bool = field(default=False, init=False)
     handlers: ConnectionHandlers = field(init=False)
     asks_early: bool = field(default=False, init=False)
     _counted: int = field(default=-1, init=False)
@@ -414,6 +416,7 @@ class ServerSupervisor:
     def _note_error(self, error: BaseException) -> None:
         self.ends += 1
         self.last_error = first_line(error) if isinstance(error, MCPError) else str(error)
+        self.is_refused = isinstance(error, MCPError) and error.code == "E207"
 
     # -- called by the client
 

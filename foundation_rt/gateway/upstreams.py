@@ -279,7 +279,10 @@ class Upstreams:
         lists: dict[str, Listed] = {kind: self._listed(kind, own) for kind in KINDS}
         if self._lock is not None:
             lists, withheld = self._admit(self._lock, lists)
-            if not own:
+            if own:
+                # Not in the status: every client reads that, and these lists are one client's.
+                self._log_withheld(each for each in withheld if each not in self._withheld)
+            else:
                 self._note_withheld(withheld)
         return Routes.of(
             lists,
@@ -344,16 +347,18 @@ class Upstreams:
         return {**admitted}, withheld
 
     def _note_withheld(self, withheld: list[Withheld]) -> None:
-        for each in withheld:
-            if each not in self._withheld:
-                log.warning(
-                    "%s of server %r is withheld, since it is %s: %r",
-                    each.kind,
-                    each.server,
-                    each.reason,
-                    each.identifier,
-                )
+        self._log_withheld(each for each in withheld if each not in self._withheld)
         self._withheld = withheld
+
+    def _log_withheld(self, withheld: Iterable[Withheld]) -> None:
+        for each in withheld:
+            log.warning(
+                "%s of server %r is withheld, since it is %s: %r",
+                each.kind,
+                each.server,
+                each.reason,
+                each.identifier,
+            )
 
     def _keep(self, lock: DefinitionLock) -> None:
         assert self.settings.lock is not None
@@ -371,7 +376,8 @@ class Upstreams:
             LookupError: none is.
         """
         states = self.coordinator.states.values()
-        if states and not any(each.state is ServerState.READY for each in states):
+        serving = (each.state is ServerState.READY or each.needs_credential for each in states)
+        if states and not any(serving):
             raise LookupError("no server is ready")
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 from foundation_rt.client import Client, connect
 from tests.gateway.test_command import SECRET
 from tests.gateway.test_faults import APP, write
-from tests.gateway.test_through import NEW, OLD, speaking
+from tests.gateway.test_through import NEW, OLD, speaking, status_of
 from tests.support.gateway import serve_gateway
 from tests.support.http_server import serve_http
+from tests.support.process import PATIENCE
 from tests.support.services import need_redis
 
 
@@ -144,6 +146,43 @@ async def _names(client: Client) -> set[str]:
     return {each.name for each in await client.list_tools() if each.name.startswith("one__of")}
 
 
+@pytest.mark.rule("GATE-16", "GATE-31")
+async def test_lock_withholds_what_only_one_value_lists(file: Path, tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(LISTS_APP)
+    with serve_http(app) as server:
+        write(file, one={"url": server.url, "headersFrom": {"Authorization": "X-Token"}})
+        with serve_gateway(str(file), "--lock", str(tmp_path / "lock")) as gateway:
+            async with (
+                connect(gateway.url) as bare,
+                connect(gateway.url, headers={"X-Token": "ann"}) as ann,
+            ):
+                assert await _names(bare) == {"one__of_nobody"}  # recorded
+                assert await _names(ann) == set()
+                called = await ann.request("tools/call", {"name": "one__of_ann", "arguments": {}})
+                assert called["isError"]
+                assert "of_ann" not in str((await status_of(bare, "one"))["withheld"])
+            said = "tools of server 'one' is withheld, since it is new: 'of_ann'"
+            gateway.process.record(message=said)
+
+
+@pytest.mark.rule("GATE-16", "GATE-30", "COORD-09")
+async def test_search_finds_the_allowed_tools_of_its_own_value(file: Path, tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(LISTS_APP)
+    listed = {"headersFrom": {"Authorization": "X-Token"}, "disabledTools": ["of_bob"]}
+    with serve_http(app) as server:
+        write(file, one={"url": server.url, **listed})
+        with serve_gateway(str(file), "--expose", "search") as gateway:
+            for who, found in (("ann", ["one__of_ann"]), ("bob", [])):
+                async with connect(gateway.url, headers={"X-Token": who}) as client:
+                    answer = (await client.call("search_tools", {"query": "of"})).value()
+                    assert [tool["name"] for tool in answer["tools"]] == found
+                    wanted = {"name": "call_tool", "arguments": {"name": f"one__of_{who}"}}
+                    called = await client.request("tools/call", wanted)
+                    assert called.get("isError", False) == (not found)
+
+
 CLOSED_APP = """
 from foundation_rt import Server
 
@@ -156,7 +195,7 @@ def echo(text: str) -> str:
 """
 
 
-@pytest.mark.rule("GATE-16", "COORD-67")
+@pytest.mark.rule("GATE-16", "GATE-40", "COORD-67", "COORD-69")
 @pytest.mark.parametrize("theirs", [OLD, NEW])
 async def test_server_that_admits_nobody_without_a_credential_serves_who_has_one(
     file: Path, tmp_path: Path, theirs: str
@@ -178,6 +217,9 @@ async def test_server_that_admits_nobody_without_a_credential_serves_who_has_one
                     listed = await client.list_tools()
                     assert not any(tool.name.startswith("one__") for tool in listed)
                 assert (await ann.call("one__echo", {"text": "y"})).value() == "y"
+            ready = gateway.url.removesuffix("/mcp") + "/readyz"
+            with urllib.request.urlopen(ready, timeout=PATIENCE) as response:
+                assert response.read() == b'{"status":"ok"}'
             assert key not in gateway.process.stderr
 
 

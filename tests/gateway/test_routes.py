@@ -44,6 +44,7 @@ def test_name_without_its_server_has_all_candidates() -> None:
     assert error.details == {"candidates": ["notes__echo", "files__echo"]}
     assert "Did you mean 'notes__echo', 'files__echo'?" in error.message
     spelled = routes(notes=tools).unknown_tool("notes__ecko")
+    assert spelled.details is not None
     assert spelled.details["nearest"][0] == "notes__echo"
 
 
