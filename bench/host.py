@@ -198,8 +198,9 @@ async def _report_long_chat(sizes: Sizes) -> None:
     from foundation_rt.host.sessions.memory import MemoryChatStore
     from foundation_rt.host.sessions.sessions import ChatSessions
     from foundation_rt.host.sessions.settings import SessionSettings
+    from foundation_rt.transports.http.serve import collecting_rarely
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, collecting_rarely():  # as the host is served
         script = Path(folder, "script.json")
         script.write_text('[["a word ", "and another"]]')
         llm = make_service(LLMConfig(provider="script", model=str(script)))
