@@ -42,12 +42,15 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(text=st.sampled_from(TEXTS), name=st.integers(0, 30))
     def submit(self, text: str, name: int) -> None:
-        try:
-            self.run(self.session.submit(text, f"m{name}"))
-        except TooManyTurnsError:
-            assert len(self.session.chat.waiting) == 3
-        else:
-            self.accepted.add(f"m{name}")
+        async def submit() -> None:
+            try:
+                await self.session.submit(text, f"m{name}")
+            except TooManyTurnsError:  # the next turn may begin before `run` returns
+                assert len(self.session.chat.waiting) == 3
+            else:
+                self.accepted.add(f"m{name}")
+
+        self.run(submit())
 
     @rule(tab=TABS)
     def connect(self, tab: int) -> None:
