@@ -195,6 +195,8 @@ class Host:
             log.error("the model cannot be used: %s", error)
         except Exception:
             log.exception("the model cannot be used")
+        else:
+            self._status.model_problem = None
 
     async def _close(self) -> None:
         budget = self.server.load_config().server.shutdown_timeout_ms / 1000 * _TURN_SHARE
@@ -218,6 +220,9 @@ class Host:
     def _signalled(self) -> None:
         if self.on_signal is not None:
             self.on_signal()
+        initializing = self._initializing
+        if self._status.model_problem and initializing is not None and initializing.done():
+            self._initializing = asyncio.create_task(self._initialize())
 
     async def _store_is_there(self) -> bool:
         """Return True for a readiness check.

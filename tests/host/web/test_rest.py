@@ -158,6 +158,13 @@ class WrongModel:
         raise UsageError("openai lists several models (a, b); name one")
 
 
+class FineModel:
+    """A model that can be used."""
+
+    async def initialize(self) -> None:
+        return
+
+
 def _initialize_as(one: Any, kind: Any) -> None:
     one._llm.initialize = kind().initialize
 
@@ -173,7 +180,7 @@ async def test_page_waits_for_no_model_and_no_server() -> None:
     assert callable(app)
 
 
-@pytest.mark.rule("HOST-16", "HOST-31")
+@pytest.mark.rule("HOST-06", "HOST-16", "HOST-31")
 async def test_model_that_cannot_be_used_is_said() -> None:
     def wrong(host: Any) -> None:
         _initialize_as(host, WrongModel)
@@ -184,6 +191,13 @@ async def test_model_that_cannot_be_used_is_said() -> None:
             if hint is not None:
                 break
         assert "several models" in hint
+        one.host._signalled()  # the keys were read again, and still it cannot be used
+        await asyncio.sleep(0)
+        assert orjson.loads((await one.request("GET", "/api/status"))[2])["hint"] == hint
+        _initialize_as(one.host, FineModel)
+        one.host._signalled()
+        while hint is not None:
+            hint = orjson.loads((await one.request("GET", "/api/status"))[2])["hint"]
 
     def nameless(host: Any) -> None:
         wrong(host)
