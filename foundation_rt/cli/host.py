@@ -132,10 +132,12 @@ def _add_gateway(
     server: Server, servers: ServerList, connections: Mapping[str, Any]
 ) -> Coordinator:
     """Serve the host's servers at its endpoint too (HOST-09)."""
+    from ..coordinator import file_identity
     from ..gateway.app import add_gateway
     from ..gateway.source import Source
 
-    source = Source(servers.read, servers.files, f"host {servers.files}")
+    identity = file_identity(servers.files[0]) if servers.files else "demo"
+    source = Source(servers.read, servers.files, identity)
     return add_gateway(server, source, handlers=connections, guidance=True).coordinator
 
 

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from .servers import ServerPlan as ServerPlan
     from .servers import plans_of as plans_of
     from .servers import plans_of_file as plans_of_file
+    from .start_chain import chain_mark as chain_mark
+    from .start_chain import file_identity as file_identity
+    from .start_chain import is_own_child as is_own_child
+    from .start_chain import mark_children as mark_children
 
 _HOMES = {
     "Coordinator": "coordinator",
@@ -53,7 +57,11 @@ _HOMES = {
     "ToolRegistryEntry": "registry",
     "ToolValidationError": "errors",
     "ServerPlan": "servers",
+    "chain_mark": "start_chain",
     "close_names": "names",
+    "file_identity": "start_chain",
+    "is_own_child": "start_chain",
+    "mark_children": "start_chain",
     "failure_of": "requests",
     "outside_name": "names",
     "plans_of": "servers",

@@ -1,8 +1,7 @@
 """The servers of a gateway: of a file, of the usual places, or one alone (GATE-06 to GATE-08).
 
-A gateway marks the environment of its children with its own digest. One that finds its digest
-there was started by itself, directly or through others: it would start itself for ever, so it
-lists nothing and says why.
+A gateway marks the environment of its children. One that was started by itself, directly or
+through others, would start itself for ever, so it lists nothing and says why.
 """
 
 from __future__ import annotations
@@ -12,21 +11,24 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve, frozen
 
-from ..coordinator import ServerPlan, plans_of, plans_of_file
+from ..coordinator import (
+    ServerPlan,
+    chain_mark,
+    file_identity,
+    mark_children,
+    plans_of,
+    plans_of_file,
+)
 from ..errors import UsageError
 from ..mcp_json import ServerEntry, ServerFileError
 
 log = logging.getLogger("foundation_rt.gateway")
 log.addHandler(logging.NullHandler())
-
-CHAIN_VARIABLE = "FOUNDATION_RT_GATEWAYS"
-"""The digests of the gateways that started this process, in hex, separated by commas."""
 
 SELF = "this gateway itself"
 
@@ -54,15 +56,15 @@ class Source:
     is_bridge: bool = False
 
     @property
-    def digest(self) -> str:
-        """The mark of this gateway in the environment of its children."""
-        return sha256(self.identity.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    def mark(self) -> str:
+        """The mark of this gateway in the environment of its children (COORD-70)."""
+        return chain_mark(self.identity)
 
 
 def file_source(path: Path) -> Source:
     """Return the servers of a file; it is read when the gateway starts."""
     place = path.absolute()
-    return Source(partial(plans_of_file, place), (place,), f"file {os.path.realpath(place)}")
+    return Source(partial(plans_of_file, place), (place,), file_identity(place))
 
 
 def places_source(places: Sequence[Path]) -> Source:
@@ -103,25 +105,14 @@ def marked_plans(source: Source, environment: Mapping[str, str]) -> dict[str, Se
         source: of the gateway.
         environment: of this process.
     """
-    chain = [*_chain(environment), source.digest]
-    return {
-        server: _marked(plan, ",".join(chain), source) for server, plan in source.read().items()
-    }
+    plans = {server: _without_self(plan, source) for server, plan in source.read().items()}
+    return mark_children(plans, source.mark, environment)
 
 
 def client_headers(plans: Mapping[str, ServerPlan]) -> frozenset[str]:
     """Return the headers of clients that servers get, in lower case (COORD-54)."""
     sources = (plan.settings.headers_from.values() for plan in plans.values())
     return frozenset(name.lower() for names in sources for name in names)
-
-
-def is_own_child(source: Source, environment: Mapping[str, str]) -> bool:
-    """Return whether this gateway was started by itself, directly or through others (GATE-07)."""
-    return source.digest in _chain(environment)
-
-
-def _chain(environment: Mapping[str, str]) -> list[str]:
-    return [each for each in environment.get(CHAIN_VARIABLE, "").split(",") if each]
 
 
 def _merged(files: Iterable[Path]) -> dict[str, ServerPlan]:
@@ -141,13 +132,12 @@ def _new(read: dict[str, ServerPlan], known: dict[str, ServerPlan]) -> dict[str,
     return {server: plan for server, plan in read.items() if server not in known}
 
 
-def _marked(plan: ServerPlan, chain: str, source: Source) -> ServerPlan:
+def _without_self(plan: ServerPlan, source: Source) -> ServerPlan:
     target = plan.target
     if not isinstance(target, ServerEntry) or target.command is None:
         return plan
-    if _is_gateway(target.command, target.args, source):
-        return evolve(plan, target=None, problem=SELF)
-    return evolve(plan, target=evolve(target, env={**target.env, CHAIN_VARIABLE: chain}))
+    is_self = _is_gateway(target.command, target.args, source)
+    return evolve(plan, target=None, problem=SELF) if is_self else plan
 
 
 def _is_gateway(command: str, args: Sequence[str], source: Source) -> bool:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..client import ServerRequestRefused
-from ..coordinator import Coordinator, ServerState, ServerStatus, outside_name
+from ..coordinator import Coordinator, ServerState, ServerStatus, is_own_child, outside_name
 from ..errors import ErrorCode, JsonRpcErrorCode, ToolError, UsageError
 from .definition_lock import DefinitionLock, LockFileError, Withheld, read_lock, write_lock
 from .instructions import merge_instructions
 from .own_lists import OwnLists, ServerLists
 from .routes import Definition, Listed, Routes
 from .settings import NEVER, GatewaySettings
-from .source import Source, client_headers, is_own_child, marked_plans
+from .source import Source, client_headers, marked_plans
 
 if TYPE_CHECKING:
     from ..client import ConnectOptions
@@ -142,7 +142,7 @@ class Upstreams:
     def _plans(self) -> dict[str, ServerPlan]:
         if self.settings.lock is not None:
             self._take_lock(read_lock(Path(self.settings.lock)))
-        if is_own_child(self.source, os.environ):
+        if is_own_child(self.source.mark, os.environ):
             self._problem = "this gateway was started by itself, so it serves nothing"
             log.error(self._problem)
             return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve, field, frozen
 
 from .. import Server, UsageError
-from ..coordinator import Coordinator, ServerPlan, plans_of, plans_of_file
+from ..coordinator import (
+    Coordinator,
+    ServerPlan,
+    chain_mark,
+    file_identity,
+    is_own_child,
+    mark_children,
+    plans_of,
+    plans_of_file,
+)
 from ..mcp_json import ServerFileError, ServerSettings
 from .app import Host, make_server, orchestrator_settings
 from .environment import HostEnvironment
@@ -194,7 +204,13 @@ class HostParts:
         named = self.settings.servers
         path = Path(named or DEFAULT_SERVERS).absolute()
         if path.is_file():
-            read = partial(_with_timeout, partial(plans_of_file, path), self.settings)
+            mark = chain_mark(file_identity(path))
+            if is_own_child(mark, os.environ):
+                raise UsageError(
+                    f"a server in {path} is a host or gateway of this very file, which would start"
+                    " itself for ever: take it out"
+                )
+            read = partial(_read_file, path, mark, self.settings)
             read()  # so that a file that cannot be used is said now
             return ServerList(read, (path,))
         if named is not None:
@@ -243,10 +259,13 @@ class HostParts:
         return host
 
 
-def _with_timeout(read: PlanReader, settings: HostSettings) -> dict[str, ServerPlan]:
-    """Return plans whose calls may take as long as the host says, where they do not say it."""
+def _read_file(path: Path, mark: str, settings: HostSettings) -> dict[str, ServerPlan]:
+    """Return the plans of a file, for a host (HOST-36).
+
+    Calls may take as long as the host says, where their server does not say it.
+    """
     default = ServerSettings()
-    plans = read()
+    plans = mark_children(plans_of_file(path), mark, os.environ)
     for server, plan in plans.items():
         if plan.settings.timeout_ms == default.timeout_ms:
             longest = max(plan.settings.max_timeout_ms, settings.tool_timeout_ms)

@@ -23,8 +23,12 @@ from tests.support.public_imports import PACKAGE, private_imports
 
 PUBLIC = {
     "ServerPlan",
+    "chain_mark",
     "close_names",
     "failure_of",
+    "file_identity",
+    "is_own_child",
+    "mark_children",
     "outside_name",
     "plans_of",
     "plans_of_file",

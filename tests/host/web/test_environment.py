@@ -142,6 +142,15 @@ def test_start_without_anything_is_the_demo(here: Path, monkeypatch: pytest.Monk
         start(here)
 
 
+@pytest.mark.rule("HOST-36", "COORD-70")
+def test_host_that_its_own_host_started_is_refused(here: Path) -> None:
+    (here / "mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "a"}}}))
+    entry = start(here)._coordinator._source()["a"].target
+    os.environ.update(entry.env)
+    with pytest.raises(UsageError, match="start itself for ever"):
+        start(here)
+
+
 @pytest.mark.rule("HOST-15")
 def test_examples_are_written_once_and_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "compose.yaml").write_text("mine")
