@@ -127,7 +127,7 @@ import sys
 import foundation_rt
 before = {name for name in sys.modules if name.startswith("foundation_rt.")}
 heavy = {"attrs", "fastjsonschema", "orjson", "asyncio", "logging"} & set(sys.modules)
-assert before == {"foundation_rt.version"}, before
+assert before == {"foundation_rt.lazy_names", "foundation_rt.version"}, before
 assert not heavy, heavy
 foundation_rt.ErrorCode
 assert "foundation_rt.errors" in sys.modules

@@ -9,7 +9,9 @@ The public names are here; each is imported when it is first used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .ledger.coordinator import AgentCoordinatorV2 as AgentCoordinatorV2
@@ -71,17 +73,4 @@ _OF_EXTRAS = {"NatsTransport", "PostgresAACPPersistenceAdapter"}
 # `import *` imports every name in it: those that need an extra are imported by name.
 __all__ = [name for name in _HOMES if name not in _OF_EXTRAS]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

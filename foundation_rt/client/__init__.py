@@ -5,7 +5,9 @@ The public names are imported when they are first used (PEP 562), as those of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from ..jsonschema.issues import ValidationIssue as ValidationIssue
@@ -74,7 +76,7 @@ _HOMES = {
     "ConnectOptions": "options",
     "ConnectionLostError": "errors",
     "DOCUMENT_ROUTES": "tools.routing",
-    "ElicitResult": "..server_requests.elicitation",
+    "ElicitResult": ".server_requests.elicitation",
     "ElicitationRequest": "handlers.elicitation",
     "ElicitationUrlRequest": "handlers.elicitation",
     "ExportRoute": "tools.routing",
@@ -92,11 +94,11 @@ _HOMES = {
     "Resource": "results.results",
     "ResourceTemplate": "results.results",
     "RetryPolicy": "resilience.retries",
-    "Root": "..server_requests.roots",
+    "Root": ".server_requests.roots",
     "Router": "tools.routing",
-    "SampleResult": "..server_requests.sampling",
+    "SampleResult": ".server_requests.sampling",
     "SamplingRequest": "handlers.sampling",
-    "Revision": "..protocol.revisions",
+    "Revision": ".protocol.revisions",
     "ServerDescription": "session.handshake",
     "ServerRequestHandlers": "handlers.server_requests",
     "SessionExpiredError": "errors",
@@ -106,7 +108,7 @@ _HOMES = {
     "ToolCallError": "errors",
     "ToolSchema": "results.tool_schemas",
     "UrlRoute": "tools.routing",
-    "ValidationIssue": "..jsonschema.issues",
+    "ValidationIssue": ".jsonschema.issues",
     "connect": "connecting",
     "is_failure": "resilience.retries",
     "map_mcp_error": "resilience.error_mapping",
@@ -114,18 +116,4 @@ _HOMES = {
 
 __all__ = [*_HOMES]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    home = home if home.startswith(".") else f".{home}"
-    value = getattr(import_module(home, __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)
