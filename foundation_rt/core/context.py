@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from attrs import define, field
 
@@ -15,10 +15,13 @@ from ..protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
 from .session import NO_HEADERS
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import ParamSpec, Unpack
+
+    from typing_extensions import TypeVar as TypeVarWithDefault
 
     from ..abort import AbortSignal
     from ..logs.logger import StructuredLogger
+    from ..protocol.content import ResourceContents
     from ..protocol.principal import Principal
     from ..server_requests.elicitation import ElicitResult
     from ..server_requests.requester import ServerRequester
@@ -27,14 +30,35 @@ if TYPE_CHECKING:
     from ..server_requests.sampling import SampleOptions, SampleResult, SamplingMessage
     from .invocation import Invocation
 
+    State = TypeVarWithDefault("State", default=Any)
+    _P = ParamSpec("_P")
+else:
+    State = TypeVar("State")
 
 _NO_CLIENT = Peer(REVISIONS[NEWEST_HANDSHAKE_REVISION], log_level=None)
 """The client of a context that a host made without a call."""
 
 
 _Content = TypeVar("_Content")
+_T = TypeVar("_T")
 
 _PROGRESS, _MESSAGE = "notifications/progress", "notifications/message"
+
+
+class Sent(Awaitable[None]):
+    """The result of a method that has sent its message already: it may be awaited, or not.
+
+    So the same call stands in a `def` and, as other SDKs have it, with `await` in an `async def`.
+    """
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return
+        yield
+
+
+_SENT = Sent()
 
 
 class SessionLog:
@@ -84,6 +108,10 @@ def _log_params(level: str, data: Any, logger: str | None) -> dict[str, Any]:
     return params
 
 
+def _with_data(message: Any, data: dict[str, Any]) -> Any:
+    return {"message": message, **data} if data else message
+
+
 class CallConnection(Protocol):
     """The connection to the client of a call."""
 
@@ -102,10 +130,20 @@ class CallConnection(Protocol):
     def server_requester(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
         """Return the object that asks the client; raise `UsageError` if the handler may not."""
 
+    async def run_in_worker(self, function: Callable[[], _T]) -> _T:
+        """Run `function` in a worker thread; return or raise what it does."""
+
+    async def read_resource(
+        self, call: Invocation, uri: str, context: ToolContext[Any]
+    ) -> tuple[ResourceContents, ...]:
+        """Return the contents of a resource of this server, if the principal may read it."""
+
 
 @define(eq=False, repr=False)
-class ToolContext:
+class ToolContext(Generic[State]):
     """The call that a handler is serving, of a tool or of another feature (CALL-11).
+
+    ``ToolContext[AppState]`` in a signature says the type of `state` (TYPED-54).
 
     Attributes:
         run_id: UUID v4 of this invocation.
@@ -120,7 +158,7 @@ class ToolContext:
     _base_logger: StructuredLogger
     _call: Invocation | None = None
     _connection: CallConnection | None = None
-    state: Any = None
+    state: State = None  # type: ignore[assignment]
     _logger: StructuredLogger | None = field(default=None, init=False)
     _server_requester: ServerRequester | None = field(default=None, init=False)
 
@@ -172,10 +210,11 @@ class ToolContext:
 
     def report_progress(
         self, progress: float, total: float | None = None, message: str | None = None
-    ) -> None:
+    ) -> Awaitable[None]:
         """Send the progress of the call to the client, if it asked for that (NOTE-01).
 
-        May be called in any thread. A value that is not above the one before is not sent (NOTE-02).
+        May be called in any thread, and awaited or not (NOTE-10). A value that is not above the one
+        before is not sent (NOTE-02).
 
         Args:
             progress: a number that grows.
@@ -184,7 +223,7 @@ class ToolContext:
         """
         token = self._progress_token()
         if token is None:
-            return
+            return _SENT
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None and math.isfinite(total):
             params["total"] = total
@@ -192,6 +231,7 @@ class ToolContext:
             params["message"] = message
         call, connection = self._require_call()
         connection.notify(call, _PROGRESS, params)
+        return _SENT
 
     def _progress_token(self) -> str | int | None:
         """Return the token with which the client asked for progress; None if it did not."""
@@ -240,10 +280,10 @@ class ToolContext:
         if self._call is not None and self._connection is not None:
             self._connection.close_stream(self._call)
 
-    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+    def log(self, level: str, data: Any, logger: str | None = None) -> Awaitable[None]:
         """Send a log message to the client, if it wants this level (NOTE-04).
 
-        May be called in any thread. The server's own log is `logger`.
+        May be called in any thread, and awaited or not (NOTE-10). The server's own log is `logger`.
 
         Args:
             level: one of `protocol.peer.LOGGING_LEVELS`.
@@ -254,10 +294,32 @@ class ToolContext:
             UsageError: there is no such level.
         """
         params = _log_params(level, data, logger)
-        if not is_wanted(level, self.client.log_level):
-            return
-        call, connection = self._require_call()
-        connection.notify(call, _MESSAGE, params)
+        if is_wanted(level, self.client.log_level):
+            call, connection = self._require_call()
+            connection.notify(call, _MESSAGE, params)
+        return _SENT
+
+    def debug(self, message: Any, *, logger: str | None = None, **data: Any) -> Awaitable[None]:
+        """Send a log message of the level `debug` to the client; see `info`."""
+        return self.log("debug", _with_data(message, data), logger)
+
+    def info(self, message: Any, *, logger: str | None = None, **data: Any) -> Awaitable[None]:
+        """Send a log message of the level `info` to the client, as `log` does (NOTE-11).
+
+        Args:
+            message: a text, or another value that can be written as JSON.
+            logger: the name of the logger, for the client.
+            data: facts; with any, an object is sent that has `message` and them.
+        """
+        return self.log("info", _with_data(message, data), logger)
+
+    def warning(self, message: Any, *, logger: str | None = None, **data: Any) -> Awaitable[None]:
+        """Send a log message of the level `warning` to the client; see `info`."""
+        return self.log("warning", _with_data(message, data), logger)
+
+    def error(self, message: Any, *, logger: str | None = None, **data: Any) -> Awaitable[None]:
+        """Send a log message of the level `error` to the client; see `info`."""
+        return self.log("error", _with_data(message, data), logger)
 
     @property
     def session_log(self) -> SessionLog:
@@ -269,19 +331,75 @@ class ToolContext:
         call, connection = self._require_call()
         return connection.session_log(call)
 
+    # -- the server itself ---------------------------------------------------------------------
+
+    async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]:
+        """Return the contents of a resource of this server, as its client would read them.
+
+        The handler of the resource runs within this call, with this context (MRES-23).
+
+        Raises:
+            ToolError: NOT_FOUND; the server has no such resource, or the principal does not see it.
+                PERMISSION_DENIED; it lacks a scope. Or the handler's own.
+            UsageError: the context was made without a call.
+        """
+        call, connection = self._require_call()
+        return await connection.read_resource(call, uri, self)
+
+    async def run_in_worker(
+        self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """Run a blocking function in a worker thread of the server; return its value (CALL-18).
+
+        For `async def` handlers. A handler that is cancelled meanwhile goes on when the thread has
+        ended: nothing of a call runs after its end.
+
+        Raises:
+            UsageError: the context was made without a call.
+        """
+        from functools import partial
+
+        _, connection = self._require_call()
+        return await connection.run_in_worker(partial(function, *args, **kwargs))
+
     # -- requests to the client ----------------------------------------------------------------
 
     @overload
     async def elicit(
-        self, message: str, schema: type[_Content], *, key: str | None = None
+        self, message: str, response_type: type[_Content], *, key: str | None = None
     ) -> ElicitResult[_Content]: ...
 
     @overload
     async def elicit(
-        self, message: str, schema: Mapping[str, Any], *, key: str | None = None
+        self,
+        message: str,
+        response_type: list[str] | dict[str, dict[str, str]],
+        *,
+        key: str | None = None,
+    ) -> ElicitResult[str]: ...
+
+    @overload
+    async def elicit(
+        self,
+        message: str,
+        response_type: list[list[str]] | list[dict[str, dict[str, str]]],
+        *,
+        key: str | None = None,
+    ) -> ElicitResult[list[str]]: ...
+
+    @overload
+    async def elicit(
+        self, message: str, response_type: Mapping[str, Any], *, key: str | None = None
     ) -> ElicitResult[dict[str, Any]]: ...
 
-    async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> Any:
+    @overload
+    async def elicit(
+        self, message: str, response_type: None = None, *, key: str | None = None
+    ) -> ElicitResult[None]: ...
+
+    async def elicit(
+        self, message: str, response_type: Any = None, *, key: str | None = None
+    ) -> Any:
         """Have the user fill in a form; see `server_requests.elicitation.Elicit` (ASK-06).
 
         From revision 2026-07-28 on the handler ends here with an exception, and runs again from its
@@ -290,7 +408,8 @@ class ToolContext:
 
         Args:
             message: explains to the user what the form is for.
-            schema: the fields of the form: a JSON Schema of a flat object, or a class.
+            response_type: what the form asks for: a class with fields, one value, a choice, or
+                nothing but consent (ASK-48, ASK-49); or the JSON Schema of a flat object.
             key: identifies the request within the call; by default requests are numbered.
 
         Raises:
@@ -300,7 +419,7 @@ class ToolContext:
         """
         from ..server_requests.elicitation import Elicit
 
-        return await self._requester().ask_one(Elicit(message, schema), key)
+        return await self._requester().ask_one(Elicit(message, response_type), key)
 
     async def elicit_url(
         self, message: str, url: str, *, elicitation_id: str = "", key: str | None = None
@@ -319,11 +438,11 @@ class ToolContext:
         self,
         messages: str | SamplingMessage | Sequence[str | SamplingMessage],
         *,
-        max_tokens: int,
+        max_tokens: int = 512,
         key: str | None = None,
         **options: Unpack[SampleOptions],
     ) -> SampleResult:
-        """Have the client's model answer.
+        """Have the client's model answer, with at most `max_tokens` tokens.
 
         See `server_requests.sampling.Sample`; raises as `elicit` does.
         """

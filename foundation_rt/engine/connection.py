@@ -13,11 +13,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, field
 
-from ..core.context import SessionLog
+from ..core.context import SessionLog, ToolContext
 from ..core.effects import (
     Abort,
     Event,
@@ -35,12 +35,15 @@ from ..core.session import NO_HEADERS, Session, State
 from ..errors import describe_exception
 from ..protocol.framing import LineReader, LineTooLong
 from ..protocol.jsonrpc import Message, Request, parse
+from ..registry.tools import ExecutionMode
 
 if TYPE_CHECKING:
     from ..abort import AbortSignal
     from ..core.dispatcher import Dispatcher
     from ..core.effects import Effect, Performed
+    from ..protocol.content import ResourceContents
     from ..protocol.jsonrpc import RequestId
+    from ..registry.definitions import HandlerSpec
     from ..server_requests.requester import ServerRequester
     from ..server_requests.requests import PreparedRequest
     from ..server_requests.session_requests import OnResponse
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
     from .scheduling import Scheduler
 
 _MESSAGES = (Reply, Notify)  # a union would be made for each look at an effect
+
+_T = TypeVar("_T")
 
 Send = Callable[[bytes], object]
 """Takes an outgoing line, without its newline."""
@@ -222,6 +227,30 @@ class Connection:
     def server_requester(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
         """Return the way of a handler to ask its client; raise `UsageError` if it may not."""
         return self.dispatcher.client_input.server_requester(call, self, signal)
+
+    async def run_in_worker(self, function: Callable[[], _T]) -> _T:
+        """Run `function` in a worker thread of the server; return or raise what it does."""
+        return await self.engine.run_in_worker(function)
+
+    async def read_resource(
+        self, call: Invocation, uri: str, context: ToolContext[Any]
+    ) -> tuple[ResourceContents, ...]:
+        """Return the contents of a resource of this server, as the client of `call` reads them."""
+        from ..core.own_resources import find_resource
+        from ..registry.resource_results import all_contents
+
+        found, arguments = find_resource(self.dispatcher.features, call, uri)
+        value = await self._run_handler(found.handler_spec, arguments, context)
+        return all_contents(value, uri, found.definition.mime_type)
+
+    async def _run_handler(
+        self, spec: HandlerSpec, arguments: dict[str, Any], context: ToolContext[Any]
+    ) -> Any:
+        """Run a handler in its own way, within a call that runs on the event loop."""
+        if spec.execution is ExecutionMode.THREAD:
+            return await self.run_in_worker(partial(spec.handler, arguments, context))
+        value = spec.handler(arguments, context)
+        return await value if spec.execution is ExecutionMode.ASYNC else value
 
     def request(
         self, call: Invocation, request: PreparedRequest, on_response: OnResponse

@@ -20,9 +20,10 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from attrs import define, field
 
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from .session_callbacks import SessionCallback, SessionEnds
     from .timers import Timer
 
+
+_T = TypeVar("_T")
 
 Emit = Callable[["list[Effect]"], "list[Performed]"]
 """`Connection.emit` or `Connection.emit_from_thread`."""
@@ -399,6 +402,34 @@ class Engine:
             ending = outcome if cancelled or isinstance(left, Stopped) else left
             self._finish(run, ending, run.connection.emit_from_thread)
 
+    async def run_in_worker(self, function: Callable[[], _T]) -> _T:
+        """Run `function` in a worker thread for a coroutine, and wait for its end.
+
+        A coroutine that is cancelled meanwhile is so when the thread has ended: its call, and the
+        slot that goes with a thread, must not end before (CALL-18).
+        """
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[list[CallOutcome]] = loop.create_future()
+        self.workers.submit(partial(copy_context().run, _work_for, function, loop, ended))
+        cancelled = False
+        while not ended.done():
+            try:
+                await asyncio.wait([ended])
+            except asyncio.CancelledError:
+                cancelled = True
+        # Taken out of the future and deleted below: see `_await_thread`.
+        outcome = ended.result().pop()
+        try:
+            if cancelled:
+                raise asyncio.CancelledError
+            if isinstance(outcome, Raised):
+                raise outcome.error
+            return cast("Returned", outcome).value  # type: ignore[no-any-return]
+        finally:
+            del outcome
+
     # -- deadline, cancellation, end ---------------------------------------------------------
 
     def _expire_overdue(self, run: RunningCall, now: float, emit: Emit) -> None:
@@ -481,6 +512,19 @@ class Engine:
             with self._ended:
                 self._ended.notify_all()
         self.on_idle()
+
+
+def _work_for(
+    function: Callable[[], Any],
+    loop: asyncio.AbstractEventLoop,
+    ended: asyncio.Future[list[CallOutcome]],
+) -> None:
+    try:
+        outcome: CallOutcome = Returned(function())
+    except BaseException as error:
+        outcome = Raised(error)
+    with suppress(RuntimeError):  # the loop is closed, and with it the coroutine
+        loop.call_soon_threadsafe(_resolve, ended, outcome)
 
 
 def _resolve(ended: asyncio.Future[list[CallOutcome]], outcome: CallOutcome) -> None:

@@ -28,9 +28,13 @@ def shape_contents(
     Raises:
         ToolError: INTERNAL, `result_not_serializable`.
     """
+    return {"contents": [each.to_wire(revision) for each in all_contents(value, uri, mime_type)]}
+
+
+def all_contents(value: Any, uri: str, mime_type: str | None) -> tuple[ResourceContents, ...]:
+    """Return what a handler returned as contents: one, or several; raises as `contents_of`."""
     values = value if _is_several(value) else (value,)
-    contents = [contents_of(each, uri, mime_type).to_wire(revision) for each in values]
-    return {"contents": contents}
+    return tuple(contents_of(each, uri, mime_type) for each in values)
 
 
 def contents_of(value: Any, uri: str, mime_type: str | None) -> ResourceContents:

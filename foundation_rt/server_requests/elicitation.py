@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from attrs import frozen
@@ -40,6 +39,11 @@ class ElicitResult(Generic[Content]):
         """Return whether the user accepted."""
         return self.action == "accept"
 
+    @property
+    def data(self) -> Content | None:
+        """The `content`, by the name that it has in other SDKs."""
+        return self.content
+
 
 @frozen
 class Elicit:
@@ -47,15 +51,16 @@ class Elicit:
 
     Args:
         message: tells the user what the values are for.
-        schema: the fields: a JSON Schema of a flat object, or a class (ASK-06, ASK-07).
+        response_type: the fields: a class, a JSON Schema of a flat object (ASK-06, ASK-07), or a
+            type of one value, choices, or None (ASK-48).
     """
 
     message: str
-    schema: Mapping[str, Any] | type
+    response_type: Any = None
 
     def prepare(self, peer: Peer, forms: Forms, name: str) -> PreparedRequest:
         """Return the request for `peer`; raise `ClientCapabilityError` or `UsageError`."""
-        form = forms.form(self.schema)
+        form = forms.form(self.response_type)
         require_forms(peer)
         params = {"message": self.message, "requestedSchema": form.to_wire(peer.revision)}
 

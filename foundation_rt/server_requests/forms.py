@@ -4,6 +4,9 @@ The specification allows flat objects of primitive properties (ASK-06), and noth
 cannot show. A class may stand for a schema: an attrs class, a dataclass or a ``TypedDict`` whose
 members are strings, numbers, booleans, or choices of strings (ASK-07).
 
+One value is asked for in a form of one field, `value` (ASK-48): a form cannot be anything but an
+object.
+
 A schema is compiled once for all calls that use it, since handlers create it in every call.
 """
 
@@ -13,7 +16,7 @@ import threading
 import types
 import typing
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -26,6 +29,7 @@ from .errors import ClientCapabilityError, InvalidClientResult
 
 if TYPE_CHECKING:
     from ..protocol.revisions import Revision
+    from ..signatures.annotations import Names
     from ..signatures.converters import Converter
 
 _TEXT = {"title", "description"}
@@ -40,6 +44,8 @@ _FIELD_KEYWORDS: dict[str, set[str]] = {
 }
 _CHOICE_KEYWORDS = _TEXT | {"type", "enum", "enumNames", "oneOf", "default"}
 _FORMATS = ("email", "uri", "date", "date-time")
+_VALUE = "value"
+_NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
 _ROOT_KEYWORDS = {"$schema", "type", "properties", "required"}
 
 
@@ -102,19 +108,20 @@ class Forms:
     _made: OrderedDict[Any, Form] = field(factory=OrderedDict, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def form(self, schema: Mapping[str, Any] | type) -> Form:
-        """Return the form of a schema or of a class.
+    def form(self, response_type: Any) -> Form:
+        """Return the form of a schema, of a class, of one value, of choices or of nothing (None).
 
         Raises:
             UsageError: a form cannot have such a field; the message says what to change.
         """
-        key = schema if isinstance(schema, type) else _canonical(schema)
+        shape = _shape_of(response_type)
+        key = response_type if shape is None else shape
         with self._lock:
             form = self._made.get(key)
             if form is not None:
                 self._made.move_to_end(key)
                 return form
-        form = _form_of_class(key) if isinstance(key, type) else _form_of_schema(key)
+        form = _form_of_type(response_type) if shape is None else _form_of_schema(*shape)
         with self._lock:
             self._made[key] = form
             while len(self._made) > self.capacity:
@@ -122,20 +129,76 @@ class Forms:
         return form
 
 
+def _shape_of(response_type: Any) -> tuple[bytes, Converter | None] | None:
+    """Return the schema of a form that no type describes, and its conversion; None for a type.
+
+    Raises:
+        UsageError: it is neither a type nor a schema, choices or None.
+    """
+    if response_type is None:
+        return _canonical(_NOTHING), _as_nothing
+    if isinstance(response_type, Mapping) and not _is_titled(response_type):
+        return _canonical(response_type), None
+    if isinstance(response_type, Sequence) and not isinstance(response_type, str | bytes):
+        if len(response_type) == 1 and not isinstance(response_type[0], str):
+            several = {"type": "array", "items": _choice(response_type[0], "anyOf")}
+            return _canonical(_one_value(several)), _the_value
+    elif not isinstance(response_type, Mapping):
+        try:
+            hash(response_type)
+        except TypeError:
+            response_type = repr(response_type)
+        if isinstance(response_type, str | bytes | int | float):
+            raise UsageError(f"a form needs a type or a JSON Schema, not {response_type!r}")
+        return None
+    return _canonical(_one_value(_choice(response_type))), _the_value
+
+
+def _choice(options: Any, titled: str = "oneOf") -> dict[str, Any]:
+    """Return the schema of one of several texts, with titles or without."""
+    if _is_titled(options):
+        listed = [{"const": value, "title": each["title"]} for value, each in options.items()]
+        return {titled: listed} if titled == "anyOf" else {"type": "string", titled: listed}
+    if not isinstance(options, Sequence) or not _are_texts(list(options)):
+        raise UsageError(
+            'choices are texts, ["low", "high"], or texts with titles,'
+            f' {{"low": {{"title": "Low"}}}}; in a list of one for several; not {options!r}'
+        )
+    return {"type": "string", "enum": [*options]}
+
+
+def _is_titled(options: Any) -> bool:
+    return (
+        isinstance(options, Mapping)
+        and bool(options)
+        and all(isinstance(each, Mapping) and [*each] == ["title"] for each in options.values())
+    )
+
+
+def _one_value(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {_VALUE: schema}, "required": [_VALUE]}
+
+
+def _the_value(known: dict[str, Any]) -> Any:
+    return known[_VALUE]
+
+
+def _as_nothing(known: dict[str, Any]) -> None:
+    """Drop the content of a form without fields."""
+
+
 def _canonical(schema: Mapping[str, Any]) -> bytes:
-    if not isinstance(schema, Mapping):
-        raise UsageError(f"a form needs a JSON Schema or a class, not {schema!r}")
     try:
         return compact(orjson.dumps(dict(schema)))
     except (TypeError, ValueError) as error:
         raise UsageError(f"the schema of a form must be JSON: {error}") from None
 
 
-def _form_of_schema(canonical: bytes) -> Form:
+def _form_of_schema(canonical: bytes, convert: Converter | None) -> Form:
     schema: dict[str, Any] = orjson.loads(canonical)
     schema.setdefault("properties", {})
     _check(schema)
-    return Form(schema, compile_schema(schema).validate)
+    return Form(schema, compile_schema(schema).validate, convert)
 
 
 # -- what a form may ask for ---------------------------------------------------------------------
@@ -229,34 +292,49 @@ def _field_to_wire(name: str, schema: dict[str, Any], revision: Revision) -> dic
 # -- forms of classes ----------------------------------------------------------------------------
 
 
-def _form_of_class(cls: type) -> Form:
-    """Return the form whose fields are the members of `cls` (ASK-07)."""
+def _form_of_type(hint: Any) -> Form:
+    """Return the form whose fields are the members of a class (ASK-07), or one value (ASK-48)."""
     from ..signatures.annotations import Names
-    from ..signatures.classes import is_class_with_members, members_of
+    from ..signatures.classes import is_class_with_members
     from ..signatures.schema_deriver import Deriver
-    from ..signatures.type_schema import REQUIRED, UnsupportedType
+    from ..signatures.type_schema import UnsupportedType
 
-    if not is_class_with_members(cls):
-        raise UsageError(f"a form is made of an attrs class, a dataclass or a TypedDict: {cls!r}")
     names = Names({}, {}, {})
-    properties: dict[str, Any] = {}
     try:
-        members = members_of(cls, names)
-        for member in members:
-            default = REQUIRED if member.default is None else member.default
-            hint = _without_none(member.hint) if member.default is None else member.hint
-            derived = Deriver(names).derive(hint, description=member.description, default=default)
-            properties[member.key] = derived.schema
-        convert = Deriver(names).derive(cls).convert
+        if isinstance(hint, type) and is_class_with_members(hint):
+            schema, convert = _fields_of_class(hint, names), Deriver(names).derive(hint).convert
+        else:
+            derived = Deriver(names).derive(hint)
+            schema, convert = _one_value(derived.schema), _of_value(derived.convert)
     except UnsupportedType as error:
-        raise UsageError(f"a form cannot be made of {cls.__name__}: {error}") from None
-    schema = {
+        shown = getattr(hint, "__name__", repr(hint))
+        raise UsageError(f"a form cannot be made of {shown}: {error}") from None
+    _check(schema)
+    return Form(schema, compile_schema(schema).validate, convert)
+
+
+def _of_value(convert: Converter | None) -> Converter:
+    return _the_value if convert is None else lambda known: convert(known[_VALUE])
+
+
+def _fields_of_class(cls: type, names: Names) -> dict[str, Any]:
+    """Return the schema whose properties are the members of `cls`."""
+    from ..signatures.classes import members_of
+    from ..signatures.schema_deriver import Deriver
+    from ..signatures.type_schema import REQUIRED
+
+    properties: dict[str, Any] = {}
+    members = members_of(cls, names)
+    for member in members:
+        default = REQUIRED if member.default is None else member.default
+        hint = _without_none(member.hint) if member.default is None else member.hint
+        derived = Deriver(names).derive(hint, description=member.description, default=default)
+        properties[member.key] = derived.schema
+    return {
         "type": "object",
         "properties": properties,
         "required": [member.key for member in members if member.default is REQUIRED],
     }
-    _check(schema)
-    return Form(schema, compile_schema(schema).validate, convert)
 
 
 def _without_none(hint: Any) -> Any:

@@ -144,6 +144,12 @@ class ModelPreferences:
         return present
 
 
+def _to_preferences(given: Any) -> Any:
+    if isinstance(given, str):
+        return ModelPreferences(hints=(given,))
+    return ModelPreferences(hints=given) if isinstance(given, (list, tuple)) else given
+
+
 def _to_messages(messages: Any) -> Any:
     several = messages if isinstance(messages, (list, tuple)) else [messages]
     return tuple(SamplingMessage("user", one) if isinstance(one, str) else one for one in several)
@@ -158,13 +164,16 @@ class Sample:
         max_tokens: the maximum number of tokens to generate.
         tools: those that the model may use in this request; only the handler calls them.
         tool_choice: whether the model may (`auto`), must (`required`) or must not (`none`) use one.
+        model_preferences: a text, or several, are names of models: the hints.
         metadata: JSON for the provider of the model.
     """
 
     messages: tuple[SamplingMessage, ...] = field(converter=_to_messages)
     max_tokens: int
     system_prompt: str | None = field(default=None, kw_only=True)
-    model_preferences: ModelPreferences | None = field(default=None, kw_only=True)
+    model_preferences: ModelPreferences | None = field(
+        default=None, converter=_to_preferences, kw_only=True
+    )
     include_context: ContextScope | None = field(default=None, kw_only=True)
     temperature: float | None = field(default=None, kw_only=True)
     stop_sequences: Sequence[str] = field(default=(), kw_only=True)
@@ -234,7 +243,7 @@ class SampleOptions(TypedDict, total=False):
     """The options of `Sample`, for callers that pass them through."""
 
     system_prompt: str | None
-    model_preferences: ModelPreferences | None
+    model_preferences: ModelPreferences | str | Sequence[str] | None
     include_context: ContextScope | None
     temperature: float | None
     stop_sequences: Sequence[str]

@@ -88,16 +88,27 @@ class FunctionSignature:
         try:
             return self.names.resolve(annotation)
         except UnresolvedName as error:
+            # The state of `ToolContext[State]` is for type checkers, and so may its import be.
+            name, bracket, _ = str(annotation).partition("[")
+            if bracket and self._is_context_name(name):
+                return self._context_type
             raise UnsupportedType(
                 f"its annotation {annotation!r} cannot be resolved: {error}"
             ) from None
 
+    def _is_context_name(self, name: str) -> bool:
+        try:
+            return self.names.resolve(name) is self._context_type
+        except UnresolvedName:
+            return False
+
     def is_context(self, hint: Any) -> bool:
         """Return whether a parameter of this type is given the context; ``T | None`` is as well."""
         hint = without_metadata(hint)
-        if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        origin = typing.get_origin(hint)
+        if origin in (typing.Union, types.UnionType):
             return any(map(self.is_context, typing.get_args(hint)))
-        return hint is self._context_type
+        return hint is self._context_type or origin is self._context_type
 
     def refusal(self, parameter: str, problem: str) -> RegistrationError:
         """Return the error that refuses one parameter."""

@@ -11,6 +11,7 @@ from foundation_rt import (
     AgentCoordinatorV2,
     AgentMessage,
     Annotations,
+    BlobContents,
     Completion,
     Connection,
     Dispatcher,
@@ -36,6 +37,7 @@ from foundation_rt import (
     Server,
     ServerOptions,
     Text,
+    TextContents,
     ToolAnnotations,
     ToolContext,
     ToolDefinition,
@@ -122,11 +124,35 @@ async def ask(ctx: ToolContext) -> None:
     assert_type(await ctx.roots(), tuple[Root, ...])
     answers = await ctx.ask({"a": Elicit("Who?", Guest), "b": Sample("Hi", 5)})
     assert_type(answers, dict[str, Any])
-    await ctx.sample("Hi")  # type: ignore[call-arg]
+    assert_type(await ctx.sample("Hi", model_preferences="small"), SampleResult)
     await ctx.sample("Hi", max_tokens=5, heat=1)  # type: ignore[call-arg]
     await ctx.ask({"a": "Who?"})  # type: ignore[dict-item]
     ctx.log("info", {"any": "thing"}, logger="name")
     ctx.report_progress(0.5, total=1, message="half")
+    await ctx.report_progress(1)
+    await ctx.warning("low", logger="name", left=3)
+    assert_type(await ctx.elicit("How many?", response_type=int), ElicitResult[int])
+    assert_type((await ctx.elicit("Sure?")).data, None)
+    assert_type((await ctx.elicit("Which?", ["a", "b"])).data, str | None)
+    assert_type((await ctx.elicit("Which?", [["a", "b"]])).data, list[str] | None)
+    assert_type((await ctx.elicit("Which?", {"a": {"title": "A"}})).data, str | None)
+    assert_type(await ctx.read_resource("a:b"), tuple[TextContents | BlobContents, ...])
+    assert_type(await ctx.run_in_worker(len, "abc"), int)
+    await ctx.run_in_worker(len, 5)  # type: ignore[arg-type]
+
+
+class AppState:
+    greeting = "Hello"
+
+
+@server.tool
+def greet(name: str, ctx: ToolContext[AppState]) -> str:
+    assert_type(ctx.state, AppState)
+    return ctx.state.greeting.title() + ctx.state.farewell  # type: ignore[attr-defined, no-any-return]
+
+
+def any_state(ctx: ToolContext) -> None:
+    assert_type(ctx.state, Any)
 
 
 def _context() -> ToolContext:

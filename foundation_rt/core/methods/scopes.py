@@ -9,6 +9,7 @@ from ...errors import ErrorCode, ToolError
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import Request
     from ...registry.features import Features
+    from ..invocation import Invocation
     from ..session import Session
 
 SCOPED_METHODS = ("prompts/get", "resources/read", "completion/complete")
@@ -17,9 +18,9 @@ SCOPED_METHODS = ("prompts/get", "resources/read", "completion/complete")
 _NONE: frozenset[str] = frozenset()
 
 
-def require_scopes(session: Session, scopes: frozenset[str]) -> None:
-    """Raise `ToolError` where the principal of the session lacks any of `scopes` (AUTH-13)."""
-    if session.principal is not None and session.principal.lacks(scopes):
+def require_scopes(of: Session | Invocation, scopes: frozenset[str]) -> None:
+    """Raise `ToolError` where the principal of a session, or call, lacks any scope (AUTH-13)."""
+    if of.principal is not None and of.principal.lacks(scopes):
         raise ToolError(
             ErrorCode.UNAUTHORIZED,
             "The client lacks scopes of this.",
