@@ -231,12 +231,13 @@ def _unique_items(walk: Walk, schema: Any, value: Any, path: str) -> Issues:
 
 def _type(walk: Walk, schema: Any, value: Any, path: str) -> Issues:
     types = schema["type"]
-    whole_float = walk.analysis.dialect != DRAFT_04
-    if not any(
-        _has_type(value, name, whole_float)
-        for name in ([types] if isinstance(types, str) else types)
-    ):
+    if not _has_one_type(walk, value, [types] if isinstance(types, str) else types):
         yield _issue(path, "type", types)
+
+
+def _has_one_type(walk: Walk, value: Any, names: list[str]) -> bool:
+    whole_float = walk.analysis.dialect != DRAFT_04
+    return any(_has_type(value, name, whole_float) for name in names)
 
 
 def _has_type(value: Any, name: str, whole_float: bool) -> bool:
@@ -379,8 +380,26 @@ def _any_of(walk: Walk, schema: Any, value: Any, path: str) -> Issues:
         if not found:
             return
         first_issues += found
-    yield _issue(path, "anyOf")
-    yield from _closest(walk, schema["anyOf"], first_issues, value, path)
+    types = _types_of(schema["anyOf"])
+    meant = [one for one, names in types if _has_one_type(walk, value, names)]
+    if types and not meant:
+        names = [name for _, own in types for name in own]
+        yield _issue(path, "type", list(dict.fromkeys(names)))
+    elif len(meant) == 1:
+        yield from walk.read(meant[0], value, path)
+    else:
+        yield _issue(path, "anyOf")
+        yield from _closest(walk, schema["anyOf"], first_issues, value, path)
+
+
+def _types_of(schemas: list[Schema]) -> list[tuple[Schema, list[str]]]:
+    """Return the alternatives with their types; none if one of them does not state its own."""
+    found: list[tuple[Schema, list[str]]] = []
+    for one in schemas:
+        if isinstance(one, bool) or "$ref" in one or "type" not in one:
+            return []
+        found.append((one, [one["type"]] if isinstance(one["type"], str) else one["type"]))
+    return found
 
 
 def _one_of(walk: Walk, schema: Any, value: Any, path: str) -> Issues:

@@ -24,7 +24,7 @@ from attrs import define, field
 from ..shown import Shown
 from .analysis import SchemaAnalysis
 from .budget import DIVISION, IDENTITY, CheckRun
-from .dialects import DRAFT_04, URIS, Schema
+from .dialects import DRAFT_04, SILENT, URIS, Schema
 
 Charge = tuple[int, int]
 """The fixed steps of a function, and its steps for each item or member of its value."""
@@ -167,7 +167,7 @@ class Lowering:
             return self._refer(self.analysis.references[schema["$ref"]])
         if depth > _MAX_NESTING:
             return self._refer(schema)
-        lowered = self._keywords(schema, depth, plain)
+        lowered = self._keywords(_one_step(schema), depth, plain)
         if depth and isinstance(lowered, dict) and _varies(lowered, plain):
             return self._define(lowered)
         return lowered
@@ -294,6 +294,52 @@ class Lowering:
             return True  # generates `pass`; `{}` would generate an empty block
         return lowered
 
+
+def _one_step(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return `schema` with an ``anyOf`` of different types as a list of types, which is one check.
+
+    ``anyOf`` tries its schemas, and every trial that fails is an exception. It is left as it is
+    where a keyword would apply to values of another type than its own.
+    """
+    if "anyOf" not in schema or schema.keys() - SILENT != {"anyOf"}:
+        return schema
+    merged: dict[str, Any] = {"type": []}
+    for one in schema["anyOf"]:
+        kind = one.get("type") if isinstance(one, dict) else None
+        if not isinstance(kind, str) or kind in merged["type"]:
+            return schema
+        own = {keyword: one[keyword] for keyword in one.keys() - SILENT - {"type"}}
+        if not own.keys() <= _KEYWORDS_OF.get(kind, frozenset()):
+            return schema
+        merged["type"].append(kind)
+        merged.update(own)
+    return schema if {"integer", "number"} <= {*merged["type"]} else merged
+
+
+_OF_NUMBERS: Final = frozenset(
+    ("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf")
+)
+_KEYWORDS_OF: Final[dict[str, frozenset[str]]] = {
+    "integer": _OF_NUMBERS,
+    "number": _OF_NUMBERS,
+    "string": frozenset(("format", "maxLength", "minLength", "pattern")),
+    "array": frozenset(
+        ("additionalItems", "contains", "items", "maxItems", "minItems", "uniqueItems")
+    ),
+    "object": frozenset(
+        (
+            "additionalProperties",
+            "dependencies",
+            "maxProperties",
+            "minProperties",
+            "patternProperties",
+            "properties",
+            "propertyNames",
+            "required",
+        )
+    ),
+}
+"""The keywords that apply to values of one JSON type, and to no others."""
 
 _VARYING: Final = frozenset(
     (

@@ -217,8 +217,7 @@ def _takes_any_text(schema: Schema) -> bool:
         return False
     if "anyOf" in schema:
         return any(map(_takes_any_text, schema["anyOf"]))
-    kinds = schema.get("type", "string")
-    return kinds == "string" or "string" in kinds
+    return bool(schema.get("type", "string") == "string")
 
 
 def _enumerated(schema: Schema) -> list[Any]:
@@ -229,12 +228,10 @@ def _enumerated(schema: Schema) -> list[Any]:
 
 def _choices(derived: TypeSchema) -> tuple[str, ...]:
     """Return all values of a parameter as text; none if they are not few."""
-    if derived.accepts - {NoneType} == {bool} and "enum" not in derived.schema:
-        return ("true", "false")
-    if "enum" not in derived.schema:
-        return ()
+    if derived.values is None:
+        return ("true", "false") if derived.accepts - {NoneType} == {bool} else ()
     return tuple(
         value if type(value) is str else orjson.dumps(value).decode()
-        for value in derived.schema["enum"]
+        for value in derived.values
         if value is not None
     )

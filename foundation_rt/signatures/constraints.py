@@ -13,7 +13,7 @@ from typing import Any
 from attrs import fields, frozen
 
 from ..jsonschema.dialects import HEADER_KEYWORD
-from .type_schema import TypeSchema, UnsupportedType
+from .type_schema import Schema, TypeSchema, UnsupportedType
 
 
 @frozen(kw_only=True)
@@ -73,6 +73,13 @@ _KEYWORDS: dict[str, dict[type, str]] = {
 }
 """The JSON Schema keyword of each constraint, by the type of the JSON value."""
 
+_JSON_TYPES: dict[type, tuple[str, ...]] = {
+    int: ("integer", "number"),
+    str: ("string",),
+    list: ("array",),
+    dict: ("object",),
+}
+
 
 def constrain(derived: TypeSchema, marker: Any) -> None:
     """Put the keywords of `marker` into the schema of `derived`; ignore markers of other kinds.
@@ -87,13 +94,21 @@ def constrain(derived: TypeSchema, marker: Any) -> None:
         _check_limit(name, limit)
         # A class defines how many members its instances have; a constraint cannot.
         kinds = derived.accepts if derived.members is None else derived.accepts - {dict}
-        keywords = [keyword for kind, keyword in _KEYWORDS[name].items() if kind in kinds]
+        keywords = [(kind, keyword) for kind, keyword in _KEYWORDS[name].items() if kind in kinds]
         if not keywords:
             raise UnsupportedType(f"{name} does not apply to its type")
-        for keyword in keywords:
-            if keyword in derived.schema:
-                raise UnsupportedType(f"{name} is given twice")
-            derived.schema[keyword] = limit
+        for kind, keyword in keywords:
+            for place in _places(derived.schema, kind):
+                if keyword in place:
+                    raise UnsupportedType(f"{name} is given twice")
+                place[keyword] = limit
+
+
+def _places(schema: Schema, kind: type) -> list[Schema]:
+    """Return where a keyword for values of `kind` stands: within an ``anyOf``, never beside it."""
+    if "anyOf" in schema:
+        return [place for one in schema["anyOf"] for place in _places(one, kind)]
+    return [schema] if schema.get("type", _JSON_TYPES[kind][0]) in _JSON_TYPES[kind] else []
 
 
 def _limits(marker: Any) -> list[tuple[str, Any]]:

@@ -47,9 +47,10 @@ class TypeSchema(Shown):
         accepts: the Python types of the JSON values that it takes.
         convert: makes the value; None if the JSON value is the value.
         members: of a class whose JSON form is an object.
+        values: all the JSON values that it takes, if they are enumerated; else None.
     """
 
-    __slots__ = ("accepts", "convert", "members", "schema")
+    __slots__ = ("accepts", "convert", "members", "schema", "values")
 
     def __init__(
         self,
@@ -57,11 +58,13 @@ class TypeSchema(Shown):
         accepts: frozenset[type],
         convert: Converter | None = None,
         members: Sequence[Member] | None = None,
+        values: Sequence[Any] | None = None,
     ) -> None:
         self.schema = schema
         self.accepts = accepts
         self.convert = convert
         self.members = members
+        self.values = values
 
 
 _JSON_TYPES = {NoneType: "null", bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -69,23 +72,32 @@ _JSON_TYPES = {NoneType: "null", bool: "boolean", int: "integer", float: "number
 
 def enumeration(members: Sequence[tuple[Any, Any]]) -> TypeSchema:
     """Return the type schema of a few values: pairs of a JSON value and its Python value."""
-    schema: Schema = {}
-    accepts: set[type] = set()
-    for value, _ in members:
+    values = [value for value, _ in members]
+    for value in values:
         if type(value) not in _JSON_TYPES or (type(value) is float and not math.isfinite(value)):
             raise UnsupportedType(f"{value!r} is not a JSON string, number, boolean or null")
-        accepts |= NUMBERS if type(value) in NUMBERS else {type(value)}
-    if not members:
+    if not values:
         raise UnsupportedType("it has no members")
-    kinds = {_JSON_TYPES[type(value)] for value, _ in members}
-    if len(kinds) == 1:
-        schema["type"] = kinds.pop()
-    schema["enum"] = [value for value, _ in members]
+    kinds = [type(value) for value in values]
+    accepts = frozenset(kinds).union(NUMBERS if NUMBERS.intersection(kinds) else ())
     same = all(value is meant for value, meant in members) and not accepts & NUMBERS
     table = {converters.exact(value): meant for value, meant in members}
-    return TypeSchema(
-        schema, frozenset(accepts), None if same else converters.finite_converter(table)
-    )
+    convert = None if same else converters.finite_converter(table)
+    return TypeSchema(_enum(values), accepts, convert, values=values)
+
+
+def _enum(values: Sequence[Any]) -> Schema:
+    """Return the schema of the values, one ``enum`` for each JSON type among them."""
+    numbers = "number" if any(type(value) is float for value in values) else "integer"
+    by_type: dict[str, list[Any]] = {}
+    for value in values:
+        kind = numbers if type(value) in NUMBERS else _JSON_TYPES[type(value)]
+        by_type.setdefault(kind, []).append(value)
+    schemas: list[Schema] = [
+        {"type": kind} if kind == "null" else {"type": kind, "enum": of_kind}
+        for kind, of_kind in by_type.items()
+    ]
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
 def json_default(default: Any) -> Any:

@@ -40,7 +40,21 @@ def union(alternatives: Sequence[TypeSchema]) -> TypeSchema:
         if kind in accepts
     }
     convert = _by_type(choices) if any(choices.values()) else None
-    return TypeSchema(union_schema([derived.schema for derived in alternatives]), accepts, convert)
+    schema = union_schema([derived.schema for derived in alternatives])
+    return TypeSchema(schema, accepts, convert, values=_values(alternatives))
+
+
+def _values(alternatives: Sequence[TypeSchema]) -> list[Any] | None:
+    """Return the values of all of `alternatives`; None if one of them is no finite set."""
+    values: list[Any] = []
+    for derived in alternatives:
+        if derived.accepts == {NoneType}:
+            values.append(None)
+        elif derived.values is None:
+            return None
+        else:
+            values += derived.values
+    return values
 
 
 def _by_type(choices: Mapping[type, Converter | None]) -> Converter:
@@ -89,7 +103,7 @@ def _by_trial(kind: type, alternatives: Sequence[TypeSchema]) -> Converter | Non
     ):  # each of them makes None of null
         raise UnsupportedType(f"two members of the union take every JSON {_KIND_NAMES[kind]}")
     attempts = [_attempt(derived) for derived in alternatives[:split]]
-    _refuse_overlaps([derived for derived in alternatives[:split] if "enum" in derived.schema])
+    _refuse_overlaps([derived for derived in alternatives[:split] if derived.values is not None])
     last = None if unconverted else rest[0].convert
 
     def convert(value: Any) -> Any:
@@ -107,16 +121,16 @@ def _by_trial(kind: type, alternatives: Sequence[TypeSchema]) -> Converter | Non
 
 def _is_selective(derived: TypeSchema) -> bool:
     """Return whether it refuses values of the JSON type it takes: an enumeration, a date."""
-    return "enum" in derived.schema or (derived.convert is not None and derived.accepts == {str})
+    return derived.values is not None or (derived.convert is not None and derived.accepts == {str})
 
 
 def _attempt(derived: TypeSchema) -> Converter:
-    return derived.convert or finite_converter({exact(v): v for v in derived.schema["enum"]})
+    return derived.convert or finite_converter({exact(v): v for v in derived.values or ()})
 
 
 def _refuse_overlaps(alternatives: Sequence[TypeSchema]) -> None:
     for one, other in combinations(alternatives, 2):
-        shared = {*map(exact, one.schema["enum"])} & {*map(exact, other.schema["enum"])}
+        shared = {*map(exact, one.values or ())} & {*map(exact, other.values or ())}
         if shared and (one.convert or other.convert):
             (_, value), *_ = shared
             raise UnsupportedType(f"two members of the union have the value {value!r}")
@@ -176,34 +190,27 @@ class _Shape:
 
 
 def union_schema(schemas: Sequence[Schema]) -> Schema:
-    """Return one schema with the meaning of ``anyOf``, in a simpler form if there is one.
+    """Return the schema of a value that fits at least one of `schemas`.
 
-    A flat schema is checked in one step, and its errors name the problem inside a member.
+    It has one `type` or is an ``anyOf``, never a list of types, which some hosts refuse
+    (TYPED-48). Choices of one JSON type become one ``enum``.
     """
-    plain = [schema for schema in schemas if schema != {"type": "null"}]
-    if all("enum" in schema and schema.keys() <= {"type", "enum"} for schema in plain):
-        values = [value for schema in schemas for value in schema.get("enum", (None,))]
-        kinds = list(dict.fromkeys(schema.get("type") for schema in schemas))
-        enum = {"enum": list({exact(value): value for value in values}.values())}
-        return enum if None in kinds else {"type": _one_or_many(kinds), **enum}
-    if {"type": "number"} in schemas and {"type": "integer"} in schemas:
-        schemas = [schema for schema in schemas if schema != {"type": "integer"}]
-    kinds = [schema.get("type") for schema in schemas]
-    keywords = [keyword for schema in schemas for keyword in schema if keyword != "type"]
-    # A keyword applies to one JSON type only, but for these, which apply to every value.
-    if (
-        all(isinstance(kind, str) for kind in kinds)
-        and len(set(kinds)) == len(kinds)
-        and not {"integer", "number"} <= set(kinds)
-        and len(set(keywords)) == len(keywords)
-        and not {"enum", "description"} & set(keywords)
-    ):
-        merged: Schema = {"type": _one_or_many(kinds)}
-        for schema in schemas:
-            merged.update((key, value) for key, value in schema.items() if key != "type")
-        return merged
-    return {"anyOf": list(schemas)}
+    alternatives: list[Schema] = []
+    for schema in schemas:
+        for one in schema["anyOf"] if schema.keys() == {"anyOf"} else (schema,):
+            _add(alternatives, one)
+    if {"type": "number"} in alternatives and {"type": "integer"} in alternatives:
+        alternatives.remove({"type": "integer"})
+    return alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
 
 
-def _one_or_many(kinds: list[Any]) -> Any:
-    return kinds if len(kinds) > 1 else kinds[0]
+def _add(alternatives: list[Schema], schema: Schema) -> None:
+    if schema in alternatives:
+        return
+    if schema.keys() == {"type", "enum"}:
+        for other in alternatives:
+            if other.keys() == {"type", "enum"} and other["type"] == schema["type"]:
+                values = [*other["enum"], *schema["enum"]]
+                other["enum"] = list({exact(value): value for value in values}.values())
+                return
+    alternatives.append(schema)

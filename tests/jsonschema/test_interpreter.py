@@ -17,7 +17,7 @@ def issues(schema: Any, value: Any, dialect: str = "draft-07") -> list[tuple[str
     return [(issue.path, issue.message) for issue in validate({"v": value})]
 
 
-@pytest.mark.rule("SCHEMA-19", "SCHEMA-20", "SCHEMA-41")
+@pytest.mark.rule("SCHEMA-19", "SCHEMA-20", "SCHEMA-41", "SCHEMA-42")
 @pytest.mark.parametrize(
     ("schema", "value", "message"),
     [
@@ -53,7 +53,13 @@ def issues(schema: Any, value: Any, dialect: str = "draft-07") -> list[tuple[str
         ({"additionalProperties": False}, {"a": 1}, 'must not have the property "a"'),
         ({"dependencies": {"a": ["b"]}}, {"a": 1}, 'must have the property "b"'),
         ({"propertyNames": {"maxLength": 1}}, {"ab": 1}, None),
-        ({"anyOf": [{"type": "null"}]}, 1, "must fit at least one of the schemas in anyOf"),
+        (
+            {"anyOf": [{"type": "null"}, {"maximum": 0}]},
+            1,
+            "must fit at least one of the schemas in anyOf",
+        ),
+        ({"anyOf": [{"type": "null"}, {"type": ["string", "null"]}]}, 1, "must be null or string"),
+        ({"anyOf": [{"type": "integer", "minimum": 2}, {"type": "null"}]}, 1, "must be at least 2"),
         ({"oneOf": [{}, {}]}, 1, "must fit exactly one of the schemas in oneOf"),
         ({"oneOf": [{"type": "null"}]}, 1, "must fit exactly one of the schemas in oneOf"),
         ({"not": {}}, 1, "must not fit the schema in not"),
@@ -205,7 +211,7 @@ def test_faults_at_the_end_of_a_long_array_are_found() -> None:
 @pytest.mark.rule("SCHEMA-36")
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
 def test_deepest_failing_alternative_is_explained(keyword: str) -> None:
-    point = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}}
+    point = {"properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}}
     found = issues({keyword: [{"type": "null"}, point]}, {"x": "1", "y": "2"})
     assert [path for path, _ in found] == ["/v", "/v/x", "/v/y"]
     ambiguous = issues({keyword: [point, point | {"title": "again"}]}, {"x": "1"})

@@ -158,7 +158,7 @@ def test_a_class_may_hold_a_class_and_name_a_member_like_its_type() -> None:
 
     properties = derive_tool(tool).input_schema["properties"]["it"]["properties"]
     assert properties["held"]["properties"] == {"one": {"type": "integer"}}
-    assert properties["date"]["format"] == "date"
+    assert properties["date"]["anyOf"][0]["format"] == "date"
 
 
 @pytest.mark.rule("TYPED-30", "TYPED-15")
@@ -179,4 +179,4 @@ def test_a_name_of_something_else_than_a_class_is_resolved() -> None:
         namespace,
     )
     schema = derive_tool(namespace["tool"]).input_schema
-    assert schema["properties"]["it"] == {"type": ["integer", "null"]}
+    assert schema["properties"]["it"] == {"anyOf": [{"type": "integer"}, {"type": "null"}]}

@@ -76,10 +76,10 @@ Percent = NewType("Percent", Annotated[int, at.Interval(ge=0, le=100)])  # type:
         (
             Annotated[str | list[str], Constraints(min_length=1)],
             {
-                "type": ["string", "array"],
-                "items": {"type": "string"},
-                "minLength": 1,
-                "minItems": 1,
+                "anyOf": [
+                    {"type": "string", "minLength": 1},
+                    {"type": "array", "items": {"type": "string"}, "minItems": 1},
+                ]
             },
         ),
         (

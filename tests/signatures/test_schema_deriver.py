@@ -145,18 +145,38 @@ def test_simple_types(hint: Any, schema: dict[str, Any]) -> None:
     assert it(hint) == schema
 
 
-@pytest.mark.rule("TYPED-08")
+MIXED = {
+    "anyOf": [
+        {"type": "null"},
+        {"type": "boolean", "enum": [True]},
+        {"type": "number", "enum": [2, 0.5]},
+        {"type": "string", "enum": ["word"]},
+    ]
+}
+
+
+@pytest.mark.rule("TYPED-08", "TYPED-48")
 @pytest.mark.parametrize(
     ("hint", "schema"),
     [
         (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
         (Literal[1, 2], {"type": "integer", "enum": [1, 2]}),
         (Literal[True], {"type": "boolean", "enum": [True]}),
-        (Literal[1, True, "x", None], {"enum": [1, True, "x", None]}),
+        (
+            Literal[1, True, "x", None],
+            {
+                "anyOf": [
+                    {"type": "integer", "enum": [1]},
+                    {"type": "boolean", "enum": [True]},
+                    {"type": "string", "enum": ["x"]},
+                    {"type": "null"},
+                ]
+            },
+        ),
         (Literal[Color.RED, "green"], {"type": "string", "enum": ["red", "green"]}),
         (Color, {"type": "string", "enum": ["red", "blue"]}),
         (Level, {"type": "integer", "enum": [1, 2]}),
-        (Mixed, {"enum": [None, True, 2, 0.5, "word"]}),
+        (Mixed, MIXED),
     ],
 )
 def test_finite_types(hint: Any, schema: dict[str, Any]) -> None:
@@ -235,30 +255,39 @@ def test_a_tuple_of_different_items_names_its_dialect() -> None:
     }
 
 
-@pytest.mark.rule("TYPED-09", "TYPED-12")
+def any_of(*schemas: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [*schemas]}
+
+
+NULL = {"type": "null"}
+
+
+@pytest.mark.rule("TYPED-09", "TYPED-12", "TYPED-48")
 @pytest.mark.parametrize(
     ("hint", "schema"),
     [
-        (int | None, {"type": ["integer", "null"]}),
-        (Optional[str], {"type": ["string", "null"]}),  # noqa: UP045
-        (Union[int, str], {"type": ["integer", "string"]}),  # noqa: UP007
+        (int | None, any_of({"type": "integer"}, NULL)),
+        (Optional[str], any_of({"type": "string"}, NULL)),  # noqa: UP045
+        (Union[int, str], any_of({"type": "integer"}, {"type": "string"})),  # noqa: UP007
         (int | float, {"type": "number"}),
-        (float | int | None, {"type": ["number", "null"]}),
-        (Literal["a"] | None, {"type": ["string", "null"], "enum": ["a", None]}),
-        (Color | Level, {"type": ["string", "integer"], "enum": ["red", "blue", 1, 2]}),
-        (Literal["a"] | Color, {"type": "string", "enum": ["a", "red", "blue"]}),
-        (Mixed | None, {"enum": [None, True, 2, 0.5, "word"]}),
+        (float | int | None, any_of({"type": "number"}, NULL)),
+        (Literal["a"] | None, any_of({"type": "string", "enum": ["a"]}, NULL)),
         (
-            list[int] | str,
-            {"type": ["array", "string"], "items": {"type": "integer"}},
+            Color | Level,
+            any_of(
+                {"type": "string", "enum": ["red", "blue"]}, {"type": "integer", "enum": [1, 2]}
+            ),
         ),
+        (Literal["a"] | Color, {"type": "string", "enum": ["a", "red", "blue"]}),
+        (Mixed | None, MIXED),
+        (list[int] | str, any_of(ARRAY_OF_INTEGERS, {"type": "string"})),
         (
             Annotated[int, Constraints(minimum=1)] | None,
-            {"type": ["integer", "null"], "minimum": 1},
+            any_of({"type": "integer", "minimum": 1}, NULL),
         ),
         (
             Annotated[int | None, Constraints(minimum=1)],
-            {"type": ["integer", "null"], "minimum": 1},
+            any_of({"type": "integer", "minimum": 1}, NULL),
         ),
         (
             Color | str,
@@ -391,7 +420,7 @@ PLACE = {
         "name": {"type": "string", "description": "What people call it."},
         "height": {"type": "number", "description": "In metres.", "default": 0.0},
         "tags": {"type": "array", "items": {"type": "string"}},
-        "owner": {"type": ["string", "null"], "default": None},
+        "owner": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
     },
     "required": ["name"],
     "additionalProperties": False,
@@ -432,7 +461,10 @@ def test_a_dataclass_is_an_object() -> None:
         "properties": {
             "place": PLACE,
             "value": {"type": "number"},
-            "at": {"type": ["string", "null"], "format": "date-time", "default": None},
+            "at": {
+                "anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}],
+                "default": None,
+            },
             "level": {"type": "integer", "enum": [1, 2], "default": 2},
             "notes": {"type": "array", "items": {"type": "string"}},
         },
@@ -586,17 +618,20 @@ Thing = typing_extensions.TypeAliasType("Thing", Place)
 def test_an_alias_is_written_out_unless_it_contains_itself() -> None:
     text = {"type": "string", "maxLength": 9}
     assert it(tuple[Text, Text])["items"] == text
-    assert it(list[Text] | Text) == {**text, "type": ["array", "string"], "items": text}
+    assert it(list[Text] | Text) == {"anyOf": [{"type": "array", "items": text}, text]}
     assert it(Thing) == PLACE
     schema = schema_of(Json)
     reference = {"$ref": "#/definitions/Json"}
     assert schema["properties"]["it"] == reference
     assert schema["definitions"] == {
-        "Json": {
-            "type": ["boolean", "number", "string", "array", "object", "null"],
-            "items": reference,
-            "additionalProperties": reference,
-        }
+        "Json": any_of(
+            {"type": "boolean"},
+            {"type": "number"},
+            {"type": "string"},
+            {"type": "array", "items": reference},
+            {"type": "object", "additionalProperties": reference},
+            NULL,
+        )
     }
 
 
