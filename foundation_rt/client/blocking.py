@@ -129,6 +129,7 @@ class BlockingClient:
     has_capability = _asks(Client.has_capability)
     tool_circuit_state = _asks(Client.tool_circuit_state)
     invalidate = _asks(Client.invalidate)
+    roots_changed = _asks(Client.roots_changed)
 
     @property
     def server(self) -> ServerDescription | None:

@@ -171,6 +171,16 @@ class Client:
         """The last stderr lines of the server's process, and how it ended; may be empty."""
         return "" if self._link.transport is None else self._link.transport.stderr_tail()
 
+    def roots_changed(self) -> None:
+        """Notify the server that the roots have changed, so that it asks for them again (QUEST-30).
+
+        Without a connection, and in the stateless mode, there is nobody to notify: the server asks
+        when it needs them.
+        """
+        session = self._link.current
+        if session is not None and not session.server.revision.is_stateless:
+            session.notify("notifications/roots/list_changed")
+
     # -- tools
 
     async def call(

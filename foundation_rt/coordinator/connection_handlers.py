@@ -28,11 +28,13 @@ class ConnectionHandlers:
 
     Attributes:
         answered: set when the owner has answered once.
+        roots_changed: the server is to be notified of new roots with the owner's next request.
     """
 
     _otherwise: ServerRequestHandlers
     _on_unowned: Callable[[], object]
     answered: asyncio.Event = field(factory=asyncio.Event, init=False)
+    roots_changed: bool = field(default=False, init=False)
     _running: list[ServerRequestHandlers] = field(factory=list, init=False)
     _latest: ServerRequestHandlers | None = field(default=None, init=False)
 
@@ -49,6 +51,8 @@ class ConnectionHandlers:
         """Return the result of the owner; see `ServerRequestHandlers`."""
         if not self._running:
             self._on_unowned()
+            if method == "roots/list":
+                self.roots_changed = True  # so that it asks again when somebody can answer
             return await self._otherwise.handle(method, params, revision)
         try:
             return await self._running[-1].handle(method, params, revision)

@@ -128,11 +128,14 @@ class ConnectionPool:
 
     def end_owner(self, owner: str) -> None:
         """Close the connections of an owner that has ended, each after its requests (COORD-52)."""
-        for connection in [*self._connections.values()]:
-            if connection.key.owner == owner:
-                connection.is_leaving = True
-                if not connection.running:
-                    self._end(connection)
+        for connection in self.of_owner(owner):
+            connection.is_leaving = True
+            if not connection.running:
+                self._end(connection)
+
+    def of_owner(self, owner: str) -> list[PooledConnection]:
+        """Return the connections of an owner; of several values of headers each has one."""
+        return [each for each in self._connections.values() if each.key.owner == owner]
 
     async def close(self) -> None:
         """Close all connections but that of the lists."""

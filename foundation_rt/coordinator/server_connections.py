@@ -28,6 +28,7 @@ from .supervisor import LIST_METHODS, ServerSupervisor
 if TYPE_CHECKING:
     from ..client import Client, ServerRequestHandlers, Subscription
     from ..mcp_json import ServerSettings
+    from .connection_handlers import ConnectionHandlers
 
 _EARLY_SECONDS = 1.0
 """The longest wait for what a server asks right after the handshake."""
@@ -312,6 +313,20 @@ class ServerConnections:
         """Close the connections of a session that has ended, each after its requests (COORD-52)."""
         self._supervisor.pool.end_owner(_session_owner(session))
 
+    def roots_changed(self, session: str) -> None:
+        """Notify the server that the roots of a session have changed (COORD-71).
+
+        Its question for the new ones can be answered while a request of the session runs. So it is
+        notified with the next one if none does.
+        """
+        supervisor = self._supervisor
+        for connection in supervisor.pool.of_owner(_session_owner(session)):
+            handlers = connection.handlers or supervisor.handlers
+            handlers.roots_changed = True
+            client = connection.client or supervisor.client
+            if client is not None and handlers.has_owner:
+                _pass_roots_change(client, connection, handlers)
+
     @property
     def _supervisor(self) -> ServerSupervisor:
         supervisor = self._group.supervisors.get(self.server_id)
@@ -369,15 +384,26 @@ def _answered_by(
     return (connection.handlers or supervisor.handlers).asking(handlers)
 
 
+def _pass_roots_change(
+    client: Client, connection: PooledConnection, handlers: ConnectionHandlers
+) -> None:
+    """Notify a server of new roots; it may ask for them before the next request."""
+    handlers.roots_changed = connection.has_asked = False
+    handlers.answered.clear()
+    client.roots_changed()
+
+
 async def _let_ask(
     client: Client, supervisor: ServerSupervisor, connection: PooledConnection, seconds: float
 ) -> None:
-    """Let a server that asks right after the handshake do so before the first request (COORD-59).
+    """Let a server ask before the request, after the handshake (COORD-59) or for new roots.
 
     Its answer, such as the roots, may decide what the request may do.
     """
-    handlers = connection.handlers
-    if not supervisor.asks_early or handlers is None or not handlers.has_owner:
+    handlers = connection.handlers or supervisor.handlers
+    if handlers.has_owner and handlers.roots_changed:
+        _pass_roots_change(client, connection, handlers)
+    if not supervisor.asks_early or connection.handlers is None or not handlers.has_owner:
         return
     if connection.has_asked:
         return

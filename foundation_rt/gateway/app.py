@@ -158,6 +158,7 @@ def _add_lifespan(
     server: Server, upstreams: Upstreams, relay: Relay, subscriptions: ForwardedSubscriptions
 ) -> None:
     server.on_session_end(upstreams.session_ended)
+    server.on_roots_changed(upstreams.roots_changed)
 
     async def gateway(_: Server) -> AsyncIterator[None]:
         with records_written_to(server.runtime.logger, _LOGGERS):

@@ -49,6 +49,8 @@ _CAPABILITY_OF = {
     "sampling/createMessage": "sampling",
 }
 
+_ROOTS_CHANGE = ("roots", "listChanged")
+
 Respond = Callable[[str, Any], Awaitable[dict[str, Any]]]
 """Sends a request, its method and params, to a client; returns the result as it came."""
 
@@ -87,10 +89,13 @@ class CallHandlers:
         if not self.client.capabilities:
             return declared
         for path in sorted(self.client.capabilities):
+            if path == _ROOTS_CHANGE and revision.is_stateless:
+                continue
             if path[0] in _CAPABILITY_OF.values():
                 inner = declared
-                for name in path:
-                    inner = inner.setdefault(name, {})
+                for name in path[:-1]:
+                    inner = inner[name]
+                inner[path[-1]] = True if path == _ROOTS_CHANGE else {}
         if self.client.can("extensions", TASKS) and revision.has("capabilities", "extensions"):
             declared["extensions"] = {TASKS: {}}
         return declared

@@ -235,6 +235,18 @@ class Upstreams:
         for server in self._servers():
             server.end_session(key)
 
+    def roots_changed(self, key: str) -> None:
+        """Notify the sessions with servers of a client whose roots have changed (GATE-50).
+
+        Called from any thread.
+        """
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._pass_roots_change, key)
+
+    def _pass_roots_change(self, key: str) -> None:
+        for server in self._servers():
+            server.roots_changed(key)
+
     # -- lists ---------------------------------------------------------------------------------
 
     def _notified(

@@ -353,3 +353,14 @@ async def test_tools_listed_with_meta_are_not_kept() -> None:
         assert only.name == "only"
         assert len(await client.list_tools()) == 2
         assert harness.count("tools/list") == 2
+
+
+@pytest.mark.rule("QUEST-30")
+@pytest.mark.parametrize(("revision", "sent"), [("2025-11-25", 1), ("2026-07-28", 0)])
+async def test_changed_roots_are_notified_within_a_session(revision: str, sent: int) -> None:
+    async with scripted({}, revision=revision) as (client, harness):
+        client.roots_changed()
+        await client.ping() if sent else await client.list_tools()
+        client.roots_changed()
+        await client.list_tools()
+        assert harness.count("notifications/roots/list_changed") == sent

@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
-from foundation_rt.client import MCPError, connect
+from foundation_rt.client import Client, MCPError, connect
 from tests.integration.test_forwarding import LISTS, NEW, OLD, REQUESTS, combinations, outcome
-from tests.support import forwarded_app, gateway_app
+from tests.support import forwarded_app, gateway_app, roots_server
 from tests.support.gateway import serve_gateway
 from tests.support.peers import ABLE
 from tests.support.raw_http import RawClient
@@ -195,8 +196,6 @@ async def test_parked_call_ends_when_nobody_comes_back() -> None:
 
 async def status_of(client: Any, server: str = "server") -> dict[str, Any]:
     """Return what the gateway shows of one server."""
-    import orjson
-
     read = await client.request("resources/read", {"uri": "gateway://status"})
     found = orjson.loads(read["contents"][0]["text"])
     [one] = [each for each in found["servers"] if each["id"] == server]
@@ -234,3 +233,39 @@ def _send_without_header(url: str) -> None:
     assert response.status == 400
     assert response.json["error"]["code"] == -32020
     assert "Mcp-Param-Region is missing" in response.json["error"]["message"]
+
+
+class ChangingRoots(Answers):
+    """A client with one root at a time."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(roots={"listChanged": True})
+        self.root = root
+
+    async def handle(self, method: str, params: Any, revision: Any) -> dict[str, Any]:
+        assert method == "roots/list"
+        return {"roots": [{"uri": self.root}]}
+
+
+@pytest.mark.rule("GATE-50", "COORD-71", "QUEST-30")
+async def test_changed_roots_reach_the_servers_of_that_session_alone() -> None:
+    mine, others = ChangingRoots("file:///mine"), ChangingRoots("file:///others")
+    with serve_gateway(shlex.join([sys.executable, str(roots_server.__file__)])) as gateway:
+        async with (
+            connect(gateway.url, revision=OLD, handlers=mine) as client,
+            connect(gateway.url, revision=OLD, handlers=others) as other,
+        ):
+
+            async def known(of: Client) -> Any:
+                return orjson.loads(
+                    (await of.request("tools/call", {"name": "roots"}))["content"][0]["text"]
+                )
+
+            assert await known(client) == [["file:///mine"], 0]
+            assert await known(other) == [["file:///others"], 0]
+            mine.root = "file:///new"
+            client.roots_changed()
+            while (await known(client))[0] != ["file:///new"]:
+                await asyncio.sleep(0.01)
+            assert (await known(client))[1] >= 1
+            assert await known(other) == [["file:///others"], 0]

@@ -133,7 +133,8 @@ class ClientHandlers:
             knows_modes = "url" in revision.elicitation_modes
             given["elicitation"] = {mode: {} for mode in modes} if knows_modes else {}
         if self.roots is not None:
-            given["roots"] = {}
+            may_change = callable(self.roots) and not revision.is_stateless
+            given["roots"] = {"listChanged": True} if may_change else {}
         if self.sampling is not None:
             given["sampling"] = {"tools": {}} if self._samples_with_tools(revision) else {}
         return given

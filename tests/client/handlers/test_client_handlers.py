@@ -93,6 +93,7 @@ def never(*arguments: Any) -> Any:
         ({"sampling": never, "sampling_tools": True}, "2025-11-25", {"sampling": {"tools": {}}}),
         ({"sampling": never}, "2026-07-28", {"sampling": {}}),
         ({"roots": []}, "2024-11-05", {"roots": {}}),
+        ({"roots": never}, "2025-11-25", {"roots": {"listChanged": True}}),
         ({"roots": never}, "2026-07-28", {"roots": {}}),
     ],
 )
