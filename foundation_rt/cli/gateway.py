@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .args import CommandLine, CommandLineError, parse
-from .main import SERVE_FLAGS, SERVE_OPTIONS, serve_line, write_output
+from .main import OPTIONS, SERVE_FLAGS, SERVE_OPTIONS, serve_line, write_output
 
 if TYPE_CHECKING:
     from ..gateway.source import Source
@@ -20,6 +20,7 @@ HELP = """\
 usage: foundation-rt gateway [FILE | TARGET] [OPTION ...]
        foundation-rt gateway status [URL] [--json] [--header 'NAME: VALUE']
        foundation-rt gateway accept [FILE | TARGET] --lock FILE [--server NAME]
+                                    [--header 'NAME: VALUE']
 
 One server in front of many: the servers of a file, or one server over another transport.
 
@@ -38,6 +39,8 @@ options:
   --expose all|search             list all tools, or three with which they are found and called
   --lock FILE                     withhold definitions that have changed since they were recorded
   --server NAME                   accept the definitions of this server alone; may be repeated
+  --header 'NAME: VALUE'          accept what servers list for a client with this header, which
+                                  `headersFrom` of their entries names; may be repeated
   --config FILE                   a configuration file, .toml or .json
   --http HOST:PORT                serve over HTTP (extra `http`)
   --transport TRANSPORT           stdio, http or both
@@ -56,6 +59,7 @@ _PREFIX = {"--prefix": "always or never"}
 _EXPOSE = {"--expose": "all or search"}
 _LOCK = {"--lock": "a file"}
 _SERVER = {"--server": "a name"}
+_HEADER = {"--header": "NAME: VALUE"}
 _OPTIONS = {
     **{name: value for name, value in SERVE_OPTIONS.items() if name != "--workers"},
     **_PREFIX,
@@ -154,11 +158,26 @@ def _status(arguments: list[str]) -> int:
 
 
 def _accept(arguments: list[str]) -> int:
-    line = parse(arguments, {**_LOCK, **_SERVER, "--config": "a file"}, ("--demo",), at_most=1)
-    path = line.option("--lock")
+    line = parse(arguments, {**_LOCK, **_SERVER, **_HEADER, **OPTIONS}, ("--demo",), at_most=1)
+    from ..gateway.acceptance import accept
+    from ..gateway.app import read_settings
+    from .commands import FAILURE_EXIT
+    from .render import Output
+    from .targets import read_headers
+
+    settings = read_settings(line.option("--config"))
+    path = line.option("--lock") or settings.lock
     if path is None:
         raise CommandLineError("accept needs --lock FILE")
-    from ..gateway.acceptance import accept
-
-    servers = line.options.get("--server")
-    return write_output(accept(_source(line), Path(path), servers).encode())
+    result = accept(
+        _source(line),
+        Path(path),
+        line.options.get("--server"),
+        read_headers(line),
+        settings.start_wait_ms,
+    )
+    output = Output(sys.stdout, sys.stderr)
+    for problem in result.missing:
+        output.error(None, f"not accepted: {problem}")
+    written = output.write("".join(f"{line}\n" for line in result.recorded).encode())
+    return written or (FAILURE_EXIT if result.missing else 0)

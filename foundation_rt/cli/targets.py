@@ -104,7 +104,7 @@ def _client(
 
 def _target(line: CommandLine) -> Target:
     text, listed = line.positional[0], line.option("--servers")
-    headers = dict(map(_header, line.options.get("--header", ())))
+    headers = read_headers(line)
     if listed is None:
         target = find_target(text, usual_places(Path(), Path.home()), os.environ)
     else:
@@ -147,6 +147,15 @@ def _timeouts(text: str | None) -> dict[str, float]:
     # A server that does not answer the first request needs time for the next one.
     probe = min(_PROBE_TIMEOUT, seconds / 4)
     return {"timeout": seconds, "connect_timeout": seconds, "probe_timeout": probe}
+
+
+def read_headers(line: CommandLine) -> dict[str, str]:
+    """Return the headers of `--header`, by name.
+
+    Raises:
+        CommandLineError: one is not of the form `NAME: VALUE`.
+    """
+    return dict(map(_header, line.options.get("--header", ())))
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -56,6 +56,18 @@ class Gateway:
     coordinator: Coordinator
 
 
+def read_settings(config: str | os.PathLike[str] | None) -> GatewaySettings:
+    """Return the settings with which a gateway would start now.
+
+    Raises:
+        ConfigError: lists every problem of the configuration.
+    """
+    server = _new_server()
+    if config is not None:
+        server.configure(config)
+    return server.settings(GatewaySettings)
+
+
 def create_gateway(
     source: Source,
     overrides: Mapping[str, Mapping[str, Any]] | None = None,
@@ -75,8 +87,12 @@ def create_gateway(
         ConfigError: lists every problem of the configuration.
         UsageError: the servers cannot be read; says why.
     """
-    server = Server(NAME, title=TITLE, config=DEFAULTS, sections={SECTION: GatewaySettings})
+    server = _new_server()
     return add_gateway(server, source, overrides, config=config, on_started=on_started).server
+
+
+def _new_server() -> Server:
+    return Server(NAME, title=TITLE, config=DEFAULTS, sections={SECTION: GatewaySettings})
 
 
 def add_gateway(

@@ -37,6 +37,9 @@ KINDS: Final = {
 Hashes = dict[str, dict[str, str]]
 """By kind and identifier, the hash of a definition."""
 
+Lists = Mapping[str, Iterable[Mapping[str, Any]]]
+"""By kind, the definitions of one server."""
+
 
 class LockFileError(UsageError):
     """The lock file cannot be read or written; the message says why, and what to change."""
@@ -89,7 +92,7 @@ class DefinitionLock:
         return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
 
     def admit(
-        self, server: str, lists: Mapping[str, Iterable[Mapping[str, Any]]]
+        self, server: str, lists: Lists
     ) -> tuple[dict[str, list[Mapping[str, Any]]], list[Withheld]]:
         """Return the definitions of a server that may be shown, and those that are withheld.
 
@@ -114,12 +117,18 @@ class DefinitionLock:
                     withheld.append(Withheld(server, kind, identifier, reason))
         return shown, withheld
 
-    def record(self, server: str, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
+    def record(self, server: str, lists: Lists) -> None:
         """Record the definitions of a server, instead of those that were recorded before."""
-        self.servers[server] = {
-            kind: {str(each.get(KINDS[kind])): hash_of(each) for each in definitions}
-            for kind, definitions in lists.items()
-        }
+        self.servers[server] = {}
+        self.add(server, lists)
+
+    def add(self, server: str, lists: Lists) -> None:
+        """Record definitions of a server beside those that other clients get (GATE-52)."""
+        known = self.servers.setdefault(server, {})
+        for kind, definitions in lists.items():
+            hashes = {str(each.get(KINDS[kind])): hash_of(each) for each in definitions}
+            if hashes:
+                known[kind] = {**known.get(kind, {}), **hashes}
 
 
 def hash_of(definition: Mapping[str, Any]) -> str:

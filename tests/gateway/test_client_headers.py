@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.client import Client, connect
-from tests.gateway.test_command import SECRET
+from tests.gateway.test_command import SECRET, run_in
 from tests.gateway.test_faults import APP, write
 from tests.gateway.test_through import NEW, OLD, speaking, status_of
 from tests.support.gateway import serve_gateway
@@ -116,6 +116,27 @@ class Lists:
 server = Server("lists", request_headers=["authorization"])
 server.forward(Lists())
 """
+
+
+@pytest.mark.rule("GATE-52")
+async def test_lists_of_a_header_are_accepted_beside_those_of_others(
+    file: Path, tmp_path: Path
+) -> None:
+    app, lock = tmp_path / "app.py", tmp_path / "mcp.lock"
+    app.write_text(LISTS_APP)
+    with serve_http(app) as server:
+        write(file, one={"url": server.url, "headersFrom": {"Authorization": "X-Token"}})
+        accept = ("gateway", "accept", str(file), "--lock", str(lock))
+        for header in ((), ("--header", "x-token: ann"), ("--header", "X-Token: bob")):
+            ended = await asyncio.to_thread(run_in, tmp_path, *accept, *header)
+            assert ended.returncode == 0, ended.stderr
+        unknown = await asyncio.to_thread(run_in, tmp_path, *accept, "--header", "X-Other: x")
+        assert unknown.returncode == 1
+        assert "no server takes the header 'x-other'" in unknown.stderr
+        with serve_gateway(str(file), "--lock", str(lock)) as gateway:
+            for token, shown in (("ann", True), ("bob", True), ("eve", False)):
+                async with connect(gateway.url, headers={"X-Token": token}) as client:
+                    assert (f"one__of_{token}" in await _names(client)) is shown
 
 
 @pytest.mark.rule("GATE-16", "COORD-67")

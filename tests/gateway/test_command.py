@@ -72,6 +72,22 @@ def test_accepting_one_server_starts_no_other(file: Path) -> None:
     assert "there is no server 'two': one, other" in unknown.stderr
 
 
+@pytest.mark.rule("GATE-51")
+def test_accepting_all_records_what_answers_and_names_the_rest(file: Path) -> None:
+    hanging = {"command": "sleep", "args": ["600"]}
+    write(file, one=entry("one"), hanging=hanging, dead={"command": "false"})
+    lock = file.parent / "mcp.lock"
+    words = ("gateway", "accept", str(file), "--lock", str(lock))
+    ended = run_in(file.parent, *words, FOUNDATION_RT_GATEWAY__START_WAIT_MS="8000")
+    assert ended.returncode == 3
+    assert [*orjson.loads(lock.read_bytes())["servers"]] == ["one"]
+    assert "one: " in ended.stdout
+    assert "server 'hanging' is starting: not ready within 8 s" in ended.stderr
+    assert "server 'dead' is failed" in ended.stderr
+    write(file, hanging={**hanging, "connectTimeoutMs": 200})
+    assert run_in(file.parent, *words, "--server", "hanging").returncode == 3
+
+
 @pytest.mark.rule("GATE-17")
 def test_file_without_servers_is_a_warning(file: Path) -> None:
     file.write_text('{"mcpServer": {"notes": {"command": "notes"}}}')
