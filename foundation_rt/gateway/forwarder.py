@@ -127,6 +127,7 @@ class GatewayForwarder:
         routes = await self.upstreams.routes_for(context)
         route = routes.prompts.get(request.name)
         if route is None:
+            routes.refuse_withheld("prompts", request.name)
             raise ForwardedError(
                 JsonRpcErrorCode.INVALID_PARAMS, f"There is no prompt {request.name!r}."
             )
@@ -137,6 +138,8 @@ class GatewayForwarder:
         self, request: ForwardedRequest, context: ToolContext
     ) -> Mapping[str, Any]:
         routes = await self.upstreams.routes_for(context)
+        if request.name not in routes.resources:
+            routes.refuse_withheld("resources", request.name)
         refused: ForwardedError | None = None
         for server, uri in routes.resource_routes(request.name):
             try:

@@ -17,6 +17,7 @@ from attrs import define, field, frozen
 
 from ..coordinator import close_names
 from ..errors import ErrorCode, ToolError
+from .definition_lock import Withheld
 
 _MEMBERS = {"resourceTemplates": "templates"}
 
@@ -50,6 +51,7 @@ class Routes:
 
     Attributes:
         resource_servers: the servers that can be asked for resources that they do not list.
+        withheld: definitions that are not shown, by kind and name or URI outside.
     """
 
     tools: dict[str, RoutedEntry] = field(factory=dict)
@@ -57,6 +59,7 @@ class Routes:
     resources: dict[str, RoutedEntry] = field(factory=dict)
     templates: dict[str, RoutedEntry] = field(factory=dict)
     resource_servers: tuple[str, ...] = ()
+    withheld: Mapping[tuple[str, str], Withheld] = field(factory=dict)
     _entries: dict[str, tuple[Definition, ...]] = field(factory=dict, init=False)
 
     def entries(self, kind: str) -> tuple[Definition, ...]:
@@ -73,6 +76,7 @@ class Routes:
         listed: Mapping[str, Listed],
         resource_servers: Iterable[str],
         outside_name: OutsideName,
+        withheld: Iterable[Withheld] = (),
     ) -> Routes:
         """Return the ways to the entries of these lists.
 
@@ -80,6 +84,7 @@ class Routes:
             listed: the lists by kind: `tools`, `prompts`, `resources`, `resourceTemplates`.
             resource_servers: see the attribute.
             outside_name: makes the names of tools and prompts; the first of equal names has it.
+            withheld: definitions that are not among them.
         """
         return cls(
             _named(listed.get("tools", ()), outside_name),
@@ -87,6 +92,7 @@ class Routes:
             _by_uri(listed.get("resources", ()), "uri"),
             _by_uri(listed.get("resourceTemplates", ()), "uriTemplate"),
             tuple(resource_servers),
+            {(each.kind, _outside(each, outside_name)): each for each in withheld},
         )
 
     def resource_routes(self, uri: str) -> list[tuple[str, str]]:
@@ -115,12 +121,15 @@ class Routes:
         return found[0]
 
     def unknown_tool(self, name: str) -> ToolError:
-        """Return the error for a tool that no server has (GATE-18).
+        """Return the error for a tool that no server has (GATE-18), or that is withheld (GATE-53).
 
         It has the tools of this name without a server's, or else the names most like it.
         """
+        withheld = self.withheld.get(("tools", name))
+        if withheld is not None:
+            return _withheld_error(withheld)
         candidates = [outside for outside, route in self.tools.items() if route.inner == name]
-        meant = candidates or close_names(name, self.tools)
+        meant = candidates or self._nearest_tools(name)
         hint = f" Did you mean {', '.join(map(repr, meant))}?" if meant else ""
         return ToolError(
             ErrorCode.NOT_FOUND,
@@ -128,12 +137,59 @@ class Routes:
             {"candidates": candidates} if candidates else {"nearest": meant},
         )
 
+    def refuse_withheld(self, kind: str, name: str) -> None:
+        """Raise if a prompt or resource of this name is withheld (GATE-53).
+
+        Raises:
+            ToolError: it is.
+        """
+        withheld = self.withheld.get((kind, name))
+        if withheld is not None:
+            raise _withheld_error(withheld)
+
+    def _nearest_tools(self, name: str) -> list[str]:
+        """Return the tools spelled most like a name: of the server it begins with, else of all.
+
+        The prefixes are left out: with them, all tools of a server look alike.
+        """
+        server, _, rest = name.partition("__")
+        inner = rest or name
+        own = {out: each for out, each in self.tools.items() if each.server == server}
+        return _alike(inner, own) or _alike(inner, self.tools) or _alike(name, self.tools)
+
     def outside_uri(self, server: str, inner: str) -> str:
         """Return the URI under which clients know a resource of a server."""
         listed = self.resources.get(inner)
         if listed is None or listed.server == server:
             return inner
         return f"{server}+{inner}"
+
+
+def _alike(inner: str, tools: Mapping[str, RoutedEntry]) -> list[str]:
+    """Return at most three tools whose name at their server is spelled like this."""
+    outside: dict[str, list[str]] = {}
+    for name, route in tools.items():
+        outside.setdefault(route.inner, []).append(name)
+    return [name for each in close_names(inner, outside) for name in outside[each]][:3]
+
+
+def _withheld_error(withheld: Withheld) -> ToolError:
+    """Return the error for what is there, and is withheld until it is accepted (GATE-53)."""
+    what = "is new" if withheld.reason == "new" else "has changed"
+    command = f"foundation-rt gateway accept --lock FILE --server {withheld.server}"
+    return ToolError(
+        ErrorCode.NOT_FOUND,
+        f"{withheld.identifier!r} of the server {withheld.server!r} is withheld: its definition"
+        f" {what} since the operator of the gateway has accepted it."
+        f" Ask the operator to run: {command}",
+        {"reason": "withheld", "server": withheld.server, "definition": withheld.reason},
+    )
+
+
+def _outside(withheld: Withheld, outside_name: OutsideName) -> str:
+    if withheld.kind in ("tools", "prompts"):
+        return outside_name(withheld.server, withheld.identifier)
+    return withheld.identifier
 
 
 def _named(listed: Listed, outside_name: OutsideName) -> dict[str, RoutedEntry]:

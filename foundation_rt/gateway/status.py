@@ -39,19 +39,10 @@ def problems_of(status: Mapping[str, Any]) -> list[str]:
 
 
 def _row(server: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(
-        _cell(server.get(member))
-        for member in (
-            "id",
-            "state",
-            "revision",
-            "tools",
-            "circuit",
-            "calls",
-            "sessions",
-            "lastError",
-        )
-    )
+    members = ("id", "state", "revision", "tools", "circuit", "calls", "sessions")
+    # An entry that cannot be used has a reason, and was never tried.
+    error = server.get("lastError") or server.get("reason")
+    return (*(_cell(server.get(member)) for member in members), _cell(error))
 
 
 def _cell(value: object) -> str:

@@ -289,6 +289,7 @@ class Upstreams:
             own: by server, lists that take the place of those for all.
         """
         lists: dict[str, Listed] = {kind: self._listed(kind, own) for kind in KINDS}
+        withheld: list[Withheld] = []
         if self._lock is not None:
             lists, withheld = self._admit(self._lock, lists)
             if own:
@@ -306,6 +307,7 @@ class Upstreams:
                 or own.get(each.server_id, {}).get("resourceTemplates")
             ],
             _bare_name if self.settings.prefix == NEVER else outside_name,
+            withheld,
         )
 
     def _listed(self, kind: str, own: Mapping[str, ServerLists]) -> list[tuple[str, Definition]]:

@@ -185,7 +185,7 @@ def test_signal_does_not_end_a_gateway_over_stdio(file: Path) -> None:
         assert gateway.finish() == 0
 
 
-@pytest.mark.rule("GATE-31", "GATE-32", "GATE-40")
+@pytest.mark.rule("GATE-31", "GATE-32", "GATE-40", "GATE-53")
 async def test_changed_definition_is_withheld_until_it_is_accepted(
     file: Path, tmp_path: Path
 ) -> None:
@@ -217,6 +217,9 @@ async def test_changed_definition_is_withheld_until_it_is_accepted(
             assert withheld["reason"] == "changed"
             refused = await client.request("tools/call", {"name": "one__add", "arguments": {}})
             assert refused["isError"]
+            said = refused["content"][0]["text"]
+            assert "has changed since the operator of the gateway has accepted it" in said
+            assert "foundation-rt gateway accept --lock FILE --server one" in said
             words = command("gateway", "accept", str(file), "--lock", str(lock))
             accepting = await asyncio.create_subprocess_exec(
                 *words, env=environment(), stdout=asyncio.subprocess.PIPE

@@ -43,9 +43,25 @@ def test_name_without_its_server_has_all_candidates() -> None:
     error = routes(notes=tools, files=tools).unknown_tool("echo")
     assert error.details == {"candidates": ["notes__echo", "files__echo"]}
     assert "Did you mean 'notes__echo', 'files__echo'?" in error.message
-    spelled = routes(notes=tools).unknown_tool("notes__ecko")
-    assert spelled.details is not None
-    assert spelled.details["nearest"][0] == "notes__echo"
+
+
+@pytest.mark.rule("GATE-18")
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("notes__ecko", ["notes__echo"]),
+        ("ceho", ["notes__echo"]),
+        ("note__add", ["notes__add", "files__add"]),
+        ("files__eho", ["notes__echo"]),
+        ("files__mov", ["files__move"]),
+        ("something", []),
+    ],
+)
+def test_name_that_no_tool_has_gets_those_spelled_like_it(name: str, nearest: list[str]) -> None:
+    notes = {"tools": [{"name": "echo"}, {"name": "add"}, {"name": "remove"}]}
+    files = {"tools": [{"name": "add"}, {"name": "move"}]}
+    error = routes(notes=notes, files=files).unknown_tool(name)
+    assert error.details == {"nearest": nearest}
 
 
 def templates(*found: str) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ STATUS = {
             "lastError": "first line\nsecond " + "x" * 100,
             "withheld": [{"kind": "tools", "identifier": "add", "reason": "changed"}],
         },
+        {"id": "bad", "state": "failed", "reason": "NOTES_TOKEN is not set", "lastError": None},
     ],
 }
 
@@ -29,10 +30,11 @@ STATUS = {
 @pytest.mark.rule("GATE-40")
 def test_table_has_a_line_for_each_server() -> None:
     lines = text_table(table_of(STATUS)).splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert lines[1].split() == ["notes", "ready", "2026-07-28", "3", "-", "12", "-", "-"]
     assert "first line second xxx" in lines[2]
     assert lines[2].endswith("...")
+    assert lines[3].endswith("NOTES_TOKEN is not set")
 
 
 @pytest.mark.rule("GATE-40")
@@ -40,6 +42,7 @@ def test_problems_stand_below_the_table() -> None:
     assert problems_of(STATUS) == [
         "dead: it ended",
         "dead: tools 'add' is changed: withheld until it is accepted",
+        "bad: NOTES_TOKEN is not set",
     ]
     assert problems_of({"problem": "it lists nothing"}) == ["it lists nothing"]
 
