@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
 
 from attrs import define, evolve, field
 
@@ -43,6 +44,26 @@ class _Chat:
     bytes: int = 0
 
 
+@define(eq=False)
+class _Share:
+    """The chats of one principal: the one that is idle the longest is the first."""
+
+    chats: OrderedDict[bytes, _Chat] = field(factory=OrderedDict)
+    bytes: int = 0
+
+    @property
+    def idle_since(self) -> int:
+        return next(iter(self.chats.values())).head.last_active_at
+
+
+def _count_of(share: _Share) -> int:
+    return len(share.chats)
+
+
+def _bytes_of(share: _Share) -> int:
+    return share.bytes
+
+
 @define(eq=False, repr=False)
 class MemoryChatStore:
     """Keeps chats in memory, up to a number and an idle time (CHAT-06).
@@ -56,6 +77,7 @@ class MemoryChatStore:
     _settings: SessionSettings = field(factory=SessionSettings)
     # The one that is idle the longest is the first.
     _chats: OrderedDict[bytes, _Chat] = field(factory=OrderedDict, init=False)
+    _shares: dict[str, _Share] = field(factory=dict, init=False)
     _allowed: dict[str, dict[str, None]] = field(factory=dict, init=False)
     _bytes: int = field(default=0, init=False)
     _events: StoreEvents | None = field(default=None, init=False)
@@ -73,35 +95,83 @@ class MemoryChatStore:
 
     async def create(self, key: bytes, head: ChatHead) -> None:
         """See `ChatStore`."""
-        self._make_room(head.created_at)
-        if len(self._chats) >= self._settings.max_sessions:
+        chat = self._chats[key] = _Chat(head)
+        share = self._shares.setdefault(head.principal, _Share())
+        share.chats[key] = chat
+        self._make_room(key, head.created_at)
+        if len(self._chats) > self._settings.max_sessions:
+            self._drop(key)
             raise StoreUnavailableError
-        self._chats[key] = _Chat(head)
 
-    def _make_room(self, now: int) -> None:
-        """Drop chats that were idle for too long, and the ones idle the longest if it is too much.
+    def _make_room(self, new: bytes, now: int) -> None:
+        """Drop chats that were idle for too long, and what is beyond the limits (CHAT-06).
 
         A chat in which a turn runs or which somebody is connected to is not idle.
+
+        Args:
+            new: the chat for which there has to be room, which stays.
+            now: Unix time, in ms.
         """
-        watched: Collection[bytes] | None = None
+
+        @cache
+        def busy() -> Collection[bytes]:
+            return {new, *(() if self._events is None else self._events.watched())}
+
         settings = self._settings
-        oldest = now - settings.idle_ms
-        kept = 0
-        while len(self._chats) > kept:
-            key, chat = next(iter(self._chats.items()))
-            too_many = len(self._chats) >= settings.max_sessions or self._bytes > settings.max_bytes
-            if not too_many and chat.head.last_active_at > oldest:
-                return
-            if watched is None:
-                watched = () if self._events is None else self._events.watched()
-            if key in watched or chat.head.running is not None:
-                self._chats.move_to_end(key)
-                kept += 1
-            else:
+        while self._drop_idle(self._chats, busy, now - settings.idle_ms):
+            pass
+        while len(self._chats) > settings.max_sessions and self._drop_of_most(new, _count_of, busy):
+            pass
+        while self._bytes > settings.max_bytes and self._drop_of_most(new, _bytes_of, busy):
+            pass
+
+    def _drop_of_most(
+        self, new: bytes, size: Callable[[_Share], int], busy: Callable[[], Collection[bytes]]
+    ) -> bool:
+        """Drop the chat idle the longest of who has the most; return False if there is none.
+
+        A principal that has less than that of the new chat loses none.
+        """
+        own = size(self._shares[self._chats[new].head.principal])
+        shares = [share for share in self._shares.values() if size(share) >= own]
+        shares.sort(key=lambda share: (-size(share), share.idle_since))
+        return any(self._drop_idle(share.chats, busy) for share in shares)
+
+    def _drop_idle(
+        self,
+        chats: OrderedDict[bytes, _Chat],
+        busy: Callable[[], Collection[bytes]],
+        until: int | None = None,
+    ) -> bool:
+        """Drop the first chat that is idle; return False if there is none.
+
+        Args:
+            chats: the one that is idle the longest is the first.
+            busy: returns the keys of those that are not idle, beside those in which a turn runs.
+            until: the time, in ms, after which it must not have been active.
+        """
+        for _ in range(len(chats)):
+            key, chat = next(iter(chats.items()))
+            if until is not None and chat.head.last_active_at > until:
+                return False
+            if chat.head.running is None and key not in busy():
                 self._drop(key)
+                return True
+            chats.move_to_end(key)
+        return False
 
     def _drop(self, key: bytes) -> None:
-        self._bytes -= self._chats.pop(key).bytes
+        chat = self._chats.pop(key)
+        self._bytes -= chat.bytes
+        share = self._shares[chat.head.principal]
+        share.bytes -= chat.bytes
+        del share.chats[key]
+        if not share.chats:
+            del self._shares[chat.head.principal]
+
+    def _was_active(self, key: bytes, chat: _Chat) -> None:
+        self._chats.move_to_end(key)
+        self._shares[chat.head.principal].chats.move_to_end(key)
 
     async def load(self, key: bytes, principal: str) -> StoredChat | None:
         """See `ChatStore`."""
@@ -154,7 +224,7 @@ class MemoryChatStore:
         chat.recent = recent
         chat.waiting.append(turn)
         chat.head = evolve(chat.head, last_active_at=limits.now)
-        self._chats.move_to_end(key)
+        self._was_active(key, chat)
         return True
 
     async def begin_turn(self, key: bytes) -> BegunTurn | None:
@@ -194,12 +264,12 @@ class MemoryChatStore:
             running=None if writing.ends_turn else running,
             state=writing.state,
         )
-        self._bytes += writing.bytes - chat.bytes
-        chat.bytes = writing.bytes
+        more, chat.bytes = writing.bytes - chat.bytes, writing.bytes
+        self._bytes += more
+        self._shares[chat.head.principal].bytes += more
+        self._was_active(key, chat)
         if self._bytes > self._settings.max_bytes:
-            self._make_room(writing.last_active_at)
-        if key in self._chats:
-            self._chats.move_to_end(key)
+            self._make_room(key, writing.last_active_at)
         return chat.head.version
 
     async def command(self, key: bytes, command: Command) -> bool:

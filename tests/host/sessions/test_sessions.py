@@ -399,3 +399,34 @@ async def test_session_that_is_idle_the_longest_makes_room() -> None:
             await host.sessions.create(OWNER)  # nobody is idle
         for each in (connection, *tabs):
             each.close()
+
+
+@pytest.mark.rule("CHAT-06", "CHAT-31")
+async def test_nobody_pushes_out_the_chats_of_who_has_fewer() -> None:
+    settings = SessionSettings(max_sessions=6, max_bytes=100_000)
+    async with running(settings=settings) as host:
+
+        async def chat(principal: str, size: int) -> bytes:
+            session = await host.sessions.create(principal)
+            connection, page = await tab(session)
+            await session.submit(f"say:{'x' * size}", None)
+            await read_until(connection, page, "finished")
+            connection.close()
+            return session.key
+
+        store = host.sessions.store
+        first = [await chat(OWNER, 1_000) for _ in range(2)]
+        flood = [await chat("eve", 1_000) for _ in range(8)]
+        kept = [await store.load(key, "eve") is not None for key in flood]
+        assert (kept.count(True), kept) == (4, sorted(kept))
+        flood = [await chat("eve", 12_000) for _ in range(8)]
+        kept = [await store.load(key, "eve") is not None for key in flood]
+        assert (1 <= kept.count(True) <= 4, kept) == (True, sorted(kept))
+        assert all([await store.load(key, OWNER) for key in first])
+        watched = [await host.sessions.create("eve") for _ in range(4)]
+        tabs = [session.connect(None) for session in watched]
+        with pytest.raises(StoreUnavailableError):
+            await host.sessions.create("eve")  # those who have fewer lose none by it
+        await host.sessions.create(OWNER)
+        for each in tabs:
+            each.close()
