@@ -73,12 +73,14 @@ class MountedApp:
         public: paths that need no credential; one that ends with `/` stands for all below it.
         page_token: lets a browser in by a URL; None: keys and tokens alone.
         websocket: whether it takes WebSockets.
+        endpoint: whether MCP is served beside it.
     """
 
     app: Callable[..., Awaitable[None]]
     public: tuple[str, ...] = ()
     page_token: str | None = field(default=None, repr=False)
     websocket: bool = True
+    endpoint: bool = True
 
 
 _AUDIT_SHARE = 0.5
@@ -180,6 +182,11 @@ class Runtime:
     def __attrs_post_init__(self) -> None:
         self._background = Background(self.report_loop_error)
         self.engine.workers.on_error = self.report_interruption
+
+    @property
+    def serves_endpoint(self) -> bool:
+        """Whether MCP is served over HTTP (HTTP-51)."""
+        return self.http_app is None or self.http_app.endpoint
 
     def attach_agents(self, coordinator: AgentCoordinator) -> None:
         """Use `coordinator` for the agents of this server, with its logger, limits and ids."""

@@ -790,6 +790,7 @@ class Server:
         public: Sequence[str] = (),
         page_access: PageAccess | None = None,
         websocket: bool = True,
+        endpoint: bool = True,
     ) -> None:
         """Serve an ASGI application at the paths that the runtime does not use (HTTP-39).
 
@@ -803,6 +804,7 @@ class Server:
             public: paths that need no key or token; one that ends with `/` is all below it.
             page_access: lets a browser in by a token in a URL (HTTP-43).
             websocket: whether it takes WebSockets, which need the extra `host`.
+            endpoint: whether MCP is served beside it (HTTP-51).
 
         Raises:
             UsageError: the server has an application, or has been started already; or a path does
@@ -815,7 +817,7 @@ class Server:
             if not path.startswith("/"):
                 raise UsageError(f"http_app: a public path begins with /, as {'/' + path!r} does")
         token = None if page_access is None else page_access.token
-        mounted = MountedApp(app, tuple(public), token, websocket)
+        mounted = MountedApp(app, tuple(public), token, websocket, endpoint)
         self._options = evolve(self._options, http_app=mounted)
 
     def _check_in_health(self, checks: ReadinessChecks) -> None:

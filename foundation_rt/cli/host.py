@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,7 +17,7 @@ from .main import SERVE_FLAGS, read_workers, write_output
 if TYPE_CHECKING:
     from ..coordinator import Coordinator
     from ..host.app import Host
-    from ..host.starting import ServerList
+    from ..host.starting import HostParts, ServerList
     from ..server import Server
 
 HELP = """\
@@ -33,6 +35,7 @@ options:
   --port N                        the port; by default 3000
   --http HOST:PORT                the address, if others than this machine are to reach it
   --gateway                       serve the same servers as one MCP server, at /mcp
+  --lock FILE                     with --gateway: withhold there what servers have changed
   --yes                           call tools without asking
   --no-auth                       serve everybody who reaches the port, without a token or key
   --workers N                     serve in N processes, with --store postgresql://...
@@ -54,6 +57,7 @@ examples:
 _OPTIONS = {
     "--config": "a file",
     "--http": "HOST:PORT",
+    "--lock": "a file",
     "--model": "PROVIDER:NAME",
     "--port": "a number",
     "--servers": "a file",
@@ -73,22 +77,21 @@ def host(arguments: list[str]) -> int:
         from ..host.examples import write_examples
 
         return write_output(write_examples(Path()).encode())
-    overrides = _overrides(line)
     workers = read_workers(line.option("--workers"))
     if workers > 1:
-        _require_shared_store(line, overrides)
         from ..transports.http.worker_processes import is_worker, keep_workers
 
         if not is_worker():
-            return keep_workers(["host", *arguments], workers)
-    return _serve(line, overrides)
+            _refuse_wrong_workers(line)
+            return keep_workers(["host", *arguments], workers, passed_on=signal.SIGUSR1)
+    return _serve(line)
 
 
-def _serve(line: CommandLine, overrides: Mapping[str, Mapping[str, Any]]) -> int:
+def _serve(line: CommandLine) -> int:
     from ..transports.http.serve import serve
     from ..transports.http.worker_processes import shared_state_key
 
-    made = _make_host(line, overrides)
+    made = _read(line).assemble(_add_gateway if "--gateway" in line.options else None)
     key = shared_state_key()
     if key is not None and made.server.load_config().security.state_key is None:
         made.server.override("security", state_key=key)
@@ -101,31 +104,36 @@ def _serve(line: CommandLine, overrides: Mapping[str, Mapping[str, Any]]) -> int
 
 def _print_page(made: Host, url: str) -> None:
     """Show people where the page is (HOST-08)."""
-    path = made.server.load_config().http.path
+    base = url.removesuffix(made.server.load_config().http.path).rstrip("/")
     with suppress(OSError, AttributeError):  # stdout is full, or closed
-        sys.stdout.write(f"The chat is at {made.page_url(url.removesuffix(path) + '/')}\n")
+        sys.stdout.write(f"The chat is at {made.page_url(f'{base}/')}\n")
         sys.stdout.flush()
 
 
-def _make_host(line: CommandLine, overrides: Mapping[str, Mapping[str, Any]]) -> Host:
+def _read(line: CommandLine) -> HostParts:
+    """Return what the host is made of.
+
+    Raises:
+        UsageError: lists every problem, and what to write.
+    """
     from ..gateway.settings import SECTION, GatewaySettings
+    from ..host.app import make_server
     from ..host.environment import HostEnvironment
     from ..host.settings import SECTION as HOST_SECTION
     from ..host.settings import HostSettings
-    from ..host.starting import HostOptions, create_host
+    from ..host.starting import HostOptions, read_parts
     from .demo import demo_server
 
     options = HostOptions(
-        overrides=overrides, config=line.option("--config"), model=line.option("--model")
+        overrides=_overrides(line), config=line.option("--config"), model=line.option("--model")
     )
     demo = partial(demo_server, {HOST_SECTION: HostSettings, SECTION: GatewaySettings})
     if "--gateway" not in line.options:
-        return create_host(options, HostEnvironment(), demo)
+        return read_parts(options, HostEnvironment(), demo)
     from ..gateway.app import DEFAULTS
-    from ..host.app import make_server
 
-    server = make_server(DEFAULTS, {SECTION: GatewaySettings})
-    return create_host(options, HostEnvironment(), demo, _add_gateway, server)
+    new_server = partial(make_server, DEFAULTS, {SECTION: GatewaySettings})
+    return read_parts(options, HostEnvironment(), demo, new_server)
 
 
 def _add_gateway(
@@ -156,15 +164,28 @@ def _overrides(line: CommandLine) -> dict[str, dict[str, Any]]:
     settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if "--yes" in line.options:
         settings["approve_all"] = True
-    return {name: values for name, values in (("http", http), ("host", settings)) if values}
+    lock = line.option("--lock")
+    if lock is not None and "--gateway" not in line.options:
+        raise CommandLineError("--lock goes with --gateway")
+    gateway = {} if lock is None else {"lock": lock}
+    sections = (("http", http), ("host", settings), ("gateway", gateway))
+    return {name: values for name, values in sections if values}
 
 
-def _require_shared_store(line: CommandLine, overrides: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse workers that do not have the same chats (HOST-14)."""
-    import os
+def _refuse_wrong_workers(line: CommandLine) -> None:
+    """Refuse workers that could not start, or do not have the same chats (HOST-14).
 
-    store = overrides.get("host", {}).get("store") or os.environ.get("FOUNDATION_RT_HOST__STORE")
-    if not (store or "").startswith(_POSTGRES):
+    Raises:
+        CommandLineError: the store is not one that workers share.
+        UsageError: lists every problem of the start.
+    """
+    variables = dict(os.environ)
+    try:
+        store = _read(line).settings.store
+    finally:  # each worker reads `.env` itself, and again when keys were rotated (HOST-06)
+        os.environ.clear()
+        os.environ.update(variables)
+    if not store.startswith(_POSTGRES):
         raise CommandLineError(
             "--workers needs chats that all workers share: --store postgresql://..."
         )

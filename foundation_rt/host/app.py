@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from .. import PageAccess, Server, UsageError
+from ..database.errors import DatabaseError
 from ..engine.user_signal import calls_on_signal
 from ..logs.python_records import records_written_to
 from .llm.providers import RULES
@@ -102,6 +103,7 @@ class Host:
         server: Server | None = None,
         hint: str | None = None,
         is_demo: bool = False,
+        endpoint: bool = False,
     ) -> None:
         """Make a host; nothing is started.
 
@@ -112,6 +114,7 @@ class Host:
             server: with the section `host`, not started yet; by default that of `make_server`.
             hint: Markdown that the page shows: what is missing, and how to add it.
             is_demo: whether the servers are an example.
+            endpoint: whether `server` has something to serve over MCP, as a gateway has (HOST-37).
 
         Raises:
             ConfigError: lists every problem of the configuration.
@@ -141,7 +144,7 @@ class Host:
         application = ChatApplication(
             self._sessions, self._status, settings.silence_ms / 1000, self._begin_drain
         )
-        self.server.http_app(application, page_access=self.page_access)
+        self.server.http_app(application, page_access=self.page_access, endpoint=endpoint)
         self.server.lifespan(self._live)
         self.server.readiness_check("store")(self._store_is_there)
 
@@ -179,7 +182,13 @@ class Host:
 
     async def _start(self) -> None:
         self._coordinator.start()
-        await self._sessions.start()
+        try:
+            await self._sessions.start()
+        except DatabaseError as error:
+            raise UsageError(
+                f"the store of chats cannot be used: {error}; start the database, or correct"
+                " --store (host.store)"
+            ) from None
         provider, _, model = self._llm.label.partition(":")
         if not model and provider != RULES:
             await self._llm.initialize()  # it may list several models: then the start is refused

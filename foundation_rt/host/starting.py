@@ -88,7 +88,7 @@ def create_host(
     environment: HostEnvironment,
     demo: Callable[[], Server],
     add_gateway: AddGateway | None = None,
-    server: Server | None = None,
+    new_server: Callable[[], Server] = make_server,
 ) -> Host:
     """Return a host, not started yet.
 
@@ -97,20 +97,19 @@ def create_host(
         environment: has the keys; it is loaded here.
         demo: makes the server that is used if there is no file of servers.
         add_gateway: makes a gateway of the host's server.
-        server: with the sections that the gateway needs; by default that of a host alone.
+        new_server: makes the server of the host, with the sections that the gateway needs.
 
     Raises:
         UsageError: lists every problem, and what to write.
     """
-    server = server or make_server()
-    return read_parts(options, environment, demo, server).assemble(server, add_gateway)
+    return read_parts(options, environment, demo, new_server).assemble(add_gateway)
 
 
 def read_parts(
     options: HostOptions,
     environment: HostEnvironment,
     demo: Callable[[], Server],
-    server: Server | None = None,
+    new_server: Callable[[], Server] = make_server,
 ) -> HostParts:
     """Return what a host is made of; see `create_host`.
 
@@ -118,16 +117,16 @@ def read_parts(
         UsageError: lists every problem, and what to write.
     """
     problems = environment.load()
-    server = server or make_server()
+    server = new_server()
     if options.config is not None:
         server.configure(options.config)
     for section, settings in options.overrides.items():
         server.override(section, **settings)
-    config, wrong = _read_config(server, options, environment)
+    config, wrong = _read_config(server, options, environment, new_server)
     problems += wrong
     found = None
     if config is not None:
-        found = HostParts(config.section(HostSettings), options, environment, demo)
+        found = HostParts(server, config.section(HostSettings), options, environment, demo)
         problems += found.problems
     if problems or found is None:
         raise UsageError("the host cannot start:" + "".join(f"\n  {each}" for each in problems))
@@ -135,7 +134,10 @@ def read_parts(
 
 
 def _read_config(
-    server: Server, options: HostOptions, environment: HostEnvironment
+    server: Server,
+    options: HostOptions,
+    environment: HostEnvironment,
+    new_server: Callable[[], Server],
 ) -> tuple[Any, list[str]]:
     """Return the configuration and its problems.
 
@@ -152,7 +154,7 @@ def _read_config(
             return config, problems
         keys |= found
         environment.drop(wrong)
-        server = make_server()
+        server = new_server()
         for section, settings in options.overrides.items():
             right = [name for name in settings if f"{section}.{name}" not in keys]
             server.override(section, **{name: settings[name] for name in right})
@@ -162,6 +164,7 @@ def _read_config(
 class HostParts:
     """The parts of a host as far as they can be made, and what is wrong with the rest."""
 
+    server: Server
     settings: HostSettings
     _options: HostOptions
     environment: HostEnvironment
@@ -236,11 +239,11 @@ class HostParts:
     def _connections(self) -> ConnectOptions:
         return connection_options(self.turns.roots, self.turns.approval_timeout_ms)
 
-    def assemble(self, server: Server, add_gateway: AddGateway | None) -> Host:
+    def assemble(self, add_gateway: AddGateway | None) -> Host:
         """Return the host of all parts."""
         assert self.servers is not None and self.llm is not None
         if add_gateway is not None:
-            coordinator = add_gateway(server, self.servers, self._connections())
+            coordinator = add_gateway(self.server, self.servers, self._connections())
         else:
             coordinator = self.coordinator()
         hints = [
@@ -251,9 +254,10 @@ class HostParts:
             coordinator,
             self.llm,
             self.settings.store,
-            server=server,
+            server=self.server,
             hint="\n\n".join(filter(None, hints)) or None,
             is_demo=self.servers.is_demo,
+            endpoint=add_gateway is not None,
         )
         host.on_signal = partial(_rotate, self.environment, self.llm, self.provider)
         return host

@@ -131,11 +131,13 @@ class HttpApplication:
 
             self._mounted = make_service(mounted, self._authenticator, config.http)
         self._header_selection = make_header_selection(config)
-        self._paths = {
-            self.path: lambda service, request: service.endpoint.handle(request),
-            STREAM_PATH: lambda service, request: service.legacy.open_stream(request),
-            MESSAGES_PATH: lambda service, request: service.legacy.handle_message(request),
-        }
+        self._paths = {}
+        if self.runtime.serves_endpoint:
+            self._paths = {
+                self.path: lambda service, request: service.endpoint.handle(request),
+                STREAM_PATH: lambda service, request: service.legacy.open_stream(request),
+                MESSAGES_PATH: lambda service, request: service.legacy.handle_message(request),
+            }
         if self.runtime.metrics is not None:
             self._paths[METRICS_PATH] = partial(_send_metrics, self.runtime.metrics)
         for path, page in self.runtime.http_pages.items():

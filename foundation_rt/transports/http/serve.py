@@ -136,10 +136,11 @@ class HttpServing:
 
     @property
     def url(self) -> str:
-        """Return the URL of the endpoint."""
+        """Return the URL of the endpoint; of the application, where MCP is not served."""
         host, port = self._socket.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        return f"http://{shown}:{port}{self.runtime.config.http.path}"
+        path = self.runtime.config.http.path if self.runtime.serves_endpoint else "/"
+        return f"http://{shown}:{port}{path}"
 
     async def run(self) -> None:
         """Serve until `stop`, and then until every call has ended or the time is up.

@@ -55,15 +55,20 @@ def report_serving() -> None:
         os.write(0, b"\0")
 
 
-def keep_workers(arguments: Sequence[str], count: int) -> int:
+def keep_workers(arguments: Sequence[str], count: int, *, passed_on: int | None = None) -> int:
     """Run `count` processes of `foundation-rt` with `arguments` until a signal comes.
 
     A worker that ends is replaced, after a pause that grows if it keeps ending soon.
 
+    Args:
+        arguments: of each.
+        count: of them.
+        passed_on: a signal that every worker gets, as soon as it serves (HTTP-52).
+
     Returns:
         143 after SIGTERM, 130 after SIGINT, 129 after SIGHUP, 1 when no worker ever served.
     """
-    return _Supervisor([sys.executable, "-m", "foundation_rt", *arguments]).run(count)
+    return _Supervisor([sys.executable, "-m", "foundation_rt", *arguments], passed_on).run(count)
 
 
 @define(eq=False, repr=False)
@@ -89,6 +94,7 @@ class _WorkerSlot:
         process: the worker; None while there is none.
         channel: the supervisor's end of the worker's standard input.
         reported: whether the worker has written there, or closed its end.
+        owed: whether it gets the signal that is passed on, when it serves.
         since: when it was started, in monotonic seconds.
         due: when the next one is to be started, in monotonic seconds.
     """
@@ -97,6 +103,7 @@ class _WorkerSlot:
     process: subprocess.Popen[bytes] | None = None
     channel: socket.socket | None = None
     reported: bool = False
+    owed: bool = False
     since: float = 0.0
     due: float = 0.0
 
@@ -106,6 +113,7 @@ class _Supervisor:
     """Starts workers, replaces them, and ends them."""
 
     _command: list[str]
+    _passed_on: int | None = None
     _environment: dict[str, str] = field(init=False)
     _slots: list[_WorkerSlot] = field(factory=list, init=False)
     _signal: int | None = field(default=None, init=False)
@@ -117,7 +125,7 @@ class _Supervisor:
     def run(self, count: int) -> int:
         """Keep `count` workers until a signal comes, or all have failed to serve."""
         self._slots = [_WorkerSlot() for _ in range(count)]
-        with _waking() as wake, handling_signals(self._on_signal):
+        with _waking() as wake, handling_signals(self._on_signal), self._passing_on():
             for slot in self._slots:
                 self._start(slot)
             while self._running() or (self._has_served and self._signal is None):
@@ -130,13 +138,14 @@ class _Supervisor:
         return [slot for slot in self._slots if slot.process is not None]
 
     def _start(self, slot: _WorkerSlot) -> None:
+        slot.reported = slot.owed = False
         ours, theirs = socket.socketpair()
         # It has a group of its own: signals typed at a terminal reach this process only.
         with theirs:
             slot.process = subprocess.Popen(
                 self._command, env=self._environment, stdin=theirs.fileno(), process_group=0
             )
-        slot.channel, slot.reported, slot.since = ours, False, time.monotonic()
+        slot.channel, slot.since = ours, time.monotonic()
         if self._signal is not None:
             slot.process.terminate()  # the signal came during the start
 
@@ -169,6 +178,8 @@ class _Supervisor:
         with suppress(OSError):
             if slot.channel.recv(1):
                 self._has_served = True
+                if slot.owed:
+                    self._pass_on(slot)
 
     def _reap(self) -> None:
         """Note which workers have ended."""
@@ -192,6 +203,28 @@ class _Supervisor:
         for slot in self._slots:
             if slot.process is None and slot.due <= now and self._signal is None:
                 self._start(slot)
+
+    @contextmanager
+    def _passing_on(self) -> Iterator[None]:
+        if self._passed_on is None:
+            yield
+            return
+        previous = signal.signal(self._passed_on, self._on_passed_signal)
+        try:
+            yield
+        finally:
+            signal.signal(self._passed_on, previous)
+
+    def _on_passed_signal(self, number: int, frame: FrameType | None) -> None:
+        for slot in self._running():
+            if slot.reported:
+                self._pass_on(slot)
+            else:
+                slot.owed = True  # it handles no signals yet: this one would end it
+
+    def _pass_on(self, slot: _WorkerSlot) -> None:
+        assert slot.process is not None and self._passed_on is not None
+        slot.process.send_signal(self._passed_on)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signal = self._signal or number

@@ -238,7 +238,8 @@ async def _is_closed(page: Page) -> bool:
 
 @pytest.mark.rule("HOST-09")
 async def test_gateway_serves_the_same_servers(tmp_path: Path) -> None:
-    with host_process(tmp_path, "--gateway", script=[["hello"]]) as host:
+    words = ("--gateway", "--lock", "mcp.lock")
+    with host_process(tmp_path, *words, script=[["hello"]]) as host:
         async with host.page() as page:
             await page.turn("hi")
         base = host.url.partition("/?")[0]
@@ -253,21 +254,26 @@ async def test_gateway_serves_the_same_servers(tmp_path: Path) -> None:
         assert "through" in done.stdout, done
         status = run("gateway", "status", f"{base}/mcp", "--header", f"X-API-Key: {host.token}")
         assert "demo" in status.stdout and "ready" in status.stdout
+        assert "demo" in (tmp_path / "mcp.lock").read_text()
 
 
-@pytest.mark.rule("HOST-07", "HOST-14", "HOST-15")
+@pytest.mark.rule("HOST-07", "HOST-14", "HOST-15", "HOST-38")
 def test_wrong_starts_are_refused_with_what_to_write(tmp_path: Path) -> None:
     refused = [
         (("--servers", "missing.json"), "missing.json", 1),
         (("--model", "gemni:x"), "gemini", 1),
         (("--store", "redis://x"), "sqlite:", 1),
+        (("--store", "postgresql://x:secret@127.0.0.1:1/x"), "start the database, or correct", 1),
         (("--workers", "2"), "postgresql://", 2),
+        (("--workers", "2", "--model", "gemni:x"), "gemini", 1),
+        (("--lock", "x"), "--gateway", 2),
         (("--port", "x"), "--port", 2),
         (("--nonsense",), "--help", 2),
     ]
     for words, expected, code in refused:
         done = run("host", *words, cwd=tmp_path)
         assert (done.returncode, expected in done.stderr) == (code, True), done
+        assert "lifespan" not in done.stderr.splitlines()[-1] and "secret" not in done.stderr
     done = run("host", "--init", cwd=tmp_path)
     assert done.returncode == 0 and "mcp.json was written" in done.stdout
     assert "--gateway" in run("host", "--help", cwd=tmp_path).stdout
@@ -298,3 +304,18 @@ async def test_keys_are_read_again_on_signal(tmp_path: Path) -> None:
         host.process.signal(signal.SIGUSR1)
         record = host.process.record(level="error")
         assert "line 1" in record["message"]
+
+
+@pytest.mark.rule("HOST-06", "HOST-14", "HTTP-52")
+async def test_workers_read_their_store_and_new_keys_from_the_file(tmp_path: Path) -> None:
+    with postgres_database() as store, socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        free.close()
+        settings = f"FOUNDATION_RT_HOST__STORE={store}\nGEMINI_API_KEY=one\n"
+        (tmp_path / ".env").write_text(settings)
+        with host_process(tmp_path, "--workers", "2", script=[["x"]], port=port) as host:
+            host.process.signal(signal.SIGUSR1)  # one of them may not serve yet
+            host.process.wait_until(
+                lambda: len(host.process.records_with(message="the keys were read again")) == 2,
+                "both have read the keys",
+            )

@@ -42,6 +42,14 @@ async def test_chat_is_read_exported_and_deleted() -> None:
         assert (await one.request("GET", path))[0] == 404
 
 
+@pytest.mark.rule("HOST-37", "HTTP-51")
+async def test_host_alone_serves_no_mcp() -> None:
+    async with hosting() as one:
+        for path in ("/mcp", "/sse", "/messages"):
+            status, _, body = await one.request("POST", path)
+            assert (status, b"path_not_found" in body) == (404, True)
+
+
 @pytest.mark.rule("HOST-31")
 async def test_status_has_model_servers_and_tools() -> None:
     async with hosting() as one, one.page() as page:
