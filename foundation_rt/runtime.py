@@ -185,7 +185,7 @@ class Runtime:
 
     @property
     def serves_endpoint(self) -> bool:
-        """Whether MCP is served over HTTP (HTTP-51)."""
+        """Return whether MCP is served over HTTP (HTTP-51)."""
         return self.http_app is None or self.http_app.endpoint
 
     def attach_agents(self, coordinator: AgentCoordinator) -> None:

@@ -20,7 +20,8 @@ HELP = """\
 usage: foundation-rt ask [QUESTION ...] [OPTION ...]
 
 A language model answers, and uses the tools of the servers in mcp.json. Before it calls a tool that
-does not say that it only reads, you are asked. Without QUESTION, it is read from stdin.
+does not say that it only reads, you are asked; without a terminal such calls need --yes, or
+alwaysAllow of their server in mcp.json. Without QUESTION, it is read from stdin.
 
 The answer goes to stdout, all else to stderr. The model is chosen as `foundation-rt host` chooses
 it: by a key in the environment or in .env; without a key, simple rules answer.
@@ -38,13 +39,15 @@ examples:
   git diff | foundation-rt ask
 
 exit codes: 0; 1 an error of the host; 2 the command line or the configuration is wrong; 3 the model
-cannot be reached, or has not answered to the end; 4 stdout cannot be written; 130 interrupted
+cannot be reached, or has not answered to the end; 4 stdout cannot be written; 5 a call needed an
+approval, and nobody was there; 130 interrupted
 """
 
 _OPTIONS = {"--servers": "a file", "--model": "PROVIDER:NAME", "--config": "a file"}
 _FLAGS = ("--json", "--yes")
 _MAX_CHARACTERS = 32_768
 _USAGE_EXIT = 2
+_UNATTENDED_EXIT = 5
 
 
 def ask(arguments: list[str]) -> int:
@@ -142,14 +145,25 @@ def _warn_of_servers(coordinator: Coordinator, output: Output) -> None:
 
 
 def _exit_code(conversation: Conversation, output: Output, model: str) -> int:
+    """Print what is left to say; return the exit code (CLI-37)."""
     if conversation.exit_code:
         return conversation.exit_code
     transcript = conversation.transcript
-    if transcript.end.get("state") == "finished":
-        if output.as_json:
-            return output.result(transcript.to_json(model), ())
-        return 0
-    code = transcript.end.get("code", "STOPPED")
-    message = transcript.end.get("message", "the turn was stopped")
-    output.error({"code": code, "message": message}, message)
-    return 1 if code == "INTERNAL" else FAILURE_EXIT
+    if transcript.end.get("state") != "finished":
+        code = transcript.end.get("code", "STOPPED")
+        message = transcript.end.get("message", "the turn was stopped")
+        output.error({"code": code, "message": message}, message)
+        return 1 if code == "INTERNAL" else FAILURE_EXIT
+    if conversation.notice and not conversation.unapproved:
+        output.error({"code": "NO_ANSWER", "message": conversation.notice}, conversation.notice)
+        return FAILURE_EXIT
+    written = output.result(transcript.to_json(model), ()) if output.as_json else 0
+    if conversation.unapproved and not written:
+        tools = ", ".join(dict.fromkeys(conversation.unapproved))
+        message = (
+            f"not called, since nobody is there who could approve it: {tools}; allow it with"
+            " --yes, or with alwaysAllow of its server in mcp.json"
+        )
+        output.error({"code": "UNATTENDED", "message": message}, message)
+        return _UNATTENDED_EXIT
+    return written

@@ -19,7 +19,7 @@ from ..client.safe_text import printable_line, printable_text
 from .render import Output
 
 if TYPE_CHECKING:
-    from ..host.events import Approval, ServerMessage
+    from ..host.events import Decision, ServerMessage
     from ..host.orchestrator import ConversationOrchestrator
 
 SESSION = "terminal"
@@ -32,21 +32,46 @@ _MAX_SHOWN = 2000
 _MAX_LINE = 32_768
 
 
+def _is_terminal(stream: Any) -> bool:
+    return stream is not None and stream.isatty()
+
+
+def _find_terminal() -> int | None:
+    """Return the descriptor from which a person is read; None if nobody is there.
+
+    It is stdin. Where that is a pipe, it is the terminal that the process runs at.
+    """
+    if not _is_terminal(sys.stderr):
+        return None
+    if _is_terminal(sys.stdin):
+        return int(sys.stdin.fileno())
+    try:
+        descriptor = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if os.tcgetpgrp(descriptor) == os.getpgrp():
+        return descriptor
+    os.close(descriptor)  # reading it would stop a process in the background
+    return None
+
+
 @define(eq=False)
 class Person:
-    """The person at a terminal; nobody if there is none.
+    """The person at a terminal; nobody if there is none."""
 
-    Attributes:
-        is_there: whether stdin and stderr are a terminal.
-    """
+    _descriptor: int | None = field(factory=_find_terminal)
 
-    is_there: bool = field(factory=lambda: _is_terminal(sys.stdin) and _is_terminal(sys.stderr))
+    @property
+    def is_there(self) -> bool:
+        """Return whether there is somebody who can be asked."""
+        return self._descriptor is not None
 
     async def ask(self, question: str) -> str:
         """Return a line that the person writes; "" at the end of input."""
+        assert self._descriptor is not None
         sys.stderr.write(question)
         sys.stderr.flush()
-        loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+        loop, descriptor = asyncio.get_running_loop(), self._descriptor
         line: asyncio.Future[bytes] = loop.create_future()
 
         def read() -> None:
@@ -59,10 +84,6 @@ class Person:
             return (await line).decode("utf-8", "replace").strip()
         finally:
             loop.remove_reader(descriptor)
-
-
-def _is_terminal(stream: Any) -> bool:
-    return stream is not None and stream.isatty()
 
 
 @define(eq=False)
@@ -92,7 +113,12 @@ class Conversation:
     Args:
         orchestrator: runs the turn.
         output: of the command.
-        person: decides; where nobody is there, calls that need an approval are refused.
+        person: decides; where nobody is there, calls that need an approval do not run.
+
+    Attributes:
+        exit_code: not 0 if stdout cannot be written.
+        unapproved: tools that needed an approval while nobody was there.
+        notice: what the host said because the model said nothing; "" if the model did.
     """
 
     _orchestrator: ConversationOrchestrator
@@ -100,14 +126,15 @@ class Conversation:
     _person: Person
     transcript: Transcript = field(factory=Transcript, init=False)
     exit_code: int = field(default=0, init=False)
+    unapproved: list[str] = field(factory=list, init=False)
+    notice: str = field(default="", init=False)
     _is_in_line: bool = field(default=False, init=False)
-    _held: str = field(default="", init=False)
     _asking: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
     _turn_to_ask: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _by_call: dict[str, dict[str, Any]] = field(factory=dict, init=False)
 
     async def take_turn(self, question: str) -> None:
-        """Run one turn; `exit_code` is not 0 if stdout cannot be written."""
+        """Run one turn."""
         try:
             async with aclosing(self._orchestrator.handle_input(SESSION, question)) as events:
                 await self._show_all(events)
@@ -140,7 +167,7 @@ class Conversation:
     def _show_text(self, payload: Mapping[str, Any]) -> None:
         content = payload["content"]
         if payload["done"] and content:
-            self._held = content  # the host's own words: of a failure, or the answer
+            self.notice = content
         else:
             self._write(content)
             if payload["done"]:
@@ -184,8 +211,6 @@ class Conversation:
 
     def _end(self, payload: Mapping[str, Any]) -> None:
         self.transcript.end = payload
-        if self._held and payload["state"] != "failed":
-            self._write(self._held)
         self._end_line()
 
     # -- asking
@@ -201,7 +226,7 @@ class Conversation:
                 task.cancel()
 
     async def _decide(self, payload: Mapping[str, Any]) -> None:
-        decision: Approval = "deny"
+        decision: Decision = "unattended"
         shown = f"{payload['tool']} {_json(payload['arguments'])}"
         if self._person.is_there:
             async with self._turn_to_ask:
@@ -211,7 +236,7 @@ class Conversation:
                 )
             decision = {"y": "once", "yes": "once", "a": "session"}.get(said.lower(), "deny")  # type: ignore[assignment]
         else:
-            self._note(f"{payload['tool']} needs an approval: give --yes, or ask on a terminal")
+            self.unapproved.append(payload["tool"])
         self._orchestrator.approve(SESSION, payload["callId"], decision)
 
     async def _answer(self, payload: Mapping[str, Any]) -> None:
@@ -227,6 +252,8 @@ class Conversation:
                 else:
                     content = await self._fill_in(payload["schema"])
                     action = "decline" if content is None else "accept"
+        else:
+            self._note(f"{payload['server']} asks, and nobody is there: {payload['message']}")
         self._orchestrator.answer(SESSION, payload["questionId"], action, content)
 
     async def _fill_in(self, schema: Mapping[str, Any]) -> dict[str, Any] | None:

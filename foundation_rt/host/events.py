@@ -17,6 +17,9 @@ ConnectionEventType = Literal["connection", "history", "servers", "error", "pong
 EventType = SessionEventType | ConnectionEventType
 
 Approval = Literal["once", "session", "always", "deny"]
+Decision = Literal["once", "session", "always", "deny", "unattended", "expired"]
+"""The end of the wait for an approval; the last two: nobody is there, nobody decided in time."""
+
 TurnState = Literal["started", "finished", "stopped", "failed", "interrupted"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 WELCOME = (
     "Hello! I'm an AI assistant that can help answer questions and use tools to get information."
 )
+RECONNECTED = "You are connected to this chat again."
 LLM_ERROR = "I can't reach the language model right now. Please try again in a moment."
 RATE_LIMITED = "I'm currently processing too many requests. Please try again in a moment."
 MAINTENANCE = "The system is currently undergoing maintenance. Some features may be unavailable."

@@ -88,11 +88,20 @@ def test_question_may_come_from_stdin(tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-35")
 def test_without_a_terminal_nothing_is_approved(tmp_path: Path) -> None:
-    options = prepared(tmp_path, [[CALL], [{"echo": "result"}]])
+    options = prepared(tmp_path, [[CALL, CALL], [{"echo": "result"}]])
     done = ask(tmp_path, *options, "Note milk")
-    assert "The user refused this call." in done.stdout
-    assert "needs an approval: give --yes" in done.stderr
-    assert done.returncode == 0
+    assert "Nobody is there" in done.stdout and "alwaysAllow" in done.stdout
+    last = done.stderr.splitlines()[-1]
+    assert last.count("desk:note") == 1 and "--yes" in last and "alwaysAllow" in last
+    assert done.returncode == 5
+    as_json = ask(tmp_path, "--json", *options, "Note milk")
+    assert json.loads(as_json.stdout)["calls"][0]["error"]["code"] == "UNATTENDED"
+    assert json.loads(as_json.stderr)["code"] == "UNATTENDED"
+    assert as_json.returncode == 5
+    questions = prepared(tmp_path, [[{"call": "desk:who", "arguments": {}}], [{"echo": "result"}]])
+    declined = ask(tmp_path, *questions, "Who am I?")
+    assert "desk asks, and nobody is there: Who are you?" in declined.stderr
+    assert ("decline" in declined.stdout, declined.returncode) == (True, 0)
 
 
 @pytest.mark.rule("CLI-36")
@@ -124,6 +133,10 @@ def test_failure_is_an_error(tmp_path: Path) -> None:
     done = ask(tmp_path, *broken, "hello")
     assert (done.stdout, done.returncode) == ("Hel\n", 3)
     assert texts.LLM_ERROR in done.stderr
+    silent = prepared(tmp_path, [[]])
+    done = ask(tmp_path, *silent, "hello")
+    assert (done.stdout, done.returncode) == ("", 3)
+    assert texts.NO_ANSWER in done.stderr
 
 
 @pytest.mark.rule("CLI-37")
@@ -155,9 +168,9 @@ def test_server_that_does_not_start_is_a_warning(tmp_path: Path) -> None:
 class Terminal:
     """A process at a terminal of its own."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, *words: str, before: Sequence[str] = ()) -> None:
         self.master, slave = pty.openpty()
-        command = [sys.executable, "-m", "foundation_rt", "ask", *words]
+        command = [*before, sys.executable, "-m", "foundation_rt", "ask", *words]
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=environment()
         )
@@ -198,6 +211,17 @@ def test_person_at_a_terminal_approves(tmp_path: Path, answer: str, read: str) -
     terminal.until("> ")
     terminal.write(f"{answer}\n")
     terminal.until(read)
+    assert terminal.end() == 0
+
+
+@pytest.mark.rule("CLI-35")
+def test_person_is_asked_at_the_terminal_where_stdin_is_a_pipe(tmp_path: Path) -> None:
+    options = prepared(tmp_path, [[CALL], [{"echo": "result"}]])
+    piped = ("setsid", "-c", "-w", "sh", "-c", 'echo "Note milk" | "$@"', "sh")
+    terminal = Terminal(tmp_path, *options, before=piped)
+    terminal.until("> ")
+    terminal.write("y\n")
+    terminal.until("noted milk")
     assert terminal.end() == 0
 
 

@@ -10,7 +10,7 @@ import orjson
 from attrs import define, field
 
 from ...coordinator import ToolRegistryEntry
-from ..events import Approval
+from ..events import Decision
 from .pending import PendingAnswers
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 SAMPLING = "sampling/createMessage"
 """Stands for the tool, where a server asks for the model."""
+
+REFUSING = ("deny", "unattended", "expired")
+"""The decisions after which a call does not run."""
 
 _MAX_ALLOWED = 1000
 """The most definitions that a session allows; further ones are asked for each time."""
@@ -40,7 +43,7 @@ class Approvals:
     _coordinator: Coordinator
     _histories: ConversationHistories
     approve_all: bool
-    pending: PendingAnswers[Approval] = field(factory=PendingAnswers, init=False)
+    pending: PendingAnswers[Decision] = field(factory=PendingAnswers, init=False)
     _of_sessions: dict[str, set[str]] = field(factory=dict, init=False)
 
     def needs_none(self, entry: ToolRegistryEntry) -> bool:
@@ -53,7 +56,7 @@ class Approvals:
             return True
         return digest in await self._histories.always_allowed(session_id)
 
-    async def remember(self, session_id: str, digest: str, decision: Approval) -> None:
+    async def remember(self, session_id: str, digest: str, decision: Decision) -> None:
         """Keep a decision for the calls to come."""
         if decision == "session":
             allowed = self._of_sessions.setdefault(session_id, set())

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 from attrs import define, evolve, field
 
 from ...coordinator import CoordinatorError, ToolNotFoundError, failure_of
 from ..chat import ChatMessage, Role, ToolPhase
-from ..events import Approval
-from .approvals import digest_of, is_read_only
+from ..events import Decision, TurnState
+from .approvals import REFUSING, digest_of, is_read_only
 from .call import OpenCall
 from .questions import CallQuestions, pages_of
 from .results import ToolOutcome, failure, outcome_of, shown
@@ -30,6 +30,10 @@ NO_MORE_TOOLS = "No tool can be called any more in this turn: answer with what y
 
 _REFUSALS = {
     "deny": ("The user refused this call.", "Do not repeat it unless the user asks for it."),
+    "unattended": (
+        "Nobody is there who could approve this call.",
+        "It did not run. The user can allow it with --yes, or with alwaysAllow in mcp.json.",
+    ),
     "expired": ("Nobody approved this call in time.", "It did not run."),
 }
 
@@ -78,12 +82,19 @@ class TurnCalls:
         """End one running call; return whether there was one."""
         return self._scope.services.coordinator.abort(self._request_id(call_id))
 
-    async def settle(self) -> None:
-        """End what waits for people, and give an outcome to each call that has none."""
+    async def settle(self, state: TurnState) -> None:
+        """End what waits for people, and give an outcome to each call that has none.
+
+        Args:
+            state: in which the turn ends.
+        """
         await self._questions.close()
+        code, how = "STOPPED", "stopped"
+        if state == "interrupted":
+            code, how = "INTERRUPTED", "interrupted"
         for call in [*self._open.values()]:
             ran = "It may have run." if call.is_sent else "It did not run."
-            await self._close(call, failure("STOPPED", "This call was stopped.", ran))
+            await self._close(call, failure(code, f"This call was {how}.", ran))
 
     # -- one call
 
@@ -156,7 +167,7 @@ class TurnCalls:
                 "description": entry.description or "",
             }
         )
-        if decision == "deny" or decision == "expired":
+        if decision in REFUSING:
             return failure(decision.upper(), *_REFUSALS[decision])
         now = scope.services.coordinator.entry(call.name)
         if now is None or digest_of(now) != digest:
@@ -164,13 +175,13 @@ class TurnCalls:
         await approvals.remember(scope.session_id, digest, decision)
         return None
 
-    async def decide(self, asked: dict[str, Any]) -> Approval | Literal["expired"]:
+    async def decide(self, asked: dict[str, Any]) -> Decision:
         """Show people an approval; return what they decided, or that nobody did (TURN-22)."""
         scope = self._scope
         wait_ms = scope.services.settings.approval_timeout_ms
         call_id, tool = asked["callId"], asked["tool"]
         pending = scope.services.approvals.pending
-        decision: Approval | Literal["expired"] | None = None
+        decision: Decision | None = None
         with scope.clock.held(), pending.opened(scope.session_id, call_id) as answer:
             try:
                 expires = scope.services.now_ms() + wait_ms

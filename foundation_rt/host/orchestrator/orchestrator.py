@@ -10,7 +10,7 @@ from attrs import define, field
 
 from ...errors import UsageError
 from ..chat import ChatMessage, Role
-from ..events import Approval, ServerMessage
+from ..events import Decision, ServerMessage
 from .approvals import Approvals
 from .pruning import prune
 from .services import TurnServices, session_key
@@ -110,7 +110,7 @@ class ConversationOrchestrator:
         turn = self._turns.get(session_id)
         return turn is not None and turn.stop()
 
-    def approve(self, session_id: str, call_id: str, decision: Approval) -> bool:
+    def approve(self, session_id: str, call_id: str, decision: Decision) -> bool:
         """Decide on a call; return whether it counts: it waits, and this is the first (TURN-24)."""
         return self._services.approvals.pending.settle(session_id, call_id, decision)
 

@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from attrs import define, field
 
@@ -24,9 +24,9 @@ from ...client import (
 )
 from ...coordinator import CoordinatorError, ToolExecutionError
 from ..chat import ChatMessage, Role
-from ..events import Approval
+from ..events import Decision
 from ..llm.service import GenerationOptions, LLMServiceError
-from .approvals import SAMPLING, sampling_digest
+from .approvals import REFUSING, SAMPLING, sampling_digest
 from .call import OpenCall
 from .cutting import cut_text
 from .scope import TurnScope
@@ -38,7 +38,7 @@ _CHARACTERS = 64
 _MAX_PAGES = 5
 """The most pages that a call may want visited before it runs."""
 
-Decide = Callable[[dict[str, Any]], Awaitable[Approval | Literal["expired"]]]
+Decide = Callable[[dict[str, Any]], Awaitable[Decision]]
 
 
 @define(eq=False)
@@ -172,7 +172,7 @@ class CallQuestions:
             }
         )
         scope.events.push("status", call.processing(f"{call.name} goes on"))
-        if decision == "deny" or decision == "expired":
+        if decision in REFUSING:
             return False
         await approvals.remember(scope.session_id, digest, decision)
         return True

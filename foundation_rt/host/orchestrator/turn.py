@@ -47,6 +47,8 @@ class ConversationTurn:
     _answers: ModelAnswers = field(init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
     _is_ending: bool = field(default=False, init=False)
+    # What a cancellation means: a person has stopped the turn, or its reader has gone.
+    _cancelled: TurnState = field(default="interrupted", init=False)
 
     def __attrs_post_init__(self) -> None:
         services = self._services
@@ -69,6 +71,12 @@ class ConversationTurn:
 
     def stop(self) -> bool:
         """End the turn at once; return whether it was running (TURN-07)."""
+        if self._is_ending:
+            return False
+        self._cancelled = "stopped"
+        return self._cancel()
+
+    def _cancel(self) -> bool:
         if self._is_ending or self._task is None:
             return False
         self._is_ending = True
@@ -78,7 +86,7 @@ class ConversationTurn:
         """End the turn, also if it is cancelled meanwhile; return when nothing of it is left."""
         assert self._task is not None
         self.events.close()
-        self.stop()
+        self._cancel()
         was_cancelled = False
         while not self._task.done():
             try:
@@ -105,7 +113,7 @@ class ConversationTurn:
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()  # else nothing could be stored
-            state = "stopped"
+            state = self._cancelled
         except TimeoutError:
             state, failure = "failed", self._timed_out()
         except LLMServiceError as error:
@@ -115,7 +123,7 @@ class ConversationTurn:
             log.exception("a turn failed")
             state, failure = "failed", {"code": "INTERNAL", "message": texts.INTERNAL_ERROR}
         self._is_ending = True
-        await self._settle(state, failure)
+        await self._settle(state)
         usage = _usage_since(before, llm.get_token_usage(self.session_id))
         self._scope.observation.ended(state, loop.time() - began, usage, **failure)
         told = {} if usage is None else {"usage": usage_json(usage)}
@@ -176,13 +184,11 @@ class ConversationTurn:
         else:
             await self._scope.say(texts.NO_ANSWER)
 
-    async def _settle(self, state: TurnState, failure: dict[str, Any]) -> None:
-        """Store what is left: outcomes of calls, and the words of the host."""
+    async def _settle(self, state: TurnState) -> None:
+        """Store what is left: the outcomes of calls."""
         try:
             async with asyncio.timeout(_SETTLE_SECONDS):
-                await self.calls.settle()
-                if state == "failed":
-                    await self._scope.say(failure["message"])
+                await self.calls.settle(state)
         except (Exception, asyncio.CancelledError):
             log.exception("a turn could not be stored to its end")
 

@@ -13,6 +13,11 @@ from ..chat import ChatMessage, Role, TokenUsage
 
 _TICKS = re.compile("`+")
 _MAX_SHOWN = 20_000
+_ENDINGS = {
+    "stopped": "The turn was stopped.",
+    "failed": "The turn failed.",
+    "interrupted": "The turn was interrupted.",
+}
 
 
 def export_json(
@@ -43,7 +48,7 @@ def export_markdown(messages: Iterable[ChatMessage], created_at: int) -> str:
     """Return a chat for people."""
     blocks = [f"# Chat of {_time(created_at)}"]
     for message in messages:
-        blocks += _blocks(message)
+        blocks += _blocks(message) + _ending(message.metadata.get("ending"))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -59,6 +64,14 @@ def _blocks(message: ChatMessage) -> list[str]:
     if message.role is Role.ASSISTANT and content:
         return [f"## Assistant, {_time(message.created_at)}", content]
     return []
+
+
+def _ending(ending: Any) -> list[str]:
+    """Return how the turn of a message has ended, if it has not finished (CHAT-32)."""
+    if not isinstance(ending, Mapping):
+        return []
+    text = f"{_ENDINGS.get(ending.get('state', ''), '')} {ending.get('message', '')}"
+    return [f"> {' '.join(text.split())}"]
 
 
 def _result(message: ChatMessage) -> str:

@@ -27,7 +27,7 @@ from ..sessions.errors import (
     UnknownSessionError,
 )
 from ..sessions.store import chat_key, chat_label
-from ..texts import MAINTENANCE, WELCOME
+from ..texts import MAINTENANCE, RECONNECTED, WELCOME
 from .frames import ClientFrame, InvalidMessageError, parse_frame
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class ChatSocket:
             await self._close(TRY_LATER)
             raise _Ended from None
         self._log("websocket connected", continued=found is not None)
-        state, text = ("connected", WELCOME) if found is None else ("reconnected", "")
+        state, text = ("connected", WELCOME) if found is None else ("reconnected", RECONNECTED)
         await self._show(_connection_message(state, text, self._session.id))
         if wanted is not None and found is None:
             text = "this chat is not there: a new one has begun"

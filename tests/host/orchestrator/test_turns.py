@@ -180,7 +180,7 @@ async def test_turn_that_takes_too_long_fails() -> None:
     async with chat(ScriptedModel([["a", asyncio.Event()]])) as orchestrator:
         heard = await say(orchestrator)
     assert (heard.end["state"], heard.end["code"]) == ("failed", "TURN_TIMEOUT")
-    assert heard.text == f"a{texts.turn_timeout(600)}"
+    assert (heard.text, heard.end["message"]) == ("a", texts.turn_timeout(600))
     assert heard.end["message"] == texts.turn_timeout(600)
 
 
@@ -285,8 +285,9 @@ async def test_closing_the_generator_ends_everything(at: str) -> None:
         kept = histories.get_history("session")
         assert kept[0].id == "m"
         assert len([each for each in kept if each.is_call]) == len(
-            [each for each in kept if each.role is Role.TOOL]
+            outcomes := [each for each in kept if each.role is Role.TOOL]
         )
+        assert {each.data["error"]["code"] for each in outcomes} <= {"INTERRUPTED"}
         desk.gate.set()
         assert (await say(orchestrator, act=approving(orchestrator))).end["state"] == "finished"
 
@@ -337,7 +338,7 @@ async def test_unexpected_error_ends_the_turn_and_is_not_shown() -> None:
     async with chat(model) as orchestrator:
         heard = await say(orchestrator)
         assert (heard.end["state"], heard.end["code"]) == ("failed", "INTERNAL")
-        assert heard.text == texts.INTERNAL_ERROR
+        assert (heard.text, heard.end["message"]) == ("", texts.INTERNAL_ERROR)
         assert (await say(orchestrator)).text == "fine"
 
 

@@ -41,6 +41,14 @@ def test_markdown_has_the_whole_chat() -> None:
 
 
 @pytest.mark.rule("HOST-33")
+def test_markdown_has_the_ends_of_turns_that_have_not_finished() -> None:
+    ending = {"state": "failed", "code": "LLM_ERROR", "message": "No\nmodel."}
+    metadata = {"ending": ending}
+    asked = ChatMessage(id="1", role=Role.USER, content="Hi", created_at=DAY, metadata=metadata)
+    assert export_markdown([asked], DAY).endswith("Hi\n\n> The turn failed. No model.\n")
+
+
+@pytest.mark.rule("HOST-33")
 @given(st.text(alphabet="`a\n~#", max_size=40), st.text(alphabet="`a", min_size=1, max_size=10))
 def test_result_cannot_end_its_block(result: str, tool: str) -> None:
     text = export_markdown(chat(result, tool), DAY)
