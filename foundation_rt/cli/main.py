@@ -47,6 +47,7 @@ commands for a server of your own, the APP:
         [--no-auth]               serve every client over HTTP, without a key or token
         [--workers N]             serve HTTP in N processes
   check [APP] [--config FILE]     load APP and the configuration; print both, or the error
+  migrate FILE ...                rewrite programs of other libraries; see migrate --help
 
 applications that come with the runtime:
   ask QUESTION                    ask a model that uses your servers; see ask --help
@@ -234,6 +235,12 @@ def _gateway(arguments: list[str]) -> int:
     return gateway(arguments)
 
 
+def _migrate(arguments: list[str]) -> int:
+    from .migrate import migrate
+
+    return migrate(arguments)
+
+
 def _host(arguments: list[str]) -> int:
     from .host import host
 
@@ -252,9 +259,10 @@ _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "ask": _ask,
     "gateway": _gateway,
     "host": _host,
+    "migrate": _migrate,
     "task-server": _task_server,
 }
-_HAVE_HELP = frozenset({"ask", "gateway", "host", "task-server"})
+_HAVE_HELP = frozenset({"ask", "gateway", "host", "migrate", "task-server"})
 """The commands with a help of their own."""
 
 

@@ -1,0 +1,108 @@
+"""The command `foundation-rt migrate` (spec/migration.md)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from .args import CommandLineError, parse
+from .main import write_output
+
+if TYPE_CHECKING:
+    from ..migration.findings import Migration
+
+HELP = """\
+usage: foundation-rt migrate FILE ... [--write]
+
+Rewrite servers of FastMCP 2 to 4 and of the official SDK 1 and 2 for foundation-rt, and list what
+a person has to decide. FILE is a file of Python, or a folder, whose files below it are taken.
+Comments and formatting stay. Needs the extra `migrate`.
+
+  (none)                          print the changes as a diff; write nothing
+  --write                         write the changes to the files
+
+Findings go to stderr, as FILE:LINE. `decide` has to be decided before the program runs, or before
+it means what it meant; `note` was done, and is worth knowing.
+
+examples:
+  foundation-rt migrate server.py
+  foundation-rt migrate src/ --write
+
+exit codes: 0; 1 there is something to decide, or a file cannot be read; 2 the command line is wrong
+"""
+
+_FAILURE_EXIT = 1
+
+
+def migrate(arguments: list[str]) -> int:
+    """Run the command; return the exit code (MIGR-06)."""
+    if "--help" in arguments or "-h" in arguments:
+        return write_output(HELP.encode())
+    line = parse(arguments, {}, ("--write",))
+    if not line.positional:
+        raise CommandLineError("name the FILE to migrate")
+    writes = "--write" in line.options
+    code = 0
+    for path in _files(line.positional):
+        code = max(code, _migrate_file(path, writes))
+    return code
+
+
+def _files(names: Sequence[str]) -> Iterator[Path]:
+    for name in names:
+        path = Path(name)
+        if path.is_dir():
+            yield from sorted(path.rglob("*.py"))
+        else:
+            yield path
+
+
+def _migrate_file(path: Path, writes: bool) -> int:
+    """Migrate one file; return the exit code for it."""
+    try:
+        before = path.read_bytes().decode()
+        result = _migrated(before)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        _say(f"{path}: {'not Python: ' if isinstance(error, ValueError) else ''}{reason}")
+        return _FAILURE_EXIT
+    if not result.libraries:
+        _say(f"{path}: imports neither fastmcp nor mcp: nothing to do")
+        return 0
+    for finding in result.findings:
+        kind = "decide" if finding.is_open else "note"
+        _say(f"{path}:{finding.line}: {kind}: {finding.text}")
+    if result.text != before:
+        if writes:
+            path.write_bytes(result.text.encode())
+            _say(f"{path}: written")
+        else:
+            write_output(_diff(path, before, result.text))
+    return _FAILURE_EXIT if result.open_findings else 0
+
+
+def _migrated(text: str) -> Migration:
+    try:
+        from ..migration.migrate import migrate_source
+    except ModuleNotFoundError as error:
+        if error.name != "libcst":
+            raise
+        raise UsageError(
+            "migrate needs libcst: install the extra, pip install 'foundation-rt[migrate]'"
+        ) from None
+    return migrate_source(text)
+
+
+def _diff(path: Path, before: str, after: str) -> bytes:
+    lines = unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), str(path), str(path)
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines).encode()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

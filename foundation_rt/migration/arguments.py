@@ -1,0 +1,131 @@
+"""The arguments of a call, rewritten by a `Call` of the table of names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import libcst as cst
+
+from .names import CALLS, Call
+from .source import code
+
+Report = Callable[[cst.CSTNode, str, bool], None]
+"""Takes a node, a text, and whether a person has to decide."""
+
+
+def keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
+    """Return the argument ``name=value``."""
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    return cst.Arg(value, keyword=cst.Name(name), equal=equal)
+
+
+def rewrite(
+    call: cst.Call, rule: Call, what: str, report: Report, node: cst.CSTNode
+) -> list[cst.Arg]:
+    """Return the arguments as we name them.
+
+    Args:
+        call: as it is now; its values may have been rewritten.
+        rule: of the callable.
+        what: the name of the callable, for findings.
+        report: takes findings.
+        node: the call as it was, for their line.
+    """
+    kept: list[cst.Arg] = []
+    for position, arg in enumerate(call.args):
+        name = None if arg.keyword is None else arg.keyword.value
+        if arg.star:
+            report(node, f"{what}: look at what {code(arg).strip(', ')} passes", True)
+            kept.append(arg)
+            continue
+        if name is None and position < len(rule.positions):
+            known = rule.positions[position]
+            changes = known in rule.renames or position >= len(rule.positions)
+            kept.append(keyword(rule.renames[known], arg.value) if changes else arg)
+        elif name is None or name in rule.keeps:
+            kept.append(arg)
+        elif name in rule.renames:
+            kept.append(arg.with_changes(keyword=cst.Name(rule.renames[name])))
+        elif name in rule.drops:
+            if rule.drops[name]:
+                report(node, f"{what}: {name}= was removed: {rule.drops[name]}", False)
+        else:
+            reason = rule.decides.get(name, "there is no such argument: remove or replace it")
+            report(node, f"{what}: {name}={code(arg.value)[:60]}: {reason}", True)
+            kept.append(arg)
+    return tidy(kept, call.args)
+
+
+def tidy(args: Sequence[cst.Arg], was: Sequence[cst.Arg]) -> list[cst.Arg]:
+    """Return the arguments, the last with the comma and the spaces of the last one of `was`."""
+    if not args or not was or args[-1] is was[-1]:
+        return [*args]
+    end = was[-1]
+    last = args[-1].with_changes(comma=end.comma, whitespace_after_arg=end.whitespace_after_arg)
+    return [*args[:-1], last]
+
+
+def with_args(call: cst.Call, args: Sequence[cst.Arg]) -> cst.Call:
+    """Return the call with these arguments, without spaces where there are none left."""
+    if args:
+        return call.with_changes(args=args)
+    return call.with_changes(args=[], whitespace_before_args=cst.SimpleWhitespace(""))
+
+
+def argument(args: Sequence[cst.Arg], name: str) -> cst.Arg | None:
+    """Return the argument of that keyword."""
+    for arg in args:
+        if arg.keyword is not None and arg.keyword.value == name:
+            return arg
+    return None
+
+
+def without(args: Sequence[cst.Arg], *names: str) -> list[cst.Arg]:
+    """Return the arguments but those of these keywords."""
+    return tidy([a for a in args if a.keyword is None or a.keyword.value not in names], args)
+
+
+def replace(args: Sequence[cst.Arg], name: str, value: cst.BaseExpression) -> list[cst.Arg]:
+    """Return the arguments, that of the keyword with another value."""
+    return [
+        arg.with_changes(value=value)
+        if arg.keyword is not None and arg.keyword.value == name
+        else arg
+        for arg in args
+    ]
+
+
+def milliseconds(value: cst.BaseExpression) -> cst.BaseExpression:
+    """Return a time in seconds as one in milliseconds."""
+    text = code(value)
+    if text.replace(".", "", 1).isdigit():
+        return cst.parse_expression(str(round(float(text) * 1000)))
+    return cst.parse_expression(f"round(({text}) * 1000)")
+
+
+def decoded(value: cst.BaseExpression) -> cst.BaseExpression:
+    """Return bytes for a text in base64."""
+    return cst.parse_expression(f"b64decode({code(value)})")
+
+
+def unwrapped_uri(value: cst.BaseExpression) -> cst.BaseExpression:
+    """Return the text inside ``AnyUrl(...)``, or a call of `str` of another value."""
+    if isinstance(value, cst.Call) and code(value.func).endswith("AnyUrl") and value.args:
+        return value.args[0].value
+    if isinstance(value, cst.SimpleString | cst.FormattedString):
+        return value
+    return cst.parse_expression(f"str({code(value)})")
+
+
+def hints(value: cst.BaseExpression, need: Callable[[str], str]) -> cst.BaseExpression:
+    """Return the call of `ToolAnnotations` for a dict that is written out."""
+    if not isinstance(value, cst.Dict):
+        return value
+    rule = CALLS["types.ToolAnnotations"]
+    args = []
+    for each in value.elements:
+        if not isinstance(each, cst.DictElement) or not isinstance(each.key, cst.SimpleString):
+            return value
+        name = str(each.key.evaluated_value)
+        args.append(keyword(rule.renames.get(name, name), each.value))
+    return cst.Call(cst.Name(need("foundation_rt.ToolAnnotations")), args)

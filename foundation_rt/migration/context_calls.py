@@ -1,0 +1,205 @@
+"""The context of a call: its attributes and methods (MIGR-04)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from . import arguments as args_of
+from .names import CONTEXT_ADVICE, CONTEXT_ATTRIBUTES, CONTEXT_KEPT, NOTIFICATIONS
+from .source import code
+
+if TYPE_CHECKING:
+    from .rewriter import Rewriter
+
+_LEVELS = ("debug", "info", "warning", "error")
+_SESSION = {
+    "create_message": "sample",
+    "elicit_form": "elicit",
+    "elicit": "elicit",
+    "elicit_url": "elicit_url",
+    "list_roots": "roots",
+}
+
+
+class ContextCalls:
+    """Rewrites what is done with the context of a call."""
+
+    def __init__(self, rewriter: Rewriter) -> None:
+        self._to = rewriter
+
+    def _is_context(self, node: cst.BaseExpression) -> bool:
+        text = code(node)
+        if text in self._to.source.contexts:
+            return True
+        owner, _, attr = text.rpartition(".")
+        return attr == "request_context" and owner in self._to.source.low_level
+
+    def attribute(
+        self, original: cst.Attribute, updated: cst.Attribute
+    ) -> cst.BaseExpression | None:
+        """Return the attribute by its name here; None if it is no matter of a context."""
+        source = self._to.source
+        name = original.attr.value
+        if (
+            name == "data"
+            and isinstance(original.value, cst.Name)
+            and original.value.value in source.elicited
+        ):
+            return updated.with_changes(attr=cst.Name("content"))
+        sampled = original.value
+        if (
+            name == "text"
+            and isinstance(sampled, cst.Attribute)
+            and code(sampled.value) in source.sampled
+        ):
+            return cst.Attribute(cst.Name(code(sampled.value)), cst.Name("text"))
+        if self._is_context(original):
+            return cst.Name("ctx")
+        inner = original.value
+        if isinstance(inner, cst.Attribute) and self._is_context(inner.value):
+            both = f"{inner.attr.value}.{name}"
+            if both in CONTEXT_ATTRIBUTES:
+                owner = updated.value
+                assert isinstance(owner, cst.Attribute)
+                return cst.Attribute(owner.value, cst.Name(CONTEXT_ATTRIBUTES[both]))
+            return updated
+        if not self._is_context(original.value):
+            return None
+        if name in CONTEXT_ATTRIBUTES:
+            return updated.with_changes(attr=cst.Name(CONTEXT_ATTRIBUTES[name]))
+        if name not in CONTEXT_KEPT:
+            self._to.unmapped.append((f"Context.{name}", code(original), self._to.line(original)))
+        return updated
+
+    def call(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression | None:
+        """Return the rewritten call of a method of a context; None for any other call."""
+        if code(original.func) == "isinstance" and len(original.args) == 2:
+            return self._is_text(original)
+        func = original.func
+        if not isinstance(func, cst.Attribute):
+            return None
+        if self._is_context(func.value):
+            return self._method(func.attr.value, original, updated)
+        inner = func.value
+        if isinstance(inner, cst.Attribute) and inner.attr.value == "session":
+            owner = inner.value
+            if isinstance(owner, cst.Attribute) and owner.attr.value == "request_context":
+                owner = owner.value
+            if self._is_context(owner) or self._is_context(inner.value):
+                return self._session(func.attr.value, original, updated)
+        return None
+
+    def _method(
+        self, name: str, original: cst.Call, updated: cst.Call
+    ) -> cst.BaseExpression | None:
+        owner = updated.func.value if isinstance(updated.func, cst.Attribute) else updated.func
+        texts = [code(a.value) for a in updated.args]
+        if name == "get_state" and texts:
+            return cst.parse_expression(f"{code(owner)}.session_state.get({', '.join(texts)})")
+        if name == "set_state" and len(texts) >= 2:
+            return cst.parse_expression(
+                f"{code(owner)}.session_state.update({{{texts[0]}: {texts[1]}}})"
+            )
+        if name == "delete_state" and texts:
+            return cst.parse_expression(f"{code(owner)}.session_state.pop({texts[0]}, None)")
+        if name == "list_roots":
+            return cst.parse_expression(f"{code(owner)}.roots()")
+        if name in _LEVELS:
+            return updated.with_changes(
+                args=args_of.without(updated.args, "logger_name", "logger", "extra")
+            )
+        if name == "log":
+            return self._log(updated)
+        return updated
+
+    def _log(self, updated: cst.Call) -> cst.Call:
+        names = {"message": "data", "logger_name": "logger"}
+        args = [
+            a.with_changes(keyword=cst.Name(names.get(a.keyword.value, a.keyword.value)))
+            if a.keyword
+            else a
+            for a in updated.args
+        ]
+        if args and args[0].keyword is None and args_of.argument(args, "level") is not None:
+            args[0] = args_of.keyword("data", args[0].value)
+        return updated.with_changes(args=args)
+
+    def _session(self, name: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        """Return what stands for a method of the session of the client."""
+        original_func = original.func
+        assert isinstance(original_func, cst.Attribute)
+        owner = cst.Name("ctx")
+        text = code(original_func.value).split(".", 1)[0]
+        if text in self._to.source.contexts:
+            owner = cst.Name(text)
+        if name in _SESSION:
+            args = args_of.without(updated.args, "related_request_id")
+            args = [
+                a.with_changes(keyword=cst.Name("schema"))
+                if a.keyword is not None
+                and a.keyword.value in ("requestedSchema", "requested_schema")
+                else a
+                for a in args
+            ]
+            return cst.Call(cst.Attribute(owner, cst.Name(_SESSION[name])), args)
+        if name == "send_log_message":
+            args = args_of.without(updated.args, "related_request_id")
+            return cst.Call(cst.Attribute(owner, cst.Name("log")), args)
+        if name == "send_progress_notification":
+            args = args_of.without(
+                updated.args, "progress_token", "related_request_id", "progressToken"
+            )
+            args = args[1:] if args and args[0].keyword is None and len(args) > 1 else args
+            return cst.Call(cst.Attribute(owner, cst.Name("report_progress")), args)
+        server = self._server()
+        if server is not None and name in NOTIFICATIONS:
+            return cst.parse_expression(f'{server}.list_changed("{NOTIFICATIONS[name]}")')
+        if server is not None and name == "send_resource_updated" and updated.args:
+            uri = code(args_of.unwrapped_uri(updated.args[0].value))
+            return cst.parse_expression(f"{server}.resource_updated({uri})")
+        self._to.report(original, f"{code(original.func)}(): {CONTEXT_ADVICE['session']}", True)
+        return updated
+
+    def _server(self) -> str | None:
+        servers = self._to.source.servers
+        return next(iter(servers)) if len(servers) == 1 else None
+
+    def in_place(self, node: cst.Await) -> bool:
+        """Return whether what is awaited is no coroutine here."""
+        call = node.expression
+        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+            return False
+        name = call.func.attr.value
+        if name in ("get_state", "set_state", "delete_state", "log"):
+            return self._is_context(call.func.value)
+        if name in (*NOTIFICATIONS, "send_resource_updated", "send_log_message"):
+            known = name == "send_log_message" or self._server() is not None
+            return known and "session" in code(call.func.value)
+        return False
+
+    def _is_text(self, original: cst.Call) -> cst.BaseExpression | None:
+        """Return the text of a model's answer for the question whether it is text."""
+        value = original.args[0].value
+        if not isinstance(value, cst.Attribute) or value.attr.value != "content":
+            return None
+        if code(value.value) in self._to.source.sampled:
+            return cst.Attribute(value.value, cst.Name("text"))
+        return None
+
+    def comparison(self, original: cst.Comparison, updated: cst.Comparison) -> cst.BaseExpression:
+        """Return the text of a model's answer for ``answer.content.type == "text"``."""
+        left = original.left
+        if isinstance(left, cst.Attribute) and left.attr.value == "type":
+            inner = left.value
+            if isinstance(inner, cst.Attribute) and code(inner.value) in self._to.source.sampled:
+                return cst.Attribute(inner.value, cst.Name("text"))
+        return updated
+
+    def is_repeated(self, statement: cst.SimpleStatementLine) -> bool:
+        """Return whether a statement says ``ctx = ctx``."""
+        only = statement.body[0]
+        if len(statement.body) != 1 or not isinstance(only, cst.Assign):
+            return False
+        return code(only.targets[0].target) == code(only.value) == "ctx"

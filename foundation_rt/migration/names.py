@@ -1,0 +1,417 @@
+"""The names of FastMCP and of the official SDK, and ours: the one table of a migration (MIGR-02).
+
+FastMCP 2 to 4 and the SDK 1 and 2 have the same class under many modules. So a name is looked up by
+its last part; those of the wire, which `mcp.types` and `mcp_types` have, as `types.Name`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+LIBRARIES = ("fastmcp", "mcp", "mcp_types")
+"""The packages whose programs are migrated."""
+
+TYPES_MODULES = ("mcp.types", "mcp_types")
+
+
+@frozen
+class Call:
+    """The arguments of a call, as they were and as they are.
+
+    Attributes:
+        positions: the names of the positional parameters, as they were.
+        keeps: parameters that have the same name.
+        renames: parameters that have another name.
+        drops: parameters that have no meaning here, and the reason; "" needs no word.
+        decides: parameters that a person has to decide, and what to do; they are left in place.
+    """
+
+    positions: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
+    renames: Mapping[str, str] = field(factory=dict)
+    drops: Mapping[str, str] = field(factory=dict)
+    decides: Mapping[str, str] = field(factory=dict)
+
+
+_PRESENTATION = ("name", "title", "description", "icons", "meta")
+_WIRE = {"mimeType": "mime_type", "_meta": "meta"}
+_TYPE = {"type": ""}
+
+SERVER = Call(
+    positions=("name", "instructions"),
+    keeps=("name", "version", "instructions", "title", "website_url", "icons"),
+    drops={
+        "debug": "use --debug of your own logging",
+        "log_level": "logging.level is set in the configuration",
+        "dependencies": "declare them in pyproject.toml",
+        "description": "instructions tell the model what the server is for",
+        "json_response": "the response is JSON or a stream, as the call needs",
+        "stateless_http": "clients of every revision are served, with and without a session",
+        "mask_error_details": "texts of exceptions are hidden unless tools.expose_error_details",
+        "strict_input_validation": "arguments are always checked strictly",
+        "warn_on_duplicate_tools": "a name that is taken is always an error",
+        "warn_on_duplicate_resources": "a name that is taken is always an error",
+        "warn_on_duplicate_prompts": "a name that is taken is always an error",
+        "on_duplicate": "a name that is taken is always an error",
+        "on_duplicate_tools": "a name that is taken is always an error",
+        "on_duplicate_resources": "a name that is taken is always an error",
+        "on_duplicate_prompts": "a name that is taken is always an error",
+        "include_fastmcp_meta": "",
+        "include_tags": "use server.enable(tags=...)",
+        "exclude_tags": "use server.disable(tags=...)",
+        "list_page_size": "server.page_size is set in the configuration",
+        "mount_path": "",
+        "sse_path": "the HTTP+SSE transport of 2024 is not served",
+        "message_path": "the HTTP+SSE transport of 2024 is not served",
+        "tasks": 'give task="optional" to each tool that may become a task',
+        "website": "",
+    },
+    decides={
+        "auth": "set up OAuth in the section `http` of the configuration (spec/auth.md)",
+        "auth_server_provider": "set up OAuth in the section `http` of the configuration",
+        "token_verifier": "set up OAuth in the section `http` of the configuration",
+        "middleware": "write `@server.middleware async def f(call, proceed)`",
+        "event_store": "remove it: streams are resumed without one (spec/resumption.md)",
+        "transport_security": "set http.allowed_hosts and http.allowed_origins",
+        "providers": "register what the provider has, or mount a server",
+        "transforms": "there are none: change the tools, or put a gateway in front",
+        "extensions": "register what the extension adds",
+    },
+)
+"""Of `FastMCP`, `MCPServer` and the low-level `Server`."""
+
+TOOL = Call(
+    positions=("name",),
+    keeps=(*_PRESENTATION, "annotations", "output_schema", "version", "tags", "scopes"),
+    renames={"structured_output": "output_schema", "timeout": "timeout_ms"},
+    drops={
+        "enabled": "use server.disable(names=...)",
+        "serializer": "return a str",
+        "run_in_thread": "",
+    },
+    decides={
+        "task": 'give task="optional" or task="required"',
+        "auth": "give scopes=(...) or visible=predicate",
+        "exclude_args": "use Depends, or a ToolContext parameter",
+        "app": "put what the client needs into meta=",
+    },
+)
+RESOURCE = Call(
+    positions=("uri",),
+    keeps=(*_PRESENTATION, "uri", "mime_type", "annotations", "size", "tags", "scopes"),
+    drops={
+        "enabled": "use server.disable(names=...)",
+        "security": "values of variables are always checked",
+    },
+    decides={
+        "auth": "give scopes=(...) or visible=predicate",
+        "app": "put what the client needs into meta=",
+        "version": "a resource has one version: give it another URI",
+        "task": "resources are never tasks",
+    },
+)
+PROMPT = Call(
+    positions=("name",),
+    keeps=(*_PRESENTATION, "tags", "scopes"),
+    drops={"enabled": "use server.disable(names=...)"},
+    decides={
+        "auth": "give scopes=(...) or visible=predicate",
+        "version": "a prompt has one version: give it another name",
+        "task": "prompts are never tasks",
+    },
+)
+DECORATORS = {"tool": TOOL, "resource": RESOURCE, "prompt": PROMPT}
+"""The decorators that both libraries have."""
+
+RUNS = frozenset(
+    {"run", "run_async", "run_stdio_async", "run_http_async", "run_streamable_http_async"}
+)
+"""The methods of a server that serve."""
+
+LOW_LEVEL = {
+    "list_tools": "call_tool",
+    "list_resources": "read_resource",
+    "list_resource_templates": "read_resource",
+    "list_prompts": "get_prompt",
+}
+"""The handlers of a low-level server that list, and those that answer."""
+
+LOW_LEVEL_ADVICE = {
+    "completion": "write `@server.completion(subject, argument)` for each argument",
+    "set_logging_level": "remove it: the level is kept for each client",
+    "subscribe_resource": "remove it: subscriptions are kept; call server.resource_updated(uri)",
+    "unsubscribe_resource": "remove it: subscriptions are kept",
+    "progress_notification": "clients' progress has no handler here",
+    "roots_list_changed": "use @server.on_roots_changed",
+}
+"""Other handlers of a low-level server."""
+
+NAMES: dict[str, str] = {
+    "FastMCP": "foundation_rt.Server",
+    "MCPServer": "foundation_rt.Server",
+    "Server": "foundation_rt.Server",
+    "Context": "foundation_rt.ToolContext",
+    "ServerRequestContext": "foundation_rt.ToolContext",
+    "RequestContext": "foundation_rt.ToolContext",
+    "Image": "foundation_rt.Image",
+    "Audio": "foundation_rt.Audio",
+    "Icon": "foundation_rt.Icon",
+    "ToolResult": "foundation_rt.ToolResult",
+    "ToolError": "foundation_rt.ToolError",
+    "ResourceError": "foundation_rt.ToolError",
+    "PromptError": "foundation_rt.ToolError",
+    "NotFoundError": "foundation_rt.ToolError",
+    "ResourceNotFoundError": "foundation_rt.ToolError",
+    "Message": "foundation_rt.PromptMessage",
+    "UserMessage": "foundation_rt.PromptMessage",
+    "AssistantMessage": "foundation_rt.PromptMessage",
+    "PromptMessage": "foundation_rt.PromptMessage",
+    "PromptResult": "foundation_rt.PromptResult",
+    "UrlElicitationRequiredError": "foundation_rt.UrlElicitationRequired",
+    "types.ElicitRequestURLParams": "foundation_rt.ElicitUrl",
+    "Depends": "foundation_rt.Depends",
+    "Resolve": "foundation_rt.Depends",
+    "ReadResourceContents": "foundation_rt.TextContents",
+    "ResourceContent": "foundation_rt.TextContents",
+    "types.TextContent": "foundation_rt.Text",
+    "types.ImageContent": "foundation_rt.Image",
+    "types.AudioContent": "foundation_rt.Audio",
+    "types.EmbeddedResource": "foundation_rt.EmbeddedResource",
+    "types.ResourceLink": "foundation_rt.ResourceLink",
+    "types.TextResourceContents": "foundation_rt.TextContents",
+    "types.BlobResourceContents": "foundation_rt.BlobContents",
+    "types.Annotations": "foundation_rt.Annotations",
+    "types.ToolAnnotations": "foundation_rt.ToolAnnotations",
+    "types.CallToolResult": "foundation_rt.ToolResult",
+    "types.Tool": "foundation_rt.ToolDefinition",
+    "types.Prompt": "foundation_rt.PromptDefinition",
+    "types.PromptArgument": "foundation_rt.PromptArgument",
+    "types.PromptMessage": "foundation_rt.PromptMessage",
+    "types.GetPromptResult": "foundation_rt.PromptResult",
+    "types.Resource": "foundation_rt.ResourceDefinition",
+    "types.ResourceTemplate": "foundation_rt.ResourceTemplateDefinition",
+    "types.Icon": "foundation_rt.Icon",
+    "types.SamplingMessage": "foundation_rt.SamplingMessage",
+    "types.ModelPreferences": "foundation_rt.ModelPreferences",
+    "types.ContentBlock": "typing.Any",
+    "types.ListToolsResult": "builtins.list",
+    "types.ListResourcesResult": "builtins.list",
+    "types.ListResourceTemplatesResult": "builtins.list",
+    "types.ListPromptsResult": "builtins.list",
+    "types.ReadResourceResult": "builtins.list",
+}
+"""Names that are replaced where they stand, by the last part of their full name."""
+
+RESULTS = {
+    "types.ListToolsResult": ("tools",),
+    "types.ListResourcesResult": ("resources",),
+    "types.ListResourceTemplatesResult": ("resource_templates", "resourceTemplates"),
+    "types.ListPromptsResult": ("prompts",),
+    "types.ReadResourceResult": ("contents",),
+}
+"""Results of the wire that hold a list, and its names; a handler here returns the list."""
+
+CALLS: dict[str, Call] = {
+    "types.TextContent": Call(keeps=("text", "annotations", "meta"), renames=_WIRE, drops=_TYPE),
+    "types.ImageContent": Call(
+        keeps=("data", "annotations", "meta", "mime_type"), renames=_WIRE, drops=_TYPE
+    ),
+    "types.AudioContent": Call(
+        keeps=("data", "annotations", "meta", "mime_type"), renames=_WIRE, drops=_TYPE
+    ),
+    "types.EmbeddedResource": Call(
+        keeps=("annotations", "meta"), renames={**_WIRE, "resource": "contents"}, drops=_TYPE
+    ),
+    "types.ResourceLink": Call(
+        keeps=(*_PRESENTATION, "uri", "mime_type", "size", "annotations"),
+        renames=_WIRE,
+        drops=_TYPE,
+    ),
+    "types.TextResourceContents": Call(keeps=("uri", "text", "meta", "mime_type"), renames=_WIRE),
+    "types.BlobResourceContents": Call(keeps=("uri", "blob", "meta", "mime_type"), renames=_WIRE),
+    "types.Annotations": Call(
+        keeps=("audience", "priority", "last_modified"), renames={"lastModified": "last_modified"}
+    ),
+    "types.ToolAnnotations": Call(
+        keeps=("title",),
+        renames={
+            "readOnlyHint": "read_only",
+            "destructiveHint": "destructive",
+            "idempotentHint": "idempotent",
+            "openWorldHint": "open_world",
+            "read_only_hint": "read_only",
+            "destructive_hint": "destructive",
+            "idempotent_hint": "idempotent",
+            "open_world_hint": "open_world",
+        },
+    ),
+    "types.CallToolResult": Call(
+        keeps=("content", "is_error", "meta"),
+        renames={
+            "_meta": "meta",
+            "isError": "is_error",
+            "structuredContent": "structured",
+            "structured_content": "structured",
+        },
+    ),
+    "ToolResult": Call(
+        positions=("content", "structured_content", "meta"),
+        keeps=("content", "meta", "is_error"),
+        renames={"structured_content": "structured"},
+    ),
+    "types.Tool": Call(
+        keeps=(*_PRESENTATION, "input_schema", "output_schema", "annotations"),
+        renames={"inputSchema": "input_schema", "outputSchema": "output_schema", "_meta": "meta"},
+        decides={"execution": 'give task="optional" where the tool is registered'},
+    ),
+    "types.Prompt": Call(keeps=(*_PRESENTATION, "arguments"), renames=_WIRE),
+    "types.PromptArgument": Call(keeps=("name", "description", "required", "title")),
+    "types.PromptMessage": Call(keeps=("role", "content")),
+    "types.GetPromptResult": Call(keeps=("description", "messages", "meta"), renames=_WIRE),
+    "types.Resource": Call(
+        keeps=(*_PRESENTATION, "uri", "mime_type", "size", "annotations"), renames=_WIRE
+    ),
+    "types.ResourceTemplate": Call(
+        keeps=(*_PRESENTATION, "uri_template", "mime_type", "annotations"),
+        renames={**_WIRE, "uriTemplate": "uri_template"},
+    ),
+    "types.ElicitRequestURLParams": Call(
+        keeps=("message", "url", "elicitation_id"),
+        renames={"elicitationId": "elicitation_id"},
+        drops={"mode": ""},
+    ),
+    "types.Icon": Call(keeps=("src", "mime_type", "sizes", "theme"), renames=_WIRE),
+    "Icon": Call(keeps=("src", "mime_type", "sizes", "theme"), renames=_WIRE),
+    "types.SamplingMessage": Call(keeps=("role", "content", "meta"), renames=_WIRE),
+    "types.ModelPreferences": Call(
+        keeps=("hints", "cost_priority", "speed_priority", "intelligence_priority"),
+        renames={
+            "costPriority": "cost_priority",
+            "speedPriority": "speed_priority",
+            "intelligencePriority": "intelligence_priority",
+        },
+    ),
+    "ReadResourceContents": Call(
+        positions=("content", "mime_type"),
+        keeps=("uri", "mime_type", "meta"),
+        renames={"content": "text"},
+    ),
+    "PromptResult": Call(positions=("messages",), keeps=("messages", "description", "meta")),
+}
+"""The arguments of classes whose parameters have other names."""
+
+TOOL_ERRORS = {
+    "ToolError": "INTERNAL",
+    "ResourceError": "INTERNAL",
+    "PromptError": "INTERNAL",
+    "NotFoundError": "NOT_FOUND",
+    "ResourceNotFoundError": "NOT_FOUND",
+}
+"""Errors that take a text alone, and their code here."""
+
+CONTEXT_ATTRIBUTES = {
+    "request_context.lifespan_context": "state",
+    "lifespan_context": "state",
+    "session_id": "session_key",
+    "request_id": "run_id",
+}
+"""Attributes of a context that have another name."""
+
+CONTEXT_KEPT = frozenset(
+    (
+        *("abort_signal", "ask", "client", "close_stream", "correlation_id", "debug", "elicit"),
+        *("elicit_url", "error", "headers", "info", "log", "logger", "notify", "principal"),
+        *("read_resource", "report_progress", "roots", "run_id", "sample", "session_key"),
+        *("session_state", "state", "warning"),
+        # Methods of theirs that are rewritten where they are called.
+        *("delete_state", "get_state", "list_roots", "set_state"),
+    )
+)
+"""Attributes of our context; those of the other libraries among them mean the same."""
+
+CONTEXT_ADVICE = {
+    "fastmcp": "use the server itself",
+    "mcp_server": "use the server itself",
+    "session": "use the context: ctx.sample, ctx.elicit, ctx.log, server.list_changed",
+    "request_context": "use ctx.client, ctx.principal, ctx.headers and ctx.state",
+    "client_id": "use ctx.principal, which is authenticated",
+    "transport": "a handler does not know its transport",
+    "list_roots": "use `await ctx.roots()`",
+    "list_resources": "use server.features.resources",
+    "list_prompts": "use server.features.prompts",
+    "get_prompt": "call the prompt's function",
+    "delete_state": "use `ctx.session_state.pop(key, None)`",
+    "enable_components": "use server.enable(names=..., tags=...)",
+    "disable_components": "use server.disable(names=..., tags=...)",
+    "sample_step": "use `await ctx.sample(..., tools=...)` in a loop",
+    "protocol_version": "use ctx.client.revision.name",
+    "set_transient_state": "use a variable",
+}
+"""What to do with attributes of a context that have no counterpart of one name."""
+
+NOTIFICATIONS = {
+    "send_tool_list_changed": "tools",
+    "send_resource_list_changed": "resources",
+    "send_prompt_list_changed": "prompts",
+}
+"""Methods of a session that say that a list has changed."""
+
+ADVICE: tuple[tuple[str, str], ...] = (
+    ("fastmcp.client", "a client is `foundation_rt.client.connect` (spec/client.md)"),
+    ("fastmcp.Client", "a client is `foundation_rt.client.connect`; tests use TestClient"),
+    ("mcp.client", "a client is `foundation_rt.client.connect` (spec/client.md)"),
+    ("mcp.ClientSession", "a client is `foundation_rt.client.connect` (spec/client.md)"),
+    ("mcp.StdioServerParameters", "a client is `foundation_rt.client.connect` (spec/client.md)"),
+    ("fastmcp.server.auth", "set up OAuth in the section `http` of the configuration"),
+    ("mcp.server.auth", "set up OAuth in the section `http` of the configuration"),
+    ("fastmcp.server.providers.openapi", "use Server.from_openapi"),
+    ("fastmcp.server.openapi", "use Server.from_openapi"),
+    ("fastmcp.server.providers", "register what the provider has, or mount a server"),
+    ("fastmcp.server.transforms", "there are none: change the tools, or put a gateway in front"),
+    ("fastmcp.experimental", "it has no counterpart"),
+    ("fastmcp.apps", "interfaces in the client are not built here: return content, or ask"),
+    ("fastmcp.FastMCPApp", "interfaces in the client are not built here: return content, or ask"),
+    ("mcp.server.apps", "interfaces in the client are not built here: return content, or ask"),
+    ("prefab_ui", "interfaces in the client are not built here: return content, or ask"),
+    ("fastmcp.server.middleware", "write `@server.middleware async def f(call, proceed)`"),
+    ("fastmcp.dependencies.Progress", "use `ctx.report_progress(progress, total, message)`"),
+    ("fastmcp.utilities.tasks", 'give task="optional" to the tool (spec/tasks.md)'),
+    ("fastmcp.server.dependencies", "take a ToolContext parameter: ctx.headers, ctx.principal"),
+    ("fastmcp.server.create_proxy", "use `foundation-rt gateway` (spec/gateway.md)"),
+    ("fastmcp.cli", "the command line is `foundation-rt`"),
+    ("fastmcp.utilities.logging", "use ctx.logger, or the logging of Python"),
+    ("mcp.server.sse", "the HTTP+SSE transport of 2024 is not served: use server.asgi_app()"),
+    ("mcp.server.streamable_http", "use server.run_http() or server.asgi_app()"),
+    ("mcp.server.streamable_http_manager", "use server.run_http() or server.asgi_app()"),
+    ("mcp.server.extension", "register what the extension adds"),
+    ("mcp.server.experimental", 'give task="optional" to the tool (spec/tasks.md)'),
+    ("mcp.shared.memory", "use foundation_rt.testing.TestClient"),
+    ("mcp.types", "use foundation_rt's own value, or a dict of JSON"),
+    ("mcp_types", "use foundation_rt's own value, or a dict of JSON"),
+)
+"""What to do with other names, by the beginning of their full name; the first that fits."""
+
+NO_ADVICE = "it has no counterpart: change or remove it by hand"
+
+
+def canonical(full: str) -> str | None:
+    """Return the key of a full name in the tables; None if it is of no library, or of a client."""
+    module, _, name = full.rpartition(".")
+    root = full.partition(".")[0]
+    if root not in LIBRARIES or not module or ".client" in module:
+        return None
+    if module in TYPES_MODULES:
+        return f"types.{name}"
+    return f"types.{name}" if module == "mcp" and f"types.{name}" in NAMES else name
+
+
+def advice(full: str) -> str:
+    """Return what a person does with a name that has no counterpart."""
+    if full.startswith("Context."):
+        return CONTEXT_ADVICE.get(full.removeprefix("Context."), NO_ADVICE)
+    for beginning, text in ADVICE:
+        if full == beginning or full.startswith(f"{beginning}."):
+            return text
+    return NO_ADVICE

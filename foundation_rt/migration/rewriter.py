@@ -1,0 +1,285 @@
+"""The rewriting of one file: names, calls, decorators and signatures (MIGR-02 to MIGR-05)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import libcst as cst
+from libcst import metadata
+
+from . import arguments as args_of
+from .context_calls import ContextCalls
+from .findings import Finding
+from .low_level import LowLevel
+from .names import CALLS, DECORATORS, NAMES, RESULTS, TOOL_ERRORS, canonical
+from .server_calls import ServerCalls
+from .signatures import complete
+from .source import CONTEXTS, SERVERS, NameResolver, Source, code
+
+_OLD_IMAGES = ("Image", "Audio")
+
+
+class Rewriter(cst.CSTTransformer):
+    """Rewrites a file; afterwards has what a person looks at, and what to import.
+
+    Attributes:
+        findings: in no order.
+        needed: full names that the file now uses: `foundation_rt.Server`.
+        unmapped: references to names without a counterpart: full name, text, line.
+    """
+
+    METADATA_DEPENDENCIES = (metadata.QualifiedNameProvider, metadata.PositionProvider)
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self.source = source
+        self.names = NameResolver(self)
+        self.findings: set[Finding] = set()
+        self.needed: set[str] = set()
+        self.unmapped: list[tuple[str, str, int]] = []
+        self._server_calls = ServerCalls(self)
+        self._context_calls = ContextCalls(self)
+        self._low_level = LowLevel(self)
+
+    # -- what the parts use ----------------------------------------------------------------------
+
+    def report(self, node: cst.CSTNode, text: str, is_open: bool) -> None:
+        """Add a finding at the line of `node`, which is a node of the file as it was."""
+        self.findings.add(Finding(self.line(node), text, is_open))
+
+    def line(self, node: cst.CSTNode) -> int:
+        """Return the line of a node of the file as it was."""
+        place: Any = self.get_metadata(metadata.PositionProvider, node)
+        return int(place.start.line)
+
+    def need(self, full: str) -> str:
+        """Return the name by which the file imports an object of ours."""
+        self.needed.add(full)
+        return local_name(full, self.source)
+
+    # -- names -----------------------------------------------------------------------------------
+
+    def visit_Import(self, node: cst.Import) -> bool:
+        return False
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        return False
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
+        return self._reference(original_node, updated_node)
+
+    def leave_Attribute(
+        self, original_node: cst.Attribute, updated_node: cst.Attribute
+    ) -> cst.BaseExpression:
+        updated_node = updated_node.with_changes(attr=original_node.attr)
+        changed = self._context_calls.attribute(original_node, updated_node)
+        if changed is not None:
+            return changed
+        return self._reference(original_node, updated_node)
+
+    def _reference(self, original: cst.Name | cst.Attribute, updated: Any) -> cst.BaseExpression:
+        full = self.names.full(original)
+        if full is None:
+            return updated  # type: ignore[no-any-return]
+        key = canonical(full)
+        if key is None or key not in NAMES:
+            self.unmapped.append((full, code(original), self.line(original)))
+            return updated  # type: ignore[no-any-return]
+        return updated_name(updated, self.need(NAMES[key]))
+
+    def leave_Param(self, original_node: cst.Param, updated_node: cst.Param) -> cst.Param:
+        return updated_node.with_changes(name=original_node.name)
+
+    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:
+        return updated_node.with_changes(keyword=original_node.keyword)
+
+    def leave_Subscript(
+        self, original_node: cst.Subscript, updated_node: cst.Subscript
+    ) -> cst.BaseExpression:
+        """Keep of the parameters of a context the type of its state."""
+        if self.names.key(original_node.value) not in CONTEXTS:
+            return updated_node
+        texts = [code(each.slice) for each in updated_node.slice]
+        first = 1 if len(texts) > 1 else 0
+        if (
+            texts[first] in ("None", "Any", "object", "ServerSession")
+            or "ServerSession" in texts[first]
+        ):
+            return updated_node.value
+        kept = updated_node.slice[first].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        return updated_node.with_changes(slice=[kept])
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        key = self.names.key(original_node.func)
+        if key is None:
+            for part in (self._server_calls, self._context_calls):
+                changed = part.call(original_node, updated_node)
+                if changed is not None:
+                    return changed
+            return updated_node
+        if key in SERVERS:
+            return self._server_calls.construction(original_node, updated_node)
+        if key in TOOL_ERRORS:
+            return self._tool_error(key, updated_node)
+        if key in RESULTS:
+            return self._list(key, original_node, updated_node)
+        return self._class(key, original_node, updated_node)
+
+    def _class(self, key: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        """Return a call of a class with the arguments that ours takes."""
+        if key in _OLD_IMAGES:
+            return self._media(key, original, updated)
+        if key == "UrlElicitationRequiredError" and updated.args:
+            pages = updated.args[0].value
+            if isinstance(pages, cst.List):
+                spread = [cst.Arg(each.value) for each in pages.elements]
+            else:
+                spread = [cst.Arg(pages, star="*")]
+            return updated.with_changes(args=spread)
+        if key in ("UserMessage", "AssistantMessage", "Message"):
+            return self._message(key, original, updated)
+        rule = CALLS.get(key)
+        if rule is None or key not in NAMES:
+            return updated
+        args = args_of.rewrite(updated, rule, key.removeprefix("types."), self.report, original)
+        for name in ("uri", "uri_template"):
+            found = args_of.argument(args, name)
+            if found is not None:
+                args = args_of.replace(args, name, args_of.unwrapped_uri(found.value))
+        for name in ("data", "blob"):
+            found = args_of.argument(args, name)
+            if found is not None and key.startswith("types."):
+                self.needed.add("base64.b64decode")
+                args = args_of.replace(args, name, args_of.decoded(found.value))
+        if key == "types.Tool" and args_of.argument(args, "description") is None:
+            args = [*args, args_of.keyword("description", cst.SimpleString('""'))]
+        return updated.with_changes(args=args)
+
+    def _media(self, key: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        """Return an image or sound, of bytes or of a file."""
+        path = args_of.argument(updated.args, "path")
+        if path is None and updated.args and updated.args[0].keyword is None:
+            path = updated.args[0]
+        if path is not None:
+            return self._file(key, path.value)
+        kind = args_of.argument(updated.args, "format")
+        family, usual = ("image", "png") if key == "Image" else ("audio", "wav")
+        if kind is None:
+            mime: cst.BaseExpression = cst.SimpleString(f'"{family}/{usual}"')
+        elif isinstance(kind.value, cst.SimpleString):
+            mime = cst.SimpleString(f'"{family}/{kind.value.raw_value}"')
+        else:
+            mime = cst.parse_expression(f'f"{family}/{{{code(kind.value)}}}"')
+        args = args_of.without(updated.args, "format")
+        return updated.with_changes(args=[*args, args_of.keyword("mime_type", mime)])
+
+    def _file(self, key: str, path: cst.BaseExpression) -> cst.BaseExpression:
+        """Return an image or sound that is read from a file."""
+        self.needed |= {"pathlib.Path", "mimetypes.guess_type"}
+        usual = "image/png" if key == "Image" else "audio/wav"
+        name = self.need(f"foundation_rt.{key}")
+        text = code(path)
+        return cst.parse_expression(
+            f'{name}(Path({text}).read_bytes(), guess_type({text})[0] or "{usual}")'
+        )
+
+    def _message(self, key: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        """Return a message of a prompt; its role comes first here."""
+        content = args_of.argument(updated.args, "content")
+        if content is None:
+            content = updated.args[0] if updated.args else None
+        if content is None:
+            return updated
+        role: cst.BaseExpression = cst.SimpleString(
+            '"assistant"' if key == "AssistantMessage" else '"user"'
+        )
+        given = args_of.argument(updated.args, "role")
+        if key == "Message" and given is not None:
+            role = given.value
+        elif key == "Message" and len(updated.args) > 1 and updated.args[1].keyword is None:
+            role = updated.args[1].value
+        return updated.with_changes(args=[cst.Arg(role), cst.Arg(content.value)])
+
+    def _list(self, key: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        """Return the list in a result of the wire."""
+        for name in RESULTS[key]:
+            found = args_of.argument(updated.args, name)
+            if found is not None:
+                for arg in updated.args:
+                    if arg is not found:
+                        text = f"{key.removeprefix('types.')}: {code(arg).strip(', ')} was removed"
+                        self.report(
+                            original, f"{text}: the server makes pages and sets caching", True
+                        )
+                return found.value
+        return updated
+
+    def _tool_error(self, key: str, updated: cst.Call) -> cst.BaseExpression:
+        error_code = f"{self.need('foundation_rt.ErrorCode')}.{TOOL_ERRORS[key]}"
+        text = (
+            [cst.Arg(updated.args[0].value)] if updated.args else [cst.Arg(cst.SimpleString('""'))]
+        )
+        return updated.with_changes(args=[cst.Arg(cst.parse_expression(error_code)), *text])
+
+    def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
+        """Call in place what is no coroutine here."""
+        if self._context_calls.in_place(original_node) or self._server_calls.in_place(
+            original_node
+        ):
+            return updated_node.expression
+        return updated_node
+
+    def leave_Comparison(
+        self, original_node: cst.Comparison, updated_node: cst.Comparison
+    ) -> cst.BaseExpression:
+        return self._context_calls.comparison(original_node, updated_node)
+
+    # -- statements ------------------------------------------------------------------------------
+
+    def leave_With(self, original_node: cst.With, updated_node: cst.With) -> Any:
+        return self._server_calls.stdio(original_node, updated_node)
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> Any:
+        if self._context_calls.is_repeated(updated_node):
+            return cst.RemoveFromParent()
+        return cst.FlattenSentinel(self._server_calls.after(original_node, updated_node))
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self._low_level.enter(node)
+
+    def leave_FunctionDef(
+        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
+    ) -> Any:
+        updated_node = updated_node.with_changes(name=original_node.name)
+        if original_node.name.value in self.source.runners:
+            updated_node = updated_node.with_changes(asynchronous=None)
+        kind = self._decorated_as(original_node)
+        updated_node = complete(self, kind, original_node, updated_node)
+        return self._low_level.leave(original_node, updated_node)
+
+    def _decorated_as(self, node: cst.FunctionDef) -> str | None:
+        for decorator in node.decorators:
+            call = decorator.decorator
+            found = self.source.server_method(call.func if isinstance(call, cst.Call) else call)
+            if found is not None and found[1] in DECORATORS:
+                return found[1]
+        return None
+
+    def finish(self) -> None:
+        """Report what has found no place."""
+        self._server_calls.finish()
+
+
+def updated_name(updated: cst.Name | cst.Attribute, name: str) -> cst.BaseExpression:
+    """Return a name with the parentheses of the expression that it replaces."""
+    return cst.Name(name, lpar=updated.lpar, rpar=updated.rpar)
+
+
+def local_name(full: str, source: Source) -> str:
+    """Return the name under which an object of ours is imported, another than those taken."""
+    name = full.rpartition(".")[2]
+    return f"Mcp{name}" if name in source.taken and full.startswith("foundation_rt.") else name

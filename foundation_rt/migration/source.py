@@ -1,0 +1,246 @@
+"""The facts about a file of Python that its rewriting needs, gathered in one walk."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import libcst as cst
+from attrs import define, field
+from libcst import metadata
+
+from .names import LIBRARIES, LOW_LEVEL, LOW_LEVEL_ADVICE, RUNS, canonical
+
+SERVERS = frozenset({"FastMCP", "MCPServer", "Server"})
+CONTEXTS = frozenset({"Context", "ServerRequestContext", "RequestContext"})
+
+_METADATA = (metadata.QualifiedNameProvider, metadata.PositionProvider)
+
+
+def code(node: cst.CSTNode) -> str:
+    """Return the text of a node."""
+    return cst.Module([]).code_for_node(node)
+
+
+@define
+class Source:
+    """What a file has.
+
+    Attributes:
+        libraries: the other libraries that it imports.
+        servers: expressions that are servers: `mcp`, `self.app`.
+        low_level: those of them that are low-level ones.
+        contexts: names of parameters and variables that are contexts.
+        elicited: names of variables that hold the answer of a user.
+        sampled: names of variables that hold the answer of a model.
+        handlers: of a low-level server, by what they handle: the names of the functions.
+        last_handlers: of a low-level server, the definition after which all are known.
+        functions: the handlers that a low-level server of the SDK 2 is given; what they handle.
+        runners: names of async functions that do nothing asynchronous but serve.
+        taken: names that the file binds to something else.
+    """
+
+    libraries: set[str] = field(factory=set)
+    servers: set[str] = field(factory=set)
+    low_level: set[str] = field(factory=set)
+    contexts: set[str] = field(factory=set)
+    elicited: set[str] = field(factory=set)
+    sampled: set[str] = field(factory=set)
+    handlers: dict[str, dict[str, str]] = field(factory=dict)
+    last_handlers: dict[str, cst.FunctionDef] = field(factory=dict)
+    functions: dict[str, str] = field(factory=dict)
+    runners: set[str] = field(factory=set)
+    taken: set[str] = field(factory=set)
+
+    def server_method(self, node: cst.BaseExpression) -> tuple[str, str] | None:
+        """Return the server and the method of ``server.method``, or None."""
+        if isinstance(node, cst.Attribute):
+            owner = code(node.value)
+            if owner in self.servers:
+                return owner, node.attr.value
+        return None
+
+    def handled(self, decorator: cst.Decorator) -> tuple[str, str] | None:
+        """Return the low-level server and the name of its decorator, or None."""
+        call = decorator.decorator
+        found = self.server_method(call.func if isinstance(call, cst.Call) else call)
+        if found is None or found[0] not in self.low_level:
+            return None
+        known = found[1] in LOW_LEVEL or found[1] in LOW_LEVEL.values()
+        return found if known or found[1] in LOW_LEVEL_ADVICE else None
+
+
+class NameResolver:
+    """Names of nodes as their modules have them."""
+
+    def __init__(self, node: cst.MetadataDependent) -> None:
+        self._node = node
+
+    def full(self, node: cst.CSTNode) -> str | None:
+        """Return the full name of an imported object of the other libraries."""
+        found: Collection[metadata.QualifiedName] = self._node.get_metadata(
+            metadata.QualifiedNameProvider, node, ()
+        )
+        for each in found:
+            imported = each.source is metadata.QualifiedNameSource.IMPORT
+            if imported and each.name.partition(".")[0] in LIBRARIES:
+                return each.name
+        return None
+
+    def key(self, node: cst.CSTNode) -> str | None:
+        """Return the key of an imported object in the tables of names."""
+        full = self.full(node)
+        return None if full is None else canonical(full)
+
+    def mentions(self, node: cst.CSTNode | None, keys: Collection[str]) -> bool:
+        """Return whether an expression has a reference to one of `keys`."""
+        if node is None:
+            return False
+        if isinstance(node, cst.Name | cst.Attribute) and self.key(node) in keys:
+            return True
+        return any(self.mentions(child, keys) for child in node.children)
+
+
+class SourceReader(cst.CSTVisitor):
+    """Fills a `Source` while it visits a file."""
+
+    METADATA_DEPENDENCIES = _METADATA
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.source = Source()
+        self.names = NameResolver(self)
+        self._functions: list[str] = []
+
+    def _library(self, name: str) -> bool:
+        root = name.partition(".")[0]
+        if root in LIBRARIES:
+            self.source.libraries.add(root)
+        return root in LIBRARIES
+
+    def visit_Import(self, node: cst.Import) -> bool:
+        for alias in node.names:
+            if not self._library(code(alias.name)):
+                self.source.taken.add(alias.evaluated_alias or code(alias.name))
+        return False
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        module = "" if node.module is None else code(node.module)
+        if (node.relative or not self._library(module)) and not isinstance(
+            node.names, cst.ImportStar
+        ):
+            self.source.taken.update(a.evaluated_alias or a.evaluated_name for a in node.names)
+        return False
+
+    def visit_ClassDef(self, node: cst.ClassDef) -> None:
+        self.source.taken.add(node.name.value)
+
+    def visit_Param(self, node: cst.Param) -> None:
+        self.source.taken.add(node.name.value)
+        if node.annotation is not None:
+            if self.names.mentions(node.annotation, SERVERS):
+                self.source.servers.add(node.name.value)
+            if self.names.mentions(node.annotation, CONTEXTS):
+                self.source.contexts.add(node.name.value)
+
+    def visit_Assign(self, node: cst.Assign) -> None:
+        for target in node.targets:
+            self._assigned(target.target, node.value)
+
+    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:
+        if node.value is not None:
+            self._assigned(node.target, node.value)
+
+    def _assigned(self, target: cst.BaseExpression, value: cst.BaseExpression) -> None:
+        name = code(target)
+        if isinstance(target, cst.Name):
+            self.source.taken.add(name)
+        if isinstance(value, cst.Call) and self.names.key(value.func) in SERVERS:
+            self.source.servers.add(name)
+            if self.names.key(value.func) == "Server":
+                self.source.low_level.add(name)
+        if isinstance(value, cst.Attribute) and value.attr.value == "request_context":
+            self.source.contexts.add(name)
+        called = value.expression if isinstance(value, cst.Await) else value
+        if isinstance(called, cst.Call) and isinstance(called.func, cst.Attribute):
+            method = called.func.attr.value
+            if method in ("elicit", "elicit_url", "elicit_form"):
+                self.source.elicited.add(name)
+            if method == "create_message":
+                self.source.sampled.add(name)
+            if method == "get_context":
+                self.source.contexts.add(name)
+
+    def visit_Decorator(self, node: cst.Decorator) -> None:
+        call = node.decorator
+        func = call.func if isinstance(call, cst.Call) else call
+        if isinstance(func, cst.Attribute) and func.attr.value in ("tool", "resource", "prompt"):
+            self.source.servers.add(code(func.value))
+
+    def visit_Return(self, node: cst.Return) -> None:
+        value = node.value
+        is_server = value is not None and code(value) in self.source.servers
+        if is_server or (isinstance(value, cst.Call) and self.names.key(value.func) in SERVERS):
+            self.source.servers.update(f"{name}()" for name in self._functions[-1:])
+
+    def visit_Call(self, node: cst.Call) -> None:
+        if self.names.key(node.func) != "Server":
+            return
+        for arg in node.args:
+            name = "" if arg.keyword is None else arg.keyword.value
+            if name.startswith("on_") and isinstance(arg.value, cst.Name):
+                self.source.functions[arg.value.value] = name.removeprefix("on_")
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef) -> None:
+        self._functions.pop()
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self._functions.append(node.name.value)
+        self.source.taken.add(node.name.value)
+        if node.returns is not None and self.names.mentions(node.returns, SERVERS):
+            self.source.servers.add(f"{node.name.value}()")
+        for decorator in node.decorators:
+            found = self.source.handled(decorator)
+            if found is not None:
+                self.source.handlers.setdefault(found[0], {})[found[1]] = node.name.value
+                self.source.last_handlers[found[0]] = node
+        if node.asynchronous is not None and not node.decorators and self._only_serves(node):
+            self.source.runners.add(node.name.value)
+
+    def _only_serves(self, node: cst.FunctionDef) -> bool:
+        waits = _Waits(self.names, self.source)
+        node.body.visit(waits)
+        return waits.serves and not waits.others
+
+
+class _Waits(cst.CSTVisitor):
+    """Tells whether a function waits for a server, and for anything else."""
+
+    def __init__(self, names: NameResolver, source: Source) -> None:
+        super().__init__()
+        self._names, self._source = names, source
+        self.serves = self.others = False
+
+    def visit_Await(self, node: cst.Await) -> bool:
+        call = node.expression
+        found = self._source.server_method(call.func) if isinstance(call, cst.Call) else None
+        if found is not None and found[1] in RUNS:
+            self.serves = True
+        else:
+            self.others = True
+        return False
+
+    def visit_With(self, node: cst.With) -> None:
+        if node.asynchronous is not None and not is_stdio(node, self._names):
+            self.others = True
+
+    def visit_For(self, node: cst.For) -> None:
+        self.others = self.others or node.asynchronous is not None
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
+        return False
+
+
+def is_stdio(node: cst.With, names: NameResolver) -> bool:
+    """Return whether a statement opens the transport of stdio."""
+    call = node.items[0].item
+    return isinstance(call, cst.Call) and names.key(call.func) == "stdio_server"
