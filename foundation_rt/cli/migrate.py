@@ -13,7 +13,7 @@ from .args import CommandLineError, parse
 from .main import write_output
 
 if TYPE_CHECKING:
-    from ..migration.findings import Migration
+    from ..migration.findings import MigratedFile
 
 HELP = """\
 usage: foundation-rt migrate FILE ... [--write]
@@ -85,7 +85,7 @@ def _migrate_file(path: Path, writes: bool) -> int:
     return _FAILURE_EXIT if result.open_findings else 0
 
 
-def _migrated(text: str) -> Migration:
+def _migrated(text: str) -> MigratedFile:
     try:
         from ..migration.migrate import migrate_source
     except ModuleNotFoundError as error:

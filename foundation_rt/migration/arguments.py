@@ -1,4 +1,4 @@
-"""The arguments of a call, rewritten by a `Call` of the table of names."""
+"""The arguments of a call, rewritten by an `ArgumentRule` of the table of names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import libcst as cst
 
-from .names import CALLS, Call
+from .names import CALLS, ArgumentRule
 from .source import code
 
 Report = Callable[[cst.CSTNode, str, bool], None]
@@ -20,7 +20,7 @@ def keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
 
 
 def rewrite(
-    call: cst.Call, rule: Call, what: str, report: Report, node: cst.CSTNode
+    call: cst.Call, rule: ArgumentRule, what: str, report: Report, node: cst.CSTNode
 ) -> list[cst.Arg]:
     """Return the arguments as we name them.
 

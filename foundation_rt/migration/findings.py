@@ -22,7 +22,7 @@ class Finding:
 
 
 @frozen
-class Migration:
+class MigratedFile:
     """A file after its migration.
 
     Attributes:

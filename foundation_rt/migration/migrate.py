@@ -9,11 +9,11 @@ from typing import Any
 import libcst as cst
 from libcst import metadata
 
-from .findings import Finding, Migration
+from .findings import Finding, MigratedFile
 from .names import LIBRARIES, advice, canonical
 from .names import NAMES as _NAMES
 from .rewriter import Rewriter, local_name
-from .source import Source, SourceReader, code
+from .source import SourceFacts, SourceReader, code
 
 _SCRIPT = re.compile(r"^# /// script\n(?:#.*\n)+?# ///$", re.MULTILINE)
 _REQUIREMENT = re.compile(r"""(["'])(?:fastmcp|mcp)(?:\[[^]]*\])?[^"'a-z-]*\1""")
@@ -28,7 +28,7 @@ class NotPythonError(ValueError):
     """The text is no Python; the message says where."""
 
 
-def migrate_source(text: str) -> Migration:
+def migrate_source(text: str) -> MigratedFile:
     """Return the text of a file, rewritten for this library.
 
     A file that imports none of the other libraries comes back as it is.
@@ -46,7 +46,7 @@ def migrate_source(text: str) -> Migration:
     reader = SourceReader()
     tree.visit(reader)
     if not reader.source.libraries:
-        return Migration(text, (), ())
+        return MigratedFile(text, (), ())
     rewriter = Rewriter(reader.source)
     changed = tree.visit(rewriter)
     rewriter.finish()
@@ -55,7 +55,7 @@ def migrate_source(text: str) -> Migration:
     new_text = _SCRIPT.sub(_script, changed.code)
     findings = {*rewriter.findings, *(_finding(full, line) for full, line in left)}
     libraries = tuple(sorted(reader.source.libraries))
-    return Migration(new_text, libraries, tuple(sorted(findings)))
+    return MigratedFile(new_text, libraries, tuple(sorted(findings)))
 
 
 def _finding(full: str, line: int) -> Finding:
@@ -89,7 +89,7 @@ class _Imports(cst.CSTTransformer):
 
     def __init__(self, rewriter: Rewriter, left: set[str]) -> None:
         super().__init__()
-        self._source: Source = rewriter.source
+        self._source: SourceFacts = rewriter.source
         self._left = left
         self._new = [cst.parse_statement(line) for line in _import_lines(rewriter)]
 

@@ -17,7 +17,7 @@ TYPES_MODULES = ("mcp.types", "mcp_types")
 
 
 @frozen
-class Call:
+class ArgumentRule:
     """The arguments of a call, as they were and as they are.
 
     Attributes:
@@ -39,7 +39,7 @@ _PRESENTATION = ("name", "title", "description", "icons", "meta")
 _WIRE = {"mimeType": "mime_type", "_meta": "meta"}
 _TYPE = {"type": ""}
 
-SERVER = Call(
+SERVER = ArgumentRule(
     positions=("name", "instructions"),
     keeps=("name", "version", "instructions", "title", "website_url", "icons"),
     drops={
@@ -82,7 +82,7 @@ SERVER = Call(
 )
 """Of `FastMCP`, `MCPServer` and the low-level `Server`."""
 
-TOOL = Call(
+TOOL = ArgumentRule(
     positions=("name",),
     keeps=(*_PRESENTATION, "annotations", "output_schema", "version", "tags", "scopes"),
     renames={"structured_output": "output_schema", "timeout": "timeout_ms"},
@@ -98,7 +98,7 @@ TOOL = Call(
         "app": "put what the client needs into meta=",
     },
 )
-RESOURCE = Call(
+RESOURCE = ArgumentRule(
     positions=("uri",),
     keeps=(*_PRESENTATION, "uri", "mime_type", "annotations", "size", "tags", "scopes"),
     drops={
@@ -112,7 +112,7 @@ RESOURCE = Call(
         "task": "resources are never tasks",
     },
 )
-PROMPT = Call(
+PROMPT = ArgumentRule(
     positions=("name",),
     keeps=(*_PRESENTATION, "tags", "scopes"),
     drops={"enabled": "use server.disable(names=...)"},
@@ -213,28 +213,34 @@ RESULTS = {
 }
 """Results of the wire that hold a list, and its names; a handler here returns the list."""
 
-CALLS: dict[str, Call] = {
-    "types.TextContent": Call(keeps=("text", "annotations", "meta"), renames=_WIRE, drops=_TYPE),
-    "types.ImageContent": Call(
+CALLS: dict[str, ArgumentRule] = {
+    "types.TextContent": ArgumentRule(
+        keeps=("text", "annotations", "meta"), renames=_WIRE, drops=_TYPE
+    ),
+    "types.ImageContent": ArgumentRule(
         keeps=("data", "annotations", "meta", "mime_type"), renames=_WIRE, drops=_TYPE
     ),
-    "types.AudioContent": Call(
+    "types.AudioContent": ArgumentRule(
         keeps=("data", "annotations", "meta", "mime_type"), renames=_WIRE, drops=_TYPE
     ),
-    "types.EmbeddedResource": Call(
+    "types.EmbeddedResource": ArgumentRule(
         keeps=("annotations", "meta"), renames={**_WIRE, "resource": "contents"}, drops=_TYPE
     ),
-    "types.ResourceLink": Call(
+    "types.ResourceLink": ArgumentRule(
         keeps=(*_PRESENTATION, "uri", "mime_type", "size", "annotations"),
         renames=_WIRE,
         drops=_TYPE,
     ),
-    "types.TextResourceContents": Call(keeps=("uri", "text", "meta", "mime_type"), renames=_WIRE),
-    "types.BlobResourceContents": Call(keeps=("uri", "blob", "meta", "mime_type"), renames=_WIRE),
-    "types.Annotations": Call(
+    "types.TextResourceContents": ArgumentRule(
+        keeps=("uri", "text", "meta", "mime_type"), renames=_WIRE
+    ),
+    "types.BlobResourceContents": ArgumentRule(
+        keeps=("uri", "blob", "meta", "mime_type"), renames=_WIRE
+    ),
+    "types.Annotations": ArgumentRule(
         keeps=("audience", "priority", "last_modified"), renames={"lastModified": "last_modified"}
     ),
-    "types.ToolAnnotations": Call(
+    "types.ToolAnnotations": ArgumentRule(
         keeps=("title",),
         renames={
             "readOnlyHint": "read_only",
@@ -247,7 +253,7 @@ CALLS: dict[str, Call] = {
             "open_world_hint": "open_world",
         },
     ),
-    "types.CallToolResult": Call(
+    "types.CallToolResult": ArgumentRule(
         keeps=("content", "is_error", "meta"),
         renames={
             "_meta": "meta",
@@ -256,36 +262,36 @@ CALLS: dict[str, Call] = {
             "structured_content": "structured",
         },
     ),
-    "ToolResult": Call(
+    "ToolResult": ArgumentRule(
         positions=("content", "structured_content", "meta"),
         keeps=("content", "meta", "is_error"),
         renames={"structured_content": "structured"},
     ),
-    "types.Tool": Call(
+    "types.Tool": ArgumentRule(
         keeps=(*_PRESENTATION, "input_schema", "output_schema", "annotations"),
         renames={"inputSchema": "input_schema", "outputSchema": "output_schema", "_meta": "meta"},
         decides={"execution": 'give task="optional" where the tool is registered'},
     ),
-    "types.Prompt": Call(keeps=(*_PRESENTATION, "arguments"), renames=_WIRE),
-    "types.PromptArgument": Call(keeps=("name", "description", "required", "title")),
-    "types.PromptMessage": Call(keeps=("role", "content")),
-    "types.GetPromptResult": Call(keeps=("description", "messages", "meta"), renames=_WIRE),
-    "types.Resource": Call(
+    "types.Prompt": ArgumentRule(keeps=(*_PRESENTATION, "arguments"), renames=_WIRE),
+    "types.PromptArgument": ArgumentRule(keeps=("name", "description", "required", "title")),
+    "types.PromptMessage": ArgumentRule(keeps=("role", "content")),
+    "types.GetPromptResult": ArgumentRule(keeps=("description", "messages", "meta"), renames=_WIRE),
+    "types.Resource": ArgumentRule(
         keeps=(*_PRESENTATION, "uri", "mime_type", "size", "annotations"), renames=_WIRE
     ),
-    "types.ResourceTemplate": Call(
+    "types.ResourceTemplate": ArgumentRule(
         keeps=(*_PRESENTATION, "uri_template", "mime_type", "annotations"),
         renames={**_WIRE, "uriTemplate": "uri_template"},
     ),
-    "types.ElicitRequestURLParams": Call(
+    "types.ElicitRequestURLParams": ArgumentRule(
         keeps=("message", "url", "elicitation_id"),
         renames={"elicitationId": "elicitation_id"},
         drops={"mode": ""},
     ),
-    "types.Icon": Call(keeps=("src", "mime_type", "sizes", "theme"), renames=_WIRE),
-    "Icon": Call(keeps=("src", "mime_type", "sizes", "theme"), renames=_WIRE),
-    "types.SamplingMessage": Call(keeps=("role", "content", "meta"), renames=_WIRE),
-    "types.ModelPreferences": Call(
+    "types.Icon": ArgumentRule(keeps=("src", "mime_type", "sizes", "theme"), renames=_WIRE),
+    "Icon": ArgumentRule(keeps=("src", "mime_type", "sizes", "theme"), renames=_WIRE),
+    "types.SamplingMessage": ArgumentRule(keeps=("role", "content", "meta"), renames=_WIRE),
+    "types.ModelPreferences": ArgumentRule(
         keeps=("hints", "cost_priority", "speed_priority", "intelligence_priority"),
         renames={
             "costPriority": "cost_priority",
@@ -293,12 +299,14 @@ CALLS: dict[str, Call] = {
             "intelligencePriority": "intelligence_priority",
         },
     ),
-    "ReadResourceContents": Call(
+    "ReadResourceContents": ArgumentRule(
         positions=("content", "mime_type"),
         keeps=("uri", "mime_type", "meta"),
         renames={"content": "text"},
     ),
-    "PromptResult": Call(positions=("messages",), keeps=("messages", "description", "meta")),
+    "PromptResult": ArgumentRule(
+        positions=("messages",), keeps=("messages", "description", "meta")
+    ),
 }
 """The arguments of classes whose parameters have other names."""
 
@@ -349,7 +357,7 @@ CONTEXT_ADVICE = {
     "protocol_version": "use ctx.client.revision.name",
     "set_transient_state": "use a variable",
 }
-"""What to do with attributes of a context that have no counterpart of one name."""
+"""Advice on attributes of a context that have no counterpart of one name."""
 
 NOTIFICATIONS = {
     "send_tool_list_changed": "tools",
@@ -391,7 +399,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
     ("mcp.types", "use foundation_rt's own value, or a dict of JSON"),
     ("mcp_types", "use foundation_rt's own value, or a dict of JSON"),
 )
-"""What to do with other names, by the beginning of their full name; the first that fits."""
+"""Advice on other names, by the beginning of their full name; the first that fits."""
 
 NO_ADVICE = "it has no counterpart: change or remove it by hand"
 
@@ -408,7 +416,7 @@ def canonical(full: str) -> str | None:
 
 
 def advice(full: str) -> str:
-    """Return what a person does with a name that has no counterpart."""
+    """Return the advice on a name that has no counterpart."""
     if full.startswith("Context."):
         return CONTEXT_ADVICE.get(full.removeprefix("Context."), NO_ADVICE)
     for beginning, text in ADVICE:

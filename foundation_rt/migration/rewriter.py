@@ -14,7 +14,7 @@ from .low_level import LowLevel
 from .names import CALLS, DECORATORS, NAMES, RESULTS, TOOL_ERRORS, canonical
 from .server_calls import ServerCalls
 from .signatures import complete
-from .source import CONTEXTS, SERVERS, NameResolver, Source, code
+from .source import CONTEXTS, SERVERS, NameResolver, SourceFacts, code
 
 _OLD_IMAGES = ("Image", "Audio")
 
@@ -30,7 +30,7 @@ class Rewriter(cst.CSTTransformer):
 
     METADATA_DEPENDENCIES = (metadata.QualifiedNameProvider, metadata.PositionProvider)
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceFacts) -> None:
         super().__init__()
         self.source = source
         self.names = NameResolver(self)
@@ -279,7 +279,7 @@ def updated_name(updated: cst.Name | cst.Attribute, name: str) -> cst.BaseExpres
     return cst.Name(name, lpar=updated.lpar, rpar=updated.rpar)
 
 
-def local_name(full: str, source: Source) -> str:
+def local_name(full: str, source: SourceFacts) -> str:
     """Return the name under which an object of ours is imported, another than those taken."""
     name = full.rpartition(".")[2]
     return f"Mcp{name}" if name in source.taken and full.startswith("foundation_rt.") else name

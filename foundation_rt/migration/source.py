@@ -22,8 +22,8 @@ def code(node: cst.CSTNode) -> str:
 
 
 @define
-class Source:
-    """What a file has.
+class SourceFacts:
+    """The facts about one file.
 
     Attributes:
         libraries: the other libraries that it imports.
@@ -52,7 +52,7 @@ class Source:
     taken: set[str] = field(factory=set)
 
     def server_method(self, node: cst.BaseExpression) -> tuple[str, str] | None:
-        """Return the server and the method of ``server.method``, or None."""
+        """Return the server and the method that an expression names, or None."""
         if isinstance(node, cst.Attribute):
             owner = code(node.value)
             if owner in self.servers:
@@ -101,13 +101,13 @@ class NameResolver:
 
 
 class SourceReader(cst.CSTVisitor):
-    """Fills a `Source` while it visits a file."""
+    """Fills a `SourceFacts` while it visits a file."""
 
     METADATA_DEPENDENCIES = _METADATA
 
     def __init__(self) -> None:
         super().__init__()
-        self.source = Source()
+        self.source = SourceFacts()
         self.names = NameResolver(self)
         self._functions: list[str] = []
 
@@ -215,7 +215,7 @@ class SourceReader(cst.CSTVisitor):
 class _Waits(cst.CSTVisitor):
     """Tells whether a function waits for a server, and for anything else."""
 
-    def __init__(self, names: NameResolver, source: Source) -> None:
+    def __init__(self, names: NameResolver, source: SourceFacts) -> None:
         super().__init__()
         self._names, self._source = names, source
         self.serves = self.others = False

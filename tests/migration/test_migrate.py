@@ -187,7 +187,7 @@ async def test_handlers_of_second_low_level_server_answer() -> None:
 def test_migrated_program_serves_over_stdio(tmp_path: Path) -> None:
     program = tmp_path / "app.py"
     program.write_text(migrate_source(LOW_LEVEL).text)
-    line = orjson.dumps(INITIALIZE) + b"\n"
+    line = INITIALIZE + b"\n"
     done = subprocess.run(
         [sys.executable, str(program)], input=line, capture_output=True, timeout=40, check=True
     )
