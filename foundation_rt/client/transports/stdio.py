@@ -31,6 +31,9 @@ log = logging.getLogger("foundation_rt.client")
 _PIPES = ("input", "output")
 # One read has up to 32,768 lines, and each costs 30 us of the event loop if it is no message.
 _LINES_AT_ONCE = 64
+# Before the handshake, more than any banner or log that ends up on stdout by mistake (CHILD-25).
+_MAX_EARLY_LINES = 10_000
+_MAX_EARLY_BYTES = 4 * 1024 * 1024
 # What may pass by itself: the system is short of something now.
 _PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)
 
@@ -60,6 +63,8 @@ class ChildProcessTransport:
     _closed: bool = field(default=False, init=False)
     _is_overfed: bool = field(default=False, init=False)
     _is_introduced: bool = field(default=False, init=False)
+    _early_lines: int = field(default=0, init=False)
+    _early_bytes: int = field(default=0, init=False)
     _end: str = field(default="", init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -137,12 +142,33 @@ class ChildProcessTransport:
     # -- from the server
 
     def _on_output(self, data: bytes) -> None:
-        self._undelivered.extend(self._lines.feed(data))
+        lines = self._lines.feed(data)
+        if not self._is_introduced:
+            self._early_lines += len(lines)
+            self._early_bytes += len(data)
+            if self._is_flooding:
+                self._end_flood()
+                return
+        self._undelivered.extend(lines)
         if not self._is_paused:
             self._deliver_some()
 
+    @property
+    def _is_flooding(self) -> bool:
+        return self._early_lines > _MAX_EARLY_LINES or self._early_bytes > _MAX_EARLY_BYTES
+
+    def _end_flood(self) -> None:
+        """End a server that writes without end instead of answering; read no more of it."""
+        assert self._child is not None
+        self._undelivered.clear()
+        self._lines = LineReader(self.max_message_bytes)
+        self._child.pause_output()
+        self._child.end_soon()
+
     def _deliver_some(self) -> None:
         """Deliver some lines; the event loop has its turn before the next ones (CHILD-24)."""
+        if self._is_flooding:
+            return
         self._deliver(_LINES_AT_ONCE)
         assert self._child is not None
         was_paused, self._is_paused = self._is_paused, bool(self._undelivered)
@@ -189,8 +215,11 @@ class ChildProcessTransport:
         assert self._child is not None
         if self._is_introduced:
             return ConnectionLostError(what, may_have_run=True)
-        error = ConnectionLostError(what, may_have_run=self._child.has_read, retryable=False)
+        may_have_run = self._child.has_read and not self._is_flooding
+        error = ConnectionLostError(what, may_have_run=may_have_run, retryable=False)
         error.suggested_action = "Correct the command, or what the server says is wrong."
+        if self._is_flooding:
+            error.suggested_action = "Let the server write to stderr what is no message."
         return error
 
     # -- texts
@@ -206,6 +235,12 @@ class ChildProcessTransport:
         assert child is not None
         if self._is_overfed:
             return "does not read what is sent to it"
+        if self._is_flooding:
+            mib = _MAX_EARLY_BYTES // 1024**2
+            return (
+                f"wrote more than {_MAX_EARLY_LINES:,} lines, or {mib} MiB, to its stdout before"
+                " it answered"
+            )
         if not child.is_started:
             return "has not been started"
         if child.exit_code is None:

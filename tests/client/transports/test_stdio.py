@@ -22,6 +22,7 @@ from foundation_rt.client.targets import StdioServer
 from foundation_rt.client.transports.stdio import ChildProcessTransport
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.framing import LineTooLong
+from foundation_rt.protocol.revisions import REVISIONS
 from tests.support.leaks import ResourceSnapshot
 from tests.support.recording_receiver import (
     LONG,
@@ -236,6 +237,7 @@ async def test_lines_come_and_go_in_order() -> None:
     lines = [b"%d " % number + b"x" * (number * number % 100_000) for number in range(400)]
 
     transport, told = await opened(python(ECHO))
+    transport.negotiated(REVISIONS["2025-11-25"])
     for line in lines:
         await transport.drained()
         say(transport, line)
@@ -348,6 +350,7 @@ sys.stdout.flush()
 sys.stdin.read()
 """
     transport, told = await opened(python(code))
+    transport.negotiated(REVISIONS["2025-11-25"])
     at_once = known = 0
     while known < 20_000:
         await asyncio.sleep(0)
@@ -355,6 +358,20 @@ sys.stdin.read()
         at_once = max(at_once, known - before)
     assert at_once <= 64
     assert told.lines == [str(at).encode() for at in range(20_000)]
+    await transport.close()
+
+
+@both_loops
+@pytest.mark.rule("CHILD-25")
+@pytest.mark.parametrize("line", ["noise\\n", "\\n", "x"])
+async def test_flood_before_the_handshake_ends_the_server(line: str) -> None:
+    code = f"import sys\nwhile True: sys.stdout.write('{line}' * 50_000)"
+    transport, told = await opened(python(code, shutdown_grace=SHORT))
+    error = await told.end()
+    assert "more than 10,000 lines, or 4 MiB, to its stdout before it answered" in error.message
+    assert not error.may_have_run
+    assert not error.retryable
+    assert len(told.lines) <= 10_000
     await transport.close()
 
 
@@ -460,6 +477,7 @@ sys.exit(3)
 """
 
     transport, told = await opened(python(code))
+    transport.negotiated(REVISIONS["2025-11-25"])
     error = await told.end()
     assert [int(line.split()[0]) for line in told.lines[:-1]] == [*range(20_000)]
     assert told.lines[-1] == b"half a line"
