@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from .server_requests.sampling import ToolUseResult as ToolUseResult
     from .signatures.constraints import Constraints as Constraints
     from .signatures.constraints import Header as Header
+    from .signatures.parameters import Depends as Depends
     from .transports.http.page_access import PageAccess as PageAccess
 
 _HOMES = {
@@ -120,6 +121,7 @@ _HOMES = {
     "Connection": "engine.connection",
     "Constraints": "signatures.constraints",
     "Counter": "middleware.instruments",
+    "Depends": "signatures.parameters",
     "Dispatcher": "core.dispatcher",
     "Elicit": "server_requests.elicitation",
     "ElicitResult": "server_requests.elicitation",

@@ -107,6 +107,7 @@ class ServerOptions:
         http_pages: by path, functions that `Server.http_get` was given.
         http_app: what `Server.http_app` was given.
         publisher: notifies subscribers; that of another server, to share its subscriptions.
+        dependency_overrides: what `Server.dependency_overrides` holds.
         forwarder: answers what the server has no tool, resource or prompt of its own for.
     """
 
@@ -134,6 +135,7 @@ class ServerOptions:
     http_pages: Mapping[str, HttpPage] = field(factory=dict)
     http_app: MountedApp | None = None
     forwarder: RequestForwarder | None = None
+    dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = field(factory=dict)
 
 
 @define(eq=False, repr=False)
@@ -494,6 +496,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     if lifespan is not None:
         lifespan.attach_logger(logger)
     engine = Engine(dispatcher, clock, config.tools, workers, publisher, lifespan=lifespan)
+    engine.dependency_overrides = options.dependency_overrides
     runtime = Runtime(
         config,
         logger,

@@ -533,6 +533,18 @@ class Server:
                 self._runtime.attach_agents(coordinator)
         return cast("AgentCoordinatorV2", coordinator)
 
+    # -- dependencies ----------------------------------------------------------------------------
+
+    @property
+    def dependency_overrides(self) -> dict[Callable[..., Any], Callable[..., Any]]:
+        """By function of a dependency, the one that calls use instead, for tests (TYPED-75).
+
+        It counts from the next call on, and for all that this server serves::
+
+            server.dependency_overrides[open_database] = lambda: FakeDatabase()
+        """
+        return self._options.dependency_overrides
+
     # -- around the calls ------------------------------------------------------------------------
 
     @overload

@@ -97,6 +97,7 @@ class TestClient:
             these capabilities.
         headers: those of every request, as if it came over HTTP; handlers get the ones that
             `Server(request_headers=...)` or `http.request_headers` names.
+        dependency_overrides: put into those of the server until the client is closed (TYPED-75).
 
     Attributes:
         notifications: the messages that answer no request, decoded, in order.
@@ -111,7 +112,11 @@ class TestClient:
     revision: str = field(default=NEWEST_HANDSHAKE_REVISION, kw_only=True)
     answers: Answers | None = field(default=None, kw_only=True)
     headers: Mapping[str, str] | None = field(default=None, kw_only=True)
+    dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
+        factory=dict, kw_only=True
+    )
     notifications: list[dict[str, Any]] = field(factory=list, init=False)
+    _overridden: dict[Callable[..., Any], Callable[..., Any]] = field(factory=dict, init=False)
     _sink: MemorySink | None = field(default=None, init=False)
     _audit: AuditLog | None = field(default=None, init=False)
     _servers_audit: AuditLog | None = field(default=None, init=False)
@@ -119,6 +124,9 @@ class TestClient:
     _requests: PendingRequests = field(factory=lambda: PendingRequests(SequentialIds()), init=False)
 
     async def __aenter__(self) -> TestClient:
+        overrides = self.server.dependency_overrides
+        self._overridden = dict(overrides)
+        overrides.update(self.dependency_overrides)
         runtime = None
         if self.clock is not None or self.ids is not None:
             self._sink = MemorySink()
@@ -168,6 +176,9 @@ class TestClient:
             if not request.attempt.done():
                 request.attempt.set_exception(ConnectionError("the connection was closed"))
         await self._transport.close()
+        if self.dependency_overrides:
+            self.server.dependency_overrides.clear()
+            self.server.dependency_overrides.update(self._overridden)
         if self._sink is not None:
             runtime = self.server.runtime
             runtime.registry.attach_logger(runtime.logger)

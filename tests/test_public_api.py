@@ -40,6 +40,7 @@ PUBLIC = {
     "Connection",
     "Constraints",
     "Counter",
+    "Depends",
     "Dispatcher",
     "Elicit",
     "ElicitResult",

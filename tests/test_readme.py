@@ -159,6 +159,21 @@ def test_the_lifespan_and_the_middleware_work() -> None:
     assert asyncio.run(look_up()) == "Forms"
 
 
+def test_the_dependency_is_replaced_in_a_test(tmp_path: Path) -> None:
+    defined = _run({"__name__": "lending"}, 'Server("lending")')
+    database = defined["connect"](tmp_path / "books.db", check_same_thread=False)
+    database.executescript("create table books (name, lent); insert into books values ('A38', 0)")
+
+    async def lend() -> Any:
+        overrides = {defined["open_database"]: lambda: database}
+        async with TestClient(defined["server"], dependency_overrides=overrides) as client:
+            return await client.call("lend", book="A38")
+
+    assert asyncio.run(lend()) == 1
+    assert database.execute("select lent from books").fetchone() == (1,)
+    database.close()
+
+
 def test_the_agent_counts_what_it_is_asked_for() -> None:
     defined = _run({}, 'Server("office")')
 

@@ -130,6 +130,14 @@ class CallConnection(Protocol):
     def server_requester(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
         """Return the object that asks the client; raise `UsageError` if the handler may not."""
 
+    @property
+    def dependency_overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+        """The functions that replace those of dependencies; see `Server.dependency_overrides`."""
+
+    @property
+    def cancel_grace_ms(self) -> int:
+        """The time that a handler may go on after its abort: `tools.cancel_grace_ms`."""
+
     async def run_in_worker(self, function: Callable[[], _T]) -> _T:
         """Run `function` in a worker thread; return or raise what it does."""
 
@@ -361,6 +369,16 @@ class ToolContext(Generic[State]):
 
         _, connection = self._require_call()
         return await connection.run_in_worker(partial(function, *args, **kwargs))
+
+    @property
+    def dependency_overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+        """The functions that replace those of dependencies in this call; see `Server`."""
+        return {} if self._connection is None else self._connection.dependency_overrides
+
+    @property
+    def cancel_grace_ms(self) -> int:
+        """The time that an `async def` handler may go on after its abort, in ms (TIME-04)."""
+        return 0 if self._connection is None else self._connection.cancel_grace_ms
 
     # -- requests to the client ----------------------------------------------------------------
 

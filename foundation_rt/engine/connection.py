@@ -228,6 +228,16 @@ class Connection:
         """Return the way of a handler to ask its client; raise `UsageError` if it may not."""
         return self.dispatcher.client_input.server_requester(call, self, signal)
 
+    @property
+    def dependency_overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+        """The functions that replace those of dependencies."""
+        return self.engine.dependency_overrides
+
+    @property
+    def cancel_grace_ms(self) -> int:
+        """The time that a handler may go on after its abort, in ms."""
+        return self.engine.limits.cancel_grace_ms
+
     async def run_in_worker(self, function: Callable[[], _T]) -> _T:
         """Run `function` in a worker thread of the server; return or raise what it does."""
         return await self.engine.run_in_worker(function)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -109,6 +109,7 @@ class Engine:
         lifespan: holds the state for handlers; None if there are no hooks.
 
     Attributes:
+        dependency_overrides: by function of a dependency, the one that is called instead.
         session_ends: reports the ends of sessions; None if nothing is to be called with them.
         on_roots_changed: called with the key of a session whose roots have changed.
     """
@@ -122,6 +123,9 @@ class Engine:
     on_unanswered: Callable[[Invocation, CallOutcome | None], object] | None = field(default=None)
     around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
     lifespan: Lifespan[Any] | None = field(default=None)
+    dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
+        factory=dict, init=False
+    )
     session_ends: SessionEnds | None = field(default=None, init=False)
     on_roots_changed: SessionCallback | None = field(default=None, init=False)
     _runs: dict[str, RunningCall] = field(factory=dict, init=False)

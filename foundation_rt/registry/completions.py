@@ -140,7 +140,7 @@ class CompletionRegistry:
         """
         from .feature_signatures import derive_completion
 
-        typed = derive_completion(function, context_type)
+        typed = derive_completion(function, context_type, inline=options.get("inline", False))
         self._add(subject, argument, typed.handler, typed.execution, **options)
 
     def register(

@@ -21,7 +21,7 @@ from ..jsonschema.issues import refusal
 from ..signatures.binding import NO_DEFAULT
 from ..signatures.docstrings import parse_docstring
 from ..signatures.function_signature import FunctionSignature
-from ..signatures.parameters import ParameterCollector
+from ..signatures.parameters import ParameterCollector, dependency_of, make_plan
 from ..signatures.type_schema import NoneType, Schema, TypeSchema, UnsupportedType
 from .completions import Choices
 from .prompts import PromptArgument
@@ -59,17 +59,23 @@ class TypedFeature:
     choices: Mapping[str, Choices]
 
 
-def derive_prompt(function: Callable[..., Any], context_type: type) -> TypedFeature:
+def derive_prompt(
+    function: Callable[..., Any], context_type: type, *, inline: bool = False
+) -> TypedFeature:
     """Derive a prompt whose arguments are the parameters of `function` (PROMPT-03).
 
     Raises:
         RegistrationError: names the prompt, the parameter and what to change.
     """
-    return _derive(FunctionSignature(function, "prompt", context_type))
+    return _derive(FunctionSignature(function, "prompt", context_type), inline)
 
 
 def derive_resource(
-    function: Callable[..., Any], variables: tuple[str, ...], context_type: type
+    function: Callable[..., Any],
+    variables: tuple[str, ...],
+    context_type: type,
+    *,
+    inline: bool = False,
 ) -> TypedFeature:
     """Derive a resource, or a template with `variables`, that `function` reads (MRES-10).
 
@@ -77,7 +83,7 @@ def derive_resource(
         RegistrationError: names the resource, the parameter and what to change.
     """
     signature = FunctionSignature(function, "resource", context_type)
-    typed = _derive(signature)
+    typed = _derive(signature, inline)
     known = {argument.name for argument in typed.arguments}
     for name in variables:
         if name not in known:
@@ -94,7 +100,9 @@ def derive_resource(
     return typed
 
 
-def derive_completion(function: Callable[..., Any], context_type: type) -> TypedFeature:
+def derive_completion(
+    function: Callable[..., Any], context_type: type, *, inline: bool = False
+) -> TypedFeature:
     """Derive a completer: it takes the text so far and, with two parameters, the other arguments.
 
     Raises:
@@ -103,8 +111,12 @@ def derive_completion(function: Callable[..., Any], context_type: type) -> Typed
     signature = FunctionSignature(function, "completion", context_type)
     context_name: str | None = None
     names: list[str] = []
+    dependencies: dict[str, Callable[..., Any]] = {}
     for parameter in signature.parameters:
-        if _is_context(signature, parameter):
+        depended = dependency_of(_hint(signature, parameter), parameter.default)
+        if depended is not None:
+            dependencies[parameter.name] = depended
+        elif _is_context(signature, parameter):
             context_name = parameter.name
         elif parameter.kind is parameter.KEYWORD_ONLY or len(names) == 2:
             raise signature.refusal(parameter.name, "a completion takes value and arguments")
@@ -116,9 +128,14 @@ def derive_completion(function: Callable[..., Any], context_type: type) -> Typed
             f"def {signature.name}(value: str)"
         )
 
+    plan = make_plan(signature, dependencies, inline=inline) if dependencies else None
+
     def handler(arguments: dict[str, Any], context: Any) -> Any:
         given = (arguments["value"], arguments["arguments"])[: len(names)]
-        return function(*given, **({context_name: context} if context_name else {}))
+        named = {context_name: context} if context_name else {}
+        if plan is not None:
+            return plan(context, {**dict(zip(names, given, strict=True)), **named})
+        return function(*given, **named)
 
     return TypedFeature(signature.name, None, (), handler, _execution(signature), {})
 
@@ -128,15 +145,18 @@ def _execution(signature: FunctionSignature) -> ExecutionMode:
 
 
 def _is_context(signature: FunctionSignature, parameter: inspect.Parameter) -> bool:
-    if parameter.annotation is parameter.empty:
-        return False
+    return signature.is_context(_hint(signature, parameter))
+
+
+def _hint(signature: FunctionSignature, parameter: inspect.Parameter) -> Any:
+    """Return the type of a parameter; None if it has none."""
     try:
-        return signature.is_context(signature.hint(parameter))
+        return signature.hint(parameter)
     except UnsupportedType:
-        return False
+        return None
 
 
-def _derive(signature: FunctionSignature) -> TypedFeature:
+def _derive(signature: FunctionSignature, inline: bool) -> TypedFeature:
     names = [parameter.name for parameter in signature.parameters]
     description, described = parse_docstring(signature.docstring, names)
     collector = ParameterCollector(signature)
@@ -144,6 +164,7 @@ def _derive(signature: FunctionSignature) -> TypedFeature:
         collector.add(parameter, described.get(parameter.name, ""))
     types = collector.types
     required = collector.required()
+    handler = _text_handler(collector, inline)  # its dependencies may make it async
     return TypedFeature(
         signature.name,
         description or None,
@@ -151,15 +172,15 @@ def _derive(signature: FunctionSignature) -> TypedFeature:
             PromptArgument(name, derived.schema.get("description"), name in required)
             for name, derived in types.items()
         ),
-        _text_handler(collector),
+        handler,
         _execution(signature),
         {name: Choices(values) for name in types if (values := _choices(types[name]))},
     )
 
 
-def _text_handler(collector: ParameterCollector) -> Handler:
+def _text_handler(collector: ParameterCollector, inline: bool) -> Handler:
     """Return the function that is called with the arguments as text, and the context."""
-    bound = collector.handler()
+    bound = collector.handler(inline=inline)
     has_default = {each.name: each.default is not NO_DEFAULT for each in collector.bindings}
     readers = {name: _reader(derived) for name, derived in collector.types.items()}
     validate = _validator(collector)

@@ -141,7 +141,7 @@ class PromptRegistry:
         """
         from .feature_signatures import derive_prompt
 
-        typed = derive_prompt(function, context_type)
+        typed = derive_prompt(function, context_type, inline=options.get("inline", False))
         definition = PromptDefinition(
             typed.name if name is None else name,
             typed.description if description is None else description,

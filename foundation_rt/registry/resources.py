@@ -215,7 +215,9 @@ class ResourceRegistry:
                 variables = parse_template(uri).variables
             except InvalidUri as error:
                 raise RegistrationError(f"resource {uri!r} is refused: it {error}") from None
-        typed = derive_resource(function, variables, context_type)
+        typed = derive_resource(
+            function, variables, context_type, inline=options.get("inline", False)
+        )
         members: dict[str, Any] = {
             "name": typed.name if name is None else name,
             "title": title,

@@ -56,6 +56,7 @@ def derive_tool(
     *,
     input_schema: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | bool | None = None,
+    inline: bool = False,
 ) -> TypedTool:
     """Derive a tool from the signature and the docstring of `function`.
 
@@ -65,6 +66,7 @@ def derive_tool(
         context_type: a parameter of this type is given the context of the call.
         input_schema: used as it is, instead of a derived one (TYPED-22).
         output_schema: used as it is; True derives it from the return annotation (TYPED-26).
+        inline: the function is called in place (CALL-12).
 
     Raises:
         RegistrationError: no schema can be derived, or the given one does not fit the signature;
@@ -96,12 +98,13 @@ def derive_tool(
         )
         schema = dict(input_schema)
         _check_given_schema(schema, collector, signature)
+    handler = collector.handler(check, inline=inline)  # its dependencies may make it async
     return TypedTool(
         signature.name,
         description,
         schema,
         _output_schema(signature, output_schema),
-        collector.handler(check),
+        handler,
         signature.is_async,
     )
 

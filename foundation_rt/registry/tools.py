@@ -182,7 +182,11 @@ class ToolRegistry:
         from .tool_signature import derive_tool
 
         typed = derive_tool(
-            function, context_type, input_schema=input_schema, output_schema=output_schema
+            function,
+            context_type,
+            input_schema=input_schema,
+            output_schema=output_schema,
+            inline=options.get("inline", False),
         )
         definition = ToolDefinition(
             typed.name if name is None else name,

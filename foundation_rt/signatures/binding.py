@@ -45,6 +45,7 @@ def make_handler(
     context_name: str | None,
     check: Callable[[Arguments], None] | None = None,
     takes_rest: bool = False,
+    is_plan: bool = False,
 ) -> Handler:
     """Return a handler that calls `function` with keyword arguments only.
 
@@ -58,6 +59,7 @@ def make_handler(
         check: called with the arguments first; raises `ConversionError`. It is for a schema that
             does not vouch for their names.
         takes_rest: pass on arguments without a parameter, unchanged.
+        is_plan: `function` takes the context and a dict of the arguments: see `Plan.call`.
     """
     names: dict[str, Any] = {"function": function, "check": check}
     names.update(ConversionError=ConversionError, refusal=_refusal)
@@ -86,7 +88,8 @@ def make_handler(
         " except ConversionError as error:",
         "  raise refusal(error, name) from error.__cause__",
     ]
-    lines += [f" return function({', '.join(passed)})"]
+    arguments = ", ".join(passed)
+    lines += [f" return function({f'context, dict({arguments})' if is_plan else arguments})"]
     exec(compile("\n".join(lines), "<argument binding>", "exec"), names)
     handler: Handler = names["handler"]
     return handler

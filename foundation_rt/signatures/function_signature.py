@@ -13,7 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import RegistrationError
-from .annotations import Names, UnresolvedName, names_of_function, without_metadata
+from .annotations import (
+    Names,
+    UnresolvedName,
+    names_of_class,
+    names_of_function,
+    without_metadata,
+)
 from .type_schema import UnsupportedType
 
 
@@ -25,6 +31,7 @@ class FunctionSignature:
             class defines ``__call__``.
         kind: what the function becomes.
         context_type: a parameter of this type is given the context of the call.
+        is_dependency: it may be a class, or a generator function.
 
     Raises:
         RegistrationError: it is none of these.
@@ -34,7 +41,14 @@ class FunctionSignature:
         names: the names that its annotations may use.
     """
 
-    def __init__(self, function: Callable[..., Any], kind: str, context_type: type) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        kind: str,
+        context_type: type,
+        *,
+        is_dependency: bool = False,
+    ) -> None:
         self.kind = kind
         inner, fixed = function, set[str]()
         while isinstance(inner, functools.partial):
@@ -42,11 +56,13 @@ class FunctionSignature:
             inner = inner.func
         self.function = function
         self.name: str = getattr(inner, "__name__", type(inner).__name__)
-        if inspect.isclass(inner) or not callable(inner):
+        written: Any = inner
+        if not callable(written) or (inspect.isclass(inner) and not is_dependency):
             raise RegistrationError(f"{self.name!r} is not a function")
-        code = inner if inspect.isroutine(inner) else type(inner).__call__
+        code: Any = inner if inspect.isroutine(inner) else type(inner).__call__
         self.docstring: str = code.__doc__ or inner.__doc__ or ""
-        if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
+        is_generator = inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code)
+        if is_generator and not is_dependency:
             raise RegistrationError(
                 f"{kind} {self.name!r} is a generator, and a {kind} has one result: return a list"
             )
@@ -61,14 +77,14 @@ class FunctionSignature:
         # An argument that a partial has fixed is not one that a caller sends.
         self.parameters = [p for p in signature.parameters.values() if p.name not in fixed]
         self._return_annotation = signature.return_annotation
-        self._context_type = context_type
+        self.context_type = context_type
         # A module may import the type for type checkers only.
         fallbacks = {context_type.__name__: context_type}
-        self.names = (
-            names_of_function(written, fallbacks)
-            if inspect.isfunction(written)
-            else Names({}, {}, fallbacks)
-        )
+        self.names = Names({}, {}, fallbacks)
+        if inspect.isfunction(written):
+            self.names = names_of_function(written, fallbacks)
+        elif inspect.isclass(inner):
+            self.names = names_of_class(inner, self.names)
 
     def hint(self, parameter: inspect.Parameter) -> Any:
         """Return the type of a parameter.
@@ -91,14 +107,14 @@ class FunctionSignature:
             # The state of `ToolContext[State]` is for type checkers, and so may its import be.
             name, bracket, _ = str(annotation).partition("[")
             if bracket and self._is_context_name(name):
-                return self._context_type
+                return self.context_type
             raise UnsupportedType(
                 f"its annotation {annotation!r} cannot be resolved: {error}"
             ) from None
 
     def _is_context_name(self, name: str) -> bool:
         try:
-            return self.names.resolve(name) is self._context_type
+            return self.names.resolve(name) is self.context_type
         except UnresolvedName:
             return False
 
@@ -108,7 +124,7 @@ class FunctionSignature:
         origin = typing.get_origin(hint)
         if origin in (typing.Union, types.UnionType):
             return any(map(self.is_context, typing.get_args(hint)))
-        return hint is self._context_type or origin is self._context_type
+        return hint is self.context_type or origin is self.context_type
 
     def refusal(self, parameter: str, problem: str) -> RegistrationError:
         """Return the error that refuses one parameter."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..errors import RegistrationError
 from .binding import NO_DEFAULT, Arguments, Binding, Handler, make_handler
 from .schema_deriver import DIALECT, Deriver
 from .type_schema import REQUIRED, Schema, TypeSchema, UnsupportedType
@@ -13,6 +14,56 @@ if TYPE_CHECKING:
     import inspect
 
     from .function_signature import FunctionSignature
+
+
+class Dependency:
+    """Marks a parameter whose argument comes from a function; made by `Depends`.
+
+    Attributes:
+        function: makes the argument.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+
+def Depends(function: Callable[..., Any]) -> Any:  # noqa: N802 -- as other frameworks call it
+    """Mark a parameter: a call gives it the value that `function` makes (TYPED-70).
+
+    ::
+
+        def borrow(book: str, db: Annotated[Database, Depends(open_database)]) -> Loan: ...
+        def borrow(book: str, db: Database = Depends(open_database)) -> Loan: ...
+
+    Args:
+        function: takes nothing but a `ToolContext` and dependencies of its own. It returns the
+            value, or yields it once and is closed after the call; it may be asynchronous, a class,
+            or a context manager of `contextlib`.
+
+    Raises:
+        RegistrationError: `function` cannot be called, or has no hash.
+    """
+    given: Any = function
+    if not callable(given) or type(given).__hash__ is None:
+        raise RegistrationError(
+            f"Depends takes a function, as in Depends(open_database), not {function!r}"
+        )
+    return Dependency(function)
+
+
+def dependency_of(hint: Any, default: Any) -> Callable[..., Any] | None:
+    """Return the function of a parameter's dependency; None if it has none.
+
+    Args:
+        hint: the type of the parameter, resolved.
+        default: of the parameter.
+    """
+    for mark in (default, *getattr(hint, "__metadata__", ())):
+        if type(mark) is Dependency:
+            return mark.function
+    return None
 
 
 class ParameterCollector:
@@ -29,6 +80,7 @@ class ParameterCollector:
         types: the type schema of each parameter that has one, but for the context.
         bindings: of the parameters, but for the context.
         context_name: the parameter that is given the context; None if there is none.
+        dependencies: by parameter, the function of its dependency.
         takes_rest: the function has ``**kwargs``.
     """
 
@@ -43,6 +95,7 @@ class ParameterCollector:
         self.types: dict[str, TypeSchema] = {}
         self.bindings: list[Binding] = []
         self.context_name: str | None = None
+        self.dependencies: dict[str, Callable[..., Any]] = {}
         self.takes_rest = False
         self._signature = signature
         self._advice = advice
@@ -65,10 +118,17 @@ class ParameterCollector:
                 raise self._signature.refusal(name, problem)
             self.takes_rest = True
             return
+        if type(parameter.default) is Dependency:
+            self.dependencies[name] = parameter.default.function
+            return
         has_default = parameter.default is not parameter.empty
         convert = None
         try:
             hint = self._signature.hint(parameter)
+            function = dependency_of(hint, None)
+            if function is not None:
+                self.dependencies[name] = function
+                return
             if self._signature.is_context(hint):
                 self._take_context(name)
                 return
@@ -101,15 +161,25 @@ class ParameterCollector:
             schema["definitions"] = definitions
         return schema
 
-    def handler(self, check: Callable[[Arguments], None] | None = None) -> Handler:
+    def handler(
+        self, check: Callable[[Arguments], None] | None = None, *, inline: bool = False
+    ) -> Handler:
         """Return the function that is called with the arguments and the context.
 
         Args:
             check: see `make_handler`.
+            inline: whether it is called in place (CALL-12).
+
+        Raises:
+            RegistrationError: a dependency cannot be used.
         """
+        function = self._signature.function
+        if self.dependencies:
+            function = make_plan(self._signature, self.dependencies, inline=inline)
         return make_handler(
-            self._signature.function,
+            function,
             self.bindings,
+            is_plan=bool(self.dependencies),
             context_name=self.context_name,
             check=check,
             takes_rest=self.takes_rest,
@@ -121,3 +191,25 @@ class ParameterCollector:
                 name, f"it is a second ToolContext, after {self.context_name!r}"
             )
         self.context_name = name
+
+
+def make_plan(
+    signature: FunctionSignature, dependencies: Mapping[str, Callable[..., Any]], *, inline: bool
+) -> Callable[..., Any]:
+    """Return the function that is called with the context and the arguments of `signature`.
+
+    Its calls need the event loop if the signature `is_async` afterwards.
+
+    Raises:
+        RegistrationError: a dependency cannot be used, or not in place.
+    """
+    from .dependencies import Plan
+
+    plan = Plan(signature, dependencies)
+    if inline and not signature.is_async and not plan.is_plain:
+        raise signature.refusal(
+            next(iter(dependencies)),
+            "inline=True takes dependencies that return their value: no coroutine, no generator",
+        )
+    signature.is_async = plan.is_async
+    return plan.call

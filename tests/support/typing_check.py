@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Annotated, Any, TypedDict, assert_type
 
 from foundation_rt import (
@@ -14,6 +14,7 @@ from foundation_rt import (
     BlobContents,
     Completion,
     Connection,
+    Depends,
     Dispatcher,
     Elicit,
     ElicitResult,
@@ -149,6 +150,22 @@ class AppState:
 def greet(name: str, ctx: ToolContext[AppState]) -> str:
     assert_type(ctx.state, AppState)
     return ctx.state.greeting.title() + ctx.state.farewell  # type: ignore[attr-defined, no-any-return]
+
+
+def open_state(ctx: ToolContext[AppState]) -> Iterator[AppState]:
+    yield ctx.state
+
+
+@server.tool
+def depends(
+    name: str, one: Annotated[AppState, Depends(open_state)], two: AppState = Depends(open_state)
+) -> str:
+    assert_type(one, AppState)
+    return two.greeting + name
+
+
+Depends(5)  # type: ignore[arg-type]
+server.dependency_overrides[open_state] = AppState
 
 
 def any_state(ctx: ToolContext) -> None:
