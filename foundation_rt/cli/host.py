@@ -79,9 +79,9 @@ def host(arguments: list[str]) -> int:
         return write_output(write_examples(Path()).encode())
     workers = read_workers(line.option("--workers"))
     if workers > 1:
-        from ..transports.http.worker_processes import is_worker, keep_workers
+        from ..transports.http.worker_processes import keep_workers, worker_place
 
-        if not is_worker():
+        if worker_place() is None:
             _refuse_wrong_workers(line)
             return keep_workers(["host", *arguments], workers, passed_on=signal.SIGUSR1)
     return _serve(line)
@@ -89,15 +89,15 @@ def host(arguments: list[str]) -> int:
 
 def _serve(line: CommandLine) -> int:
     from ..transports.http.serve import serve
-    from ..transports.http.worker_processes import shared_state_key
+    from ..transports.http.worker_processes import worker_place
 
     made = _read(line).assemble(_add_gateway if "--gateway" in line.options else None)
-    key = shared_state_key()
-    if key is not None and made.server.load_config().security.state_key is None:
-        made.server.override("security", state_key=key)
+    place = worker_place()
+    if place is not None and made.server.load_config().security.state_key is None:
+        made.server.override("security", state_key=place.key)
     return serve(
         made.server.runtime,
-        shares_port=key is not None,
+        place=place,
         on_serving=lambda url: _print_page(made, url),
     )
 

@@ -164,9 +164,9 @@ def serve_line(line: CommandLine, load: Callable[[bool], Server], arguments: lis
         settings["no_auth"] = True
     workers = read_workers(line.option("--workers"))
     if workers > 1:
-        from ..transports.http.worker_processes import is_worker, keep_workers
+        from ..transports.http.worker_processes import keep_workers, worker_place
 
-        if not is_worker():
+        if worker_place() is None:
             return keep_workers(arguments, workers)
     return serve_over_http(load(True), settings, with_stdio=transport == "both")
 
@@ -183,14 +183,14 @@ def serve_over_http(server: Server, settings: Mapping[str, Any], *, with_stdio: 
         UsageError: the server cannot be served so; says why and what to change.
     """
     from ..transports.http.serve import make_serving, serve
-    from ..transports.http.worker_processes import shared_state_key
+    from ..transports.http.worker_processes import worker_place
 
     server.override("http", **settings)
-    key = shared_state_key()
-    if key is not None and server.load_config().security.state_key is None:
-        server.override("security", state_key=key)
+    place = worker_place()
+    if place is not None and server.load_config().security.state_key is None:
+        server.override("security", state_key=place.key)
     if not with_stdio:
-        return serve(server.runtime, shares_port=key is not None)
+        return serve(server.runtime, place=place)
     from ..transports.stdio.transport import serve as serve_stdio
 
     return serve_stdio(server.runtime, companion=make_serving(server.runtime))

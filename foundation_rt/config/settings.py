@@ -35,6 +35,7 @@ from .types import (
     SCOPE,
     STATE_KEY,
     TOOL_LIMIT,
+    WORKER_ADDRESS,
     Choice,
     Flag,
     Integer,
@@ -243,7 +244,9 @@ class SecuritySection(Settings):
     )
     allow_arbitrary_code_tools: bool = flag(False, "Reserved; has no effect.")
     state_key: str | None = setting(
-        None, STATE_KEY, "Key that seals the state of stateless calls; the same for all workers."
+        None,
+        STATE_KEY,
+        "Key that seals the state of stateless calls, and ids; the same for all workers.",
     )
 
 
@@ -382,6 +385,12 @@ class HttpSection(Settings):
         "memory",
         StoreUrl(("memory",), REDIS_SCHEMES),
         "Store of the messages of streams, so that clients can resume: `memory` or `redis://...`.",
+    )
+    worker_address: str | None = setting(
+        None,
+        WORKER_ADDRESS,
+        "Private address, `HOST` or `HOST:PORT`, at which the workers of other hosts reach this"
+        " one; each further worker has the next port.",
     )
     max_events: int = setting(
         1_000, Integer(1, 1_000_000), "Most messages of one session that are kept."

@@ -206,6 +206,11 @@ FILE_PATH = Pattern(
 )
 HTTP_PATH = Pattern("/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?", "a path such as /mcp")
 HOST_NAME = Pattern(rf"\*|{_HOST}", "a host such as example.com or example.com:8443, or *")
+WORKER_ADDRESS = Pattern(
+    r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9][0-9]{0,4})?",
+    "an address of this host such as 10.0.0.5 or 10.0.0.5:7000",
+    optional=True,
+)
 ORIGIN = Pattern(rf"\*|[a-z][a-z0-9+.-]*://{_HOST}", "an origin such as https://example.com, or *")
 API_KEY = Pattern(
     "([A-Za-z0-9._-]{1,64}:)?[A-Za-z0-9._~+/-]{16,256}=*",

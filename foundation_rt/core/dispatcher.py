@@ -99,6 +99,12 @@ class Dispatcher:
             return self._batch(session, message)
         return _DECISIONS[type(message)](session, message)
 
+    def restore(self, session: Session, peer: Peer) -> list[Effect]:
+        """Continue, in a new session, one that had nothing but its handshake (HTTP-62)."""
+        from .methods.lifecycle import restore
+
+        return restore(self, session, peer)
+
     # -- the steps of a call -----------------------------------------------------------------
 
     def conclude(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> list[Effect]:

@@ -13,6 +13,7 @@ import pytest
 
 from foundation_rt import Server, __version__
 from foundation_rt.cli.main import main
+from foundation_rt.transports.http.worker_processes import WorkerPlace
 from tests.support.process import PATIENCE, environment, run, serve
 
 ONE = """
@@ -166,7 +167,10 @@ def test_workers_are_given_the_same_command_line_and_start_none(
     words = ["serve", "--http", "127.0.0.1:1", "--workers", "3"]
     assert main(words) == 0
     assert kept == [words, 3]
-    monkeypatch.setenv("FOUNDATION_RT_WORKER", "00" * 32)
+    place = WorkerPlace("00" * 32, "ab", 1, "/nowhere")
+    monkeypatch.setattr(
+        "foundation_rt.transports.http.worker_processes.worker_place", lambda: place
+    )
     assert main(words) == 0
     assert kept[2:] == ["served"]
 

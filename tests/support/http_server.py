@@ -57,11 +57,20 @@ def free_port() -> int:
 
 
 @contextmanager
-def serve_workers(app: Path, count: int) -> Iterator[tuple[ServerProcess, str]]:
-    """Serve an application's file in `count` workers; yield their supervisor and their URL."""
+def serve_workers(
+    app: Path, count: int, *words: str, settings: Mapping[str, object] | None = None
+) -> Iterator[tuple[ServerProcess, str]]:
+    """Serve an application's file in `count` workers; yield their supervisor and their URL.
+
+    Args:
+        app: the file that holds the server.
+        count: the number of workers.
+        words: further arguments of `foundation-rt serve`; without any, `--no-auth`.
+        settings: configuration by environment, as in `http.max_sessions`.
+    """
     port = free_port()
-    words = ("--http", f"127.0.0.1:{port}", "--no-auth", "--workers", str(count))
-    with ServerProcess(command("serve", str(app), *words), environment()) as process:
+    given = ("--http", f"127.0.0.1:{port}", "--workers", str(count), *(words or ("--no-auth",)))
+    with ServerProcess(command("serve", str(app), *given), environment(settings)) as process:
         process.wait_until(
             lambda: len(process.records_with(message="serving over HTTP")) == count, "all serve"
         )

@@ -39,25 +39,38 @@ def initialize(dispatcher: Dispatcher, session: Session, request: Request) -> li
         peer = describe_peer(revision, params.get("capabilities", {}), client)
     except DescriptionTooLarge as error:
         raise invalid_params(str(error)) from None
-    session.advance(SessionEvent.INITIALIZE)
-    session.peer = peer.retain()
-    results = dispatcher.results
-    capabilities = capabilities_of(dispatcher, revision)
-    session.capabilities = frozenset(capabilities)
+    capabilities = _begin(dispatcher, session, peer.retain())
     result: dict[str, Any] = {
         "protocolVersion": revision.name,
         "capabilities": capabilities,
-        "serverInfo": results.server_info(revision),
+        "serverInfo": dispatcher.results.server_info(revision),
     }
     instructions = instructions_of(dispatcher)
     if instructions is not None:
         result["instructions"] = instructions
-    opened = {
-        "protocolVersion": revision.name,
-        "clientName": client.get("name"),
-        "clientVersion": client.get("version"),
-    }
-    return [result_reply(request.id, result), ClientConnected("info", "client connected", opened)]
+    name, version = client.get("name"), client.get("version")
+    return [result_reply(request.id, result), _connected(revision, name, version)]
+
+
+def restore(dispatcher: Dispatcher, session: Session, peer: Peer) -> list[Effect]:
+    """Continue, in a new session, one that had nothing but its handshake (HTTP-62)."""
+    _begin(dispatcher, session, peer)
+    session.advance(SessionEvent.INITIALIZED)
+    return [_connected(peer.revision, peer.name, peer.version)]
+
+
+def _begin(dispatcher: Dispatcher, session: Session, peer: Peer) -> dict[str, Any]:
+    """Give a session its peer; return the capabilities that are advertised to it."""
+    session.advance(SessionEvent.INITIALIZE)
+    session.peer = peer
+    capabilities = capabilities_of(dispatcher, peer.revision)
+    session.capabilities = frozenset(capabilities)
+    return capabilities
+
+
+def _connected(revision: Revision, name: Any, version: Any) -> ClientConnected:
+    opened = {"protocolVersion": revision.name, "clientName": name, "clientVersion": version}
+    return ClientConnected("info", "client connected", opened)
 
 
 def initialized(dispatcher: Dispatcher, session: Session, request: Request) -> list[Effect]:

@@ -4,5 +4,7 @@ from importlib.util import find_spec
 
 from ...errors import MissingExtraError
 
-if not all(map(find_spec, ("httptools", "joserfc", "starlette", "uvicorn", "uvloop"))):
+if not all(
+    map(find_spec, ("cryptography", "httptools", "joserfc", "starlette", "uvicorn", "uvloop"))
+):
     raise MissingExtraError("HTTP", "http")

@@ -23,13 +23,14 @@ from ...protocol.jsonrpc import encode
 from ...protocol.plain_values import write_json
 from .asgi import CLOSE, HttpRefusal, send_body, send_json, with_cors, with_security_headers
 from .authentication import make_authenticator
-from .endpoint import SERVER_STOPS, STOPPING, Endpoint
+from .endpoint import STOPPING, Endpoint
 from .event_store import MemoryEventStore
 from .headers import method_not_allowed, read_head
 from .host_check import make_host_check
 from .legacy import MESSAGES_PATH, STREAM_PATH, LegacyEndpoint
 from .request import ClientGone, HttpRequest
 from .request_headers import make_header_selection
+from .session import SERVER_STOPS
 from .session_table import SessionTable, session_quota
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from .host_check import HostCheck
     from .mounted_app import MountedService
     from .request_headers import HeaderSelection
+    from .worker_group import WorkerGroup
 
 HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"
@@ -97,6 +99,9 @@ class HttpApplication:
     Args:
         path: the endpoint's path, below the path at which the application is mounted.
 
+    Attributes:
+        group: the workers that share its clients; set before it starts, if there are any.
+
     Raises:
         UsageError: authentication is neither configured nor turned off, a header that handlers
             get is the server's own, or a page of the application has a path of the runtime.
@@ -104,6 +109,7 @@ class HttpApplication:
 
     runtime: Runtime
     path: str
+    group: WorkerGroup | None = field(default=None, init=False)
     _host_check: HostCheck = field(init=False)
     _authenticator: Authenticator = field(init=False)
     _header_selection: HeaderSelection = field(init=False)
@@ -205,6 +211,8 @@ class HttpApplication:
             await self.runtime.stop_lifespan(max(0.0, until - time.monotonic()))
             await self.runtime.close_middleware()
             await service.endpoint.events.close()
+            if self.group is not None:
+                await self.group.close()
             # The host may end its process by a signal now, and with it the buffered log lines.
             self.runtime.flush_logs(FINAL_FLUSH_SECONDS)
 
@@ -239,12 +247,15 @@ class HttpApplication:
         runtime, config = self.runtime, self.runtime.config.http
         events = _make_event_store(runtime)
         await events.start()
+        if self.group is not None:
+            runtime.dispatcher.tasks.new_id = self.group.new_task_id
+            await self.group.start()
         service = _Service(asyncio.get_running_loop())
         scheduler = runtime.use_loop(service.loop, service)
         quota, gives_way = session_quota(runtime.config), runtime.config.has_shares()
         table = partial(SessionTable, runtime.clock, config.session_idle_ms, quota, gives_way)
         service.endpoint = Endpoint(
-            runtime, config, scheduler, self._authenticator, table(), events
+            runtime, config, scheduler, self._authenticator, table(), events, self.group
         )
         service.legacy = LegacyEndpoint(service.endpoint, table())
         service.sweep()

@@ -31,7 +31,7 @@ from .headers import (
 )
 from .post_response import PostResponse
 from .request import read_body
-from .session import HttpSession
+from .session import SERVER_STOPS, HttpSession
 from .sse import EventBody, encode_event, encode_retry
 
 if TYPE_CHECKING:
@@ -43,13 +43,17 @@ if TYPE_CHECKING:
     from ...engine.scheduling import HostLoop
     from ...jsonschema.header_params import HeaderParameter
     from ...protocol.jsonrpc import Message
+    from ...protocol.peer import Peer
     from ...registry.tools import RegisteredTool
     from ...runtime import Runtime
     from .asgi import RawHeader, Receive, Send
     from .authentication import Authenticator
     from .event_store import EventStore, Replay
     from .request import HttpRequest
+    from .request_routing import RequestRouter
+    from .session_seal import SealedSession
     from .session_table import SessionTable
+    from .worker_group import WorkerGroup
 
 SOON_SECONDS = 0.1
 """Seconds after which a response becomes a stream, and its client is watched."""
@@ -75,9 +79,6 @@ _NO_MESSAGE = (JsonRpcErrorCode.PARSE_ERROR, JsonRpcErrorCode.INVALID_REQUEST)
 SESSION_ENDED = "disconnected"
 """The reason with which a connection is closed that its client has ended."""
 
-SERVER_STOPS = "shutdown"
-"""The reason with which a connection is closed that the server ends."""
-
 NO_SESSION = HttpRefusal(404, "There is no such session", reason="session_not_found")
 
 STOPPING = HttpRefusal(
@@ -90,7 +91,14 @@ _Responding = HttpRefusal | Awaitable[HttpRefusal | None]
 
 @define(eq=False, repr=False)
 class Endpoint:
-    """Answers the requests to the path of the endpoint; belongs to one event loop."""
+    """Answers the requests to the path of the endpoint; belongs to one event loop.
+
+    Args:
+        group: the workers that share its clients; None if there are no others.
+
+    Attributes:
+        router: routes requests to those workers.
+    """
 
     runtime: Runtime
     settings: HttpSection
@@ -98,11 +106,21 @@ class Endpoint:
     authenticator: Authenticator
     sessions: SessionTable[HttpSession]
     events: EventStore
+    group: WorkerGroup | None = None
+    router: RequestRouter | None = field(default=None, init=False)
     _open: dict[Connection, PostResponse] = field(factory=dict, init=False)
     _closed: bool = field(default=False, init=False)
 
+    def __attrs_post_init__(self) -> None:
+        if self.group is not None:
+            from .request_routing import RequestRouter
+
+            self.router = RequestRouter(self.group, self.sessions, self._restore_session)
+
     def stop_listening(self) -> None:
         """End subscriptions and the streams of GETs: the server stops (HTTP-16)."""
+        if self.group is not None:
+            self.group.stop_listening()
         for connection in list(self._open):
             connection.end_subscriptions()
         for session in self.sessions:
@@ -136,9 +154,15 @@ class Endpoint:
         body = await read_body(request.head, request.receive, self.settings)
         if isinstance(body, HttpRefusal):
             return body
+        message = parse(body)
+        if self.router is not None:
+            taken = await self.router.take_message(request, message, body)
+            if taken is not None:
+                del body, message
+                return await self.router.respond(request, taken)
         # The message is dropped before its response is awaited, which may take hours (HTTP-28).
-        responding = self._take(request, parse(body))
-        del body
+        responding = self._take(request, message)
+        del body, message
         return responding if isinstance(responding, HttpRefusal) else await responding
 
     def _take(self, request: HttpRequest, message: Message) -> _Responding:
@@ -249,12 +273,7 @@ class Endpoint:
         refusal = self.sessions.check_capacity(request.principal)
         if refusal is not None:
             return refusal
-        settings, runtime = self.settings, self.runtime
-        grace_ms = settings.server_request_grace_ms
-        session = HttpSession(settings.retry_ms, grace_ms, self.events, runtime.clock)
-        session.attach(
-            runtime.connect(session.deliver, "http", self.scheduler, principal=request.principal)
-        )
+        session = self._new_session(request)
         response = PostResponse(request.open_body(), session, (message.id,))
         session.receive(message, response, request.headers)
         peer = session.connection.session.peer
@@ -262,11 +281,44 @@ class Endpoint:
         if peer is None:
             session.close("refused")
         else:
-            session.session_id = session_id = self.sessions.add(session, request.principal)
-            record = SessionRecord(identity_of(request.principal), peer.revision.name)
-            self.events.open(session_id, record)
+            group = self.group
+            named = None if group is None else group.new_session_id(request.principal, peer)
+            session_id = self._admit(request, session, peer, named)
             headers.append((SESSION_HEADER, session_id.encode()))
         return self._respond(request, response, headers)
+
+    def _restore_session(
+        self, request: HttpRequest, session_id: str, sealed: SealedSession
+    ) -> HttpRefusal | None:
+        """Add a session of a worker that has gone, from what its id says (HTTP-62)."""
+        if sealed.peer is None:
+            return NO_SESSION
+        refusal = self.sessions.check_capacity(request.principal)
+        if refusal is None:
+            session = self._new_session(request)
+            session.connection.apply(self.runtime.dispatcher.restore, sealed.peer)
+            self._admit(request, session, sealed.peer, session_id)
+        return refusal
+
+    def _new_session(self, request: HttpRequest) -> HttpSession:
+        settings, runtime = self.settings, self.runtime
+        grace_ms = settings.server_request_grace_ms
+        session = HttpSession(settings.retry_ms, grace_ms, self.events, runtime.clock)
+        session.attach(
+            runtime.connect(session.deliver, "http", self.scheduler, principal=request.principal)
+        )
+        return session
+
+    def _admit(
+        self, request: HttpRequest, session: HttpSession, peer: Peer, session_id: str | None
+    ) -> str:
+        """Add a session after its handshake; return its id."""
+        session.group = self.group
+        session.session_id = self.sessions.add(session, request.principal, session_id)
+        record = SessionRecord(identity_of(request.principal), peer.revision.name)
+        self.events.open(session.session_id, record)
+        session.mark()
+        return session.session_id
 
     def _take_in_session(self, request: HttpRequest, message: Message) -> _Responding:
         session = check_session_headers(request.head) or self._find(request)
@@ -368,6 +420,9 @@ class Endpoint:
         refusal = check_get(request.head)
         if refusal is not None:
             return refusal
+        taken = None if self.router is None else await self.router.take(request)
+        if self.router is not None and taken is not None:
+            return await self.router.respond(request, taken)
         since = request.head.last_event_id
         session = self._find(request)
         if session is NO_SESSION and since is not None:
@@ -435,6 +490,9 @@ class Endpoint:
         refusal = check_delete(request.head)
         if refusal is not None:
             return refusal
+        taken = None if self.router is None else await self.router.take(request)
+        if self.router is not None and taken is not None:
+            return await self.router.respond(request, taken)
         session = self._find(request)
         if isinstance(session, HttpRefusal):
             return session

@@ -14,9 +14,10 @@ from attrs import define, field
 
 from ...protocol.jsonrpc import parse
 from .asgi import HttpRefusal, send_empty
-from .endpoint import NO_SESSION, SERVER_STOPS, SESSION_ENDED, watching
+from .endpoint import NO_SESSION, SESSION_ENDED, watching
 from .headers import check_post, method_not_allowed
 from .request import read_body
+from .session import SERVER_STOPS
 from .session_table import session_key_of
 from .sse import EventBody, encode_event
 
@@ -86,7 +87,9 @@ class LegacyEndpoint:
         session.connection = endpoint.runtime.connect(
             session.deliver, "sse", endpoint.scheduler, principal=request.principal
         )
-        session_id = self.sessions.add(session, request.principal)
+        group = endpoint.group
+        named = None if group is None else group.new_session_id(request.principal)
+        session_id = self.sessions.add(session, request.principal, named)
         session.connection.make_key = partial(session_key_of, session_id)
         path = f"{request.scope.get('root_path', '')}{MESSAGES_PATH}?{_PARAMETER}={session_id}"
         body.write(encode_event(path.encode(), kind="endpoint"))
@@ -106,9 +109,10 @@ class LegacyEndpoint:
             return refusal
         query = parse_qs(request.scope["query_string"].decode("ascii", "replace"))
         named = query.get(_PARAMETER, [])
-        session = self.sessions.get(named[0] if len(named) == 1 else None, request.principal)
+        session_id = named[0] if len(named) == 1 else None
+        session = self.sessions.get(session_id, request.principal)
         if session is None:
-            return NO_SESSION
+            return await self._forward(request, session_id)
         line = await read_body(request.head, request.receive, self.endpoint.settings)
         if isinstance(line, HttpRefusal):
             return line
@@ -117,3 +121,14 @@ class LegacyEndpoint:
         session.connection.handle_with(parse(line), request.headers)
         await send_empty(request.send, 202)
         return None
+
+    async def _forward(self, request: HttpRequest, session_id: str | None) -> HttpRefusal | None:
+        """Let another worker handle a message, if it has the session."""
+        router = self.endpoint.router
+        if router is None or session_id is None:
+            return NO_SESSION
+        body = await read_body(request.head, request.receive, self.endpoint.settings)
+        if isinstance(body, HttpRefusal):
+            return body
+        taken = await router.take_legacy(request, session_id, body)
+        return NO_SESSION if taken is None else await router.respond(request, taken)

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 import uvloop
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
     from ...config.settings import HttpSection
     from ...runtime import Runtime
+    from .worker_group import WorkerGroup
+    from .worker_processes import WorkerPlace
 
 _BACKLOG = 2048
 
@@ -97,7 +99,7 @@ class HttpServing:
 
     Args:
         budget: the time from `stop` to the end of `run`, in seconds.
-        shares_port: whether it is one of several processes behind one port.
+        is_worker: whether it is one of several processes behind one port.
 
     Attributes:
         on_serving: called with the URL when it begins to serve.
@@ -107,7 +109,7 @@ class HttpServing:
     runtime: Runtime
     _socket: socket.socket
     _budget: float
-    _shares_port: bool = False
+    _is_worker: bool = False
     on_serving: Callable[[str], object] | None = field(default=None, init=False)
     _server: uvicorn.Server = field(init=False)
     _stopping_since: float | None = field(default=None, init=False)
@@ -170,7 +172,7 @@ class HttpServing:
                 "HTTP is open to other machines, and without TLS: put a proxy in front of it",
                 {"url": self.url},
             )
-        if self._shares_port:
+        if self._is_worker:
             report_serving()
         if self.on_serving is not None:
             self.on_serving(self.url)
@@ -180,7 +182,9 @@ class HttpServing:
         """Return the descriptors of the listening socket and of the connections."""
         connections = self._server.server_state.connections
         found = [each.transport.get_extra_info("socket") for each in connections]
-        return [each.fileno() for each in (self._socket, *found) if each is not None]
+        group = self.application.group
+        others = () if group is None else group.descriptors
+        return [*(each.fileno() for each in (self._socket, *found) if each is not None), *others]
 
     def remaining(self, share: float = STOP_SHARE) -> float:
         """Return what is left of a share of the budget, in seconds."""
@@ -199,6 +203,30 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen at the private addresses too, where other workers connect."""
+        await super().startup(sockets)
+        group = self._serving.application.group
+        if group is not None:
+            self.servers += await self._listen_for(group)
+
+    async def _listen_for(self, group: WorkerGroup) -> list[asyncio.Server]:
+        loop, protocol = asyncio.get_running_loop(), cast("Any", self.config.http_protocol_class)
+        connect = partial(
+            protocol,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        return [
+            await (
+                loop.create_unix_server(connect, sock=each)
+                if each.family == socket.AF_UNIX
+                else loop.create_server(connect, sock=each)
+            )
+            for each in group.sockets
+        ]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for responses, and end them before uvicorn would cut them off (HTTP-16)."""
@@ -248,7 +276,7 @@ def serve(
     runtime: Runtime,
     *,
     process_goes_on: bool = False,
-    shares_port: bool = False,
+    place: WorkerPlace | None = None,
     on_serving: Callable[[str], object] | None = None,
 ) -> int:
     """Serve over HTTP until a signal comes; return the exit code: 143, 130 or 129 (HTTP-22).
@@ -257,7 +285,7 @@ def serve(
         runtime: the server's runtime.
         process_goes_on: whether the process may continue afterwards. Otherwise it ends at the
             latest when its budget is spent, whatever keeps the interpreter alive (PROC-06).
-        shares_port: whether this is one of several processes behind one port.
+        place: that of this process, if it is one of several behind one port.
         on_serving: called with the URL of the endpoint when it begins to serve.
 
     Raises:
@@ -268,26 +296,30 @@ def serve(
             "HTTP is served in the main thread, where signals come: elsewhere, hand asgi_app() to"
             " an ASGI server"
         )
-    serving = make_serving(runtime, shares_port=shares_port)
+    serving = make_serving(runtime, place)
     serving.on_serving = on_serving
-    return HttpProcess(runtime, serving, process_goes_on, shares_port).run()
+    return HttpProcess(runtime, serving, process_goes_on, place is not None).run()
 
 
-def make_serving(runtime: Runtime, *, shares_port: bool = False) -> HttpServing:
+def make_serving(runtime: Runtime, place: WorkerPlace | None = None) -> HttpServing:
     """Return the serving of a runtime as its configuration describes it, already listening.
 
     Args:
         runtime: the server's runtime.
-        shares_port: whether this is one of several processes behind one port.
+        place: that of this process, if it is one of several behind one port.
 
     Raises:
         UsageError: the server cannot be served so; says why and what to change.
     """
-    settings = runtime.config.http
+    settings, is_worker = runtime.config.http, place is not None
     application = HttpApplication(runtime, settings.path)
     budget = runtime.config.server.shutdown_timeout_ms / 1000
-    opened = listen(settings, shares_port=shares_port)
-    return HttpServing(application, runtime, opened, budget, shares_port)
+    opened = listen(settings, shares_port=is_worker)
+    if is_worker or settings.worker_address is not None:
+        from .worker_group import make_group
+
+        application.group = make_group(runtime, place)
+    return HttpServing(application, runtime, opened, budget, is_worker)
 
 
 @define(eq=False, repr=False)

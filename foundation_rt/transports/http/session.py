@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from ...core.effects import Reply
+from ...protocol.jsonrpc import Batch, Request
 from .event_store import event_id, parse_event_id
 from .post_response import Message, PostResponse
 from .session_table import session_key_of
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
     from ...protocol.jsonrpc import RequestId
     from .event_store import EventStore, StreamLog
     from .sse import EventBody
+    from .worker_group import WorkerGroup
+
+
+SERVER_STOPS = "shutdown"
+"""The reason with which a connection is closed that the server ends."""
+
+_LEAVING_STATE = ("logging/setLevel", "resources/subscribe")
+"""Requests that change a session for the requests after them."""
 
 
 @define(eq=False, repr=False)
@@ -91,6 +100,10 @@ class HttpSession:
     Attributes:
         session_id: set when the session is admitted.
         connection: set by `attach`; delivers to `deliver` and `close_response`.
+        group: the workers that share the session's client; None if there are no others.
+        is_marked: whether another worker may restore the session, since it has nothing but its
+            handshake: no stream, subscription or level of log messages, nor a key that an
+            application knows (HTTP-62).
     """
 
     retry_ms: int
@@ -99,6 +112,8 @@ class HttpSession:
     _clock: Clock
     session_id: str = field(default="", init=False)
     connection: Connection = field(init=False)
+    group: WorkerGroup | None = field(default=None, init=False)
+    is_marked: bool = field(default=False, init=False)
     _absence: ClientAbsence = field(init=False)
     _responses: dict[RequestId, PostResponse] = field(factory=dict, init=False)
     _streams: dict[str, PostResponse] = field(factory=dict, init=False)
@@ -115,7 +130,22 @@ class HttpSession:
         """Carry the messages of `connection` from now on."""
         self.connection = self._absence.connection = connection
         connection.close_response = self.close_response
-        connection.make_key = lambda: session_key_of(self.session_id)
+        connection.make_key = self._make_key
+
+    def _make_key(self) -> str:
+        self._note_state()
+        return session_key_of(self.session_id)
+
+    def mark(self) -> None:
+        """Let another worker restore the session, until it has state."""
+        if self.group is not None:
+            self.is_marked = True
+            self.group.mark(self.session_id)
+
+    def _note_state(self) -> None:
+        if self.is_marked and self.group is not None:
+            self.is_marked = False
+            self.group.keep(self.session_id)
 
     # -- messages from the connection ------------------------------------------------------------
 
@@ -153,6 +183,8 @@ class HttpSession:
         """Handle the message of one POST, which came with `headers`; `response` answers it."""
         for request_id in response.requests:
             self._responses.setdefault(request_id, response)
+        if self.is_marked and _leaves_state(message):
+            self._note_state()
         self._receiving = response
         self._absence.note_contact()
         try:
@@ -189,6 +221,8 @@ class HttpSession:
             response.finish()
         self._responses.clear()
         self._store.forget(self.session_id)
+        if self.group is not None and not (self.is_marked and reason == SERVER_STOPS):
+            self.group.forget(self.session_id)
 
     @property
     def is_busy(self) -> bool:
@@ -205,6 +239,7 @@ class HttpSession:
 
     def begin_log(self, response: PostResponse) -> StreamLog:
         """Return the log of a new stream, that of `response`."""
+        self._note_state()
         log = self._store.begin(self.session_id)
         self._streams[log.stream_id] = response
         if response is self._get_stream and response.body is None:
@@ -249,3 +284,11 @@ class HttpSession:
     def stop_listening(self) -> None:
         """End the stream of messages that belong to no request: the server stops."""
         self._get_stream.finish()
+
+
+def _leaves_state(message: jsonrpc.Message) -> bool:
+    if type(message) is Batch:
+        return any(
+            type(each) is dict and each.get("method") in _LEAVING_STATE for each in message.items
+        )
+    return type(message) is Request and message.method in _LEAVING_STATE

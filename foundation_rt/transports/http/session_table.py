@@ -8,7 +8,7 @@ share gets a new session in exchange for its least recently used one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -87,19 +87,21 @@ class SessionTable(Generic[T]):
         idle_ms: how long an idle session is kept, in milliseconds.
         quota: counts sessions, including those of other tables of the process.
         gives_way: whether a principal's idle sessions give way to its new ones (RES-15).
-        new_id: makes the ids.
     """
 
     _clock: Clock
     _idle_ms: int
     _quota: Quota
     _gives_way: bool = False
-    _new_id: Callable[[], str] = new_session_id
     _entries: dict[str, _Entry[T]] = field(factory=dict, init=False)
     _by_owner: dict[str | None, dict[str, _Entry[T]]] = field(factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __contains__(self, session_id: str) -> bool:
+        """Return whether there is such a session, of any principal."""
+        return session_id in self._entries
 
     def __iter__(self) -> Iterator[T]:
         """Iterate over the contents of all sessions there are now."""
@@ -123,15 +125,24 @@ class SessionTable(Generic[T]):
             {"code": refusal.code.value, "details": {"reason": reason, **details}},
         )
 
-    def add(self, content: T, principal: Principal | None) -> str:
-        """Add a session and return its id; the caller has called `check_capacity`."""
+    def add(self, content: T, principal: Principal | None, session_id: str | None = None) -> str:
+        """Add a session; the caller has called `check_capacity`.
+
+        Args:
+            content: of the session.
+            principal: the only one that may use it.
+            session_id: its id; by default a new one, of random bits.
+
+        Returns:
+            The id of the session.
+        """
         owner = identity_of(principal)
         if self._quota.refusal(owner) is not None:
             idle = self._find_idle(owner)
             assert idle is not None
             self.end(idle, "replaced")
         self._quota.take(owner)
-        session_id = self._new_id()
+        session_id = session_id or new_session_id()
         entry = _Entry(content, owner, self._clock.monotonic())
         self._entries[session_id] = entry
         self._by_owner.setdefault(owner, {})[session_id] = entry

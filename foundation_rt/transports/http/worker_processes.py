@@ -2,7 +2,9 @@
 
 Each worker is a `foundation-rt serve` of its own that binds the port as one of many (SO_REUSEPORT):
 the system gives every new connection to one of them. A request of the stateless mode may reach any
-worker, since all seal with one key; a session of the handshake mode stays in one worker.
+worker, since all seal with one key. A session of the handshake mode is in one worker, and the
+others forward its requests there (`worker_group`): for that all have a folder, which no other user
+can enter.
 
 A worker's standard input is a socket to the supervising process. The worker writes a byte when it
 serves, and ends when the other side has gone.
@@ -20,15 +22,17 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
+from tempfile import TemporaryDirectory
 from types import FrameType
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from ...backoff import exponential_delay
 from ...engine.shutdown import handling_signals
 
 WORKER_VARIABLE = "FOUNDATION_RT_WORKER"
-"""The environment variable of a worker: the key with which it seals, unless one is configured."""
+"""The environment variable of a worker, with its `WorkerPlace`."""
 
 SETTLED_SECONDS = 10.0
 """A worker that has lived this long is replaced at once."""
@@ -39,14 +43,37 @@ _MAX_DELAY = 10.0
 _FAILURE_EXIT = 1
 
 
-def shared_state_key() -> str | None:
-    """Return the key of this worker's group, in hexadecimal; None outside of a worker."""
-    return os.environ.get(WORKER_VARIABLE)
+@frozen(repr=False)
+class WorkerPlace:
+    """The place of a worker in its group; its successors have the same.
+
+    Attributes:
+        key: with which the group seals, in hexadecimal, unless a key is configured.
+        group: the name of the group.
+        slot: the number of the place, from 0.
+        folder: private to the group.
+    """
+
+    key: str
+    group: str
+    slot: int
+    folder: str
+
+    def __str__(self) -> str:
+        return f"{self.key}:{self.group}:{self.slot}:{self.folder}"
 
 
-def is_worker() -> bool:
-    """Return whether this process is a worker, which must not start workers."""
-    return WORKER_VARIABLE in os.environ
+@cache
+def worker_place() -> WorkerPlace | None:
+    """Return the place of this worker; None in a process that is no worker.
+
+    It is taken out of the environment: what a tool starts does not get the key.
+    """
+    text = os.environ.pop(WORKER_VARIABLE, None)
+    if text is None:
+        return None
+    key, group, slot, folder = text.split(":", 3)
+    return WorkerPlace(key, group, int(slot), folder)
 
 
 def report_serving() -> None:
@@ -68,7 +95,9 @@ def keep_workers(arguments: Sequence[str], count: int, *, passed_on: int | None 
     Returns:
         143 after SIGTERM, 130 after SIGINT, 129 after SIGHUP, 1 when no worker ever served.
     """
-    return _Supervisor([sys.executable, "-m", "foundation_rt", *arguments], passed_on).run(count)
+    command = [sys.executable, "-m", "foundation_rt", *arguments]
+    with TemporaryDirectory(prefix="foundation-rt-", ignore_cleanup_errors=True) as folder:
+        return _Supervisor(command, folder, passed_on).run(count)
 
 
 @define(eq=False, repr=False)
@@ -90,6 +119,9 @@ class WorkerBackoff:
 class _WorkerSlot:
     """The slot of one worker and its successors.
 
+    Args:
+        number: of the slot, from 0.
+
     Attributes:
         process: the worker; None while there is none.
         channel: the supervisor's end of the worker's standard input.
@@ -99,6 +131,7 @@ class _WorkerSlot:
         due: when the next one is to be started, in monotonic seconds.
     """
 
+    number: int
     backoff: WorkerBackoff = field(factory=WorkerBackoff)
     process: subprocess.Popen[bytes] | None = None
     channel: socket.socket | None = None
@@ -113,18 +146,17 @@ class _Supervisor:
     """Starts workers, replaces them, and ends them."""
 
     _command: list[str]
+    _folder: str
     _passed_on: int | None = None
-    _environment: dict[str, str] = field(init=False)
+    _key: str = field(factory=lambda: secrets.token_hex(32), init=False)
+    _group: str = field(factory=lambda: secrets.token_hex(6), init=False)
     _slots: list[_WorkerSlot] = field(factory=list, init=False)
     _signal: int | None = field(default=None, init=False)
     _has_served: bool = field(default=False, init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self._environment = {**os.environ, WORKER_VARIABLE: secrets.token_hex(32)}
-
     def run(self, count: int) -> int:
         """Keep `count` workers until a signal comes, or all have failed to serve."""
-        self._slots = [_WorkerSlot() for _ in range(count)]
+        self._slots = [_WorkerSlot(number) for number in range(count)]
         with _waking() as wake, handling_signals(self._on_signal), self._passing_on():
             for slot in self._slots:
                 self._start(slot)
@@ -139,11 +171,13 @@ class _Supervisor:
 
     def _start(self, slot: _WorkerSlot) -> None:
         slot.reported = slot.owed = False
+        place = WorkerPlace(self._key, self._group, slot.number, self._folder)
+        environment = {**os.environ, WORKER_VARIABLE: str(place)}
         ours, theirs = socket.socketpair()
         # It has a group of its own: signals typed at a terminal reach this process only.
         with theirs:
             slot.process = subprocess.Popen(
-                self._command, env=self._environment, stdin=theirs.fileno(), process_group=0
+                self._command, env=environment, stdin=theirs.fileno(), process_group=0
             )
         slot.channel, slot.since = ours, time.monotonic()
         if self._signal is not None:

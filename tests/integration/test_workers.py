@@ -1,0 +1,355 @@
+"""Several workers in real processes: a session is found by whichever gets the request."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from attrs import define, field
+
+from tests.support.http_server import serve_workers
+from tests.support.process import ServerProcess, run
+from tests.support.raw_http import META, REVISION, RawClient, RawResponse
+from tests.support.server_fixture import HANDSHAKE
+from tests.support.services import need_redis
+
+APP = """
+import os
+from foundation_rt import Server, ToolContext
+
+server = Server("workers")
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
+
+
+@server.tool
+async def pid() -> int:
+    return os.getpid()
+
+
+@server.tool
+async def secret() -> bool:
+    return "FOUNDATION_RT_WORKER" in os.environ
+
+
+@server.tool
+async def ask(context: ToolContext) -> str:
+    return str((await context.elicit("Who?", FORM)).content)
+
+
+@server.tool(task="required")
+async def job(context: ToolContext) -> str:
+    return str((await context.elicit("Who?", FORM)).content)
+
+
+@server.tool
+async def session_key(context: ToolContext) -> str:
+    return context.session_key or ""
+"""
+
+CAPABILITIES = {"elicitation": {"form": {}}}
+TASKS = {
+    **META,
+    "io.modelcontextprotocol/clientCapabilities": {
+        **CAPABILITIES,
+        "extensions": {"io.modelcontextprotocol/tasks": {}},
+    },
+}
+STATE_KEY = "5a" * 32
+
+
+def message(method: str, params: object = None, request_id: object = 1) -> dict[str, Any]:
+    found = {"jsonrpc": "2.0", "id": request_id, "method": method}
+    return found if params is None else {**found, "params": params}
+
+
+def call(tool: str, request_id: object = 1) -> dict[str, Any]:
+    return message("tools/call", {"name": tool, "arguments": {}}, request_id)
+
+
+@define(eq=False)
+class Workers:
+    """The workers behind one port, with a connection to each.
+
+    Attributes:
+        connections: one to each worker, by its process.
+        headers: sent with every request.
+    """
+
+    url: str
+    stack: ExitStack
+    headers: dict[str, str] = field(factory=dict)
+    connections: dict[int, RawClient] = field(factory=dict)
+
+    def connect(self, count: int) -> None:
+        """Connect until each of `count` workers has a connection."""
+        self.connections.clear()
+        while len(self.connections) < count:
+            worker, client = self._connect()
+            self.connections.setdefault(worker, client)
+
+    def reconnect(self, worker: int) -> None:
+        """Connect to a worker again, after a refusal has ended its connection."""
+        found = -1
+        while found != worker:
+            found, self.connections[worker] = self._connect()
+
+    def _connect(self) -> tuple[int, RawClient]:
+        client = self.stack.enter_context(RawClient(self.url))
+        params = {"name": "pid", "arguments": {}, "_meta": META}
+        stateless = {
+            "MCP-Protocol-Version": REVISION,
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": "pid",
+        }
+        sent = client.post(message("tools/call", params), {**self.headers, **stateless})
+        return int(client.fetch(sent).json["result"]["content"][0]["text"]), client
+
+    def begin(self, worker: int) -> Session:
+        """Begin a session in a worker."""
+        client = self.connections[worker]
+        params = {**HANDSHAKE, "capabilities": CAPABILITIES}
+        answer = client.fetch(client.post(message("initialize", params), self.headers))
+        session = Session(self, answer.headers["mcp-session-id"])
+        told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert session.post(worker, told).status == 202
+        return session
+
+
+@define(eq=False)
+class Session:
+    """A session, whose requests go to any worker."""
+
+    workers: Workers
+    session_id: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {**self.workers.headers, "Mcp-Session-Id": self.session_id}
+
+    def post(self, worker: int, sent: object) -> RawResponse:
+        client = self.workers.connections[worker]
+        answer = client.fetch(client.post(sent, self.headers))
+        if "connection" in answer.headers:
+            self.workers.reconnect(worker)
+        return answer
+
+    def delete(self, worker: int) -> int:
+        client = self.workers.connections[worker]
+        return client.fetch(client.head("DELETE", _lines(self.headers))).status
+
+    def pid(self, worker: int) -> int | None:
+        """Return the process in which a tool runs; None for 404."""
+        answer = self.post(worker, call("pid"))
+        assert answer.status in (200, 404), answer
+        return None if answer.status == 404 else int(answer.json["result"]["content"][0]["text"])
+
+
+def _lines(headers: Mapping[str, str]) -> str:
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    path = tmp_path / "app.py"
+    path.write_text(APP)
+    return path
+
+
+@pytest.fixture
+def folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield the folder for temporary ones, with a path that is short enough for sockets."""
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        yield Path(folder)
+
+
+@contextmanager
+def workers_of(
+    app: Path, count: int, *words: str, headers: Mapping[str, str] | None = None, **settings: object
+) -> Iterator[tuple[ServerProcess, Workers]]:
+    given = {name.replace("__", "."): value for name, value in settings.items()}
+    with serve_workers(app, count, *words, settings=given) as (process, url), ExitStack() as stack:
+        workers = Workers(url, stack, dict(headers or {}))
+        workers.connect(count)
+        yield process, workers
+
+
+def end(process: ServerProcess, worker: int | None, number: signal.Signals) -> None:
+    """End a worker, and wait until the process that has started it knows."""
+    assert worker is not None
+    os.kill(worker, number)
+    process.wait_until(lambda: f"worker {worker} has ended" in process.stderr, "its end")
+
+
+# -- one host ------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("HTTP-23", "HTTP-60", "HTTP-61", "HTTP-63", "HTTP-05", "AUTH-14")
+def test_every_worker_has_every_session_of_its_principal(app: Path, folders: Path) -> None:
+    keys = {"alice": "a" * 16, "bob": "b" * 16}
+    listed = ",".join(f"{name}:{key}" for name, key in keys.items())
+    serve = ("--transport", "http")
+    with workers_of(
+        app, 3, *serve, headers={"X-API-Key": keys["alice"]}, http__api_keys=listed
+    ) as (process, workers):
+        [folder] = folders.glob("foundation-rt-*")
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        first, second, third = workers.connections
+        session = workers.begin(first)
+        assert [session.pid(each) for each in workers.connections] == [first] * 3
+        assert b"false" in session.post(second, call("secret")).body
+
+        forged = Session(workers, session.session_id[:-9] + "AAAAAAAAA")
+        assert [forged.pid(each) for each in workers.connections] == [None] * 3
+        workers.headers["X-API-Key"] = keys["bob"]
+        assert [session.pid(each) for each in workers.connections] == [None] * 3
+        workers.headers["X-API-Key"] = keys["alice"]
+        assert session.pid(second) == first
+
+        assert session.delete(second) == 204
+        assert [session.pid(each) for each in workers.connections] == [None] * 3
+        assert session.delete(third) == 404
+        assert session.session_id not in process.stderr
+        process.signal(signal.SIGTERM)
+        assert process.wait() == 143
+        assert list(folders.iterdir()) == []
+
+
+@pytest.mark.rule("HTTP-61", "HTTP-13", "HTTP-12")
+def test_streams_questions_and_their_resumption_pass_through_other_workers(app: Path) -> None:
+    with workers_of(app, 3) as (_, workers):
+        first, second, third = workers.connections
+        session = workers.begin(first)
+        asker, other = workers.connections[second], workers.connections[third]
+        asker.send(asker.post(call("ask", 7), session.headers))
+        event = asker.read_until(b"\n\n") + asker.read_until(b'"method":"elicitation/create"')
+        last_event_id = event.partition(b"id: ")[2].partition(b"\n")[0].decode()
+        question = b"server-1"
+        asker.socket.close()
+
+        answer = {"action": "accept", "content": {"name": "Ada"}}
+        response = {"jsonrpc": "2.0", "id": question.decode(), "result": answer}
+        assert session.post(third, response).status == 202
+        lines = f"Accept: text/event-stream\r\nLast-Event-ID: {last_event_id}\r\n"
+        other.send(other.head("GET", lines + _lines(session.headers)))
+        assert b"Ada" in other.read_until(b"0\r\n\r\n")
+
+
+@pytest.mark.rule("HTTP-62", "HTTP-68", "HTTP-34", "HTTP-65")
+def test_session_with_nothing_but_its_handshake_outlives_its_worker(app: Path) -> None:
+    with workers_of(app, 2) as (process, workers):
+        first, second = workers.connections
+        plain, ended, level, keyed = (workers.begin(first) for _ in range(4))
+        steady = workers.begin(second)
+        assert plain.pid(second) == first
+        assert ended.delete(second) == 204
+        set_level = message("logging/setLevel", {"level": "error"})
+        assert level.post(second, set_level).status == 200
+        key = keyed.post(first, call("session_key")).json["result"]["content"][0]["text"]
+        assert key not in (b"", '""')
+        assert steady.post(second, set_level).status == 200
+
+        end(process, first, signal.SIGKILL)
+        successor = plain.pid(second)  # waits for it
+        assert successor not in (None, first, second)
+        assert [each.pid(second) for each in (ended, level, keyed)] == [None] * 3
+        assert steady.pid(second) == second
+        workers.connect(2)
+        assert plain.pid(successor or 0) == successor
+        assert process.records_with(level="error") == []
+
+        # Once more: what was restored may be restored again.
+        end(process, successor, signal.SIGTERM)
+        assert plain.pid(second) not in (None, successor)
+
+
+@pytest.mark.rule("TASK-14")
+def test_task_is_found_by_every_worker(app: Path) -> None:
+    with workers_of(app, 3) as (_, workers):
+
+        def ask(client: RawClient, method: str, params: dict[str, Any], name: str) -> Any:
+            sent = client.request(method, {"_meta": TASKS, **params}, name=name)
+            return client.fetch(sent).json["result"]
+
+        first, second, third = workers.connections.values()
+        task_id = ask(first, "tools/call", {"name": "job", "arguments": {}}, "job")["taskId"]
+        for client in (first, second, third):
+            shown = ask(client, "tasks/get", {"taskId": task_id}, task_id)
+            while shown["status"] == "working":
+                shown = ask(client, "tasks/get", {"taskId": task_id}, task_id)
+            [key] = shown["inputRequests"]
+        listen = {"_meta": TASKS, "notifications": {"taskIds": [task_id]}}
+        third.send(third.request("subscriptions/listen", listen))
+        third.read_until(b"acknowledged")
+        answer = {key: {"action": "accept", "content": {"name": "Ada"}}}
+        ask(second, "tasks/update", {"taskId": task_id, "inputResponses": answer}, task_id)
+        assert b"Ada" in third.read_until(b'"status":"completed"') + third.read_until(b"\n\n")
+
+
+@pytest.mark.rule("HTTP-18", "HTTP-66", "HTTP-61")
+def test_messages_of_the_transport_of_old_reach_its_stream_through_any_worker(app: Path) -> None:
+    with workers_of(app, 2) as (_, workers):
+        first, second = workers.connections.values()
+        first.send(first.head("GET", "Accept: text/event-stream\r\n", "/sse"))
+        path = first.read_until(b"\n\n").decode().partition("data: ")[2].strip()
+        second.path = path
+        answer = second.fetch(second.post(message("initialize", HANDSHAKE)))
+        assert answer.status == 202
+        assert b"serverInfo" in first.read_until(b"\n\n")
+        second.path = path[:-8] + "AAAAAAAA"
+        assert second.fetch(second.post(message("ping"))).status == 404
+
+
+# -- two hosts -----------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("HTTP-64", "HTTP-69")
+def test_session_is_found_by_the_workers_of_another_host_and_moves_there(app: Path) -> None:
+    shared = {
+        "http__event_store": need_redis(),
+        "http__worker_address": "127.0.0.1",
+        "security__state_key": STATE_KEY,
+    }
+    with (
+        workers_of(app, 2, **shared) as (here, ours),
+        workers_of(app, 2, **shared) as (there, theirs),
+    ):
+        begun, other = next(iter(ours.connections)), next(iter(theirs.connections))
+        plain, busy, ended = (ours.begin(begun) for _ in range(3))
+        for session in (plain, busy, ended):
+            session.workers = theirs
+            assert [session.pid(each) for each in theirs.connections] == [begun] * 2
+        level = message("logging/setLevel", {"level": "error"})
+        assert busy.post(other, level).status == 200
+        assert ended.delete(other) == 204
+        assert ended.pid(other) is None
+
+        here.signal(signal.SIGTERM)
+        assert here.wait() == 143
+        moved = plain.pid(other)
+        assert moved in theirs.connections
+        assert [plain.pid(each) for each in theirs.connections] == [moved] * 2
+        assert [each.pid(other) for each in (busy, ended)] == [None] * 2
+        end(there, moved, signal.SIGKILL)
+        [left] = set(theirs.connections) - {moved}
+        assert plain.pid(left) not in (None, moved)
+
+
+@pytest.mark.rule("HTTP-64")
+def test_address_for_other_hosts_needs_a_key_and_redis(app: Path) -> None:
+    settings = {"http.worker_address": "127.0.0.1:0001"}
+    failed = run("check", str(app), settings=settings)
+    assert failed.returncode == 1 and "10.0.0.5:7000" in failed.stderr
+    settings = {"http.worker_address": "127.0.0.1", "security.state_key": STATE_KEY}
+    failed = run("serve", str(app), "--http", "127.0.0.1:0", "--no-auth", settings=settings)
+    assert failed.returncode == 1
+    assert "http.event_store = redis://" in failed.stderr
+    assert orjson.dumps(STATE_KEY)[1:-1] not in failed.stderr.encode()
