@@ -13,6 +13,12 @@ from .source import code
 if TYPE_CHECKING:
     from .rewriter import Rewriter
 
+_ABOUT = {
+    "send_resource_updated": "resource_updated",
+    "send_elicit_complete": "elicitation_completed",
+}
+"""Notifications about one thing, and the method of the server that sends them."""
+
 _LEVELS = ("debug", "info", "warning", "error")
 _SESSION = {
     "create_message": "sample",
@@ -156,9 +162,9 @@ class ContextCalls:
         server = self._server()
         if server is not None and name in NOTIFICATIONS:
             return cst.parse_expression(f'{server}.list_changed("{NOTIFICATIONS[name]}")')
-        if server is not None and name == "send_resource_updated" and updated.args:
-            uri = code(args_of.unwrapped_uri(updated.args[0].value))
-            return cst.parse_expression(f"{server}.resource_updated({uri})")
+        if server is not None and name in _ABOUT and updated.args:
+            what = code(args_of.unwrapped_uri(updated.args[0].value))
+            return cst.parse_expression(f"{server}.{_ABOUT[name]}({what})")
         self._to.report(original, f"{code(original.func)}(): {CONTEXT_ADVICE['session']}", True)
         return updated
 
@@ -174,7 +180,7 @@ class ContextCalls:
         name = call.func.attr.value
         if name in ("get_state", "set_state", "delete_state", "log"):
             return self._is_context(call.func.value)
-        if name in (*NOTIFICATIONS, "send_resource_updated", "send_log_message"):
+        if name in (*NOTIFICATIONS, *_ABOUT, "send_log_message"):
             known = name == "send_log_message" or self._server() is not None
             return known and "session" in code(call.func.value)
         return False

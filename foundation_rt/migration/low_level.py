@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from .names import LOW_LEVEL, LOW_LEVEL_ADVICE
+from .names import LOW_LEVEL, LOW_LEVEL_ADVICE, NOT_NEEDED
 from .source import code
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def registration_of_v2(to: Rewriter, handlers: dict[str, str], node: cst.Call) -
         advice = LOW_LEVEL_ADVICE.get(
             name, "it has no counterpart: remove it, or use server.forward"
         )
-        to.report(node, f"on_{name}: {advice}", True)
+        to.report(node, f"on_{name}: {advice}", name not in NOT_NEEDED)
     for name, text in handlers.items():
         if text not in to.source.functions:
             to.report(node, f"on_{name}={text}: give it the parameters of a handler here", True)
@@ -67,14 +67,15 @@ class LowLevel:
         for decorator in node.decorators:
             found = self._to.source.handled(decorator)
             if found is not None and found[1] in LOW_LEVEL_ADVICE:
-                self._to.report(node, f"@{found[1]}: {LOW_LEVEL_ADVICE[found[1]]}", True)
+                text = f"@{found[1]}: {LOW_LEVEL_ADVICE[found[1]]}"
+                self._to.report(node, text, found[1] not in NOT_NEEDED)
 
     def leave(self, original: cst.FunctionDef, updated: cst.FunctionDef) -> Any:
         source = self._to.source
         found = next((f for d in original.decorators if (f := source.handled(d)) is not None), None)
         if found is None and original.name.value in source.functions:
             return self._second(source.functions[original.name.value], original, updated)
-        if found is None or found[1] in LOW_LEVEL_ADVICE:
+        if found is None or (found[1] in LOW_LEVEL_ADVICE and found[1] not in NOT_NEEDED):
             return updated
         server, kind = found
         decorators = [
@@ -83,6 +84,8 @@ class LowLevel:
             if source.handled(was) is None
         ]
         updated = updated.with_changes(decorators=decorators)
+        if kind in NOT_NEEDED:
+            return updated
         if kind in _ANSWERS:
             updated = self._answering(kind, updated)
         elif original.params.params:

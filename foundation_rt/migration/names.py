@@ -140,13 +140,16 @@ LOW_LEVEL = {
 
 LOW_LEVEL_ADVICE = {
     "completion": "write `@server.completion(subject, argument)` for each argument",
-    "set_logging_level": "remove it: the level is kept for each client",
+    "set_logging_level": "the level is kept for each client",
     "subscribe_resource": "remove it: subscriptions are kept; call server.resource_updated(uri)",
     "unsubscribe_resource": "remove it: subscriptions are kept",
     "progress_notification": "clients' progress has no handler here",
     "roots_list_changed": "use @server.on_roots_changed",
 }
 """Other handlers of a low-level server."""
+
+NOT_NEEDED = frozenset({"set_logging_level"})
+"""Those of them that nothing here needs: the server does it."""
 
 NAMES: dict[str, str] = {
     "FastMCP": "foundation_rt.Server",

@@ -9,7 +9,7 @@ import libcst as cst
 from . import arguments as args_of
 from .low_level import registration_of_v2
 from .names import DECORATORS, LOW_LEVEL, RUNS, SERVER
-from .source import code, is_stdio
+from .source import ASGI, code, is_stdio
 
 if TYPE_CHECKING:
     from .rewriter import Rewriter
@@ -93,9 +93,12 @@ class ServerCalls:
         args = args_of.without(args, *_HTTP)
         call = updated.with_changes(args=args)
         rewritten = args_of.rewrite(call, SERVER, "the server", self._to.report, original)
+        if self._to.source.is_mounted:
+            self._open(original, cst.Call(cst.Name("run_http")))
+            http.append(args_of.keyword("no_auth", cst.Name("True")))
         if http:
             settings = ", ".join(
-                f'"{_HTTP[a.keyword.value]}": {code(a.value)}' for a in http if a.keyword
+                f'"{_HTTP.get(a.keyword.value, a.keyword.value)}": {code(a.value)}' for a in http if a.keyword
             )
             config = cst.parse_expression(f'{{"http": {{{settings}}}}}')
             rewritten = [*rewritten, args_of.keyword("config", config)]
@@ -142,7 +145,7 @@ class ServerCalls:
             return self._decorator(method, original, updated)
         if method in RUNS:
             return self._run(method, original, updated)
-        if method in ("http_app", "streamable_http_app"):
+        if method in ASGI:
             func = cst.Attribute(_owner(updated), cst.Name("asgi_app"))
             path = args_of.argument(updated.args, "path")
             return updated.with_changes(func=func, args=[] if path is None else [path])
@@ -257,7 +260,7 @@ class ServerCalls:
     def _open(self, original: cst.Call, http: cst.Call) -> cst.Call:
         self._to.report(
             original,
-            "run_http: no_auth=True keeps the server open to everyone, as it was: look at "
+            "no_auth keeps the server open to everyone, as it was: look at "
             "http.api_keys and OAuth (spec/auth.md)",
             False,
         )

@@ -13,6 +13,9 @@ from .names import LIBRARIES, LOW_LEVEL, LOW_LEVEL_ADVICE, RUNS, canonical
 SERVERS = frozenset({"FastMCP", "MCPServer", "Server"})
 CONTEXTS = frozenset({"Context", "ServerRequestContext", "RequestContext"})
 
+ASGI = ("http_app", "streamable_http_app")
+"""The methods of a server that return its application."""
+
 _METADATA = (metadata.QualifiedNameProvider, metadata.PositionProvider)
 
 
@@ -37,6 +40,7 @@ class SourceFacts:
         functions: the handlers that a low-level server of the SDK 2 is given; what they handle.
         runners: names of async functions that do nothing asynchronous but serve.
         taken: names that the file binds to something else.
+        is_mounted: the file asks a server for its application for ASGI.
     """
 
     libraries: set[str] = field(factory=set)
@@ -50,6 +54,7 @@ class SourceFacts:
     functions: dict[str, str] = field(factory=dict)
     runners: set[str] = field(factory=set)
     taken: set[str] = field(factory=set)
+    is_mounted: bool = False
 
     def server_method(self, node: cst.BaseExpression) -> tuple[str, str] | None:
         """Return the server and the method that an expression names, or None."""
@@ -183,6 +188,8 @@ class SourceReader(cst.CSTVisitor):
             self.source.servers.update(f"{name}()" for name in self._functions[-1:])
 
     def visit_Call(self, node: cst.Call) -> None:
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value in ASGI:
+            self.source.is_mounted = True
         if self.names.key(node.func) != "Server":
             return
         for arg in node.args:
@@ -202,7 +209,8 @@ class SourceReader(cst.CSTVisitor):
             found = self.source.handled(decorator)
             if found is not None:
                 self.source.handlers.setdefault(found[0], {})[found[1]] = node.name.value
-                self.source.last_handlers[found[0]] = node
+                if found[1] not in LOW_LEVEL_ADVICE:
+                    self.source.last_handlers[found[0]] = node
         if node.asynchronous is not None and not node.decorators and self._only_serves(node):
             self.source.runners.add(node.name.value)
 
