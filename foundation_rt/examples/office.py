@@ -18,7 +18,7 @@ server = Server("office", version="1.0.0")
 
 
 async def archive(message: AgentMessage, context: AgentContext) -> dict[str, Any]:
-    """Number what it is given, and find it again."""
+    """Keep what it is given under a number."""
     files = context.state.setdefault("files", [])
     if message.type == "file":
         files.append(message.payload)

@@ -23,7 +23,7 @@ from foundation_rt import ErrorCode, Server, ToolContext, ToolError
 
 MAX_ROWS = 200
 _STEPS = 10_000
-"""How many steps of SQLite's machine there are between two looks at the deadline."""
+"""Steps of SQLite's machine between two looks at the deadline."""
 
 Cell = str | int | float | None
 

@@ -72,7 +72,10 @@ class Rewriter(cst.CSTTransformer):
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
         updated_node = updated_node.with_changes(attr=original_node.attr)
-        if updated_node.attr.value == "settings" and code(original_node.value) in self.source.servers:
+        if (
+            updated_node.attr.value == "settings"
+            and code(original_node.value) in self.source.servers
+        ):
             text = "settings are in the configuration: Server(config={...})"
             self.report(original_node, f"{code(original_node)}: {text}", True)
         changed = self._context_calls.attribute(original_node, updated_node)

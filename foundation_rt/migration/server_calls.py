@@ -97,9 +97,8 @@ class ServerCalls:
             self._open(original, cst.Call(cst.Name("run_http")))
             http.append(args_of.keyword("no_auth", cst.Name("True")))
         if http:
-            settings = ", ".join(
-                f'"{_HTTP.get(a.keyword.value, a.keyword.value)}": {code(a.value)}' for a in http if a.keyword
-            )
+            pairs = [(a.keyword.value, code(a.value)) for a in http if a.keyword is not None]
+            settings = ", ".join(f'"{_HTTP.get(key, key)}": {value}' for key, value in pairs)
             config = cst.parse_expression(f'{{"http": {{{settings}}}}}')
             rewritten = [*rewritten, args_of.keyword("config", config)]
         return args_of.with_args(updated, rewritten)

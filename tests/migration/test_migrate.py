@@ -267,7 +267,7 @@ def test_command_prints_a_diff_or_writes(tmp_path: Path, capfd: pytest.CaptureFi
     assert main(["migrate", str(program)]) == 0
     out, err = capfd.readouterr()
     assert "-from fastmcp import Context, FastMCP" in out and "+from foundation_rt import" in out
-    assert "note: run_http" in err
+    assert "note: no_auth" in err
     assert program.read_text() == FASTMCP
     assert main(["migrate", str(tmp_path), "--write"]) == 0
     assert program.read_text() == migrate_source(FASTMCP).text
