@@ -276,7 +276,8 @@ class Server:
         `ToolContext`. Its result becomes text, bytes or JSON, by its type (spec/mcp-resources.md).
 
         Args:
-            uri: of the resource, or a template of RFC 6570, level 1.
+            uri: of the resource, or a template (MRES-06): ``{id}`` is a part of a path segment,
+                ``{+path}`` several segments, ``{?page,size}`` the parameters of a query.
             options: see `ResourceOptions`.
 
         Raises:

@@ -111,6 +111,31 @@ async def test_every_feature_works_in_every_revision(revision: str) -> None:
         assert await client.complete("task://{id}", "id", "2") == ["2"]
 
 
+@pytest.mark.rule("MRES-06", "MRES-21", "MRES-24", "COMP-05")
+async def test_template_has_folders_and_a_query_with_defaults() -> None:
+    server = Server("files")
+
+    @server.resource("file:///{+path}{?line,order}")
+    def read(path: str, line: int = 1, order: Literal["up", "down"] = "up") -> list[Any]:
+        return [path, line, order]
+
+    @server.completion("file:///{+path}{?line,order}", "path")
+    def paths(value: str, known: dict[str, str]) -> list[str]:
+        return [f"{value}/{known['order']}"]
+
+    async with TestClient(server) as client:
+        assert await client.read_resource("file:///a/b%20c") == '["a/b c",1,"up"]'
+        found = await client.read_resource("file:///a?order=down&line=7")
+        assert found == '["a",7,"down"]'
+        for wrong in ("file:///a?lines=7", "file:///a/%2e%2e/b", "file:///%252e%252e/b"):
+            with pytest.raises(ProtocolError, match="Resource not found"):
+                await client.read_resource(wrong)
+        [template] = await client.list_resource_templates()
+        subject = template["uriTemplate"]
+        assert await client.complete(subject, "order", "d") == ["down"]
+        assert await client.complete(subject, "path", "a/b", order="up") == ["a/b/up"]
+
+
 @pytest.mark.rule("MRES-16", "MRES-22", "PROMPT-09")
 async def test_refusals_of_handlers_and_types_are_sent() -> None:
     async with TestClient(tasks()) as client:
@@ -213,8 +238,10 @@ def test_invalid_registration_is_refused() -> None:
         RegistrationError, match="prompt 'later' is refused: inline=True is for def"
     ):
         server.prompt(inline=True)(later)
-    with pytest.raises(RegistrationError, match=r"resource 'a:\{\+id\}' is refused: it has"):
-        server.resource("a:{+id}")(read)
+    with pytest.raises(RegistrationError, match=r"resource 'a:\{#id\}' is refused: it has"):
+        server.resource("a:{#id}")(read)
+    with pytest.raises(RegistrationError, match="parameter of its query out: give it a default"):
+        server.resource("a:b{?id}")(read)
     with pytest.raises(RegistrationError, match="a resource has a URI"):
         server.resource(read)  # type: ignore[arg-type]
     with pytest.raises(RegistrationError, match="a template has no size"):

@@ -1,19 +1,24 @@
-"""URIs, and URI templates of RFC 6570 level 1, both ways (spec/mcp-resources.md).
+"""URIs and URI templates of RFC 6570, both ways (spec/mcp-resources.md).
 
 A template is literal text with variables in braces: ``task://{project}/{id}``. `UriTemplate.expand`
 makes a URI from values, `UriTemplate.match` values from a URI, each the inverse of the other.
 
-The value of a variable is never more than a part of one path segment. So a handler that uses it in
-a path, of a file for example, cannot be made to leave the intended folder (MRES-09).
+The value of a variable is a part of one path segment. One variable of a template may stand for
+several segments: ``{+path}``, or ``{path*}`` as other servers write it. At its end a template may
+have parameters of a query: ``{?page,size}``. No value has a segment ``.`` or ``..``, and none
+begins with ``/``. So a handler that uses a value in a path, of a file for example, cannot be made
+to leave the intended folder (MRES-09).
 
-Matching takes time linear in the length of the URI. Between two variables there is literal text,
-and the first variable ends at its first occurrence. If a later one were right, the first would be
-too, because the text in between then belongs to one segment. Nothing is tried twice.
+Matching takes time linear in the length of the URI. Between two variables there is literal text.
+A variable before the wide one ends at the first occurrence of the text after it. If a later one
+were right, the first would be too, because the text in between then belongs to one segment. A
+variable after the wide one begins after the last occurrence of the text before it, for the same
+reason. The wide one has the rest; without one, the last variable has. Nothing is tried twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from attrs import frozen
 
@@ -29,6 +34,12 @@ _VARIABLE = _LETTERS | _DIGITS | frozenset("_")
 # Neither RFC 3986 allows these in a URI, nor RFC 3987 in an IRI.
 _NEVER = frozenset(map(chr, range(0x21))) | frozenset('\x7f"<>\\^`{|}')
 _SEPARATORS = frozenset("/\\\0")
+
+# The percent itself last: each round decodes once.
+_ESCAPES = (("%2e", "."), ("%2f", "/"), ("%5c", "\\"), ("%00", "\0"), ("%25", "%"))
+
+_MAX_ENCODINGS = 8
+"""A value that is percent-encoded more often than this is refused, as one that hides ``..`` is."""
 
 
 class InvalidUri(ValueError):
@@ -88,7 +99,11 @@ def is_traversal(uri: str) -> bool:
     decoded = percent_decode(uri)
     if decoded is None or "\0" in decoded:
         return True
-    segments = decoded.replace("\\", "/").replace("?", "/").replace("#", "/").split("/")
+    return _has_dots(decoded.replace("?", "/").replace("#", "/"))
+
+
+def _has_dots(text: str) -> bool:
+    segments = text.replace("\\", "/").split("/")
     return "." in segments or ".." in segments
 
 
@@ -98,83 +113,171 @@ class UriTemplate:
 
     Attributes:
         text: the template as its author wrote it.
-        variables: the names of the variables, in order.
+        path: the names of the variables of the path, in order.
         literals: the texts before, between and after them: one more than there are variables.
+        wide: the name of the variable that stands for several segments; None without one.
+        query: the names of the parameters of the query, which a URI may leave out.
     """
 
     text: str
-    variables: tuple[str, ...]
+    path: tuple[str, ...]
     literals: tuple[str, ...]
+    wide: str | None = None
+    query: tuple[str, ...] = ()
 
     @property
-    def rank(self) -> tuple[int, str]:
+    def variables(self) -> tuple[str, ...]:
+        """Return the names of all variables, in order."""
+        return self.path + self.query
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """Return a value that is the same for templates with the same URIs."""
+        wide = None if self.wide is None else self.path.index(self.wide)
+        return self.literals, wide, frozenset(self.query)
+
+    @property
+    def rank(self) -> tuple[int, bool, str]:
         """Return the sort key by which more specific templates come first (MRES-08)."""
-        return -sum(map(len, self.literals)), self.text
+        return -sum(map(len, self.literals)), self.wide is not None, self.text
 
     def expand(self, values: Mapping[str, str]) -> str:
         r"""Return the URI in which each variable has its value.
 
+        A parameter of the query without a value is left out.
+
         Raises:
-            KeyError: a variable has no value.
+            KeyError: a variable of the path has no value.
             InvalidUri: a value is not allowed: it is empty, is or produces a segment ``.`` or
-                ``..``, or holds ``/``, ``\`` or NUL.
+                ``..``, or holds ``\`` or NUL; or it holds ``/`` and its variable stands for a
+                part of one segment (MRES-09).
         """
         parts = [self.literals[0]]
-        for name, literal in zip(self.variables, self.literals[1:], strict=True):
-            if not _is_allowed(values[name]):
-                raise InvalidUri(f"{name!r} must be part of one path segment")
-            parts += [percent_encode(values[name]), literal]
+        for name, literal in zip(self.path, self.literals[1:], strict=True):
+            parts += [self._encode(name, values[name]), literal]
+        given = [name for name in self.query if name in values]
+        for mark, name in zip("?" + "&" * len(given), given, strict=False):
+            if _is_way_out(values[name]):
+                raise InvalidUri(f"{name!r} must not have . or .. as a path segment")
+            parts.append(f"{mark}{name}={percent_encode(values[name])}")
         uri = "".join(parts)
         if is_traversal(uri):
             raise InvalidUri("must not have . or .. as a path segment")
         return uri
 
+    def _encode(self, name: str, value: str) -> str:
+        if name == self.wide:
+            if not _is_allowed_path(value):
+                raise InvalidUri(f"{name!r} must be path segments, none of them empty, . or ..")
+            return "/".join(map(percent_encode, value.split("/")))
+        if not _is_allowed(value):
+            raise InvalidUri(f"{name!r} must be part of one path segment")
+        return percent_encode(value)
+
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return the values of the variables in `uri`; None if it does not match."""
-        first, *between = self.literals
-        if not uri.startswith(first):
+        """Return the values of the variables in `uri`; None if it does not match.
+
+        A parameter that the query of the URI leaves out has no value.
+        """
+        path, mark, query = uri.partition("?") if self.query else (uri, "", "")
+        parts = self._split(path)
+        if parts is None or is_traversal(uri):
             return None
-        found = {}
-        start = len(first)
-        for name, literal in zip(self.variables, between, strict=True):
-            end = self._end(uri, start, name, literal)
-            value = None if end < 0 else _read_variable(uri[start:end])
+        found: dict[str, str] = {}
+        for name, raw in zip(self.path, parts, strict=True):
+            value = _read_path(raw) if name == self.wide else _read_variable(raw)
             if value is None:
                 return None
             found[name] = value
-            start = end + len(literal)
-        return None if is_traversal(uri) else found
+        if mark and not self._read_query(query, found):
+            return None
+        return found
 
-    def _end(self, uri: str, start: int, name: str, literal: str) -> int:
-        """Return the end of the variable that begins at `start`; negative if there is none."""
-        if name == self.variables[-1]:
-            end = len(uri) - len(literal)
-            return end if end > start and uri.endswith(literal) else -1
-        end = uri.find(literal, start + 1)
-        while end >= 0 and "%" in uri[max(start, end - 2) : end]:  # not the digits of a %XX
-            end = uri.find(literal, end + 1)
-        return end
+    def _split(self, text: str) -> list[str] | None:
+        """Return the raw values of the variables of the path; None if `text` does not match."""
+        if not self.path:
+            return [] if text == self.literals[0] else None
+        first, *between, last = self.literals
+        start, end = len(first), len(text) - len(last)
+        if start >= end or not (text.startswith(first) and text.endswith(last)):
+            return None
+        wide = len(self.path) - 1 if self.wide is None else self.path.index(self.wide)
+        before, after = [], []
+        for literal in between[:wide]:
+            found = _outside_escape(text, text.find, literal, start + 1, end)
+            if found < 0:
+                return None
+            before.append(text[start:found])
+            start = found + len(literal)
+        for literal in reversed(between[wide:]):
+            found = _outside_escape(text, text.rfind, literal, start + 1, end - 1)
+            if found < 0:
+                return None
+            after.append(text[found + len(literal) : end])
+            end = found
+        return [*before, text[start:end], *reversed(after)]
+
+    def _read_query(self, query: str, found: dict[str, str]) -> bool:
+        """Add the parameters of `query`; return whether each is known, given once and allowed."""
+        for pair in query.split("&"):
+            name, _, raw = pair.partition("=")
+            value = None if not _is_plain(raw, "#") else percent_decode(raw)
+            if name not in self.query or name in found or value is None or _is_way_out(value):
+                return False
+            found[name] = value
+        return True
 
 
 def parse_template(text: str) -> UriTemplate:
     """Parse a template.
 
     Raises:
-        InvalidUri: it is not of level 1, has no variable, or its variables are ambiguous.
+        InvalidUri: it has no variable, its variables are ambiguous, or it has an expression that
+            is not among those of MRES-06.
     """
-    variables: list[str] = []
-    first, *expressions = text.split("{")
+    body, query = _split_query(text)
+    names: list[str] = []
+    wide: str | None = None
+    first, *expressions = body.split("{")
     literals = [first]
     for expression in expressions:
-        name, closed, literal = expression.partition("}")
-        _check_variable(name, closed, literal, variables)
-        if variables and not literals[-1]:
-            raise InvalidUri(f"must have something between {variables[-1]!r} and {name!r}")
-        variables.append(name)
+        inner, closed, literal = expression.partition("}")
+        if not closed or "}" in literal:
+            raise InvalidUri("has a brace without its other half")
+        name = inner.removeprefix("+").removesuffix("*")
+        _check_variable(name, inner, names)
+        if name != inner:
+            if wide is not None:
+                raise InvalidUri(f"has two variables of several segments: {wide!r} and {name!r}")
+            wide = name
+        if names and not literals[-1]:
+            raise InvalidUri(f"must have something between {names[-1]!r} and {name!r}")
+        names.append(name)
         literals.append(literal)
-    if not variables:
+    for name in query:
+        _check_variable(name, "?" + ",".join(query), names)
+        names.append(name)
+    path = tuple(names[: len(literals) - 1])
+    _check_literals(text, literals, has_variables=bool(names))
+    return UriTemplate(text, path, tuple(literals), wide, query)
+
+
+def _split_query(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return the template without the expression of its query, and the names in that."""
+    body, mark, query = text.partition("{?")
+    if not mark:
+        return text, ()
+    if not query.endswith("}") or "{" in query:
+        raise InvalidUri("must end after {?...}: the query is its last part")
+    if "?" in body or "#" in body:
+        raise InvalidUri("has {?...} after a ? or a #: write every parameter in {?...}")
+    return body, tuple(query[:-1].split(","))
+
+
+def _check_literals(text: str, literals: list[str], *, has_variables: bool) -> None:
+    if not has_variables:
         raise InvalidUri("must have a variable, as in task://{id}")
-    if ":" not in first:
+    if ":" not in literals[0]:
         raise InvalidUri("must begin with a scheme, as in task://{id}")
     if len(text) > MAX_URI_LENGTH:
         raise InvalidUri(f"must have 1 to {MAX_URI_LENGTH} characters")
@@ -183,28 +286,73 @@ def parse_template(text: str) -> UriTemplate:
     check_uri(example)
     if is_traversal(example):
         raise InvalidUri("must not have . or .. as a path segment")
-    return UriTemplate(text, tuple(variables), tuple(literals))
 
 
-def _check_variable(name: str, closed: str, literal: str, known: list[str]) -> None:
-    if not closed or "}" in literal:
-        raise InvalidUri("has a brace without its other half")
+def _check_variable(name: str, expression: str, known: list[str]) -> None:
     if not name or not _VARIABLE.issuperset(name):
         raise InvalidUri(
-            f"has {{{name}}}: a variable is letters, digits and _ in braces (RFC 6570, level 1)"
+            f"has {{{expression}}}: write {{name}}, {{+name}} or {{name*}} for several segments, "
+            "or {?name,name} at the end; a name is letters, digits and _"
         )
     if name in known:
         raise InvalidUri(f"has the variable {name!r} twice")
 
 
+def _outside_escape(
+    text: str, find: Callable[[str, int, int], int], literal: str, start: int, end: int
+) -> int:
+    """Return where `find` finds `literal`, but not in the two digits of a %XX; -1: nowhere."""
+    at = find(literal, start, end)
+    while at >= 0 and "%" in text[max(0, at - 2) : at]:
+        start, end = (at + 1, end) if find == text.find else (start, at + len(literal) - 1)
+        at = find(literal, start, end)
+    return at
+
+
 def _read_variable(raw: str) -> str | None:
     """Return the value that `raw` encodes; None if no variable can have it."""
-    if not _NEVER.isdisjoint(raw) or not frozenset("/?#").isdisjoint(raw):
-        return None
-    value = percent_decode(raw)
+    value = percent_decode(raw) if _is_plain(raw, "/?#") else None
     return value if value is not None and _is_allowed(value) else None
+
+
+def _read_path(raw: str) -> str | None:
+    """Return the segments that `raw` encodes; None if no variable of several can have them."""
+    if not _is_plain(raw, "?#"):
+        return None
+    segments = [percent_decode(each) for each in raw.split("/")]
+    if not all(each and _SEPARATORS.isdisjoint(each) for each in segments):
+        return None
+    value = "/".join(each or "" for each in segments)
+    return value if _is_allowed_path(value) else None
+
+
+def _is_plain(raw: str, excluded: str) -> bool:
+    return _NEVER.isdisjoint(raw) and frozenset(excluded).isdisjoint(raw)
 
 
 def _is_allowed(value: str) -> bool:
     """Return whether a variable can have `value`, whatever its neighbours."""
     return bool(value) and _SEPARATORS.isdisjoint(value)
+
+
+def _is_allowed_path(value: str) -> bool:
+    """Return whether a variable of several segments can have `value`."""
+    return all(map(_is_allowed, value.split("/"))) and not _is_way_out(value)
+
+
+def _is_way_out(value: str) -> bool:
+    """Return whether `value` has NUL or a segment ``.`` or ``..``, however often encoded.
+
+    Other escapes may be malformed: a handler that decodes the value once more may pass over them.
+    """
+    text = value.lower()
+    for _ in range(_MAX_ENCODINGS):
+        if "\0" in text or _has_dots(text):
+            return True
+        decoded = text
+        for escape, character in _ESCAPES:
+            decoded = decoded.replace(escape, character)
+        if decoded == text:
+            return False
+        text = decoded
+    return True

@@ -29,6 +29,7 @@ from .resources import URI
 from .tools import ExecutionMode
 
 if TYPE_CHECKING:
+    from ..protocol.uri_template import UriTemplate
     from .tools import Handler
 
 _NOTES = ("description", "default")
@@ -72,26 +73,32 @@ def derive_prompt(
 
 def derive_resource(
     function: Callable[..., Any],
-    variables: tuple[str, ...],
+    template: UriTemplate | None,
     context_type: type,
     *,
     inline: bool = False,
 ) -> TypedFeature:
-    """Derive a resource, or a template with `variables`, that `function` reads (MRES-10).
+    """Derive a resource, or all resources of a template, that `function` reads (MRES-10).
 
     Raises:
         RegistrationError: names the resource, the parameter and what to change.
     """
     signature = FunctionSignature(function, "resource", context_type)
     typed = _derive(signature, inline)
-    known = {argument.name for argument in typed.arguments}
+    variables = () if template is None else template.variables
+    known = {argument.name: argument for argument in typed.arguments}
     for name in variables:
         if name not in known:
             raise RegistrationError(
                 f"resource {signature.name!r}: its template has a variable {name!r} and the "
                 "function no parameter that takes it"
             )
-    for name in sorted(known - {*variables, URI}):
+    for name in () if template is None else template.query:
+        if known[name].required:
+            raise signature.refusal(
+                name, "a URI may leave a parameter of its query out: give it a default"
+            )
+    for name in sorted(known.keys() - {*variables, URI}):
         raise signature.refusal(
             name,
             "there is no such variable in the URI template: a resource takes the variables of its "

@@ -92,7 +92,7 @@ class ResourceTemplateDefinition(_Definition):
     """All resources whose URIs come from one template, as a server describes them.
 
     Args:
-        uri_template: of RFC 6570, level 1 (MRES-06).
+        uri_template: of RFC 6570, as far as MRES-06 says.
     """
 
     uri_template: str
@@ -163,7 +163,7 @@ class ResourceRegistry:
     _notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("resources"), init=False)
     resources: Catalog[RegisteredResource] = field(init=False)
     templates: Catalog[RegisteredTemplate] = field(init=False)
-    _by_literals: dict[tuple[str, ...], str] = field(factory=dict, init=False)
+    _by_shape: dict[tuple[object, ...], str] = field(factory=dict, init=False)
     _ranked: tuple[RegisteredTemplate, ...] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -206,17 +206,16 @@ class ResourceRegistry:
         """
         from .feature_signatures import derive_resource
 
-        variables: tuple[str, ...] = ()
-        is_template = "{" in uri
-        if is_template:
+        template: UriTemplate | None = None
+        if "{" in uri:
             if size is not None:
                 raise RegistrationError(f"resource {uri!r}: a template has no size")
             try:
-                variables = parse_template(uri).variables
+                template = parse_template(uri)
             except InvalidUri as error:
                 raise RegistrationError(f"resource {uri!r} is refused: it {error}") from None
         typed = derive_resource(
-            function, variables, context_type, inline=options.get("inline", False)
+            function, template, context_type, inline=options.get("inline", False)
         )
         members: dict[str, Any] = {
             "name": typed.name if name is None else name,
@@ -227,10 +226,11 @@ class ResourceRegistry:
             "icons": icons,
             "meta": meta,
         }
-        if is_template:
-            template = ResourceTemplateDefinition(uri_template=uri, **members)
-            completers = {key: typed.choices[key] for key in variables if key in typed.choices}
-            self._add_template(template, typed.handler, typed.execution, completers, **options)
+        if template is not None:
+            definition = ResourceTemplateDefinition(uri_template=uri, **members)
+            names = template.variables
+            completers = {name: typed.choices[name] for name in names if name in typed.choices}
+            self._add_template(definition, typed.handler, typed.execution, completers, **options)
         else:
             resource = ResourceDefinition(uri=uri, size=size, **members)
             self._add(resource, typed.handler, typed.execution, **options)
@@ -324,7 +324,7 @@ class ResourceRegistry:
             definition, handler_spec, cache_ttl_ms, template, dict(completers)
         )
         with self._notifier.lock:
-            same = self._by_literals.setdefault(template.literals, template.text)
+            same = self._by_shape.setdefault(template.shape, template.text)
             if not self.templates.add(same, entry):
                 raise checks.refusal(
                     f"{same!r} makes the same URIs: choose another one, or unregister it first"
@@ -339,7 +339,7 @@ class ResourceRegistry:
             template = self.templates.get(uri)
             if template is not None:
                 self.templates.remove(uri)
-                del self._by_literals[template.template.literals]
+                del self._by_shape[template.template.shape]
                 self._ranked = None
             elif not self.resources.remove(uri):
                 return False

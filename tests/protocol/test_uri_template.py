@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import product
 
 import pytest
@@ -103,6 +104,9 @@ def test_decoding_decodes_every_escape_once_or_refuses(text: str) -> None:
         ("task://{id}", ("id",), ("task://", "")),
         ("a:{b}/{c_1}x", ("b", "c_1"), ("a:", "/", "x")),
         ("search:q?text={text}&page={page}", ("text", "page"), ("search:q?text=", "&page=", "")),
+        ("file:///{+path}", ("path",), ("file:///", "")),
+        ("a:{b}/{c*}.txt{?d,e}", ("b", "c", "d", "e"), ("a:", "/", ".txt")),
+        ("a:all{?b}", ("b",), ("a:all",)),
     ],
 )
 def test_template_has_literals_and_variables(
@@ -126,12 +130,23 @@ def test_template_has_literals_and_variables(
         ("task://id}{a}", "white space"),
         ("task://{id}}", "brace"),
         ("task://{{id}}", "brace"),
-        ("task://{}", "level 1"),
-        ("task://{+id}", "level 1"),
-        ("task://{id*}", "level 1"),
-        ("task://{id:3}", "level 1"),
-        ("task://{a,b}", "level 1"),
-        ("task://{é}", "level 1"),
+        ("task://{}", "a name is letters"),
+        ("task://{id:3}", "a name is letters"),
+        ("task://{a,b}", "a name is letters"),
+        ("task://{é}", "a name is letters"),
+        ("task://{+}", "a name is letters"),
+        ("task://{#a}", "a name is letters"),
+        ("task://{/a*}", "a name is letters"),
+        ("task://x{?}", "a name is letters"),
+        ("task://x{?a,}", "a name is letters"),
+        ("task://x{?a*}", "a name is letters"),
+        ("task://x{?a,a}", "variable 'a' twice"),
+        ("task://{a}{?a}", "variable 'a' twice"),
+        ("task://x{?a", "end after"),
+        ("task://x{?a}/y", "end after"),
+        ("task://x{?a}{b}", "end after"),
+        ("task://x?b={b}{?a}", "after a \\?"),
+        ("task://{+a}/x/{b*}", "two variables of several segments: 'a' and 'b'"),
         ("task://{a}{b}", "something between 'a' and 'b'"),
         ("task://{a}/{a}", "variable 'a' twice"),
         ("task://{a} b", "white space"),
@@ -142,7 +157,7 @@ def test_template_has_literals_and_variables(
         ("task://{" + "a" * MAX_URI_LENGTH + "}", "1 to 2048 characters"),
     ],
 )
-def test_other_than_level_1_template_is_refused(text: str, what: str) -> None:
+def test_other_template_is_refused(text: str, what: str) -> None:
     with pytest.raises(InvalidUri, match=what):
         parse_template(text)
 
@@ -163,13 +178,20 @@ def test_other_than_level_1_template_is_refused(text: str, what: str) -> None:
         ("a:{b}2{c}", "a:%25q2b", {"b": "%q", "c": "b"}),
         ("a:{b}/x", "a:%252e%252e/x", {"b": "%2e%2e"}),
         ("a:x?q={q}", "a:x?q=1", {"q": "1"}),
+        ("file:///{+p}", "file:///a/b%20c/d", {"p": "a/b c/d"}),
+        ("file:///{p*}", "file:///a", {"p": "a"}),
+        ("a:{b}/{+c}/{d}.{e}", "a:1/2/3/4.5.6", {"b": "1", "c": "2/3", "d": "4.5", "e": "6"}),
+        ("a:{+b}2{c}", "a:x2%25q%2Bb", {"b": "x", "c": "%q+b"}),
+        ("a:x{?b,c}", "a:x", {}),
+        ("a:x{?b,c}", "a:x?c=1%262&b=", {"b": "", "c": "1&2"}),
+        ("a:{+p}{?b}", "a:x/y?b=p/q", {"p": "x/y", "b": "p/q"}),
     ],
 )
 def test_matching_uri_returns_values(template: str, uri: str, values: dict[str, str]) -> None:
     assert parse_template(template).match(uri) == values
 
 
-@pytest.mark.rule("MRES-07", "MRES-20", "MRES-09")
+@pytest.mark.rule("MRES-07", "MRES-20", "MRES-09", "MRES-25")
 @pytest.mark.parametrize(
     ("template", "uri"),
     [
@@ -205,6 +227,29 @@ def test_matching_uri_returns_values(template: str, uri: str, values: dict[str, 
         ("a:{b}-{c}", "a:-1"),
         ("a:{b}-{c}", "a:1"),
         ("a:{b}xx", "a:x"),
+        ("file:///{+p}", "file:///"),
+        ("file:///{+p}", "file:////etc/passwd"),
+        ("file:///{+p}", "file:///a//b"),
+        ("file:///{+p}", "file:///a/"),
+        ("file:///{+p}", "file:///a/../b"),
+        ("file:///{+p}", "file:///a%2F..%2Fb"),
+        ("file:///{+p}", "file:///a%2Fb"),
+        ("file:///{+p}", "file:///a%5Cb"),
+        ("file:///{+p}", "file:///%252e%252e/b"),
+        ("file:///{+p}", "file:///%25252e%25252e/b"),
+        ("file:///{+p}", "file:///a/%252e%252e%252fb"),
+        ("file:///{+p}", "file:///%" + "25" * 9 + "41"),
+        ("file:///{+p}", "file:///%252E%252e%252f%25zz"),
+        ("file:///{+p}", "file:///a?b"),
+        ("a:x{?b}", "a:x?"),
+        ("a:x{?b}", "a:x?c=1"),
+        ("a:x{?b}", "a:x?b=1&b=2"),
+        ("a:x{?b}", "a:x?b=.."),
+        ("a:x{?b}", "a:x?b=%2e%2e%2Fetc"),
+        ("a:x{?b}", "a:x?b=%252e%252e%252Fetc"),
+        ("a:x{?b}", "a:x?b=%zz"),
+        ("a:x{?b}", "a:x?b=1#c"),
+        ("a:x{?b}", "a:y?b=1"),
     ],
 )
 def test_other_uri_does_not_match(template: str, uri: str) -> None:
@@ -218,9 +263,22 @@ def test_value_beyond_one_segment_is_not_expanded(value: str) -> None:
         parse_template("file:///{a}").expand({"a": value})
 
 
-def test_expanding_needs_every_variable() -> None:
+@pytest.mark.rule("MRES-09")
+@pytest.mark.parametrize(
+    "value", ["", "/", "/a", "a/", "a//b", "a\\b", "\0", "..", "a/../b", "%2e%2e/a"]
+)
+def test_value_that_leaves_its_folder_is_not_expanded(value: str) -> None:
+    for text in ("file:///{+a}", "file:///x{?a}"):
+        if text.endswith("?a}") and not {".."} & {*value.replace("%2e", ".").split("/")}:
+            continue
+        with pytest.raises(InvalidUri, match="path segment"):
+            parse_template(text).expand({"a": value})
+
+
+def test_expanding_needs_every_variable_of_the_path() -> None:
     with pytest.raises(KeyError):
         parse_template("a:{b}/{c}").expand({"b": "1"})
+    assert parse_template("a:{b}{?c,d}").expand({"b": "1", "d": "&"}) == "a:1?d=%26"
 
 
 @pytest.mark.rule("MRES-09")
@@ -249,12 +307,20 @@ LITERALS = st.text("ab-2F./?%", max_size=3)
 VALUES = st.text("ab-2F.%é", min_size=1, max_size=4)
 
 
+PATHS = st.lists(VALUES, min_size=1, max_size=3).map("/".join)
+
+
+def _has_dots(values: Iterable[str]) -> bool:
+    return any({".", ".."} & {*value.split("/")} for value in values)
+
+
 @st.composite
 def templates(draw: st.DrawFn) -> UriTemplate:
     count = draw(st.integers(1, 3))
     text = "t:" + draw(LITERALS)
+    wide = draw(st.integers(0, 2 * count))
     for index in range(count):
-        text += f"{{v{index}}}{draw(LITERALS)}"
+        text += f"{{{'+' * (wide == index)}v{index}}}{draw(LITERALS)}"
     try:
         return parse_template(text)
     except InvalidUri:
@@ -265,12 +331,17 @@ def templates(draw: st.DrawFn) -> UriTemplate:
 @pytest.mark.rule("MRES-06", "MRES-07", "MRES-20")
 @given(templates(), st.data())
 def test_matching_inverts_expanding(template: UriTemplate, data: st.DataObject) -> None:
-    values = {name: data.draw(VALUES) for name in template.variables}
+    values = {
+        name: data.draw(PATHS if name == template.wide else VALUES) for name in template.variables
+    }
     try:
         uri = template.expand(values)
     except InvalidUri:
-        assert any(set(value) <= {"."} for value in values.values()) or is_traversal(
-            template.text.format(**values)
+        text = template.text.replace("{+", "{").format(**values)
+        assert (
+            is_traversal(text)
+            or _has_dots(values.values())
+            or is_traversal(percent_decode(text) or "..")
         )
         return
     found = template.match(uri)
@@ -300,13 +371,15 @@ def spans(template: UriTemplate, uri: str) -> list[list[str]]:
 def test_ambiguous_uri_is_matched(template: UriTemplate, rest: str) -> None:
     assume(len(template.variables) < 3)
     uri = "t:" + rest
-    simple = parse_template("t:{v}")
+    readers = [
+        parse_template("t:{+v}" if name == template.wide else "t:{v}") for name in template.path
+    ]
     readable = [
         each
         for each in spans(template, uri)
         if all(
-            simple.match(f"t:{value}") is not None or (value and set(value) == {"."})
-            for value in each
+            reader.match(f"t:{value}") is not None or (value and set(value) == {"."})
+            for reader, value in zip(readers, each, strict=True)
         )
     ]
     assert (template.match(uri) is not None) == bool(readable and not is_traversal(uri))

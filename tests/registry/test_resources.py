@@ -103,7 +103,7 @@ def test_handler_with_wrong_options_is_refused(options: dict[str, Any], problem:
     ("uri", "problem"),
     [
         ("task://all", "uri_template must have a variable"),
-        ("task://{+id}", "level 1"),
+        ("task://{#id}", "a name is letters"),
         ("task://{uri}", "no variable may be called 'uri'"),
         (5, "uri_template must be str, not int"),
         (None, "uri_template must be str, not NoneType"),
