@@ -97,7 +97,7 @@ def _parts(line: CommandLine) -> HostParts:
     """
     from ..host.environment import HostEnvironment
     from ..host.starting import HostOptions, read_parts
-    from .demo import demo_server
+    from .demo_tools import showing_server
 
     settings: dict[str, Any] = {}
     if "--servers" in line.options:
@@ -111,7 +111,7 @@ def _parts(line: CommandLine) -> HostParts:
     )
 
     def demo() -> Any:
-        server = demo_server()
+        server = showing_server()
         server.override("logging", level="error")
         return server
 

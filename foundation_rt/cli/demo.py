@@ -10,13 +10,17 @@ from ..server import Server
 
 if TYPE_CHECKING:
     from ..config.sections import Settings
+    from ..protocol.tool_annotations import ToolAnnotations
 
 
-def demo_server(sections: Mapping[str, type[Settings]] | None = None) -> Server:
+def demo_server(
+    sections: Mapping[str, type[Settings]] | None = None, reads: ToolAnnotations | None = None
+) -> Server:
     """Return a server with `echo` and `sleep`, besides `health`, which every server has.
 
     Args:
         sections: of the application that it runs in, whose variables it has to know.
+        reads: annotations of `sleep`, where clients ask people before calls.
     """
     server = Server("foundation-rt-demo", sections=sections)
 
@@ -25,7 +29,7 @@ def demo_server(sections: Mapping[str, type[Settings]] | None = None) -> Server:
         """Send a message back."""
         return {"message": message}
 
-    @server.tool
+    @server.tool(annotations=reads)
     async def sleep(
         ms: Annotated[int, "How long to sleep, in milliseconds."], *, ctx: ToolContext
     ) -> dict[str, int]:

@@ -118,9 +118,9 @@ def _source(line: CommandLine) -> Source:
     if "--demo" in line.options:
         if line.positional:
             raise CommandLineError("--demo goes without a FILE or TARGET")
-        from .demo import demo_server
+        from .demo_tools import showing_server
 
-        return single_source("demo", demo_server())
+        return single_source("demo", showing_server())
     if not line.positional:
         try:
             return places_source([*usual_places(Path(), Path.home())])

@@ -122,12 +122,12 @@ def _read(line: CommandLine) -> HostParts:
     from ..host.settings import SECTION as HOST_SECTION
     from ..host.settings import HostSettings
     from ..host.starting import HostOptions, read_parts
-    from .demo import demo_server
+    from .demo_tools import showing_server
 
     options = HostOptions(
         overrides=_overrides(line), config=line.option("--config"), model=line.option("--model")
     )
-    demo = partial(demo_server, {HOST_SECTION: HostSettings, SECTION: GatewaySettings})
+    demo = partial(showing_server, {HOST_SECTION: HostSettings, SECTION: GatewaySettings})
     if "--gateway" not in line.options:
         return read_parts(options, HostEnvironment(), demo)
     from ..gateway.app import DEFAULTS

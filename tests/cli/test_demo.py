@@ -8,6 +8,7 @@ import pytest
 
 from foundation_rt import ErrorCode, ToolError
 from foundation_rt.cli.demo import demo_server
+from foundation_rt.cli.demo_tools import showing_server
 from foundation_rt.testing import SequentialIds, TestClient
 
 
@@ -58,3 +59,17 @@ async def test_sleep_ends_when_the_call_is_aborted(client: TestClient) -> None:
     while client.connection.engine.running:
         await asyncio.sleep(0)
     assert client.notifications == []
+
+
+@pytest.mark.rule("HOST-17")
+@pytest.mark.virtual_time
+async def test_demo_of_pages_has_progress_rows_and_one_tool_that_is_asked_about() -> None:
+    async with TestClient(showing_server(), ids=SequentialIds()) as client:
+        tools = {tool["name"]: tool for tool in await client.list_tools()}
+        asked = [name for name, tool in tools.items() if "annotations" not in tool]
+        assert asked == ["echo", "health"]
+        call = {"name": "countdown", "arguments": {"start": 3}, "_meta": {"progressToken": 1}}
+        assert not (await client.request("tools/call", call))["isError"]
+        assert [each["params"]["progress"] for each in client.notifications] == [0, 1, 2]
+        [saturn] = (await client.call("planets", moons=100))["planets"]
+        assert saturn["planet"] == "Saturn"
