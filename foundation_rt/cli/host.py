@@ -66,6 +66,8 @@ _OPTIONS = {
 }
 _FLAGS = (*SERVE_FLAGS, "--gateway", "--yes", "--init")
 _POSTGRES = ("postgresql://", "postgres://")
+_ANYWHERE = {"//0.0.0.0:": "//127.0.0.1:", "//[::]:": "//[::1]:"}
+"""The hosts of a socket that listens everywhere, and those that a browser here can open."""
 
 
 def host(arguments: list[str]) -> int:
@@ -105,6 +107,8 @@ def _serve(line: CommandLine) -> int:
 def _print_page(made: Host, url: str) -> None:
     """Show people where the page is (HOST-08)."""
     base = url.removesuffix(made.server.load_config().http.path).rstrip("/")
+    for anywhere, here in _ANYWHERE.items():
+        base = base.replace(anywhere, here)
     with suppress(OSError, AttributeError):  # stdout is full, or closed
         sys.stdout.write(f"The chat is at {made.page_url(f'{base}/')}\n")
         sys.stdout.flush()

@@ -51,9 +51,10 @@ DEFAULT_TOOL_TIMEOUT_MS=60000
 """
 
 COMPOSE = """\
-# The host with its chats in PostgreSQL, and an example server over HTTP.
-# Write .env first (see .env.example), then: docker compose up
+# The host with its chats in PostgreSQL, and an example server over HTTP. Needs Compose 2.23.1.
+# The host reads .env in this folder (see .env.example). Start it with: docker compose up
 # The URL of the page stands in the log: docker compose logs host
+# After a key in .env was replaced: docker compose kill -s SIGUSR1 host
 services:
   host:
     image: python:3.13-slim
@@ -63,8 +64,9 @@ services:
       && exec foundation-rt host --http 0.0.0.0:3000"
     environment:
       FOUNDATION_RT_HOST__STORE: postgresql://chat:chat@database/chat
+      MCP_JSON_PATH: /servers.json
       XDG_DATA_HOME: /data
-    env_file: [.env]
+    configs: [{ source: servers, target: /servers.json }]
     volumes:
       - ./:/chat:ro
       - data:/data
@@ -80,6 +82,11 @@ services:
     environment: { POSTGRES_USER: chat, POSTGRES_PASSWORD: chat, POSTGRES_DB: chat }
     healthcheck: { test: ["CMD", "pg_isready", "-U", "chat"], interval: 2s }
     volumes: [chats:/var/lib/postgresql/data]
+configs:
+  servers:
+    # The servers of this host; mcp.json is for a host outside of containers.
+    content: |
+      { "mcpServers": { "everything": { "url": "http://everything:3001/mcp" } } }
 volumes: { chats: {}, data: {} }
 """
 
