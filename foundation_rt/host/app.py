@@ -45,6 +45,7 @@ log = logging.getLogger("foundation_rt.host")
 NAME = "foundation-rt-host"
 TITLE = "Chat host"
 
+_DAY_MS = 24 * 3600 * 1000
 _LOGGERS = ("foundation_rt.client", "foundation_rt.coordinator", "foundation_rt.host")
 _TURN_SHARE = 0.4
 """The share of the shutdown budget in which turns without a connection may end."""
@@ -124,7 +125,7 @@ class Host:
         config = self.server.load_config()
         self._settings = settings = config.section(HostSettings)
         self._coordinator, self._llm = coordinator, llm
-        limits = SessionSettings()
+        limits = SessionSettings(keep_ms=settings.keep_chats_days * _DAY_MS)
         opened = open_store(store, limits) if isinstance(store, str) else store
         self._sessions = ChatSessions(opened, limits)
         self._sessions.run_turns_with(

@@ -101,6 +101,11 @@ class HostSettings(Settings):
         StoreUrl((MEMORY,), ("sqlite", *POSTGRES_SCHEMES)),
         "Where chats are kept: `memory`, `sqlite:FILE` or `postgresql://...`.",
     )
+    keep_chats_days: int = setting(
+        0,
+        Integer(0, 36_500),
+        "Days after which a chat in a database that nobody has used is deleted; 0 is never.",
+    )
     heartbeat_ms: int = milliseconds(
         30_000, "How often a quiet connection gets a sign of life.", minimum=100
     )

@@ -206,6 +206,10 @@ class MemoryChatStore:
         self._drop(key)
         return True
 
+    async def purge(self, after: int, before: int, kept: Collection[bytes]) -> int | None:
+        """See `ChatStore`; here idle chats go by CHAT-06."""
+        return None
+
     async def submit(self, key: bytes, turn: ChatTurn, limits: SubmitLimits) -> bool:
         """See `ChatStore`."""
         chat = self._chats.get(key)

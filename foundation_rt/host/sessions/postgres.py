@@ -19,6 +19,8 @@ from .postgres_workers import WorkerPresence
 from .recovery import interrupted
 from .rows import (
     MAX_ALLOWED,
+    MOST_PURGED,
+    PURGE_PAGE,
     TAIL,
     admit,
     head_row,
@@ -186,6 +188,21 @@ class PostgresChatStore:
             return bool(rows)
 
         return await connections.transact(work)
+
+    async def purge(self, after: int, before: int, kept: Collection[bytes]) -> int | None:
+        """See `ChatStore`; chats that other workers have connections to stay, too."""
+        connections = self._open[0]
+        [rows] = await connections.read((statements.PURGEABLE, (before, after, PURGE_PAGE)))
+        idle = [chat for chat, key, is_idle in rows if is_idle and bytes(key) not in kept]
+
+        async def work(transaction: Transaction) -> None:
+            await transaction.commit((statements.PURGE, (idle[:MOST_PURGED], before)))
+
+        if idle:
+            await connections.transact(work)
+        if len(idle) > MOST_PURGED:
+            return int(idle[MOST_PURGED - 1])
+        return int(rows[-1][0]) if rows else None
 
     async def submit(self, key: bytes, turn: ChatTurn, limits: SubmitLimits) -> bool:
         """See `ChatStore`."""

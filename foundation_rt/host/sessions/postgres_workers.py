@@ -145,15 +145,19 @@ class WorkerPresence:
             asked.set()
 
     async def _catch_up(self) -> None:
-        """Look for what was not heard of, and say that turns elsewhere are watched here."""
+        """Look for what was not heard of, and say which chats are watched here.
+
+        Of chats whose turns run elsewhere that is said each time, of others once in a while: for
+        as long as they are watched nobody purges them.
+        """
         await self._take_commands()
         known = self._events.watched()
         if not known:
             return
         keys = list(known)
         [rows] = await self._connections.read((statements.VERSIONS, (keys,)))
-        found = {bytes(key): (version, turn_id) for key, version, turn_id in rows}
-        elsewhere = []
+        found = {bytes(key): (version, turn_id) for key, version, turn_id, _ in rows}
+        watched = [bytes(key) for key, *_, is_known in rows if not is_known]
         for key, (version, turn_id) in known.items():
             stored = found.get(key)
             if turn_id is not None:
@@ -161,11 +165,11 @@ class WorkerPresence:
             else:
                 is_same = stored is not None and stored[0] == version
                 if stored is not None and stored[1] is not None:
-                    elsewhere.append(key)
+                    watched.append(key)
             if not is_same:
                 self._events.changed(key)
-        if elsewhere:
-            await self._do((statements.WATCH, (elsewhere,)))
+        if watched:
+            await self._do((statements.WATCH, (watched,)))
 
     # -- commands ---------------------------------------------------------------------------------
 

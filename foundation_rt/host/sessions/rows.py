@@ -15,6 +15,8 @@ from .store import ChatHead, ChatTurn, SubmitLimits
 HEAD_COLUMNS = "principal, created_at, last_active_at, last_seq, first_seq, version, state, running"
 MAX_ALLOWED = 1_000
 """Digests that are kept for one principal."""
+PURGE_PAGE, MOST_PURGED = 500, 20
+"""Chats that are looked at, and deleted, in one transaction of a purge."""
 TAIL = 1_000
 """Events that complete texts which are streamed: far more than a second of them."""
 

@@ -29,6 +29,9 @@ _STORING_S = 10.0
 """For what interrupted turns have to store when the host closes."""
 _INTERRUPT_AGAIN_S = 0.1
 """A turn may have begun since."""
+_FIRST_PURGE_S, _PURGE_EVERY_S = 60.0, 6 * 3600.0
+_BETWEEN_PURGES_S = 0.05
+"""So that a purge of very many chats leaves the store to those who use it."""
 
 
 def _now_ms() -> int:
@@ -95,6 +98,8 @@ class ChatSessions:
         """
         await self.store.open(StoreEvents(self._changed, self._perform, self._watched))
         self.is_closing = False
+        if self.settings.keep_ms:
+            self.spawn(self._purge_on())
 
     async def close(self, budget_s: float) -> None:
         """Begin no turn any more; end those that run, then the connections and the store (CHAT-26).
@@ -132,6 +137,27 @@ class ChatSessions:
         """Raise `StoreUnavailableError` unless something new may begin."""
         if not self.is_available:
             raise StoreUnavailableError
+
+    async def _purge_on(self) -> None:
+        await asyncio.sleep(_FIRST_PURGE_S)
+        while True:
+            try:
+                await self.purge()
+            except DatabaseError as error:
+                self.availability.lost(error)
+            await asyncio.sleep(_PURGE_EVERY_S)
+
+    async def purge(self) -> None:
+        """Delete the chats that nobody has used for `keep_ms` (CHAT-33).
+
+        Raises:
+            DatabaseError: the store is not there; it goes on with the next purge.
+        """
+        after: int | None = 0
+        before = self.now() - self.settings.keep_ms
+        while after is not None:
+            after = await self.store.purge(after, before, frozenset(self._live))
+            await asyncio.sleep(_BETWEEN_PURGES_S)
 
     # -- chats ------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ class SessionSettings:
         max_connections: of a session, in this process.
         max_unread_bytes: of one connection, as encoded frames.
         abandon_ms: how long a turn goes on with nobody connected.
+        keep_ms: after which a chat in a database goes that nobody has used; 0: never.
     """
 
     max_sessions: int = 10_000
@@ -38,3 +39,4 @@ class SessionSettings:
     max_connections: int = 10
     max_unread_bytes: int = MIB
     abandon_ms: int = 60_000
+    keep_ms: int = 0

@@ -19,6 +19,8 @@ from .recovery import interrupted
 from .rows import (
     HEAD_COLUMNS,
     MAX_ALLOWED,
+    MOST_PURGED,
+    PURGE_PAGE,
     TAIL,
     admit,
     head_row,
@@ -121,6 +123,10 @@ class SqliteChatStore:
     async def delete(self, key: bytes, principal: str) -> bool:
         """See `ChatStore`."""
         return await self._database.write(partial(_delete, key, principal))
+
+    async def purge(self, after: int, before: int, kept: Collection[bytes]) -> int | None:
+        """See `ChatStore`."""
+        return await self._database.write(partial(_purge, after, before, kept))
 
     async def submit(self, key: bytes, turn: ChatTurn, limits: SubmitLimits) -> bool:
         """See `ChatStore`."""
@@ -253,10 +259,32 @@ def _delete(key: bytes, principal: str, connection: sqlite3.Connection) -> bool:
     found = _find(key, connection)
     if found is None or found[1].principal != principal:
         return False
-    for table in ("chat_message", "chat_event", "chat_turn"):
-        connection.execute(f"DELETE FROM {table} WHERE chat = ?", (found[0],))
-    connection.execute("DELETE FROM chat WHERE id = ?", (found[0],))
+    _delete_chat(found[0], connection)
     return True
+
+
+def _delete_chat(chat: int, connection: sqlite3.Connection) -> None:
+    for table in ("chat_message", "chat_event", "chat_turn"):
+        connection.execute(f"DELETE FROM {table} WHERE chat = ?", (chat,))
+    connection.execute("DELETE FROM chat WHERE id = ?", (chat,))
+
+
+def _purge(
+    after: int, before: int, kept: Collection[bytes], connection: sqlite3.Connection
+) -> int | None:
+    query = (
+        "SELECT id, key, last_active_at < ? AND running IS NULL FROM chat WHERE id > ?"
+        " ORDER BY id LIMIT ?"
+    )
+    rows = connection.execute(query, (before, after, PURGE_PAGE)).fetchall()
+    deleted = 0
+    for chat, key, is_idle in rows:
+        if is_idle and key not in kept:
+            _delete_chat(chat, connection)
+            deleted += 1
+        if deleted == MOST_PURGED:
+            return int(chat)
+    return int(rows[-1][0]) if rows else None
 
 
 def _submit(

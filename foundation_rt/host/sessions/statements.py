@@ -34,6 +34,17 @@ WHERE chat = {_CHAT} AND seq > %b::bigint AND seq <= %b::bigint ORDER BY seq LIM
 """
 DELETE = "DELETE FROM {schema}.chat WHERE key = %b AND principal = %b RETURNING id"
 
+_IS_IDLE = """
+last_active_at < %b::bigint AND running IS NULL
+AND (watched_at IS NULL OR watched_at < clock_timestamp() - interval '1 hour')
+"""
+PURGEABLE = f"""
+SELECT id, key, {_IS_IDLE} FROM {{schema}}.chat WHERE id > %b::bigint ORDER BY id LIMIT %b::bigint
+"""
+PURGE = f"""
+DELETE FROM {{schema}}.chat WHERE id = ANY(%b::bigint[]) AND {_IS_IDLE}
+"""
+
 LOCK_RECENT = "SELECT id, recent, running FROM {schema}.chat WHERE key = %b FOR UPDATE"
 COUNT_TURNS = """
 SELECT EXISTS (SELECT FROM {schema}.chat_message m WHERE m.chat = c.id AND m.id = %(name)b)
@@ -92,7 +103,8 @@ WATCH = """
 UPDATE {schema}.chat SET watched_at = clock_timestamp() WHERE key = ANY(%b::bytea[])
 """
 VERSIONS = """
-SELECT key, version, turn_id FROM {schema}.chat WHERE key = ANY(%b::bytea[])
+SELECT key, version, turn_id, watched_at > clock_timestamp() - interval '30 minutes'
+FROM {schema}.chat WHERE key = ANY(%b::bytea[])
 """
 
 ALLOWED = "SELECT digest FROM {schema}.allowed WHERE principal = %b"

@@ -205,6 +205,18 @@ class ChatStore(Protocol):
     async def delete(self, key: bytes, principal: str) -> bool:
         """Remove a chat; return whether there was one of this principal."""
 
+    async def purge(self, after: int, before: int, kept: Collection[bytes]) -> int | None:
+        """Remove some of the chats that nobody has used for long (CHAT-33).
+
+        Args:
+            after: 0, or what the call before has returned.
+            before: Unix time, in ms: chats with a message or event since then stay.
+            kept: keys of chats that stay.
+
+        Returns:
+            Where to go on; None at the end.
+        """
+
     async def submit(self, key: bytes, turn: ChatTurn, limits: SubmitLimits) -> bool:
         """Let a turn wait; return False if its message is known already.
 

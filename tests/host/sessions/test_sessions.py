@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -16,6 +17,7 @@ from foundation_rt.host.sessions.errors import (
     TooManyTurnsError,
     UnknownSessionError,
 )
+from foundation_rt.host.sessions.memory import MemoryChatStore
 from foundation_rt.host.sessions.settings import SessionSettings
 from foundation_rt.host.sessions.store import chat_key
 from foundation_rt.host.web import socket
@@ -430,3 +432,27 @@ async def test_nobody_pushes_out_the_chats_of_who_has_fewer() -> None:
         await host.sessions.create(OWNER)
         for each in tabs:
             each.close()
+
+
+@pytest.mark.rule("CHAT-33")
+async def test_chats_that_nobody_has_used_for_long_are_purged(new_store: NewStore) -> None:
+    now = 0
+    async with running(new_store, SessionSettings(keep_ms=1_000)) as host:
+        sessions, store = host.sessions, host.sessions.store
+        sessions.now = lambda: now
+        old = [(await sessions.create(OWNER)).key for _ in range(30)]
+        watched = await sessions.create(OWNER)
+        connection, _ = await tab(watched)
+        busy = await sessions.create(OWNER)
+        other, page = await tab(busy)
+        await busy.submit("wait", None)
+        await read_until(other, page, "started")
+        now = 2_000
+        recent = (await sessions.create(OWNER)).key
+        gc.collect()  # sessions that nobody holds
+        await sessions.purge()
+        kept = [key for key in old if await store.load(key, OWNER)]
+        assert len(kept) == (30 if isinstance(store, MemoryChatStore) else 0)
+        assert all([await store.load(key, OWNER) for key in (watched.key, busy.key, recent)])
+        connection.close()
+        other.close()

@@ -230,3 +230,19 @@ async def test_always_allowed_digests_belong_to_the_principal(new_store: NewStor
             await host.sessions.allow_always(first.id, digest)
         assert set(await host.sessions.always_allowed(second.id)) == {"d1", "d2"}
         assert not await host.sessions.always_allowed(foreign.id)
+
+
+@pytest.mark.rule("CHAT-33")
+async def test_chat_that_is_open_at_another_worker_is_not_purged(place: Place) -> None:
+    async with two_workers(place) as (first, second):
+        session, unused = [await first.sessions.create(OWNER) for _ in range(2)]
+        connection, _ = await tab(session)
+        await until(
+            lambda: query(place, "SELECT 1 FROM {schema}.chat WHERE watched_at IS NOT NULL") != []
+        )
+        store, after = second.sessions.store, 0
+        while (after := await store.purge(after, session.created_at + 1_000, ())) is not None:
+            pass
+        assert await store.load(session.key, OWNER)
+        assert not await store.load(unused.key, OWNER)
+        connection.close()
