@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from .server_requests.sampling import SamplingMessage as SamplingMessage
     from .server_requests.sampling import ToolUse as ToolUse
     from .server_requests.sampling import ToolUseResult as ToolUseResult
+    from .signatures.constraints import ByName as ByName
     from .signatures.constraints import Constraints as Constraints
     from .signatures.constraints import Header as Header
     from .signatures.parameters import Depends as Depends
@@ -112,6 +113,7 @@ _HOMES = {
     "ServerRequestError": "server_requests.errors",
     "Audio": "protocol.content",
     "BlobContents": "protocol.content",
+    "ByName": "signatures.constraints",
     "ClientCapabilityError": "server_requests.errors",
     "ClientGoneError": "server_requests.errors",
     "ClientErrorResponse": "server_requests.errors",

@@ -31,6 +31,7 @@ PUBLIC = {
     "ServerRequestError",
     "Audio",
     "BlobContents",
+    "ByName",
     "ClientCapabilityError",
     "ClientGoneError",
     "ClientErrorResponse",

@@ -111,6 +111,8 @@ class SchemaAnalysis:
                 self.walk(subschema, its_path)
         if "$ref" in schema:
             self._note_siblings(schema, path)
+        if "contentEncoding" in schema and "pattern" not in schema:
+            self._note_content(schema, step(path, "contentEncoding"))
         partners = _PARTNERS_IN_04 if self.dialect == DRAFT_04 else _PARTNERS
         for keyword, partner in partners.items():
             if keyword in schema and partner not in schema:
@@ -233,7 +235,6 @@ _NOTES: Final[dict[str, Callable[[SchemaAnalysis, Any, str], None]]] = {
     "$recursiveRef": SchemaAnalysis._note_recursive_reference,
     "$ref": SchemaAnalysis._note_reference,
     "$schema": SchemaAnalysis._note_schema,
-    "contentEncoding": SchemaAnalysis._note_content,
     "contentMediaType": SchemaAnalysis._note_content,
     "contentSchema": SchemaAnalysis._note_content,
     "format": SchemaAnalysis._note_format,

@@ -5,6 +5,7 @@ Explicit results are defined in `content`, which a server that returns plain val
 
 from __future__ import annotations
 
+import sys
 from types import CoroutineType
 from typing import Any
 
@@ -23,18 +24,20 @@ class ExplicitResult:
 def write_json(value: Any) -> bytes:
     """Write the result of a handler, or a part of it, as JSON in UTF-8.
 
-    attrs instances and dataclasses become objects, keys that are not strings become strings as
-    orjson spells them, NaN and the infinities become null.
+    attrs instances, dataclasses and models of pydantic become objects, keys that are not strings
+    become strings as orjson spells them, NaN and the infinities become null (CALL-16, CALL-20).
 
     Raises:
         ToolError: INTERNAL, `result_not_serializable`.
     """
+    # orjson would write the dataclasses of pydantic without their aliases and serializers.
+    own = orjson.OPT_PASSTHROUGH_DATACLASS if "pydantic.dataclasses" in sys.modules else 0
     try:
         try:
-            return orjson.dumps(value, default=_unstructure)
+            return orjson.dumps(value, default=_unstructure, option=own)
         except TypeError:
             # With this option at once, every result would be slower for the few with such keys.
-            return orjson.dumps(value, default=_unstructure, option=orjson.OPT_NON_STR_KEYS)
+            return orjson.dumps(value, default=_unstructure, option=own | orjson.OPT_NON_STR_KEYS)
     except BaseException as error:  # the value's own code: it may raise anything (ERR-07)
         raise ToolError(
             ErrorCode.INTERNAL,
@@ -43,7 +46,7 @@ def write_json(value: Any) -> bytes:
         ) from error
 
 
-def _unstructure(value: Any) -> dict[str, Any]:
+def _unstructure(value: Any) -> Any:
     if has_type(value, ExplicitResult):
         raise TypeError("content inside of a plain value: return a list that begins with content")
     if attrs.has(type(value)):
@@ -52,4 +55,6 @@ def _unstructure(value: Any) -> dict[str, Any]:
         if isinstance(value, CoroutineType):
             value.close()  # it will never run; Python would warn that it was never awaited
         raise TypeError("the handler returned an awaitable: declare it with async def")
-    raise TypeError(f"{type(value).__name__} is not JSON-serializable")
+    from .rich_values import plain_form
+
+    return plain_form(value)

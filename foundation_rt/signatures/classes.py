@@ -1,4 +1,7 @@
-"""The members of attrs classes, dataclasses and typed dicts, in one form (TYPED-10)."""
+"""The members of classes that are objects in JSON, in one form (TYPED-10, TYPED-67).
+
+These are attrs classes, dataclasses, typed dicts and named tuples, with type arguments or without.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import attrs
 from .annotations import Names, UnresolvedName, names_of_class, without_metadata
 from .converters import exact
 from .docstrings import parse_docstring
-from .type_schema import REQUIRED, UnsupportedType
+from .type_schema import COMPUTED, REQUIRED, UnsupportedType
 
 
 @attrs.frozen
@@ -25,15 +28,14 @@ class Member:
         default: its value by default; `REQUIRED` without one; `COMPUTED` if it may be left out
             and there is no value to show.
         description: from the docstring of the class; "" if there is none.
+        validator: of the attribute of an attrs class.
     """
 
     key: str
     hint: Any
     default: Any
     description: str
-
-
-COMPUTED = object()
+    validator: Any = None
 
 
 def is_typed_dict(cls: type) -> bool:
@@ -43,7 +45,22 @@ def is_typed_dict(cls: type) -> bool:
 
 def is_class_with_members(cls: type) -> bool:
     """Return whether `members_of` can find the members of `cls`."""
-    return attrs.has(cls) or dataclasses.is_dataclass(cls) or is_typed_dict(cls)
+    return (
+        attrs.has(cls)
+        or dataclasses.is_dataclass(cls)
+        or is_typed_dict(cls)
+        or _is_named_tuple(cls)
+    )
+
+
+def _is_named_tuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
+def class_name(hint: Any) -> str:
+    """Return a name for a class, or for a generic one with its arguments: "Box_int"."""
+    names = [getattr(one, "__name__", str(one)) for one in typing.get_args(hint)]
+    return "_".join(((typing.get_origin(hint) or hint).__name__, *names))
 
 
 def class_description(cls: type) -> str:
@@ -52,38 +69,44 @@ def class_description(cls: type) -> str:
     return parse_docstring(text, ())[0] if text else ""
 
 
-def members_of(cls: type, around: Names) -> Sequence[Member]:
-    """Return the members of `cls`, in order.
+def members_of(hint: Any, around: Names) -> Sequence[Member]:
+    """Return the members of a class, in order.
 
     Args:
-        cls: a class for which `is_class_with_members` holds.
+        hint: a class for which `is_class_with_members` holds; it may have type arguments.
         around: the names of the function or class that uses it.
 
     Raises:
         UnsupportedType: a type is missing or cannot be resolved.
     """
-    hints = _hints(cls, around)
+    cls, hints = _hints(hint, around)
     if is_typed_dict(cls):
         found = _typed_dict_members(cls, hints)
     elif attrs.has(cls):
-        found = _attrs_members(cls, hints)
+        validators = {field.alias: field.validator for field in attrs.fields(cls)}
+        members = _described(cls, _attrs_members(cls, hints))
+        return [attrs.evolve(one, validator=validators[one.key]) for one in members]
+    elif _is_named_tuple(cls):
+        found = _named_tuple_members(cls, hints)
     else:
         found = _dataclass_members(cls, hints)
     return _described(cls, found)
 
 
-def written_members_of(cls: type, around: Names) -> Sequence[Member]:
-    """Return the members of an instance of `cls` as `write_json` writes them, in order.
+def written_members_of(hint: Any, around: Names) -> Sequence[Member]:
+    """Return the members of an instance of a class as `write_json` writes them, in order.
 
     Arguments and errors are those of `members_of`. An instance has all of its attributes, so each
     is required; only a typed dict can lack some.
     """
-    hints = _hints(cls, around)
+    cls, hints = _hints(hint, around)
     if is_typed_dict(cls):
         return _described(cls, _typed_dict_members(cls, hints))
     if attrs.has(cls):
         names = [field.name for field in attrs.fields(cls)]
         return _described(cls, [(name, hints.get(name), REQUIRED) for name in names])
+    if _is_named_tuple(cls):
+        return _described(cls, [(name, hints.get(name), REQUIRED) for name in _fields_of(cls)])
     return _described(cls, _written_by_orjson(cls, hints))
 
 
@@ -98,13 +121,20 @@ def _written_by_orjson(cls: Any, hints: dict[str, Any]) -> _Found:
     return found
 
 
-def _hints(cls: type, around: Names) -> dict[str, Any]:
+def _hints(hint: Any, around: Names) -> tuple[Any, dict[str, Any]]:
+    """Return a class without its type arguments, and the types of its attributes with them."""
+    cls = typing.get_origin(hint) or hint
     try:
-        return names_of_class(cls, around).resolve_class(cls)
+        hints = names_of_class(cls, around).resolve_class(cls)
     except UnresolvedName as error:
         raise UnsupportedType(
             f"the annotations of {cls.__name__} cannot be resolved: {error}"
         ) from None
+    if any(type(one) is typing.TypeVar or hasattr(one, "__parameters__") for one in hints.values()):
+        from .generics import member_hints
+
+        hints = member_hints(cls, typing.get_args(hint), hints)
+    return cls, hints
 
 
 def _described(cls: type, found: _Found) -> Sequence[Member]:
@@ -154,6 +184,16 @@ def _attrs_members(cls: type[attrs.AttrsInstance], hints: dict[str, Any]) -> _Fo
     return found
 
 
+def _named_tuple_members(cls: Any, hints: dict[str, Any]) -> _Found:
+    defaults = cls._field_defaults
+    return [(key, hints.get(key), defaults.get(key, REQUIRED)) for key in _fields_of(cls)]
+
+
+def _fields_of(cls: Any) -> tuple[str, ...]:
+    names: tuple[str, ...] = cls._fields
+    return names
+
+
 def _dataclass_members(cls: Any, hints: dict[str, Any]) -> _Found:
     if any(isinstance(hint, dataclasses.InitVar) for hint in hints.values()):
         raise UnsupportedType(f"{cls.__name__} has an InitVar")
@@ -169,7 +209,7 @@ def _dataclass_members(cls: Any, hints: dict[str, Any]) -> _Found:
 
 
 def _own_docstring(cls: type) -> str:
-    """Return the docstring written in `cls`: not inherited, not made by ``@dataclass``."""
+    """Return the docstring written in `cls`: not inherited, not made by the standard library."""
     text = cls.__dict__.get("__doc__") or ""
-    made_up = dataclasses.is_dataclass(cls) and text.startswith(f"{cls.__name__}(")
+    made_up = text.startswith(f"{cls.__name__}(") and not attrs.has(cls)
     return "" if made_up else text

@@ -1,19 +1,23 @@
 """Markers in ``Annotated``, and the JSON Schema keywords they become (TYPED-13, TYPED-25).
 
-`Constraints` and `Header` are this package's own markers. Those of the `annotated_types` package
-are read by their attributes, so that types annotated for another library need not be annotated
-again; it is never imported.
+`Constraints`, `Header` and `ByName` are this package's own markers. Those of the `annotated_types`
+package are read by their attributes, so that types annotated for another library need not be
+annotated again; it is never imported. What no keyword can say is checked on the converted value
+(TYPED-59), and a marker that is not understood is refused (TYPED-58): none is dropped.
 """
 
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from typing import Any
 
 from attrs import fields, frozen
 
 from ..jsonschema.dialects import HEADER_KEYWORD
-from .type_schema import Schema, TypeSchema, UnsupportedType
+from .converters import checked_converter
+from .type_schema import Schema, TypeSchema, UnsupportedType, accepted_types
 
 
 @frozen(kw_only=True)
@@ -40,6 +44,17 @@ class Constraints:
     max_length: int | None = None
     pattern: str | None = None
 
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> Schema:
+        """Put the keywords into the schema of a field of a model of pydantic (TYPED-62)."""
+        schema: Schema = handler(core_schema)
+        constrain(TypeSchema(schema, accepted_types(schema, {})), self)
+        return schema
+
+
+@frozen
+class ByName:
+    """The members of an enumeration by their names: ``Annotated[Color, ByName()]`` (TYPED-08)."""
+
 
 @frozen
 class Header:
@@ -51,6 +66,22 @@ class Header:
     name: str
 
 
+class Keywords:
+    """Keywords of a schema that describe; or a function that puts them into a schema."""
+
+    __slots__ = ("given",)
+
+    def __init__(self, given: Schema | Callable[[Schema], None]) -> None:
+        self.given = given
+
+    def put_into(self, schema: Schema) -> None:
+        """Put the keywords into `schema`."""
+        if callable(self.given):
+            self.given(schema)
+        else:
+            schema.update(self.given)
+
+
 _ANNOTATED_TYPES = {
     "ge": "minimum",
     "le": "maximum",
@@ -59,6 +90,7 @@ _ANNOTATED_TYPES = {
     "multiple_of": "multiple_of",
     "min_length": "min_length",
     "max_length": "max_length",
+    "pattern": "pattern",
 }
 
 _KEYWORDS: dict[str, dict[type, str]] = {
@@ -81,34 +113,40 @@ _JSON_TYPES: dict[type, tuple[str, ...]] = {
 }
 
 
+_COMPARISONS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "minimum": ("at least", operator.ge),
+    "maximum": ("at most", operator.le),
+    "exclusive_minimum": ("more than", operator.gt),
+    "exclusive_maximum": ("less than", operator.lt),
+    "multiple_of": ("a multiple of", lambda value, limit: value % limit == 0),
+    "min_length": ("no shorter than", lambda value, limit: len(value) >= limit),
+    "max_length": ("no longer than", lambda value, limit: len(value) <= limit),
+}
+"""The words for each constraint on a converted value, and its test."""
+
+
 def constrain(derived: TypeSchema, marker: Any) -> None:
-    """Put the keywords of `marker` into the schema of `derived`; ignore markers of other kinds.
+    """Apply one marker of ``Annotated`` to `derived`: by keywords, or by a check of the value.
 
     Raises:
-        UnsupportedType: the constraint does not apply to the type, or is not valid.
+        UnsupportedType: the constraint does not apply to the type, is not valid, or is unknown.
     """
     if isinstance(marker, Header):
         derived.schema[HEADER_KEYWORD] = marker.name
-        return
-    for name, limit in _limits(marker):
-        _check_limit(name, limit)
-        # A class defines how many members its instances have; a constraint cannot.
-        kinds = derived.accepts if derived.members is None else derived.accepts - {dict}
-        keywords = [(kind, keyword) for kind, keyword in _KEYWORDS[name].items() if kind in kinds]
-        if not keywords:
-            raise UnsupportedType(f"{name} does not apply to its type")
-        for kind, keyword in keywords:
-            for place in _places(derived.schema, kind):
-                if keyword in place:
-                    raise UnsupportedType(f"{name} is given twice")
-                place[keyword] = limit
+    elif isinstance(marker, Keywords):
+        marker.put_into(derived.schema)
+    elif isinstance(text := documentation(marker), str):
+        derived.schema["description"] = text
+    elif limits := _limits(marker):
+        for name, limit in limits:
+            _limit(derived, name, limit)
+    elif not _is_without_limits(marker):
+        _predicate(derived, marker)
 
 
-def _places(schema: Schema, kind: type) -> list[Schema]:
-    """Return where a keyword for values of `kind` stands: within an ``anyOf``, never beside it."""
-    if "anyOf" in schema:
-        return [place for one in schema["anyOf"] for place in _places(one, kind)]
-    return [schema] if schema.get("type", _JSON_TYPES[kind][0]) in _JSON_TYPES[kind] else []
+def documentation(marker: Any) -> Any:
+    """Return the text of a marker that describes: a string, or one with a text; None else."""
+    return marker if isinstance(marker, str) else getattr(marker, "documentation", None)
 
 
 def _limits(marker: Any) -> list[tuple[str, Any]]:
@@ -118,6 +156,76 @@ def _limits(marker: Any) -> list[tuple[str, Any]]:
         named = list(_ANNOTATED_TYPES.items())
     found = [(name, getattr(marker, attribute, None)) for attribute, name in named]
     return [(name, limit) for name, limit in found if limit is not None]
+
+
+def _is_without_limits(marker: Any) -> bool:
+    """Return whether `marker` is one that constrains nothing: an open interval, a unit."""
+    return isinstance(marker, Constraints) or (
+        type(marker).__module__ == "annotated_types"
+        and type(marker).__name__ in ("Interval", "Len", "Unit")
+    )
+
+
+def _predicate(derived: TypeSchema, marker: Any) -> None:
+    """Check every value by the function of a ``Predicate`` (TYPED-59)."""
+    if type(marker).__module__ != "annotated_types" or not callable(getattr(marker, "func", None)):
+        if type(marker).__name__ == "Timezone" and getattr(marker, "tz", None) is ...:
+            return  # every moment and every time of day has an offset (TYPED-31)
+        raise UnsupportedType(
+            f"its Annotated holds {_shown(marker)}, which is not understood here and would be "
+            "dropped: use Constraints, a marker of annotated_types or pydantic, or check the "
+            "value in the function"
+        )
+    inner = getattr(marker.func, "func", marker.func)  # that of Not(...)
+    name = getattr(inner, "__name__", type(inner).__name__)
+    outcome = "fails" if inner is marker.func else "passes"
+    text = f"is refused: it {outcome} the check {name.strip('<>')!r}"
+    derived.convert = checked_converter(derived.convert, marker.func, text)
+
+
+def _limit(derived: TypeSchema, name: str, limit: Any) -> None:
+    if derived.checked is not None and name in derived.checked.names:
+        _check_value(derived, name, limit)
+        return
+    if name == "pattern":
+        limit = getattr(limit, "pattern", limit)  # a compiled one
+    _check_limit(name, limit)
+    # A class defines how many members its instances have; a constraint cannot.
+    kinds = derived.accepts if derived.members is None else derived.accepts - {dict}
+    keywords = [(kind, keyword) for kind, keyword in _KEYWORDS[name].items() if kind in kinds]
+    if not keywords:
+        raise UnsupportedType(f"{name} does not apply to its type")
+    for kind, keyword in keywords:
+        for place in _places(derived.schema, kind):
+            if keyword in place:
+                raise UnsupportedType(f"{name} is given twice")
+            place[keyword] = limit
+
+
+def _places(schema: Schema, kind: type) -> list[Schema]:
+    """Return where a keyword for values of `kind` stands: within an ``anyOf``, never beside it."""
+    if "anyOf" in schema:
+        return [place for one in schema["anyOf"] for place in _places(one, kind)]
+    return [schema] if schema.get("type", _JSON_TYPES[kind][0]) in _JSON_TYPES[kind] else []
+
+
+def _check_value(derived: TypeSchema, name: str, limit: Any) -> None:
+    """Check the converted value: what is written as a string has an order of its own."""
+    assert derived.checked is not None
+    kinds = derived.checked.limits
+    if type(limit) not in kinds or getattr(limit, "tzinfo", kinds) is None:
+        expected = " or ".join(kind.__name__ for kind in kinds)
+        raise UnsupportedType(f"{name} is {limit!r}: write it as {expected}, with an offset if any")
+    if int in derived.accepts and type(limit) in (int, float) and math.isfinite(limit):
+        for place in _places(derived.schema, int):
+            place[_KEYWORDS[name][int]] = limit
+    words, holds = _COMPARISONS[name]
+    text = f"must be {words} {limit}"
+    derived.convert = checked_converter(derived.convert, lambda value: holds(value, limit), text)
+
+
+def _shown(marker: Any) -> str:
+    return repr(marker)[:100]
 
 
 def _check_limit(name: str, limit: Any) -> None:

@@ -11,7 +11,7 @@ the error passes, so that a value that fits costs nothing (TYPED-19).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any
 from uuid import UUID
@@ -35,24 +35,38 @@ class ConversionError(Exception):
         text: the problem, as a predicate ("is not an array"); it never quotes the value.
         reason: for programs.
         path: keys and indexes from the value outwards.
+        issues: all that is wrong inside of the value, if more is known than the first problem:
+            pairs of a JSON pointer from the value on and a text.
     """
 
-    def __init__(self, text: str, reason: str = "not_structurable") -> None:
+    def __init__(
+        self,
+        text: str,
+        reason: str = "not_structurable",
+        issues: Sequence[tuple[str, str]] = (),
+    ) -> None:
         super().__init__(text)
         self.text = text
         self.reason = reason
+        self.issues = issues
         self.path: list[str | int] = []
 
     def to_tool_error(self) -> ToolError:
         """Return the error for the client, with a JSON pointer (RFC 6901) to the value."""
-        pointer = "".join(
-            "/" + str(step).replace("~", "~0").replace("/", "~1") for step in reversed(self.path)
-        )
-        return ToolError(
-            ErrorCode.INVALID_ARGUMENT,
-            f"{pointer or 'the object of arguments'} {self.text}",
-            {"reason": self.reason, "path": pointer},
-        )
+        pointer = json_pointer(reversed(self.path))
+        details: dict[str, Any] = {"reason": self.reason, "path": pointer}
+        if self.issues:
+            details["path"] = pointer + self.issues[0][0]
+            details["errors"] = [
+                {"path": pointer + inside, "message": text} for inside, text in self.issues
+            ]
+        where = details["path"] or "the object of arguments"
+        return ToolError(ErrorCode.INVALID_ARGUMENT, f"{where} {self.text}", details)
+
+
+def json_pointer(steps: Iterable[str | int]) -> str:
+    """Return the JSON pointer (RFC 6901) of these steps."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
 def convert_integer(value: Any) -> int:
@@ -219,6 +233,29 @@ def mapping_converter(key: Converter | None, item: Converter | None) -> Converte
     return convert
 
 
+def checked_converter(
+    convert: Converter | None, holds: Callable[[Any], Any], text: str
+) -> Converter:
+    """Return a converter that refuses a value with `text` if it does not hold.
+
+    Args:
+        convert: makes the value; None if the JSON value is the value.
+        holds: takes the value; a ``ValueError`` or ``TypeError`` is a refusal.
+        text: a predicate.
+    """
+
+    def checked(value: Any) -> Any:
+        made = value if convert is None else convert(value)
+        try:
+            if holds(made):
+                return made
+        except (ValueError, TypeError) as error:
+            raise ConversionError(text) from error
+        raise ConversionError(text)
+
+    return checked
+
+
 def object_converter(
     construct: Callable[..., Any],
     members: Mapping[str, Converter | None],
@@ -249,16 +286,22 @@ def object_converter(
         try:
             return construct(**built)
         except (ValueError, TypeError) as error:
-            raise ConversionError(_refusal(error, value)) from error
+            text = error.args[0] if isinstance(error, ValueError) and len(error.args) == 1 else None
+            raise ConversionError(refusal_text(text, value, type(error).__name__)) from error
 
     return convert
 
 
-def _refusal(error: ValueError | TypeError, value: Any) -> str:
-    """Return the text for the client of an error in a constructor (TYPED-20)."""
-    text = error.args[0] if isinstance(error, ValueError) and len(error.args) == 1 else None
+def refusal_text(text: Any, value: Any, kind: str) -> str:
+    """Return the text for the client of a refusal by code of the author (TYPED-43).
+
+    Args:
+        text: of the error.
+        value: the JSON value that was refused.
+        kind: of the error, which is told if `text` is no string or repeats a part of `value`.
+    """
     if type(text) is not str or _echoes(text, value):
-        return f"was refused ({type(error).__name__})"
+        return f"was refused ({kind})"
     return f"was refused: {text[:_LONGEST_REFUSAL]}"
 
 

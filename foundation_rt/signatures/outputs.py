@@ -48,6 +48,8 @@ def derive_output_schema(hint: Any, names: Names) -> Schema:
 class OutputDeriver(Deriver):
     """Derives the type schemas of results of tools."""
 
+    is_written = True
+
     def _derive_plain(self, hint: Any) -> TypeSchema:
         if isinstance(hint, type) and issubclass(hint, ExplicitResult):
             raise UnsupportedType(f"{hint.__name__} is content, which any tool may return")
@@ -57,13 +59,7 @@ class OutputDeriver(Deriver):
         accepts = frozenset[type]().union(*(derived.accepts for derived in alternatives))
         return TypeSchema(union_schema([derived.schema for derived in alternatives]), accepts)
 
-    def _container(self, origin: Any, arguments: Sequence[Any]) -> TypeSchema:
-        derived = super()._container(origin, arguments)
-        if "uniqueItems" in derived.schema:
-            raise UnsupportedType("JSON has no sets: return a list")
-        return derived
-
-    def _members(self, cls: type) -> Sequence[Member]:
+    def _members(self, hint: Any) -> Sequence[Member]:
         from .classes import written_members_of
 
-        return written_members_of(cls, self.names)
+        return written_members_of(hint, self.names)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RegistrationError
-from .binding import NO_DEFAULT, Arguments, Binding, Handler, make_handler
+from .binding import NO_DEFAULT, Arguments, Binding, Handler, MadeDefault, make_handler
 from .schema_deriver import DIALECT, Deriver
-from .type_schema import REQUIRED, Schema, TypeSchema, UnsupportedType
+from .type_schema import COMPUTED, REQUIRED, Schema, TypeSchema, UnsupportedType
 
 if TYPE_CHECKING:
     import inspect
@@ -121,7 +122,7 @@ class ParameterCollector:
         if type(parameter.default) is Dependency:
             self.dependencies[name] = parameter.default.function
             return
-        has_default = parameter.default is not parameter.empty
+        default = parameter.default if parameter.default is not parameter.empty else REQUIRED
         convert = None
         try:
             hint = self._signature.hint(parameter)
@@ -132,17 +133,36 @@ class ParameterCollector:
             if self._signature.is_context(hint):
                 self._take_context(name)
                 return
+            name, hint, default = self._without_field(name, hint, default)
             # With a given schema, a type that failed for one parameter must not fail for the next.
             deriver = Deriver(self._signature.names) if self._has_schema else self._deriver
-            default = parameter.default if has_default else REQUIRED
-            derived = deriver.derive(hint, description=description, default=default)
+            advertised = COMPUTED if isinstance(default, MadeDefault) else default
+            derived = deriver.derive(hint, description=description, default=advertised)
             self.types[name], convert = derived, derived.convert
         except UnsupportedType as error:
             if not self._has_schema:
                 problem = f"{error}; change it{self._advice}"
-                raise self._signature.refusal(name, problem) from None
-        default = parameter.default if has_default else NO_DEFAULT
-        self.bindings.append(Binding(name, default, convert))
+                raise self._signature.refusal(parameter.name, problem) from None
+        default = NO_DEFAULT if default is REQUIRED else default
+        self.bindings.append(Binding(parameter.name, name, default, convert))
+
+    def _without_field(self, name: str, hint: Any, default: Any) -> tuple[str, Any, Any]:
+        """Return the name on the wire, the type and the default, which a field of pydantic says.
+
+        Raises:
+            RegistrationError: the field says what a parameter cannot have.
+        """
+        if "pydantic" not in sys.modules:
+            return name, hint, default
+        from .pydantic_fields import parameter_field
+
+        try:
+            alias, hint, default = parameter_field(name, hint, default)
+        except UnsupportedType as error:
+            raise self._signature.refusal(name, f"{error}; change its Field") from None
+        if alias != name and any(alias in (one.name, one.parameter) for one in self.bindings):
+            raise self._signature.refusal(name, f"another parameter has the name {alias!r} too")
+        return alias, hint, default
 
     def required(self) -> list[str]:
         """Return the names of the parameters without a default."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections.abc
 import enum
+import sys
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -23,12 +24,16 @@ from .annotations import Names, UnresolvedName
 from .converters import Converter
 from .type_schema import (
     ANYTHING,
+    COMPUTED,
     NUMBERS,
+    ORDER,
     REQUIRED,
+    Checked,
     NoneType,
     Schema,
     TypeSchema,
     UnsupportedType,
+    enumerated,
     enumeration,
     json_default,
 )
@@ -48,8 +53,13 @@ class _Named:
         self.places: list[Schema] = []
 
 
-def _text(make_converter: Callable[[], Converter], **keywords: str) -> Callable[[], TypeSchema]:
-    return lambda: TypeSchema({"type": "string", **keywords}, frozenset((str,)), make_converter())
+def _text(
+    make_converter: Callable[[], Converter], compared: type | None = None, **keywords: str
+) -> Callable[[], TypeSchema]:
+    checked = None if compared is None else Checked(ORDER, compared)
+    return lambda: TypeSchema(
+        {"type": "string", **keywords}, frozenset((str,)), make_converter(), checked=checked
+    )
 
 
 # draft-07 knows no format "uuid", so the pattern says it as well.
@@ -64,9 +74,9 @@ _SCALARS: dict[Any, Callable[[], TypeSchema]] = {
     bool: lambda: TypeSchema({"type": "boolean"}, frozenset((bool,))),
     int: lambda: TypeSchema({"type": "integer"}, NUMBERS, converters.convert_integer),
     float: lambda: TypeSchema({"type": "number"}, NUMBERS, converters.convert_number),
-    date: _text(converters.date_converter, format="date"),
-    datetime: _text(converters.date_time_converter, format="date-time"),
-    time: _text(converters.time_converter, format="time"),
+    date: _text(converters.date_converter, date, format="date"),
+    datetime: _text(converters.date_time_converter, datetime, format="date-time"),
+    time: _text(converters.time_converter, time, format="time"),
     UUID: _text(converters.uuid_converter, format="uuid", pattern=_UUID),
 }
 
@@ -92,7 +102,10 @@ class Deriver:
     Attributes:
         names: those that its annotations may use; the classes it uses may use them too.
         needs_dialect: a schema uses a keyword that draft-07 and 2020-12 read differently.
+        is_written: the values are those that are written, not those that are read.
     """
+
+    is_written = False
 
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -114,9 +127,11 @@ class Deriver:
         derived = self._derive(hint)
         if description:
             derived.schema.setdefault("description", description)
-        if default is not REQUIRED:
+        if default is not REQUIRED and default is not COMPUTED:
             advertised = json_default(default)
-            if type(advertised) in derived.accepts:
+            if advertised is REQUIRED:
+                _check_default(default, hint)
+            elif type(advertised) in derived.accepts:
                 derived.schema["default"] = advertised
         return derived
 
@@ -146,14 +161,16 @@ class Deriver:
         if origin is typing.Annotated:
             return self._annotated(arguments[0], arguments[1:])
         if origin in (typing.Union, types.UnionType):
-            return self._union([self._derive(argument) for argument in arguments])
+            return self._adapted(hint) or self._union([self._derive(one) for one in arguments])
         if origin is typing.Literal:
             return enumeration([(v.value if isinstance(v, enum.Enum) else v, v) for v in arguments])
         if origin is tuple:
             return self._tuple(arguments)
         if origin in (typing.Required, typing.NotRequired):
             return self._derive(arguments[0])
-        return self._container(origin, arguments)
+        if origin in _LISTS or origin in _DICTS:
+            return self._container(origin, arguments)
+        return self._adapted(hint) or self._with_arguments(hint, origin, arguments)
 
     def _derive_plain(self, hint: Any) -> TypeSchema:
         """Return the type schema of a type without arguments."""
@@ -167,29 +184,48 @@ class Deriver:
             return self._class(self._classes[-1])
         if type(hint).__name__ == "TypeAliasType":
             return self._alias(hint)
+        if isinstance(hint, typing.TypeVar):
+            from .generics import meaning
+
+            return self._derive(meaning(hint))
         if not isinstance(hint, type):
+            if adapted := self._adapted(hint):
+                return adapted
             raise UnsupportedType(f"{hint!r} is not a type that JSON Schema can describe")
         if hint is tuple:
             return self._tuple((Any, ...))
         if hint in _DICTS or hint in _LISTS or hint in _SETS:
             return self._container(hint, ())
         if issubclass(hint, enum.Enum) and not issubclass(hint, enum.Flag):
-            return enumeration([(member.value, member) for member in hint])
+            return enumerated(hint)
+        if adapted := self._adapted(hint):
+            return adapted
         from .classes import is_class_with_members
 
         if is_class_with_members(hint):
             return self._class(hint)
+        from .scalars import text_schema
+
+        if derived := text_schema(hint, is_written=self.is_written):
+            return derived
         raise UnsupportedType(f"{hint.__module__}.{hint.__qualname__} has no form in JSON")
 
     def _annotated(self, hint: Any, metadata: Sequence[Any]) -> TypeSchema:
-        derived = self._derive(hint)
-        for marker in metadata:
-            if isinstance(marker, str):
-                derived.schema["description"] = marker
-            else:
-                from .constraints import constrain
+        from .constraints import ByName, constrain
 
-                constrain(derived, marker)
+        derived: TypeSchema | None = None
+        if "pydantic" in sys.modules:
+            from .pydantic_fields import divided
+
+            theirs, metadata = divided(metadata)
+            if theirs:
+                derived = self._adapt(typing.Annotated[hint, *theirs])
+        if any(isinstance(marker, ByName) for marker in metadata):
+            metadata = [marker for marker in metadata if not isinstance(marker, ByName)]
+            derived = enumerated(hint, by_name=True)
+        derived = derived or self._derive(hint)
+        for marker in metadata:
+            constrain(derived, marker)
         return derived
 
     def _union(self, alternatives: Sequence[TypeSchema]) -> TypeSchema:
@@ -206,12 +242,64 @@ class Deriver:
             (item,) = map(self._derive, arguments or (Any,))
             # In Python True and 1 are one element, in JSON two.
             if item.accepts & {list, dict} or {bool, int} <= item.accepts:
+                if self.is_written:
+                    return TypeSchema(_array(item), frozenset((list,)))
                 raise UnsupportedType("a set can hold strings, or numbers, or booleans: say which")
             convert = converters.array_converter(_SETS[origin], item.convert)
             return TypeSchema({**_array(item), "uniqueItems": True}, frozenset((list,)), convert)
         if origin in _DICTS:
             return self._mapping(*map(self._derive, arguments or (str, Any)))
         raise UnsupportedType(f"{origin!r} with type arguments has no form in JSON")
+
+    def _with_arguments(self, hint: Any, origin: Any, arguments: Sequence[Any]) -> TypeSchema:
+        """Return the type schema of a set, or of a generic class or alias with its arguments."""
+        if origin in _SETS:
+            return self._container(origin, arguments)
+        if type(origin).__name__ == "TypeAliasType":
+            from .generics import alias_value
+
+            return self._derive(alias_value(origin, tuple(arguments)))
+        from .classes import is_class_with_members
+
+        if isinstance(origin, type) and is_class_with_members(origin):
+            return self._class(hint)
+        raise UnsupportedType(f"{origin!r} with type arguments has no form in JSON")
+
+    def _adapted(self, hint: Any) -> TypeSchema | None:
+        """Return the type schema of what only pydantic can convert; None for anything else."""
+        if "pydantic" not in sys.modules:
+            return None
+        from .pydantic_models import needs_pydantic
+
+        return self._adapt(hint) if needs_pydantic(hint) else None
+
+    def _adapt(self, hint: Any) -> TypeSchema:
+        from .pydantic_models import Adapted, closure
+
+        adapted = Adapted(hint, is_written=self.is_written)
+        self.needs_dialect = self.needs_dialect or adapted.needs_dialect
+        definitions = adapted.definitions
+        self._share(adapted.schema, definitions, {n: closure(n, definitions) for n in definitions})
+        return adapted.type_schema()
+
+    def _share(
+        self, schema: Schema, definitions: dict[str, Schema], keys: dict[str, bytes]
+    ) -> None:
+        """Make the references in a schema of pydantic refer to definitions of our own."""
+        from .pydantic_models import places, reference_name
+
+        for place in [*places(schema)]:
+            name = reference_name(place)
+            is_new = keys[name] not in self._named
+            named = (
+                self._name(keys[name], name, TypeSchema(definitions[name], ANYTHING))
+                if is_new
+                else self._named[keys[name]]
+            )
+            place["$ref"] = f"#/definitions/{named.name}"
+            named.places.append(place)
+            if is_new:
+                self._share(definitions[name], definitions, keys)
 
     def _mapping(self, key: TypeSchema, item: TypeSchema) -> TypeSchema:
         if key.accepts != {str} or (key.convert and "enum" not in key.schema):
@@ -245,12 +333,14 @@ class Deriver:
         convert = converters.tuple_converter([item.convert for item in items])
         return TypeSchema(schema, frozenset((list,)), convert)
 
-    def _class(self, cls: type) -> TypeSchema:
-        if cls in self._named:
-            return _refer(self._named[cls])
-        from .classes import class_description, is_typed_dict, tags
+    def _class(self, hint: Any) -> TypeSchema:
+        """Return the type schema of a class with members, generic or not."""
+        if hint in self._named:
+            return _refer(self._named[hint])
+        from .classes import class_description, class_name, is_typed_dict, tags
 
-        members = self._members(cls)
+        cls: type = typing.get_origin(hint) or hint
+        members = self._members(hint)
         converters_: dict[str, Converter | None] = {}
         required = [member.key for member in members if member.default is REQUIRED]
         convert = converters.object_converter(
@@ -261,8 +351,9 @@ class Deriver:
         schema["additionalProperties"] = False
         if description := class_description(cls):
             schema["description"] = description
-        named = self._name(cls, TypeSchema(schema, frozenset((dict,)), convert, members))
-        self._classes.append(cls)
+        written = TypeSchema(schema, frozenset((dict,)), convert, members)
+        named = self._name(hint, class_name(hint), written)
+        self._classes.append(hint)
         for member in members:
             derived = self._member(member)
             properties[member.key], converters_[member.key] = (
@@ -279,14 +370,21 @@ class Deriver:
             named.derived.convert = None
         return _refer(named)
 
-    def _members(self, cls: type) -> Sequence[Member]:
+    def _members(self, hint: Any) -> Sequence[Member]:
         from .classes import members_of
 
-        return members_of(cls, self.names)
+        return members_of(hint, self.names)
 
     def _member(self, member: Member) -> TypeSchema:
         try:
-            return self.derive(member.hint, description=member.description, default=member.default)
+            derived = self.derive(
+                member.hint, description=member.description, default=member.default
+            )
+            if member.validator is not None:
+                from .attrs_validators import put_limits
+
+                put_limits(member.validator, derived.schema)
+            return derived
         except UnsupportedType as error:
             raise UnsupportedType(f"{self._classes[-1].__name__}.{member.key}: {error}") from None
 
@@ -298,7 +396,7 @@ class Deriver:
         def convert(value: Any) -> Any:
             return value if derived.convert is None else derived.convert(value)
 
-        named = self._name(alias, TypeSchema({}, ANYTHING, convert))
+        named = self._name(alias, alias.__name__, TypeSchema({}, ANYTHING, convert))
         try:
             value = self.names.resolve(alias.__value__)
         except (UnresolvedName, NameError) as error:  # a `type` statement is evaluated here
@@ -310,10 +408,10 @@ class Deriver:
         named.derived = derived
         return _refer(named)
 
-    def _name(self, key: Any, derived: TypeSchema) -> _Named:
+    def _name(self, key: Any, wanted: str, derived: TypeSchema) -> _Named:
         taken = {named.name for named in self._named.values()}
         # A $ref is a URI reference, and a name in it is a step of a JSON pointer.
-        stem = "".join(c if c.isascii() and c.isalnum() else "_" for c in key.__name__)
+        stem = "".join(c if c.isascii() and c.isalnum() else "_" for c in wanted)
         name, count = stem, 1
         while name in taken:
             count += 1
@@ -326,6 +424,17 @@ def _refer(named: _Named) -> TypeSchema:
     place = {"$ref": f"#/definitions/{named.name}"}
     named.places.append(place)
     return TypeSchema(place, named.derived.accepts, named.derived.convert, named.derived.members)
+
+
+def _check_default(default: Any, hint: Any) -> None:
+    """Refuse a default that JSON cannot express and that is no value of the type (TYPED-69)."""
+    from .defaults import is_value
+
+    if not is_value(default, hint):
+        raise UnsupportedType(
+            f"its default, of the type {type(default).__qualname__}, is no value of its type: give "
+            "it one, or None, or remove it"
+        )
 
 
 def _array(item: TypeSchema) -> Schema:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..shown import Shown
@@ -35,8 +35,31 @@ REQUIRED = object()
 """The default of a parameter without one."""
 
 
+COMPUTED = object()
+"""The default of a member that may be left out, if there is no value to show."""
+
+
 class UnsupportedType(Exception):
     """A type has no schema; the message says why."""
+
+
+class Checked(Shown):
+    """The constraints of a type that are checked on the converted value (TYPED-59).
+
+    Attributes:
+        names: of the constraints.
+        limits: the types that a limit may have.
+    """
+
+    __slots__ = ("limits", "names")
+
+    def __init__(self, names: frozenset[str], *limits: type) -> None:
+        self.names = names
+        self.limits = limits
+
+
+ORDER = frozenset(("minimum", "maximum", "exclusive_minimum", "exclusive_maximum"))
+"""The names of the constraints that compare."""
 
 
 class TypeSchema(Shown):
@@ -48,9 +71,10 @@ class TypeSchema(Shown):
         convert: makes the value; None if the JSON value is the value.
         members: of a class whose JSON form is an object.
         values: all the JSON values that it takes, if they are enumerated; else None.
+        checked: the constraints that apply to the converted value, not to its JSON form.
     """
 
-    __slots__ = ("accepts", "convert", "members", "schema", "values")
+    __slots__ = ("accepts", "checked", "convert", "members", "schema", "values")
 
     def __init__(
         self,
@@ -59,22 +83,62 @@ class TypeSchema(Shown):
         convert: Converter | None = None,
         members: Sequence[Member] | None = None,
         values: Sequence[Any] | None = None,
+        checked: Checked | None = None,
     ) -> None:
         self.schema = schema
         self.accepts = accepts
         self.convert = convert
         self.members = members
         self.values = values
+        self.checked = checked
 
 
 _JSON_TYPES = {NoneType: "null", bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+_PYTHON_TYPES: dict[Any, frozenset[type]] = {
+    "null": frozenset((NoneType,)),
+    "boolean": frozenset((bool,)),
+    "integer": NUMBERS,
+    "number": NUMBERS,
+    "string": frozenset((str,)),
+    "array": frozenset((list,)),
+    "object": frozenset((dict,)),
+}
+
+
+def accepted_types(schema: Any, definitions: Mapping[str, Schema]) -> frozenset[type]:
+    """Return the Python types of the JSON values that `schema` may accept.
+
+    Args:
+        schema: any schema.
+        definitions: the targets of its references, by the last step of each.
+    """
+    if not isinstance(schema, dict):
+        return ANYTHING
+    if "type" in schema:
+        kinds = schema["type"]
+        kinds = kinds if isinstance(kinds, list) else [kinds]
+        return frozenset[type]().union(*(_PYTHON_TYPES.get(kind, ANYTHING) for kind in kinds))
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        others = {key: value for key, value in definitions.items() if key != name}
+        return accepted_types(definitions.get(name), others)
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            return frozenset[type]().union(
+                *(accepted_types(one, definitions) for one in schema[keyword])
+            )
+    values = schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else ()
+    found = {type(value) for value in values}
+    return frozenset(found | NUMBERS if found & NUMBERS else found) or ANYTHING
 
 
 def enumeration(members: Sequence[tuple[Any, Any]]) -> TypeSchema:
     """Return the type schema of a few values: pairs of a JSON value and its Python value."""
     values = [value for value, _ in members]
     for value in values:
-        if type(value) not in _JSON_TYPES or (type(value) is float and not math.isfinite(value)):
+        if not _is_scalar(value):
             raise UnsupportedType(f"{value!r} is not a JSON string, number, boolean or null")
     if not values:
         raise UnsupportedType("it has no members")
@@ -100,10 +164,33 @@ def _enum(values: Sequence[Any]) -> Schema:
     return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
+def enumerated(cls: Any, *, by_name: bool = False) -> TypeSchema:
+    """Return the type schema of an enumeration (TYPED-08).
+
+    Args:
+        cls: the class.
+        by_name: by the names of its members, as if a value is no JSON scalar.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, enum.Enum)):
+        raise UnsupportedType("ByName applies to an Enum, and to nothing around it")
+    if by_name or is_by_name(cls):
+        return enumeration([(member.name, member) for member in cls])
+    return enumeration([(member.value, member) for member in cls])
+
+
+def is_by_name(cls: type[enum.Enum]) -> bool:
+    """Return whether a member of `cls` has a value that is no JSON scalar."""
+    return not all(map(_is_scalar, (member.value for member in cls)))
+
+
+def _is_scalar(value: Any) -> bool:
+    return type(value) in _JSON_TYPES and (type(value) is not float or math.isfinite(value))
+
+
 def json_default(default: Any) -> Any:
     """Return `default` as a JSON value; `REQUIRED` if there is no such value."""
     if isinstance(default, enum.Enum):
-        return json_default(default.value)
+        return json_default(default.name if is_by_name(type(default)) else default.value)
     if type(default) in (list, tuple):
         items = [json_default(item) for item in default]
         return REQUIRED if REQUIRED in items else items

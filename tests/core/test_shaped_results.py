@@ -109,7 +109,7 @@ def test_plain_value_is_json_text(value: Any) -> None:
         [Text("a"), None],
         ToolResult(meta={"a": object()}),
         ToolResult("\ud800"),
-        ToolResult(structured={1, 2}),
+        ToolResult(structured={1j}),
         Text("a", meta={"a": Text("b")}),
     ],
 )

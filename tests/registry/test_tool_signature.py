@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -189,7 +188,7 @@ def unresolvable(city: Missing) -> None: ...
 def malformed(city: "not a type") -> None: ...  # type: ignore[valid-type] # noqa: F722
 
 
-def without_json_form(city: dict[str, list[Path]]) -> None: ...
+def without_json_form(city: dict[str, list[complex]]) -> None: ...
 
 
 def positional(city: str, /) -> None: ...
@@ -208,7 +207,7 @@ def keywords(**cities: str) -> None: ...
         (unannotated, "city", "no annotation", "input_schema="),
         (unresolvable, "city", "annotation 'Missing' cannot be resolved", "input_schema="),
         (malformed, "city", "cannot be resolved: SyntaxError", "input_schema="),
-        (without_json_form, "city", "Path has no form in JSON", "input_schema="),
+        (without_json_form, "city", "complex has no form in JSON", "input_schema="),
         (positional, "city", "passed by position", "ToolDefinition"),
         (variadic, "cities", "passed by position", "ToolDefinition"),
         (keywords, "cities", "arguments of any name", "input_schema="),
@@ -382,7 +381,7 @@ class Place:
     height: int = 0
 
 
-def go(place: Place, speed, notes: Path = Path()) -> Any:  # type: ignore[no-untyped-def]
+def go(place: Place, speed, notes: complex = 1j) -> Any:  # type: ignore[no-untyped-def]
     return place, speed, notes
 
 
@@ -402,7 +401,7 @@ def test_a_schema_by_hand_is_used_as_it_is() -> None:
     assert place == Place("Oslo", 5)
     assert type(speed) is float
     assert notes == "x"
-    assert tool.handler({"place": {"name": "Oslo"}, "speed": 1}, CONTEXT)[2] == Path()
+    assert tool.handler({"place": {"name": "Oslo"}, "speed": 1}, CONTEXT)[2] == 1j
 
 
 @pytest.mark.rule("TYPED-22")
@@ -414,7 +413,7 @@ def test_unsupported_parameter_does_not_affect_the_next_one() -> None:
     @define
     class Outer:
         inner: Inner
-        path: Path
+        path: complex
 
     def tool(one: Outer, two: Inner, three: list[Outer]) -> Any:
         return one, two, three

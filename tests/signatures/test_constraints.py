@@ -98,7 +98,7 @@ Percent = NewType("Percent", Annotated[int, at.Interval(ge=0, le=100)])  # type:
             Annotated[int, "How many.", Constraints(minimum=1), "In all."],
             {"type": "integer", "description": "In all.", "minimum": 1},
         ),
-        (Annotated[int, 5, [], object(), at.Predicate(bool)], {"type": "integer"}),
+        (Annotated[int, at.Predicate(bool), at.Interval(), at.Unit("m")], {"type": "integer"}),
         (Annotated[int, Constraints()], {"type": "integer"}),
     ],
 )

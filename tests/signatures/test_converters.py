@@ -396,7 +396,7 @@ def test_post_init_and_validators_refuse() -> None:
     assert arrived(Span, {"start": 1, "end": 2}) == Span(1, 2)
     error = refused(Span, {"start": 2, "end": 1})
     assert error.message == "/it was refused: start must not be after end"
-    error = refused(Account, {"pin": 123456})
+    error = refused(Account, {"pin": 123456}, by_hand=True)
     assert error.message == "/it was refused (ValueError)"
 
 

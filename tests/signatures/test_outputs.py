@@ -89,6 +89,8 @@ VALUES: dict[str, tuple[Any, list[Any]]] = {
     "nothing": (None, [None]),
     "anything": (Any, [None, 1, [], {}]),
     "a list": (list[int], [[], [1, 2]]),
+    "a set": (set[int], [set(), {2, 1}]),
+    "a set of tuples": (frozenset[tuple[int, bool]], [frozenset([(1, True), (2, False)])]),
     "a tuple": (tuple[int, str], [(1, "a")]),
     "a mapping": (Mapping[str, int], [{}, {"a": 1}]),
     "a mapping with an enumeration": (dict[Color, int], [{Color.RED: 1}]),
@@ -157,8 +159,6 @@ def test_schema_of_a_coroutine_is_that_of_its_result() -> None:
 @pytest.mark.parametrize(
     ("hint", "why"),
     [
-        (set[int], "JSON has no sets"),
-        (list[frozenset[str]], "JSON has no sets"),
         (ToolResult, "ToolResult is content"),
         (list[Text], "Text is content"),
         ("Nowhere", "cannot be resolved"),

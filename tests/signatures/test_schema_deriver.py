@@ -17,8 +17,7 @@ from collections.abc import (
 )
 from dataclasses import InitVar, dataclass
 from dataclasses import field as dataclass_field
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import (
     Annotated,
@@ -342,7 +341,7 @@ class Unresolvable:
 
 @define
 class Deep:
-    one: list[Path]
+    one: list[complex]
 
 
 @define
@@ -354,23 +353,13 @@ class Box(Generic[T]):
 @pytest.mark.parametrize(
     ("hint", "reason"),
     [
-        (bytes, "builtins.bytes has no form in JSON"),
-        (Path, "Path has no form in JSON"),
-        (Decimal, "decimal.Decimal has no form"),
-        (timedelta, "datetime.timedelta has no form"),
         (complex, "builtins.complex has no form"),
-        (Pair, "Pair has no form"),
         (Access, "Access has no form"),
         (Self, "Self is not a type"),
-        (T, "~T is not a type"),
         (5, "5 is not a type"),
         ([], "[] is not a type"),
         (type[int], "with type arguments has no form"),
         (Callable[[int], int], "with type arguments has no form"),
-        (Box[int], "with type arguments has no form"),
-        (Box, "Box.one: ~T is not a type"),
-        (Strange, "(1, 2) is not a JSON"),
-        (Endless, "inf is not a JSON"),
         (Literal[b"x"], "b'x' is not a JSON"),
         (Empty, "no members"),
         (set, "a set can hold"),
@@ -379,12 +368,12 @@ class Box(Generic[T]):
         (dict[int, str], "the keys of a JSON object"),
         (dict[str | None, str], "the keys of a JSON object"),
         (dict[date, str], "the keys of a JSON object"),
-        (dict[str, bytes], "builtins.bytes has no form"),
+        (dict[str, complex], "builtins.complex has no form"),
         (WithInitVar, "WithInitVar has an InitVar"),
         (Untyped, "Untyped.one has no type"),
         (Unresolvable, "annotations of Unresolvable cannot be resolved: NameError"),
-        (Deep, "Deep.one: pathlib"),
-        (list[Deep], "Deep.one: pathlib"),
+        (Deep, "Deep.one: builtins.complex"),
+        (list[Deep], "Deep.one: builtins.complex"),
         (
             typing_extensions.TypeAliasType("Broken", "list[Missing]"),  # noqa: F821
             "Broken cannot be resolved: NameError",

@@ -1,0 +1,265 @@
+"""Types that pydantic converts: models, their unions, validators in ``Annotated`` (TYPED-60).
+
+Used only where the author's program has imported pydantic, from `sys.modules`. A ``TypeAdapter``
+gives the schema, which is rewritten to what our validators take, and the conversion. So a value
+passes two checks: the advertised schema, then pydantic's own, whose problems become a refusal with
+their paths. pydantic reads JSON, as it does from a request, so that ``strict`` means what it means
+for JSON: a date is a string.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+import typing
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import orjson
+
+from ..jsonschema.dialects import DRAFT_2020_12, SHAPES_IN, subschemas
+from ..jsonschema.formats import ENFORCED
+from .converters import ConversionError, Converter, json_pointer, refusal_text
+from .pydantic_fields import is_field, is_for_pydantic, unfolded
+from .type_schema import Schema, TypeSchema, UnsupportedType, accepted_types
+
+MAX_ISSUES = 20
+"""The most problems of one refusal (SCHEMA-21)."""
+
+_NOT_ENFORCED = ("contentMediaType", "contentSchema", "discriminator")
+_SHAPES = SHAPES_IN[DRAFT_2020_12]
+
+
+def is_pydantic_class(hint: Any) -> bool:
+    """Return whether `hint` is a class that pydantic converts by rules of the class.
+
+    Raises:
+        UnsupportedType: it is a model of pydantic 1.
+    """
+    if not isinstance(hint, type):
+        return False
+    if hasattr(hint, "__get_pydantic_core_schema__") or hasattr(hint, "__pydantic_validator__"):
+        return True
+    if any(base.__module__.startswith("pydantic.") for base in hint.__mro__):
+        raise UnsupportedType(
+            f"{hint.__name__} is of pydantic 1: derive it from a class of pydantic 2"
+        )
+    return dataclasses.is_dataclass(hint) and any(
+        is_field(field.default) for field in dataclasses.fields(hint)
+    )
+
+
+def needs_pydantic(hint: Any) -> bool:
+    """Return whether something in `hint` can only be converted by pydantic.
+
+    Raises:
+        UnsupportedType: as `is_pydantic_class`, and for a field that has an alias or a default.
+    """
+    if typing.get_origin(hint) is typing.Annotated:
+        if any(is_for_pydantic(marker) for marker in unfolded(hint.__metadata__)):
+            return True
+        return needs_pydantic(hint.__origin__)
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return False
+    return is_pydantic_class(hint if origin is None else origin) or any(
+        needs_pydantic(argument) for argument in typing.get_args(hint)
+    )
+
+
+class Adapted:
+    """The schemas and the conversion that pydantic has for one type.
+
+    Args:
+        hint: the type.
+        is_written: the schemas are those of values as they are written.
+
+    Raises:
+        UnsupportedType: pydantic has no schema for it.
+
+    Attributes:
+        schema: of the type. References are those of pydantic, ``#/$defs/{name}``.
+        definitions: the schemas that it and they refer to, by name.
+        needs_dialect: a schema uses a keyword that draft-07 and 2020-12 read differently.
+    """
+
+    def __init__(self, hint: Any, *, is_written: bool) -> None:
+        pydantic = sys.modules["pydantic"]
+        if not hasattr(pydantic, "TypeAdapter"):
+            raise UnsupportedType("it needs pydantic 2")
+        mode: Any = "serialization" if is_written else "validation"
+        try:
+            self._adapter = pydantic.TypeAdapter(_plain_groups(hint))
+            schemas, shared = pydantic.TypeAdapter.json_schemas(
+                [("it", mode, self._adapter)], schema_generator=_generator()
+            )
+        except (pydantic.PydanticUserError, pydantic.errors.PydanticInvalidForJsonSchema) as error:
+            text = str(error).partition("\n")[0]
+            raise UnsupportedType(f"pydantic has no schema for it: {text}") from None
+        except (NameError, TypeError, ValueError) as error:
+            raise UnsupportedType(f"pydantic cannot read it: {error}") from None
+        self.schema: Schema = schemas["it", mode]
+        self.definitions: dict[str, Schema] = shared.get("$defs", {})
+        self.needs_dialect = False
+        for schema in (self.schema, *self.definitions.values()):
+            self._rewrite(schema)
+        for name, schema in self.definitions.items():
+            if "$ref" in schema:  # a definition that is replaced by its schema must be one
+                self.definitions[name] = {"allOf": [schema]}
+
+    def type_schema(self) -> TypeSchema:
+        """Return the type schema, with the references as they are."""
+        accepts = accepted_types(self.schema, self.definitions)
+        return TypeSchema(self.schema, accepts, _converter(self._adapter.validator))
+
+    def _rewrite(self, schema: Any) -> None:
+        """Make keywords of 2020-12 those of draft-07; drop what nothing enforces (TYPED-68)."""
+        if not isinstance(schema, dict):
+            return
+        for keyword in _NOT_ENFORCED:
+            schema.pop(keyword, None)
+        if schema.get("format", "") not in ("", *ENFORCED):
+            del schema["format"]
+        for keyword, value in [*schema.items()]:
+            shape = _SHAPES.get(keyword)
+            if shape is not None:
+                for subschema, _ in subschemas(shape, value, ""):
+                    self._rewrite(subschema)
+        if "prefixItems" in schema:
+            self._rewrite_tuple(schema)
+
+    def _rewrite_tuple(self, schema: Schema) -> None:
+        first, *others = items = schema.pop("prefixItems")
+        is_fixed = len(items) == schema.get("maxItems")
+        if is_fixed and all(other == first for other in others):
+            schema["items"] = first
+            return
+        rest = False if is_fixed else schema.get("items")
+        schema["items"] = items
+        if rest is not None:
+            schema["additionalItems"] = rest
+        self.needs_dialect = True
+
+
+def places(schema: Any) -> Iterator[Schema]:
+    """Yield the schemas within `schema`, itself included, that are references."""
+    if not isinstance(schema, dict):
+        return
+    if "$ref" in schema:
+        yield schema
+    for keyword, value in schema.items():
+        shape = "items" if keyword == "items" else _SHAPES.get(keyword)
+        if keyword == "additionalItems":
+            shape = "schema"
+        if shape is not None:
+            for subschema, _ in subschemas(shape, value, ""):
+                yield from places(subschema)
+
+
+def closure(name: str, definitions: Mapping[str, Schema]) -> bytes:
+    """Return the definition `name` with all that it refers to, as one comparable text."""
+    found: dict[str, Schema] = {}
+    open_names = [name]
+    while open_names:
+        one = open_names.pop()
+        if one not in found:
+            found[one] = definitions[one]
+            open_names += [reference_name(place) for place in places(definitions[one])]
+    return orjson.dumps([name, found], option=orjson.OPT_SORT_KEYS, default=repr)
+
+
+def reference_name(place: Schema) -> str:
+    """Return the name that a reference of pydantic refers to."""
+    name: str = place["$ref"].rpartition("/")[2]
+    return name
+
+
+def _plain_groups(hint: Any) -> Any:
+    """Return `hint` with the fields in its outermost ``Annotated`` taken apart."""
+    if typing.get_origin(hint) is not typing.Annotated:
+        return hint
+    return typing.Annotated[hint.__origin__, *unfolded(hint.__metadata__)]
+
+
+@cache
+def _generator() -> Any:
+    """Return the class that generates schemas: no titles that only repeat names (TYPED-68)."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Generator(GenerateJsonSchema):
+        def emit_warning(self, kind: Any, detail: str) -> None:
+            """Say nothing: a default that JSON cannot express is left out (TYPED-28)."""
+
+        def field_title_should_be_set(self, schema: Any) -> bool:
+            return False
+
+        def generate_definitions(self, inputs: Any) -> Any:
+            schemas, definitions = super().generate_definitions(inputs)
+            return schemas, {name: _untitled(one, name) for name, one in definitions.items()}
+
+        def datetime_schema(self, schema: Any) -> Any:
+            return _clock(super().datetime_schema(schema), schema)
+
+        def time_schema(self, schema: Any) -> Any:
+            return _clock(super().time_schema(schema), schema)
+
+        def timedelta_schema(self, schema: Any) -> Any:
+            # Seconds have fractions, which the format does not have.
+            made = super().timedelta_schema(schema)
+            return {"type": "string"} if self.mode == "serialization" else made
+
+    return Generator
+
+
+def _clock(made: Schema, core_schema: Any) -> Schema:
+    """Return the schema of a moment; one that must not have an offset has no format."""
+    return {"type": "string"} if core_schema.get("tz_constraint") == "naive" else made
+
+
+def _untitled(schema: Schema, name: str) -> Schema:
+    if re.sub(r"[^A-Za-z0-9.\-_]", "_", str(schema.get("title", ""))) == name:
+        schema.pop("title", None)
+    return schema
+
+
+# -- conversion ------------------------------------------------------------------------------------
+
+
+def _converter(validator: Any) -> Converter:
+    validate = validator.validate_json
+    refusal = sys.modules["pydantic_core"].ValidationError
+
+    def convert(value: Any) -> Any:
+        try:
+            return validate(orjson.dumps(value))
+        except refusal as error:
+            issues = _issues(error, value)
+            raise ConversionError(issues[0][1], issues=issues) from error
+
+    return convert
+
+
+def _issues(error: Any, value: Any) -> list[tuple[str, str]]:
+    """Return the paths and the texts of the problems that pydantic has found, each once."""
+    found: dict[tuple[str, str], None] = {}
+    for each in error.errors(include_url=False, include_context=False, include_input=False):
+        text = refusal_text(each["msg"], value, each["type"])
+        found[_pointer(each["loc"], value, each["type"]), text] = None
+        if len(found) == MAX_ISSUES:
+            break
+    return [*found]
+
+
+def _pointer(location: tuple[str | int, ...], value: Any, kind: str) -> str:
+    """Return the JSON pointer of a location, which also has names of types and of validators."""
+    steps: list[str | int] = []
+    for number, step in enumerate(location):
+        is_item = isinstance(value, list) and isinstance(step, int) and step < len(value)
+        if is_item or (isinstance(value, dict) and step in value):
+            steps.append(step)
+            value = value[step]
+        elif kind == "missing" and number == len(location) - 1:
+            steps.append(step)
+    return json_pointer(steps)
