@@ -160,7 +160,7 @@ class ParameterCollector:
             alias, hint, default = parameter_field(name, hint, default)
         except UnsupportedType as error:
             raise self._signature.refusal(name, f"{error}; change its Field") from None
-        if alias != name and any(alias in (one.name, one.parameter) for one in self.bindings):
+        if any(alias == one.name for one in self.bindings):
             raise self._signature.refusal(name, f"another parameter has the name {alias!r} too")
         return alias, hint, default
 
