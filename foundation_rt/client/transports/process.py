@@ -111,10 +111,12 @@ class ChildProcess(asyncio.SubprocessProtocol):
         Raises:
             OSError: it cannot be started.
         """
+        mark = orphan_guard.begin_start()
         spawning = self._loop.subprocess_exec(
-            lambda: self, *words, env=env, cwd=cwd, start_new_session=True
+            lambda: self, *words, env={**env, **mark}, cwd=cwd, start_new_session=True
         )
         self._starting = asyncio.ensure_future(spawning)
+        self._starting.add_done_callback(lambda _: orphan_guard.end_start(mark))
         try:
             # Shielded: asyncio would kill the child alone, without its children.
             await asyncio.shield(self._starting)

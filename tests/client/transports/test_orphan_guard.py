@@ -97,6 +97,21 @@ async def test_servers_of_a_killed_gateway_end_whatever_they_ignore(tmp_path: Pa
 
 
 @pytest.mark.rule("CHILD-21")
+@pytest.mark.skipif(sys.platform != "linux", reason="there the environment is not shown")
+async def test_child_of_a_client_killed_before_it_knew_its_pid_ends(tmp_path: Path) -> None:
+    noted = tmp_path / "pids"
+    killed = "import os; ChildProcess.connection_made = lambda *_: os.kill(os.getpid(), 9)\n"
+    program = CLIENT.replace("async def main", f"{killed}async def main")
+    stubborn = STUBBORN.replace("flush=True", f"file=open({str(noted)!r}, 'a', 1)")
+    client = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stubborn)
+    assert await client.wait() == -signal.SIGKILL
+    async with asyncio.timeout(DEADLINE):
+        while not noted.exists() or not noted.read_text().endswith("\n"):
+            await asyncio.sleep(0.01)
+    await _all_vanish([int(noted.read_text())])
+
+
+@pytest.mark.rule("CHILD-21")
 def test_guard_terminates_after_1_s_and_kills_after_3(tmp_path: Path) -> None:
     """In the guard's own time: what it sleeps is noted instead."""
     noted = tmp_path / "noted"

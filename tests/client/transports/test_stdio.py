@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.client.errors import ConnectionLostError, MCPError
 from foundation_rt.client.targets import StdioServer
+from foundation_rt.client.transports.orphan_guard import VARIABLE
 from foundation_rt.client.transports.stdio import ChildProcessTransport
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.framing import LineTooLong
@@ -121,7 +122,9 @@ async def test_environment_is_a_few_inherited_variables_and_the_given_ones(
         "PYTHONPATH",
     ):
         monkeypatch.setenv(name, f"our {name}")
-    code = "import os; print(sorted(each for each in os.environ.items() if each[0] != 'LC_CTYPE'))"
+    # LC_CTYPE is of Python, the other one of the guard of children (CHILD-21).
+    ours = ("LC_CTYPE", VARIABLE)
+    code = f"import os; print(sorted(each for each in os.environ.items() if each[0] not in {ours}))"
 
     transport, told = await opened(python(code, env={"HOME": "theirs", "OWN": "1"}))
     [line] = await told.count(1)
