@@ -34,7 +34,7 @@ from .registry.tools import (
 from .runtime import MountedApp, Runtime, ServerOptions, compose
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Self, Unpack
 
     from .agents.ledger.coordinator import AgentCoordinatorV2
     from .agents.local import AgentCoordinator
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from .middleware.instruments import Instruments
     from .middleware.observers import CallObserver
     from .middleware.stack import Middleware
+    from .openapi.api import Api, OpenApiOptions
+    from .openapi.documents import Document
     from .protocol.content import Icon
     from .protocol.principal import Principal
     from .registry.features import Features
@@ -157,6 +159,97 @@ class Server:
         self._add_health()
         if self._options.agent_coordinator is not None:
             self._add_agent_tools(self._options.agent_coordinator)
+
+    @classmethod
+    def from_openapi(
+        cls,
+        document: Document,
+        *,
+        name: str | None = None,
+        config: Mapping[str, Mapping[str, Any]] | None = None,
+        request_headers: Sequence[str] | None = None,
+        **options: Unpack[OpenApiOptions],
+    ) -> Self:
+        """Return a server whose tools call an HTTP API (spec/openapi.md; extra `openapi`).
+
+        ::
+
+            server = Server.from_openapi("petstore.yaml", base_url="https://pets.example.com/v1")
+
+        Args:
+            document: of OpenAPI 3.0 or 3.1: a mapping, the path of a file, or a text, in JSON or
+                YAML.
+            name: of the server; by default the title of the document.
+            config: see `Server`.
+            request_headers: see `Server`; for a function as `auth`.
+            options: see `OpenApiOptions`.
+
+        Raises:
+            MissingExtraError: the document is YAML, and the extra `openapi` is not installed.
+            OpenApiError: the document, or an option, cannot be used.
+        """
+        from .openapi.api import read_api
+
+        api = read_api(document, options)
+        server = cls(
+            name or api.title, version=api.version, config=config, request_headers=request_headers
+        )
+        server._add_api(api)
+        return server
+
+    @classmethod
+    def from_asgi(
+        cls,
+        app: Any,
+        *,
+        document: Document | None = None,
+        name: str | None = None,
+        config: Mapping[str, Mapping[str, Any]] | None = None,
+        request_headers: Sequence[str] | None = None,
+        **options: Unpack[OpenApiOptions],
+    ) -> Self:
+        """Return a server whose tools call an ASGI application in process (OAPI-40).
+
+        ::
+
+            server = Server.from_asgi(app)  # of FastAPI
+
+        The application starts and ends with the server.
+
+        Args:
+            app: an ASGI application, such as one of FastAPI or Starlette.
+            document: by default the application's own: what its `openapi` returns, or the one that
+                it serves at `/openapi.json`.
+            name: of the server; by default the title of the document.
+            config: see `Server`.
+            request_headers: see `Server`; for a function as `auth`.
+            options: see `OpenApiOptions`.
+
+        Raises:
+            MissingExtraError: the extra `openapi` is not installed.
+            OpenApiError: the application has no document, or an option cannot be used.
+        """
+        from .openapi.api import read_api
+        from .openapi.asgi import BASE_URL, InProcessApp
+
+        hosted = InProcessApp(app)
+        options.setdefault("base_url", BASE_URL)
+        found = hosted.document() if document is None else document
+        api = read_api(found, options, transport=hosted.transport())
+        server = cls(
+            name or api.title, version=api.version, config=config, request_headers=request_headers
+        )
+        server.lifespan(hosted.lifespan)
+        server._add_api(api)
+        return server
+
+    def _add_api(self, api: Api) -> None:
+        """Register the tools and the resources of an API; log what cannot be called."""
+        from .openapi.registration import register_api
+
+        register_api(api, self._registry, lambda: self.features.resources)
+        api.max_bytes = lambda: self.runtime.config.tools.max_response_bytes
+        self.lifespan(after_initialize=True)(api.lifespan)
 
     def _add_health(self) -> None:
         """Add the `health` tool, unless the author has a tool of that name (HEALTH-01)."""

@@ -25,7 +25,7 @@ _MAX_WORKERS = 256
 _CLIENT_COMMANDS = ("call", "inspect", "ping", "prompt", "read", "tools")
 
 # Commands with a help of their own.
-_APPLICATIONS = ("ask", "gateway", "host", "task-server")
+_APPLICATIONS = ("ask", "gateway", "host", "migrate", "openapi", "task-server")
 
 # Options with a value, and the description of the value.
 OPTIONS = {"--config": "a file"}
@@ -53,6 +53,7 @@ applications that come with the runtime:
   ask QUESTION                    ask a model that uses your servers; see ask --help
   gateway [FILE | TARGET]         serve the servers of an mcp.json as one; see gateway --help
   host                            chat with a model that uses your servers; see host --help
+  openapi FILE|URL                serve an HTTP API as tools, from its document; see openapi --help
   task-server                     serve tasks that agents and people share; see task-server --help
 
 commands for any server, the TARGET:
@@ -247,6 +248,12 @@ def _host(arguments: list[str]) -> int:
     return host(arguments)
 
 
+def _openapi(arguments: list[str]) -> int:
+    from .openapi import openapi
+
+    return openapi(arguments)
+
+
 def _task_server(arguments: list[str]) -> int:
     from .task_server import task_server
 
@@ -260,9 +267,10 @@ _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "gateway": _gateway,
     "host": _host,
     "migrate": _migrate,
+    "openapi": _openapi,
     "task-server": _task_server,
 }
-_HAVE_HELP = frozenset({"ask", "gateway", "host", "migrate", "task-server"})
+_HAVE_HELP = frozenset({"ask", "gateway", "host", "migrate", "openapi", "task-server"})
 """The commands with a help of their own."""
 
 

@@ -1,0 +1,92 @@
+"""The request of one call, from the arguments of its tool; no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from attrs import field, frozen
+
+from .arguments import ArgumentPlan
+from .bodies import encode_body
+from .operations import ApiOperation
+from .security import CallCredentials
+from .styles import header_value, leads_away, path_value, query_pairs, refused
+
+ACCEPT = "application/json, */*;q=0.5"
+
+
+@frozen
+class ApiRequest:
+    """A request to an API.
+
+    Attributes:
+        method: in capitals.
+        url: of the operation, encoded.
+        headers: their values by name.
+        content: the body; None if there is none.
+        secrets: what must not stand in any message.
+    """
+
+    method: str
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    content: bytes | None = field(default=None, repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+def build_request(
+    operation: ApiOperation,
+    plan: ArgumentPlan,
+    base_url: str,
+    arguments: Mapping[str, Any],
+    credentials: CallCredentials,
+) -> ApiRequest:
+    """Return the request of a call (OAPI-19). An argument that is not given is not sent.
+
+    Raises:
+        ToolError: INVALID_ARGUMENT; a value cannot be carried exactly.
+    """
+    path_values: dict[str, str] = {}
+    query: list[str] = []
+    headers = {"Accept": ACCEPT}
+    cookies: list[str] = []
+    for argument, parameter in plan.parameters.items():
+        value = arguments.get(argument)
+        if value is None:
+            continue
+        if parameter.location == "path":
+            path_values[parameter.name] = path_value(parameter, value)
+        elif parameter.location == "query":
+            query += query_pairs(parameter, value)
+        elif parameter.location == "cookie":
+            cookies += query_pairs(parameter, value)
+        else:
+            headers[parameter.name] = header_value(parameter, value)
+    query += [f"{quote(name, '')}={quote(each, '')}" for name, each in credentials.query.items()]
+    cookies += [f"{name}={each}" for name, each in credentials.cookies.items()]
+    if cookies:
+        headers["Cookie"] = "; ".join(cookies)
+    has_body, value = plan.body_value(arguments)
+    content = None
+    if has_body and plan.body is not None:
+        encoded = encode_body(plan.body, value)
+        content = encoded.content
+        headers["Content-Type"] = encoded.media_type
+    url = _url(base_url, operation.path, path_values, query)
+    headers.update(credentials.headers)
+    return ApiRequest(operation.method, url, headers, content, tuple(credentials.secrets))
+
+
+def _url(base_url: str, path: str, values: Mapping[str, str], query: list[str]) -> str:
+    """Return the URL of a path below `base_url`, which no value can leave (OAPI-22)."""
+    literal, question, fixed = path.partition("#")[0].partition("?")
+    written = re.sub(r"\{([^{}/]+)\}", lambda match: values.get(match[1], ""), literal)
+    if leads_away(written):
+        raise refused("path", "must have no part `.` or `..`: it would lead to another path")
+    root, _, base_query = base_url.partition("?")
+    parts = [each for each in (base_query, fixed if question else "", *query) if each]
+    url = root.rstrip("/") + quote(written, safe="/%:@!$&'()*+,;=~")
+    return f"{url}?{'&'.join(parts)}" if parts else url

@@ -1,0 +1,429 @@
+"""Calls of an API: credentials, results, errors, redirects, ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt import Server, ToolContext, ToolError
+from foundation_rt.openapi.api import Api, read_api
+from foundation_rt.openapi.operations import ApiOperation
+from foundation_rt.openapi.responses import ApiResponse, tool_error, tool_result
+from foundation_rt.testing import TestClient
+from tests.support.echo_api import EchoApi, echo_api
+from tests.support.http_server import free_port
+
+QUIET = {"logging": {"level": "error"}}
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[EchoApi]:
+    with echo_api() as served:
+        yield served
+
+
+def document(operation: dict[str, Any], path: str = "/x", **more: Any) -> dict[str, Any]:
+    given = {"operationId": "x", **operation}
+    info = {"title": "x", "version": "1"}
+    return {"openapi": "3.1.0", "info": info, "paths": {path: {"get": given}}, **more}
+
+
+def secured(**schemes: Any) -> dict[str, Any]:
+    return {
+        "components": {"securitySchemes": schemes},
+        "security": [{name: []} for name in schemes],
+    }
+
+
+async def call(server: Server, **arguments: Any) -> Any:
+    async with TestClient(server) as client:
+        return await client.call("x", **arguments)
+
+
+async def result(server: Server, **arguments: Any) -> dict[str, Any]:
+    async with TestClient(server) as client:
+        return await client.request("tools/call", {"name": "x", "arguments": arguments})
+
+
+# -- credentials ---------------------------------------------------------------------------------
+
+SCHEMES: list[tuple[dict[str, Any], dict[str, str], str]] = [
+    ({"type": "http", "scheme": "bearer"}, {"MY_AUTH_TOKEN": "s3"}, "Bearer s3"),
+    ({"type": "oauth2", "flows": {}}, {"MY_AUTH_TOKEN": "s3"}, "Bearer s3"),
+    ({"type": "openIdConnect"}, {"MY_AUTH_TOKEN": "s3"}, "Bearer s3"),
+    (
+        {"type": "http", "scheme": "Basic"},
+        {"MY_AUTH_USERNAME": "me", "MY_AUTH_PASSWORD": "s3"},
+        f"Basic {b64encode(b'me:s3').decode()}",
+    ),
+]
+
+
+@pytest.mark.rule("OAPI-25")
+@pytest.mark.parametrize(("scheme", "variables", "expected"), SCHEMES)
+async def test_secret_comes_from_the_environment(
+    api: EchoApi,
+    monkeypatch: pytest.MonkeyPatch,
+    scheme: dict[str, Any],
+    variables: dict[str, str],
+    expected: str,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    given = document({}, **secured(myAuth=scheme))
+    server = Server.from_openapi(given, base_url=api.url, config=QUIET)
+    assert "s3" not in repr(server.list())
+    assert (await call(server))["headers"]["authorization"] == expected
+
+
+@pytest.mark.rule("OAPI-25", "OAPI-28")
+async def test_keys_are_sent_where_the_scheme_says_and_not_logged(
+    api: EchoApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("API_KEY", "s3/&")
+    caplog.set_level(logging.DEBUG)
+    arrived = {}
+    for place in ("header", "query", "cookie"):
+        scheme = {"type": "apiKey", "in": place, "name": "k"}
+        given = document({}, **secured(apiKey=scheme))
+        arrived[place] = await call(Server.from_openapi(given, base_url=api.url, config=QUIET))
+    assert arrived["header"]["headers"]["k"] == "s3/&"
+    assert arrived["query"]["query"] == "k=s3%2F%26"
+    assert arrived["cookie"]["headers"]["cookie"] == "k=s3/&"
+    assert "httpx2" in caplog.text or not caplog.records
+    assert "s3" not in caplog.text
+
+
+@pytest.mark.rule("OAPI-26")
+async def test_application_gives_the_secret_of_each_call(
+    api: EchoApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_TOKEN", "of-environment")
+    asked = []
+
+    async def auth(scheme: str, context: ToolContext) -> str | None:
+        asked.append((scheme, bool(context.run_id)))
+        return None if scheme == "a" else "of-call"
+
+    schemes = {name: {"type": "apiKey", "in": "header", "name": name} for name in "ab"}
+    given = document({"security": [{"a": [], "b": []}]}, **secured(**schemes))
+    server = Server.from_openapi(given, base_url=api.url, config=QUIET, auth=auth)
+    arrived = await call(server)
+    assert (arrived["headers"]["a"], arrived["headers"]["b"]) == ("of-environment", "of-call")
+    assert asked == [("a", True), ("b", True)]
+    server = Server.from_openapi(given, base_url=api.url, config=QUIET, auth={"a": "x", "b": "y"})
+    assert (await call(server))["headers"]["a"] == "x"
+    server = Server.from_openapi(
+        given, base_url=api.url, config=QUIET, auth={"a": "x\r\ny: z", "b": ""}
+    )
+    with pytest.raises(ToolError, match="line ends"):
+        await call(server)
+
+
+@pytest.mark.rule("OAPI-27", "OAPI-28", "OAPI-36")
+async def test_error_names_the_variables_and_no_secret(api: EchoApi) -> None:
+    api.answers["/x"] = (
+        401,
+        {"content-type": "application/problem+json"},
+        b'{"detail": "Who? s3cret"}',
+    )
+    schemes = {
+        "first": {"type": "http", "scheme": "bearer"},
+        "second": {"type": "http", "scheme": "basic"},
+    }
+    given = document({}, **secured(**schemes))
+    try:
+        with pytest.raises(ToolError, match=r"FIRST_TOKEN, or SECOND_USERNAME and") as missing:
+            await call(Server.from_openapi(given, base_url=api.url, config=QUIET))
+        server = Server.from_openapi(
+            given, base_url=api.url, config=QUIET, auth={"first": "s3cret"}
+        )
+        with pytest.raises(ToolError) as refused:
+            await call(server)
+    finally:
+        del api.answers["/x"]
+    assert missing.value.code == refused.value.code == "UNAUTHORIZED"
+    assert "s3cret" not in str(refused.value.details) + refused.value.message
+
+
+@pytest.mark.rule("OAPI-28")
+async def test_no_cookie_of_the_api_is_kept(api: EchoApi) -> None:
+    api.answers["/set"] = (200, {"set-cookie": "session=of-somebody; Path=/"}, b"")
+    given = document({})
+    given["paths"]["/set"] = {"get": {"operationId": "set"}}
+    async with TestClient(Server.from_openapi(given, base_url=api.url, config=QUIET)) as client:
+        await client.call("set")
+        assert "cookie" not in (await client.call("x"))["headers"]
+
+
+# -- results -------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("OAPI-19")
+async def test_arguments_that_are_not_given_are_not_sent(api: EchoApi) -> None:
+    parameters = [
+        {"name": "limit", "in": "query", "schema": {"type": "integer", "default": 10}},
+        {"name": "x-note", "in": "header", "schema": {"type": ["string", "null"]}},
+    ]
+    server = Server.from_openapi(
+        document({"parameters": parameters}), base_url=api.url, config=QUIET, headers={"X-App": "a"}
+    )
+    arrived = await call(server, **{"x-note": None})
+    assert arrived["query"] == "" and "x-note" not in arrived["headers"]
+    assert arrived["headers"]["x-app"] == "a"
+
+
+@pytest.mark.rule("OAPI-34")
+@pytest.mark.parametrize(
+    ("media_type", "body", "kind"),
+    [
+        ("application/json; charset=utf-8", b'{"a": 1}', {"type": "text", "text": '{"a":1}'}),
+        ("application/json", b"null", {"type": "text", "text": "null"}),
+        ("application/json", b"{broken", {"type": "text", "text": "{broken"}),
+        ("text/html; charset=latin-1", b"\xe9", {"type": "text", "text": "é"}),
+        ("text/plain; charset=none", b"a\xff", {"type": "text", "text": "a�"}),
+        ("image/png", b"png", {"type": "image", "data": "cG5n", "mimeType": "image/png"}),
+        ("audio/wav", b"wav", {"type": "audio", "data": "d2F2", "mimeType": "audio/wav"}),
+        (
+            "application/pdf",
+            b"pdf",
+            {
+                "type": "resource",
+                "resource": {"uri": "/x", "mimeType": "application/pdf", "blob": "cGRm"},
+            },
+        ),
+        ("text/plain", b"", {"type": "text", "text": "Done: HTTP 201, without content."}),
+    ],
+)
+async def test_response_becomes_content(
+    api: EchoApi, media_type: str, body: bytes, kind: dict[str, Any]
+) -> None:
+    headers = {"content-type": media_type, "link": "<https://a>; rel=next"}
+    api.answers["/x"] = (201, headers, body)
+    try:
+        found = await result(Server.from_openapi(document({}), base_url=api.url, config=QUIET))
+    finally:
+        del api.answers["/x"]
+    if kind["type"] == "resource":
+        kind["resource"]["uri"] = f"{api.url}/x"
+    assert found["content"] == [kind]
+    assert found.get("structuredContent") == ({"a": 1} if b'{"a"' in body else None)
+    assert found["_meta"] == {"foundation-rt/http": {"status": 201, "link": headers["link"]}}
+
+
+@pytest.mark.rule("OAPI-35")
+async def test_output_schemas_are_strict_only_if_asked_for(api: EchoApi) -> None:
+    schema = {"type": "array", "items": {"type": "integer"}}
+    responses = {"200": {"content": {"application/json": {"schema": schema}}}}
+    given = document({"responses": responses})
+    loose = Server.from_openapi(given, base_url=api.url, config=QUIET)
+    strict = Server.from_openapi(given, base_url=api.url, config=QUIET, strict_outputs=True)
+    for body, fits in ((b"[1, 2]", True), (b'["a"]', False)):
+        api.answers["/x"] = (200, {"content-type": "application/json"}, body)
+        assert not (await result(loose))["isError"]
+        found = await result(strict)
+        assert found["isError"] is not fits
+        if fits:
+            assert found["structuredContent"] == {"result": [1, 2]}
+    del api.answers["/x"]
+    listed = {each.name: each for each in loose.list()}
+    assert listed["x"].output_schema is None
+
+
+OPERATION = ApiOperation("x", "GET", "/x", None, None, (), False, (), None, (), (), {})
+
+
+@pytest.mark.rule("OAPI-36")
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, "INVALID_ARGUMENT"),
+        (401, "UNAUTHORIZED"),
+        (403, "UNAUTHORIZED"),
+        (404, "NOT_FOUND"),
+        (408, "TIMEOUT"),
+        (410, "NOT_FOUND"),
+        (422, "INVALID_ARGUMENT"),
+        (429, "RESOURCE_EXHAUSTED"),
+        (500, "INTERNAL"),
+        (503, "RESOURCE_EXHAUSTED"),
+        (504, "TIMEOUT"),
+        (304, "INTERNAL"),
+    ],
+)
+def test_status_decides_the_code(status: int, code: str) -> None:
+    headers = {"content-type": "application/json", "retry-after": "7"}
+    response = ApiResponse(status, headers, b'{"error": {"message": "No."}}')
+    error = tool_error(OPERATION, response, (), "")
+    assert error.code == code and error.message == f"GET /x answered {status}: No."
+    assert error.details == {
+        "reason": "http_status",
+        "status": status,
+        "body": {"error": {"message": "No."}},
+        "retryAfterMs": 7000,
+    }
+
+
+@pytest.mark.rule("OAPI-36")
+@given(st.integers(100, 999), st.text(max_size=30), st.text(max_size=30), st.binary(max_size=60))
+def test_any_response_has_an_answer(status: int, media_type: str, after: str, body: bytes) -> None:
+    headers = {"content-type": media_type, "retry-after": after}
+    for kind in (media_type, "application/json", "text/plain; charset=utf-16"):
+        response = ApiResponse(status, {**headers, "content-type": kind}, body)
+        error = tool_error(OPERATION, response, ("a",), "A_TOKEN")
+        assert len(orjson.dumps(error.details)) < 10_000
+        assert tool_result(response, "http://x").is_error is False
+
+
+@pytest.mark.rule("OAPI-36")
+def test_dates_of_retry_after_are_read() -> None:
+    for text, expected in (("Wed, 21 Oct 2015 07:28:00 GMT", 0), ("9" * 30, 86_400_000)):
+        response = ApiResponse(429, {"retry-after": text}, b"x" * 9_000)
+        details = tool_error(OPERATION, response, (), "").details
+        assert details is not None and details["retryAfterMs"] == expected
+        assert len(details["body"]) == 4_096
+
+
+# -- the network ---------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("OAPI-32")
+async def test_redirects_stay_at_the_origin(api: EchoApi) -> None:
+    server = Server.from_openapi(document({}), base_url=api.url, config=QUIET)
+    try:
+        api.answers["/x"] = (302, {"location": "/y?a=1"}, b"")
+        arrived = await call(server)
+        assert (arrived["path"], arrived["query"]) == ("/y", "a=1")
+        for target in (
+            "http://169.254.169.254/",
+            "//evil.example/",
+            "file:///etc",
+            "https:/x",
+            "/x",
+        ):
+            api.answers["/x"] = (307, {"location": target}, b"")
+            with pytest.raises(ToolError, match="redirect") as refused:
+                await call(server)
+            assert refused.value.details is not None
+            assert refused.value.details["reason"] == "redirected"
+        given = document({})
+        given["paths"]["/x"] = {"post": {"operationId": "x"}}
+        api.answers["/x"] = (307, {"location": "/y"}, b"")
+        with pytest.raises(ToolError, match="not followed"):
+            await call(Server.from_openapi(given, base_url=api.url, config=QUIET))
+    finally:
+        del api.answers["/x"]
+
+
+@pytest.mark.rule("OAPI-33")
+async def test_response_beyond_the_limit_is_read_no_further(api: EchoApi) -> None:
+    api.answers["/x"] = (200, {"content-type": "text/plain"}, b"x" * 5_000_000)
+    config = {**QUIET, "tools": {"max_response_bytes": 100_000}}
+    try:
+        with pytest.raises(ToolError, match="larger than 100000 bytes"):
+            await call(Server.from_openapi(document({}), base_url=api.url, config=config))
+    finally:
+        del api.answers["/x"]
+
+
+@pytest.mark.rule("OAPI-33")
+async def test_api_that_is_away_is_an_error_in_words() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    server = Server.from_openapi(document({}), base_url=url, config=QUIET)
+    with pytest.raises(ToolError, match=f"{url}.*refuses connections") as error:
+        await call(server)
+    assert error.value.details == {"reason": "upstream_unreachable", "cause": "ConnectError"}
+
+
+@pytest.mark.rule("OAPI-33")
+async def test_deadline_ends_the_request(api: EchoApi) -> None:
+    config = {**QUIET, "tools": {"default_timeout_ms": 300}}
+    server = Server.from_openapi(document({}, "/held"), base_url=api.url, config=config)
+    async with TestClient(server) as client:
+        with pytest.raises(ToolError) as error:
+            await client.call("x")
+        assert error.value.code == "TIMEOUT"
+        assert await asyncio.to_thread(api.held.wait, 10)
+        assert await asyncio.to_thread(api.left.wait, 10)
+
+
+@pytest.mark.rule("OAPI-31")
+async def test_client_of_the_application_is_used_and_left_open() -> None:
+    seen = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append((str(request.url), request.headers["x-own"]))
+        return httpx2.Response(200, json={"ok": True})
+
+    transport = httpx2.MockTransport(answer)
+    headers = {"X-Own": "mine"}
+    async with httpx2.AsyncClient(
+        transport=transport, base_url="https://api.example.com/v2", headers=headers
+    ) as client:
+        server = Server.from_openapi(document({}), client=client, config=QUIET)
+        assert await call(server) == {"ok": True}
+        assert not client.is_closed
+    assert seen == [("https://api.example.com/v2/x", "mine")]
+
+
+# -- resources, and what is left out -------------------------------------------------------------
+
+
+@pytest.mark.rule("OAPI-08")
+async def test_operations_become_resources_and_templates(api: EchoApi) -> None:
+    given = document({})
+    needs = [{"name": "q", "in": "query", "required": True}]
+    given["paths"] |= {
+        "/pets/{pet-id}": {"get": {"operationId": "pet"}},
+        "/search": {"get": {"operationId": "search", "parameters": needs}},
+        "/gone": {"get": {"operationId": "gone"}},
+    }
+    routes: Any = {"GET": "resource"}
+    api.answers |= {
+        "/pets/a b": (200, {"content-type": "text/plain"}, b"Rex"),
+        "/gone": (404, {}, b""),
+    }
+    server = Server.from_openapi(given, base_url=api.url, config=QUIET, routes=routes)
+    async with TestClient(server) as client:
+        listed = {each["uri"]: each["name"] for each in await client.list_resources()}
+        assert listed == {"api://x": "x", "api://gone": "gone"}
+        templates = await client.list_resource_templates()
+        assert [each["uriTemplate"] for each in templates] == ["api://pets/{pet_id}"]
+        assert [each["name"] for each in await client.list_tools()] == ["health", "search"]
+        assert await client.read_resource("api://pets/a%20b") == "Rex"
+        assert '"path":"/x"' in str(await client.read_resource("api://x"))
+        with pytest.raises(Exception, match="404"):
+            await client.read_resource("api://gone")
+        with pytest.raises(Exception, match=r"`\.`|not found|no resource"):
+            await client.read_resource("api://pets/%2E%2E%2Fx")
+    del api.answers["/pets/a b"], api.answers["/gone"]
+
+
+@pytest.mark.rule("OAPI-06", "OAPI-09")
+async def test_operation_that_cannot_be_called_is_left_out() -> None:
+    given = document({"parameters": [{"$ref": "#/nowhere"}]})
+    given["paths"]["/ok"] = {"get": {"operationId": "ok"}}
+    given["paths"]["/health"] = {"get": {"operationId": "health"}}
+    server = Server.from_openapi(given, base_url="http://localhost")
+    async with TestClient(server) as client:
+        assert [each["name"] for each in await client.list_tools()] == [
+            "health",
+            "health_74fac65f",
+            "ok",
+        ]
+
+
+def test_api_of_many_operations_is_read_in_the_order_of_the_document() -> None:
+    paths = {f"/p{number}": {"get": {"operationId": f"op{number}"}} for number in range(300)}
+    given = {"openapi": "3.0.0", "info": {}, "paths": paths}
+    api: Api = read_api(given, {"base_url": "http://localhost"})
+    assert [tool.definition.name for tool in api.tools] == [f"op{n}" for n in range(300)]

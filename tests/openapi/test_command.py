@@ -1,0 +1,88 @@
+"""`foundation-rt openapi` as its users start it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from foundation_rt.client import connect
+from tests.support.echo_api import EchoApi, echo_api
+from tests.support.process import command, run
+
+DOCUMENT: dict[str, Any] = {
+    "openapi": "3.0.3",
+    "info": {"title": "Pets", "version": "1"},
+    "servers": [{"url": "/v1"}],
+    "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    "security": [{"token": []}],
+    "paths": {
+        "/pets/{id}": {"get": {"operationId": "getPet", "tags": ["pets"]}},
+        "/about": {"get": {"operationId": "about"}},
+        "/bad": {"get": {"parameters": [{"$ref": "#/nowhere"}]}},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[EchoApi]:
+    with echo_api() as served:
+        text = orjson.dumps(DOCUMENT)
+        served.answers["/docs/api.json"] = (200, {"content-type": "application/json"}, text)
+        yield served
+
+
+@pytest.mark.rule("OAPI-09", "OAPI-41", "OAPI-30")
+async def test_document_at_a_url_is_served_over_stdio(
+    api: EchoApi,
+) -> None:
+    words = ("--header", "X-App: cli", "--exclude", "about")
+    line = command("openapi", f"{api.url}/docs/api.json", *words)
+    log: list[str] = []
+    async with connect(line, env={"TOKEN": "s3"}, on_stderr=log.append) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["getPet", "health"]
+        found = await client.call("getPet", {"id": "7"})
+        arrived = found.wire["structuredContent"]
+        assert arrived["path"] == "/v1/pets/7"
+        assert arrived["headers"]["authorization"] == "Bearer s3"
+        assert arrived["headers"]["x-app"] == "cli"
+    assert any("operations cannot be called" in each and "GET /bad" in each for each in log)
+    assert not any("s3" in each for each in log)
+
+
+@pytest.mark.rule("OAPI-41", "OAPI-09", "OAPI-25")
+def test_list_shows_tools_resources_secrets_and_what_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "api.json"
+    file.write_bytes(orjson.dumps(DOCUMENT))
+    base = ("--base-url", "http://localhost")
+    ended = run("openapi", str(file), *base, "--resource", "about", "--list")
+    assert ended.returncode == 0 and ended.stdout.splitlines() == [
+        "getPet  GET /pets/{id}",
+        "api://about  GET /about",
+        "left out: GET /bad: '#/nowhere' leads nowhere",
+        "secret of token: TOKEN",
+        "1 tools, 1 resources, 1 left out",
+    ]
+
+
+@pytest.mark.rule("OAPI-41", "OAPI-30", "OAPI-01")
+def test_wrong_command_lines_say_what_to_change(api: EchoApi, tmp_path: Path) -> None:
+    file = tmp_path / "api.json"
+    file.write_bytes(orjson.dumps(DOCUMENT))
+    old = tmp_path / "old.json"
+    old.write_text('{"swagger": "2.0"}')
+    for words, code, text in (
+        ((), 2, "needs FILE or URL"),
+        ((str(file), "--header", "x"), 2, "NAME: VALUE"),
+        ((str(file),), 1, "base URL"),
+        ((str(old),), 1, "swagger2openapi"),
+        ((f"{api.url}/v1/x",), 1, "is no OpenAPI document"),
+        (("http://127.0.0.1:9/x?key=s3",), 1, "http://127.0.0.1:9/x cannot be fetched"),
+    ):
+        ended = run("openapi", *words)
+        assert (ended.returncode, text in ended.stderr) == (code, True), ended.stderr
+        assert "s3" not in ended.stderr
+    assert "--base-url" in run("openapi", "--help").stdout

@@ -1,0 +1,433 @@
+"""Documents: their text, their references, hostile ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from foundation_rt.openapi.api import Api, read_api
+from foundation_rt.openapi.documents import OpenApiError, read_document
+
+BASE = "https://api.example.com"
+HEAD = "openapi: 3.0.3\ninfo: {title: x, version: '1'}\n"
+
+
+def document(paths: Any, version: str = "3.1.0", **more: Any) -> dict[str, Any]:
+    return {"openapi": version, "info": {"title": "x", "version": "1"}, "paths": paths, **more}
+
+
+def of_body(schema: Any, version: str = "3.1.0", **more: Any) -> dict[str, Any]:
+    """Return the schema that the body of an operation has as an argument."""
+    body = {"required": True, "content": {"application/json": {"schema": schema}}}
+    api = read_api(
+        document({"/x": {"post": {"operationId": "x", "requestBody": body}}}, version, **more),
+        {"base_url": BASE},
+    )
+    assert not api.skipped, api.skipped
+    return api.tools[0].plan.schema
+
+
+@pytest.mark.rule("OAPI-01")
+def test_document_is_read_from_mapping_path_and_text(tmp_path: Path) -> None:
+    given = document({"/x": {"get": {"operationId": "x"}}})
+    text = orjson.dumps(given).decode()
+    file = tmp_path / "api.json"
+    file.write_text(text)
+    yaml = f"{HEAD}paths:\n  /x:\n    get: {{operationId: x}}\n"
+    for each in (
+        given,
+        file,
+        str(file),
+        text,
+        text.encode(),
+        b"\xef\xbb\xbf" + text.encode(),
+        yaml,
+    ):
+        assert [tool.definition.name for tool in read_api(each, {"base_url": BASE}).tools] == ["x"]
+
+
+@pytest.mark.rule("OAPI-01")
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"swagger": "2.0"}, "swagger2openapi"),
+        ({"openapi": "4.0.0"}, "3.0 or 3.1"),
+        ({}, "3.0 or 3.1"),
+        (b"[]", "is an object"),
+        (b"{", "not valid JSON"),
+        ("/nowhere/api.json", "cannot be read"),
+        (b"a: [", "neither JSON nor YAML"),
+        (document(None), "no `paths`"),
+    ],
+)
+def test_what_is_no_document_is_refused_with_advice(given: Any, words: str) -> None:
+    with pytest.raises(OpenApiError, match=words):
+        read_api(given, {"base_url": BASE})
+
+
+@pytest.mark.rule("OAPI-02")
+def test_yaml_is_read_by_the_rules_of_1_2() -> None:
+    text = (
+        f"{HEAD}x-a: [no, on, 010, 0x10, 2020-01-01, 1.5, null, true, 12:30:45]\nx-b: {{200: a}}\n"
+    )
+    found = read_document(text).document
+    assert found["x-a"] == ["no", "on", 10, 16, "2020-01-01", 1.5, None, True, "12:30:45"]
+    assert found["x-b"] == {"200": "a"}
+
+
+BOMB = "\n".join(
+    f"x{number}: &x{number} [{', '.join([f'*x{number - 1}'] * 10) if number else 'a'}]"
+    for number in range(30)
+)
+
+
+@pytest.mark.rule("OAPI-02")
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB,
+        "a: &a [*a]",
+        "a: {<<: {b: 1}}",
+        "a: !!python/object/apply:os.system [id]",
+        "a: !!binary aGk=",
+        "a: !!timestamp 2020-01-01",
+        "a: !!set {b}",
+        f"a: {'[' * 900}{']' * 900}",
+        f"a: {'[' * 9000}{']' * 9000}",
+        f"a: {'9' * 5000}",
+        "? [a]\n: b",
+        "a: *b",
+        "a: 1\n--- \nb: 2",
+        "\x00",
+        "a: \udcff",
+    ],
+)
+def test_hostile_yaml_is_refused(text: str) -> None:
+    with pytest.raises(OpenApiError):
+        read_document(f"{HEAD}{text}\n")
+
+
+@pytest.mark.rule("OAPI-02")
+def test_aliases_of_honest_yaml_are_followed() -> None:
+    found = read_document(f"{HEAD}x-a: &a {{b: 1}}\nx-c: [*a, *a]\n").document
+    assert found["x-c"] == [{"b": 1}, {"b": 1}]
+
+
+@pytest.mark.rule("OAPI-05")
+def test_references_lead_to_files_in_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    main = f"""{HEAD}paths:
+  /x:
+    get:
+      operationId: x
+      parameters: [{{$ref: 'parts/all.yaml#/limit'}}]
+"""
+    (tmp_path / "api.yaml").write_text(main)
+    parts = "limit: {name: limit, in: query, schema: {$ref: '#/s'}}\ns: {$ref: more.yaml#/n}\n"
+    (tmp_path / "parts" / "all.yaml").write_text(parts)
+    (tmp_path / "parts" / "more.yaml").write_text("n: {type: integer, maximum: 5}\n")
+    api = read_api(tmp_path / "api.yaml", {"base_url": BASE})
+    assert api.tools[0].plan.schema["properties"] == {"limit": {"type": "integer", "maximum": 5}}
+
+
+@pytest.mark.rule("OAPI-05", "OAPI-09")
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("../secret.yaml#/a", "folder"),
+        ("/etc/passwd", "folder"),
+        ("parts/%2e%2e/%2e%2e/secret.yaml", "folder"),
+        ("http://169.254.169.254/x.yaml", "nothing is fetched"),
+        ("//evil.example/x.yaml", "nothing is fetched"),
+        ("file:///etc/passwd", "nothing is fetched"),
+        ("#/nowhere", "leads nowhere"),
+        ("#/x-circle", "circle"),
+        ("link.yaml", "folder"),
+    ],
+)
+def test_reference_that_leads_out_is_refused(tmp_path: Path, reference: str, words: str) -> None:
+    folder = tmp_path / "api"
+    folder.mkdir()
+    (tmp_path / "secret.yaml").write_text("a: {name: a, in: query}\n")
+    (folder / "link.yaml").symlink_to(tmp_path / "secret.yaml")
+    given = document(
+        {
+            "/x": {"get": {"operationId": "x", "parameters": [{"$ref": reference}]}},
+            "/y": {"get": {"operationId": "y"}},
+        },
+        **{"x-circle": {"$ref": "#/x-circle"}},
+    )
+    (folder / "api.json").write_bytes(orjson.dumps(given))
+    api = read_api(folder / "api.json", {"base_url": BASE})
+    assert [each.definition.name for each in api.tools] == ["y"]
+    assert api.skipped[0].label == "GET /x" and words in api.skipped[0].reason
+
+
+# -- schemas -------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("OAPI-10", "OAPI-12")
+@pytest.mark.parametrize(
+    ("given", "expected", "version"),
+    [
+        (
+            {"type": "string", "nullable": True},
+            {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            "3.0.3",
+        ),
+        ({"type": ["string", "null"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}, "3.1.0"),
+        (
+            {"type": "number", "minimum": 1, "exclusiveMinimum": True, "maximum": 9},
+            {"type": "number", "exclusiveMinimum": 1, "maximum": 9},
+            "3.0.3",
+        ),
+        (
+            {"type": "number", "minimum": 1, "exclusiveMinimum": False},
+            {"type": "number", "minimum": 1},
+            "3.0.3",
+        ),
+        (
+            {"type": "number", "exclusiveMinimum": 1},
+            {"type": "number", "exclusiveMinimum": 1},
+            "3.1.0",
+        ),
+        (
+            {"type": "string", "enum": ["a", None], "nullable": True},
+            {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]},
+            "3.0.3",
+        ),
+        (
+            {
+                "oneOf": [{"type": "string"}, {"type": "integer"}],
+                "discriminator": {"propertyName": "x"},
+            },
+            {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+            "3.0.3",
+        ),
+        ({"type": "string", "format": "int64", "x-a": 1, "xml": {}}, {"type": "string"}, "3.0.3"),
+        (
+            {"type": "string", "format": "date", "pattern": "^a"},
+            {"type": "string", "format": "date", "pattern": "^a"},
+            "3.0.3",
+        ),
+        ({"type": "string", "pattern": r"\p{L}", "minLength": -1}, {"type": "string"}, "3.0.3"),
+        ({"type": "string", "pattern": "(?i)a"}, {"type": "string"}, "3.0.3"),
+        ({"type": "date", "required": True}, {}, "3.0.3"),
+        ({"type": "string", "example": "Oslo"}, {"type": "string", "examples": ["Oslo"]}, "3.0.3"),
+        (
+            {"type": "object", "additionalProperties": {}},
+            {"type": "object", "additionalProperties": True},
+            "3.0.3",
+        ),
+        ({"const": "a"}, {"const": "a"}, "3.1.0"),
+        (
+            {"anyOf": [{"type": "string"}], "oneOf": [{"minLength": 1}]},
+            {"anyOf": [{"type": "string"}], "allOf": [{"anyOf": [{"minLength": 1}]}]},
+            "3.0.3",
+        ),
+    ],
+)
+def test_schema_of_openapi_becomes_json_schema(
+    given: dict[str, Any], expected: dict[str, Any], version: str
+) -> None:
+    found = of_body({"type": "object", "properties": {"x": given}}, version)
+    assert found["properties"]["x"] == expected
+
+
+@pytest.mark.rule("OAPI-11", "OAPI-05")
+def test_recursive_schema_stays_recursive() -> None:
+    tree = {
+        "type": "object",
+        "properties": {
+            "children": {"type": "array", "items": {"$ref": "#/components/schemas/Tree"}},
+            "name": {"$ref": "#/components/schemas/Name", "description": "Of the tree."},
+        },
+    }
+    schemas = {"Tree": tree, "Name": {"type": "string", "maxLength": 5}}
+    reference = {"$ref": "#/components/schemas/Tree"}
+    found = of_body({"type": "array", "items": reference}, components={"schemas": schemas})
+    assert found["properties"]["body"]["items"] == {"$ref": "#/$defs/Tree"}
+    properties = found["$defs"]["Tree"]["properties"]
+    assert properties["children"]["items"] == {"$ref": "#/$defs/Tree"}
+    assert properties["name"] == {"type": "string", "maxLength": 5, "description": "Of the tree."}
+
+
+@pytest.mark.rule("OAPI-13")
+def test_read_only_properties_are_no_arguments() -> None:
+    schema = {
+        "type": "object",
+        "required": ["id", "name"],
+        "properties": {
+            "id": {"type": "integer", "readOnly": True},
+            "secret": {"type": "string", "writeOnly": True},
+            "name": {"type": "string"},
+        },
+    }
+    assert list(of_body(schema)["properties"]) == ["secret", "name"]
+    assert of_body(schema)["required"] == ["name"]
+    response = {"200": {"content": {"application/json": {"schema": schema}}}}
+    given = document({"/x": {"get": {"operationId": "x", "responses": response}}})
+    api = read_api(given, {"base_url": BASE, "strict_outputs": True})
+    output = api.tools[0].definition.output_schema
+    assert output is not None and list(output["properties"]) == ["id", "name"]
+
+
+@pytest.mark.rule("OAPI-14")
+def test_large_schema_is_cut() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(8):
+        properties = {f"p{number}": schema for number in range(5)}
+        schema = {"type": "object", "description": "A level.", "properties": properties}
+    found = of_body(schema)
+    assert len(orjson.dumps(found)) <= 64 << 10
+    at, depth = found["properties"]["p0"], 0
+    while "properties" in at:
+        at, depth = at["properties"]["p0"], depth + 1
+    assert depth >= 1 and at == {"type": "object", "description": "A level."}
+
+
+# -- names and arguments -------------------------------------------------------------------------
+
+
+def names(*operations: tuple[str, str | None]) -> dict[str, str]:
+    paths = {}
+    for path, operation_id in operations:
+        paths[path] = {"get": {} if operation_id is None else {"operationId": operation_id}}
+    api = read_api(document(paths), {"base_url": BASE})
+    return {tool.operation.path: tool.definition.name for tool in api.tools}
+
+
+@pytest.mark.rule("OAPI-06")
+def test_names_are_those_of_the_document_where_hosts_take_them() -> None:
+    found = names(("/a", "list-pets"), ("/b/{id}", None), ("/c", "repos/get"), ("/d", "é" * 3))
+    assert found["/a"] == "list-pets" and found["/b/{id}"] == "get_b_id"
+    assert found["/c"] == "repos_get" and found["/d"] == "get_root"
+    long = names(("/a", "x" * 100), ("/b", "x" * 101))
+    assert all(len(each) == 64 for each in long.values()) and len(set(long.values())) == 2
+
+
+@pytest.mark.rule("OAPI-06")
+def test_another_operation_changes_no_other_name() -> None:
+    before = names(("/a", "a.b"), ("/b", "a/b"), ("/c", "a_b"), ("/d", "same"), ("/e", "same"))
+    after = names(
+        ("/new", "a:b"), ("/a", "a.b"), ("/b", "a/b"), ("/c", "a_b"), ("/d", "same"), ("/e", "same")
+    )
+    assert len(set(after.values())) == 6 and before["/c"] == "a_b"
+    assert {path: after[path] for path in before} == before
+
+
+@pytest.mark.rule("OAPI-16", "OAPI-17")
+def test_names_that_clash_are_told_apart() -> None:
+    parameters = [
+        {"name": "id", "in": "header"},
+        {"name": "id", "in": "query"},
+        {"name": "filter[x]", "in": "query"},
+        {"name": "Authorization", "in": "header"},
+    ]
+    schema = {"type": "object", "properties": {"id": {"type": "string"}}}
+    body = {"content": {"application/json": {"schema": schema}}, "required": True}
+    given = {"operationId": "x", "parameters": parameters, "requestBody": body}
+    api = read_api(document({"/x/{id}": {"post": given}}), {"base_url": BASE})
+    assert list(api.tools[0].plan.schema["properties"]) == [
+        "id",
+        "id_query",
+        "filter_x",
+        "id_header",
+        "body",
+    ]
+
+
+@pytest.mark.rule("OAPI-17")
+@pytest.mark.parametrize(
+    ("schema", "required", "is_flat"),
+    [
+        ({"type": "object", "properties": {"a": {}}}, True, True),
+        ({"properties": {"a": {}}, "additionalProperties": False}, True, True),
+        ({"type": "object", "properties": {"a": {}}, "additionalProperties": True}, True, False),
+        ({"type": "object", "properties": {"a": {}}, "required": ["a"]}, False, False),
+        ({"type": "object", "properties": {"a": {}}}, False, True),
+        ({"allOf": [{"properties": {"a": {}}}], "properties": {"b": {}}}, True, False),
+        ({"type": "array"}, True, False),
+        ({"type": "object"}, True, False),
+    ],
+)
+def test_properties_of_a_plain_body_are_arguments(
+    schema: dict[str, Any], required: bool, is_flat: bool
+) -> None:
+    body = {"required": required, "content": {"application/json": {"schema": schema}}}
+    api = read_api(document({"/x": {"post": {"requestBody": body}}}), {"base_url": BASE})
+    assert ("body" not in api.tools[0].plan.schema["properties"]) is is_flat
+
+
+# -- selection -----------------------------------------------------------------------------------
+
+
+def api_of(**options: Any) -> Api:
+    paths = {
+        "/pets": {
+            "get": {"operationId": "listPets", "tags": ["pets"]},
+            "post": {"operationId": "addPet"},
+        },
+        "/pets/{id}": {
+            "get": {"operationId": "getPet", "tags": ["pets"]},
+            "delete": {"operationId": "deletePet"},
+        },
+        "/admin": {
+            "get": {"operationId": "admin", "tags": ["internal"]},
+            "head": {"operationId": "h"},
+        },
+    }
+    options.setdefault("base_url", BASE)
+    return read_api(document(paths), options)  # type: ignore[arg-type]
+
+
+def tools_of(**options: Any) -> list[str]:
+    return [tool.definition.name for tool in api_of(**options).tools]
+
+
+@pytest.mark.rule("OAPI-04", "OAPI-07")
+def test_operations_are_selected() -> None:
+    import re
+
+    everything = ["listPets", "addPet", "getPet", "deletePet", "admin"]
+    assert tools_of() == everything
+    assert tools_of(include=["tag:pets"]) == ["listPets", "getPet"]
+    assert tools_of(include=["GET"], exclude=["tag:int*"]) == ["listPets", "getPet"]
+    assert tools_of(include=["/pets/*"]) == ["getPet", "deletePet"]
+    assert tools_of(include=["DELETE /pets/*", "add*"]) == ["addPet", "deletePet"]
+    assert tools_of(include=[re.compile("^/a")]) == ["admin"]
+    assert tools_of(exclude=[lambda each: each.method != "POST"]) == ["addPet"]
+    assert tools_of(tags=["internal"]) == ["admin"]
+    assert tools_of(routes=lambda each: "skip" if "pets" in each.path else None) == ["admin"]
+    assert tools_of(rename={"listPets": "pets", "GET /admin": "root"})[::4] == ["pets", "root"]
+    assert tools_of(rename=lambda each: each.id.lower())[1] == "addpet"
+    with pytest.raises(OpenApiError, match="no kind"):
+        api_of(routes={"GET": "thing"})
+    with pytest.raises(OpenApiError, match="selects nothing"):
+        api_of(include=[" "])
+
+
+@pytest.mark.rule("OAPI-04")
+def test_annotations_and_description_say_what_an_operation_does() -> None:
+    by_name = {tool.definition.name: tool.definition for tool in api_of().tools}
+    get, delete = by_name["getPet"].annotations, by_name["deletePet"].annotations
+    assert get is not None and get.read_only and delete is not None
+    assert delete.destructive and delete.idempotent and not delete.read_only
+    given = {"get": {"summary": "List.", "description": "y " * 2000, "deprecated": True}}
+    text = read_api(document({"/x": given}), {"base_url": BASE}).tools[0].definition.description
+    assert text.startswith("Deprecated.\n\nList.\n\ny y") and len(text) <= 1_500
+
+
+@pytest.mark.rule("OAPI-30")
+def test_base_url_comes_from_the_document_or_the_option() -> None:
+    paths = {"/x": {"get": {"operationId": "x"}}}
+    with pytest.raises(OpenApiError, match="base_url="):
+        read_api(document(paths), {})
+    with pytest.raises(OpenApiError, match="base_url="):
+        read_api(document(paths, servers=[{"url": "/v1"}]), {})
+    for url in ("ftp://x", "http://", "https://u:p@host", "http://h/{v}", "nothing", "http://h\\x"):
+        with pytest.raises(OpenApiError, match="no URL"):
+            read_api(document(paths), {"base_url": url})
