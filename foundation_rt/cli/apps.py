@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -20,15 +20,17 @@ class AppError(UsageError):
     """The application cannot be loaded; the message says why, and how to mend it."""
 
 
-def load_app(target: str) -> Server:
+def load_app(target: str, arguments: Sequence[str] = ()) -> Server:
     """Return the server that `FILE.py`, `FILE.py:attr`, `module` or `module:attr` names.
 
-    Without an attribute: `server`, else the only `Server` there is.
+    Without an attribute: `server`, else the only `Server` there is. `sys.argv` becomes the file or
+    module and `arguments`, as `python FILE.py ARGUMENTS` would have it (CLI-38).
 
     Raises:
         AppError: the file, the module or the server cannot be found, or importing it failed.
     """
     source, attribute = _split(target)
+    sys.argv = [source, *arguments]
     with _import_guard(source):
         module = _import_file(source) if source.endswith(".py") else _import_module(source)
     return _find_server(module, source, attribute)

@@ -21,13 +21,15 @@ class CommandLine(Shown):
     Attributes:
         positional: the arguments that are not options, in order.
         options: the values of every given option, in order; the value of a flag is empty.
+        program: the arguments after `--`, for the program of an APP; None where there is no `--`.
     """
 
-    __slots__ = ("options", "positional")
+    __slots__ = ("options", "positional", "program")
 
     def __init__(self) -> None:
         self.positional: list[str] = []
         self.options: dict[str, list[str]] = {}
+        self.program: list[str] | None = None
 
     def option(self, name: str) -> str | None:
         """Return the value of an option, the last one if it was given several times."""
@@ -40,14 +42,18 @@ def parse(
     valued: Mapping[str, str],
     flags: Collection[str] = (),
     at_most: int | None = None,
+    *,
+    takes_program: bool = False,
 ) -> CommandLine:
-    """Separate options from positional arguments, in any order; after `--` there are no options.
+    """Separate options from positional arguments, in any order, up to `--`.
 
     Args:
         arguments: those after the name of the command.
         valued: the options with a value, and the description of the value.
         flags: the options without a value.
         at_most: the most positional arguments; None for any number.
+        takes_program: what follows `--` is for the program that is served (CLI-38); otherwise it
+            is positional.
 
     Raises:
         CommandLineError: an option is unknown or lacks its value, or there are too many arguments.
@@ -63,6 +69,8 @@ def parse(
             line.options.setdefault(name, []).append(given)
         elif argument in flags:
             line.options[argument] = [""]
+        elif argument == "--" and takes_program:
+            line.program = [*rest]
         elif argument == "--":
             line.positional.extend(rest)
         elif argument.startswith("-") and argument != "-":

@@ -31,7 +31,8 @@ One server in front of many: the servers of a file, or one server over another t
 FILE lists servers, as desktop clients write it (mcp.json). Without it, the files of the usual
 places are merged: ./mcp.json, ./.mcp.json, .vscode/mcp.json, .cursor/mcp.json and those of desktop
 clients. TARGET is one server, whose names are kept: a URL, an APP, a name in these files, or a
-command line in quotes. URL is by default http://127.0.0.1:8000/mcp.
+command line in quotes. URL is by default http://127.0.0.1:8000/mcp. What follows `--` at the end is
+for the program of an APP.
 
 options:
   --demo                          serve the built-in demo server
@@ -80,7 +81,7 @@ def gateway(arguments: list[str]) -> int:
         return _status(arguments[1:])
     if command == "accept":
         return _accept(arguments[1:])
-    line = parse(arguments, _OPTIONS, _FLAGS, at_most=1)
+    line = parse(arguments, _OPTIONS, _FLAGS, at_most=1, takes_program=True)
     return serve_line(line, lambda over_http: _load(line), ["gateway", *arguments])
 
 
@@ -112,6 +113,14 @@ def _show_servers(status: Mapping[str, Any]) -> None:
 
 def _source(line: CommandLine) -> Source:
     """Return the servers of the gateway: of FILE, of TARGET, or of the usual places."""
+    source, is_app = _source_of(line)
+    if line.program is not None and not is_app:
+        raise CommandLineError("-- goes with an APP: what follows is for its program")
+    return source
+
+
+def _source_of(line: CommandLine) -> tuple[Source, bool]:
+    """Return the servers of the gateway, and whether they are an APP."""
     from ..gateway.source import NoServersError, file_source, places_source, single_source
     from ..mcp_json import usual_places
 
@@ -120,23 +129,24 @@ def _source(line: CommandLine) -> Source:
             raise CommandLineError("--demo goes without a FILE or TARGET")
         from .demo_tools import showing_server
 
-        return single_source("demo", showing_server())
+        return single_source("demo", showing_server()), False
     if not line.positional:
         try:
-            return places_source([*usual_places(Path(), Path.home())])
+            return places_source([*usual_places(Path(), Path.home())]), False
         except NoServersError as error:
             raise CommandLineError(str(error)) from None
     text = line.positional[0]
     if text.endswith(".json") and len(text.split()) == 1:
-        return file_source(Path(text))
+        return file_source(Path(text)), False
     from .targets import AppTarget, find_target
 
     target: Any = find_target(text, usual_places(Path(), Path.home()), os.environ)
-    if isinstance(target, AppTarget):
+    is_app = isinstance(target, AppTarget)
+    if is_app:
         from .apps import load_app
 
-        target = load_app(target.source)
-    return single_source(None, target)
+        target = load_app(target.source, line.program or ())
+    return single_source(None, target), is_app
 
 
 def _overrides(line: CommandLine, source: Source) -> dict[str, dict[str, Any]]:

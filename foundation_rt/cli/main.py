@@ -66,7 +66,8 @@ commands for any server, the TARGET:
   inspect TARGET                  show all its lists, with readable schemas
   gateway status URL              show the servers of a gateway
 
-APP is FILE.py or a module, with :attribute where it holds several servers.
+APP is FILE.py or a module, with :attribute where it holds several servers. What follows `--` at the
+end is for its program, which finds it in sys.argv.
 TARGET is a URL; or an APP, FILE.py or module:attribute, which is served in memory; or a name in an
 mcp.json; or a command line that starts a server, in quotes.
 ARGUMENT is KEY=VALUE, read as the tool's schema says; KEY:=JSON; or all of them as one JSON object.
@@ -85,6 +86,7 @@ options:
 examples:
   foundation-rt serve tools.py
   foundation-rt serve tools.py:server --config production.toml
+  foundation-rt serve tools.py -- --db shop.sqlite
   foundation-rt serve tools.py --http 127.0.0.1:8000 --no-auth
   foundation-rt check tools.py
   foundation-rt call tools.py forecast city=Oslo days=3
@@ -109,7 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _output().write(f"foundation-rt {__version__}\n".encode())
     if command not in _COMMANDS and command not in _CLIENT_COMMANDS:
         return _refuse(f"there is no command {command!r}")
-    if ("--help" in rest or "-h" in rest) and command not in _HAVE_HELP:
+    options = rest[: rest.index("--")] if "--" in rest else rest
+    if ("--help" in options or "-h" in options) and command not in _HAVE_HELP:
         return _output().write(_HELP.encode())
     if command in _CLIENT_COMMANDS:
         from .run import run
@@ -130,7 +133,7 @@ def write_output(data: bytes) -> int:
 
 
 def _serve(arguments: list[str]) -> int:
-    line = parse(arguments, SERVE_OPTIONS, SERVE_FLAGS, at_most=1)
+    line = parse(arguments, SERVE_OPTIONS, SERVE_FLAGS, at_most=1, takes_program=True)
     return serve_line(line, lambda over_http: _load(line), ["serve", *arguments])
 
 
@@ -218,7 +221,7 @@ def read_workers(text: str | None) -> int:
 
 
 def _check(arguments: list[str]) -> int:
-    line = parse(arguments, OPTIONS, at_most=1)
+    line = parse(arguments, OPTIONS, at_most=1, takes_program=True)
     from .check import check
 
     return _output().write(check(_load(line)))
@@ -278,11 +281,13 @@ def _load(line: CommandLine) -> Server:
     if not line.positional:
         from .demo import demo_server
 
+        if line.program is not None:
+            raise CommandLineError("-- goes with an APP: what follows is for its program")
         server = demo_server()
     else:
         from .apps import load_app
 
-        server = load_app(line.positional[0])
+        server = load_app(line.positional[0], line.program or ())
     config = line.option("--config")
     if config is not None:
         server.configure(config)

@@ -73,7 +73,7 @@ def _perform(command: ClientCommand, name: str, arguments: list[str]) -> Answer:
 
 def _parse(command: ClientCommand, name: str, arguments: list[str]) -> CommandLine:
     at_most = None if command.takes_more else len(command.takes)
-    line = parse(arguments, VALUED_OPTIONS, FLAGS, at_most)
+    line = parse(arguments, VALUED_OPTIONS, FLAGS, at_most, takes_program=True)
     if len(line.positional) < len(command.takes):
         raise CommandLineError(f"{name} needs {' and '.join(command.takes)}")
     if "--count" in line.options and name != "ping":

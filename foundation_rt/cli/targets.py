@@ -86,7 +86,7 @@ def reach(line: CommandLine, **settings: Any) -> Iterator[Client]:
         raise CommandLineError(f"--protocol is one of {', '.join(REVISIONS)}, not {revision!r}")
     target = _target(line)
     if isinstance(target, AppTarget):
-        with _served(target, line.option("--config")) as server:
+        with _served(target, line) as server:
             yield _client(server, revision, settings)
     else:
         yield _client(target, revision, settings)
@@ -111,6 +111,8 @@ def _target(line: CommandLine) -> Target:
         target = find_listed(text, Path(listed), os.environ)
     if line.option("--config") is not None and not isinstance(target, AppTarget):
         raise CommandLineError("--config goes with an APP")
+    if line.program is not None and not isinstance(target, AppTarget):
+        raise CommandLineError("-- goes with an APP: what follows is for its program")
     if not headers:
         return target
     if isinstance(target, AppTarget | StdioServer):
@@ -119,13 +121,14 @@ def _target(line: CommandLine) -> Target:
 
 
 @contextmanager
-def _served(app: AppTarget, config: str | None) -> Iterator[Server]:
+def _served(app: AppTarget, line: CommandLine) -> Iterator[Server]:
     """Yield the application; write its log to the end.
 
     Its own output goes to stderr, as over stdio: stdout belongs to the result.
     """
     with redirect_stdout(sys.stderr):
-        server = load_app(app.source)
+        server = load_app(app.source, line.program or ())
+        config = line.option("--config")
         if config is not None:
             server.configure(config)
         runtime = server.runtime

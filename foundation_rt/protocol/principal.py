@@ -2,12 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+import orjson
 from attrs import Factory, field, frozen
 
 ALL_SCOPES = frozenset(("*",))
 """The scopes of a principal without limits: the holder of an API key of the server."""
+
+
+class TokenClaims(Mapping[str, Any]):
+    """The claims of a verified token by name, as handlers get them (AUTH-37).
+
+    No value is ever shown. Each look returns a copy of the value, which may be changed: requests
+    with the same token do not share one.
+
+    Args:
+        payload: of the token: a JSON object.
+    """
+
+    __slots__ = ("_payload",)
+
+    hides_values = True
+    """Logs show the names alone."""
+
+    def __init__(self, payload: bytes = b"{}") -> None:
+        self._payload = payload
+
+    def _read(self) -> dict[str, Any]:
+        claims: dict[str, Any] = orjson.loads(self._payload)
+        return claims
+
+    def __getitem__(self, name: str) -> Any:
+        return self._read()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __repr__(self) -> str:
+        return f"<claims {', '.join(self)}>"
+
+
+NO_CLAIMS = TokenClaims()
+"""Those of a principal without a token: the holder of an API key."""
 
 
 @frozen
@@ -18,11 +59,13 @@ class Principal:
         subject: its name, unique among all principals.
         scopes: the scopes that it was granted.
         client_id: the program that acts for it, if known.
+        claims: those of the token of this request; empty for the holder of an API key.
     """
 
     subject: str
     scopes: frozenset[str] = frozenset()
     client_id: str | None = None
+    claims: Mapping[str, Any] = field(default=NO_CLAIMS, eq=False, repr=False, kw_only=True)
     _identity: str = field(
         init=False,
         eq=False,

@@ -62,3 +62,11 @@ def test_wrong_command_line_is_named(words: list[str], message: str) -> None:
 @given(st.lists(st.text(max_size=10), max_size=5))
 def test_after_two_dashes_everything_is_an_argument(words: list[str]) -> None:
     assert parse(["--", *words], VALUED, FLAGS).positional == words
+
+
+@pytest.mark.rule("CLI-38")
+@given(st.lists(st.text(max_size=10), max_size=5))
+def test_after_two_dashes_everything_is_for_the_program(words: list[str]) -> None:
+    line = parse(["a", "--json", "--", *words], VALUED, FLAGS, at_most=1, takes_program=True)
+    assert (line.positional, [*line.options], line.program) == (["a"], ["--json"], words)
+    assert parse(["a"], VALUED, takes_program=True).program is None

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.protocol.principal import Principal, identity_of
+from foundation_rt.logs.redaction import Redactor
+from foundation_rt.protocol.principal import Principal, TokenClaims, identity_of
 
 NAMES = st.text() | st.sampled_from(["None", "a", "a', 'b", "\ud800", "é"])
 PRINCIPALS = st.none() | st.builds(
@@ -25,3 +26,20 @@ def test_identity_depends_on_subject_and_client_id(
 ) -> None:
     assert (identity_of(one) == identity_of(other)) == (names(one) == names(other))
     assert one is None or str(identity_of(one)).isascii()
+
+
+@pytest.mark.rule("AUTH-37")
+def test_claims_are_read_and_never_shown() -> None:
+    payload = b'{"sub": "ann", "mail": "ann@secret.example", "roles": ["a"]}'
+    ann = Principal("ann", claims=TokenClaims(payload))
+    ann.claims["roles"].append("admin")
+    assert dict(ann.claims) == {"sub": "ann", "mail": "ann@secret.example", "roles": ["a"]}
+    assert ann.claims.get("none") is None and len(ann.claims) == 3
+    with pytest.raises(TypeError):
+        ann.claims["roles"] = []  # type: ignore[index]
+    shown = Redactor(()).redact({"principal": ann, "claims": ann.claims})
+    for text in (repr(ann), repr(ann.claims), repr(shown)):
+        assert "secret" not in text
+    assert "mail" in repr(ann.claims)
+    assert Principal("key:a").claims == {}
+    assert ann == Principal("ann")

@@ -21,7 +21,7 @@ from ...clock import Clock
 from ...config.settings import OauthSection
 from ...errors import UsageError
 from ...logs.logger import StructuredLogger
-from ...protocol.principal import Principal
+from ...protocol.principal import Principal, TokenClaims
 from .asgi import HttpRefusal
 from .authentication import KEY_SUBJECT
 from .jwks import KeySource, KeysUnavailable
@@ -139,7 +139,7 @@ class ResourceServer:
             is_genuine = False
         if not is_genuine:
             raise TokenRefused("the signature of the token is wrong")
-        return self._judge(_claims(signed.payload))
+        return self._judge(signed.payload or b"")
 
     def unauthorized(self, problem: str | None = None, mount: str = "") -> HttpRefusal:
         """Return the refusal that says where to get a token (AUTH-05).
@@ -190,8 +190,9 @@ class ResourceServer:
         headers = ((b"www-authenticate", value.encode("ascii")),)
         return HttpRefusal(status, message, reason=reason, headers=headers)
 
-    def _judge(self, claims: dict[str, Any]) -> Principal:
+    def _judge(self, payload: bytes) -> Principal:
         """Return the principal of a genuine token, if it is for this server and this time."""
+        claims = _claims(payload)
         if claims.get("iss") != self._issuer:
             raise TokenRefused("the token is another issuer's")
         audience = claims.get("aud")
@@ -204,7 +205,7 @@ class ResourceServer:
             raise TokenRefused("the token has expired")
         if now < begins - LEEWAY_SECONDS:
             raise TokenRefused("the token is not valid yet")
-        return _principal(claims)
+        return _principal(claims, payload)
 
 
 def make_resource_server(
@@ -219,9 +220,9 @@ def make_resource_server(
     return ResourceServer(settings, keys, clock)
 
 
-def _claims(payload: bytes | None) -> dict[str, Any]:
+def _claims(payload: bytes) -> dict[str, Any]:
     try:
-        claims = orjson.loads(payload or b"")
+        claims = orjson.loads(payload)
     except ValueError:
         claims = None
     if type(claims) is not dict:
@@ -229,14 +230,15 @@ def _claims(payload: bytes | None) -> dict[str, Any]:
     return claims
 
 
-def _principal(claims: dict[str, Any]) -> Principal:
+def _principal(claims: dict[str, Any], payload: bytes) -> Principal:
     subject = claims.get("sub")
     if type(subject) is not str or not 0 < len(subject) <= _MAX_SUBJECT:
         raise TokenRefused("the token does not say whose it is")
     if subject.startswith(KEY_SUBJECT):
         raise TokenRefused("the token is of a name that is kept for API keys")
     client = claims.get("client_id", claims.get("azp"))
-    return Principal(subject, _scopes(claims), client if type(client) is str else None)
+    client_id = client if type(client) is str else None
+    return Principal(subject, _scopes(claims), client_id, claims=TokenClaims(payload))
 
 
 def _scopes(claims: dict[str, Any]) -> frozenset[str]:

@@ -115,6 +115,14 @@ def test_principal_of_token(
     assert enter(resource_server(issuer), token(issuer, **claims)) == expected
 
 
+@pytest.mark.rule("AUTH-37")
+def test_claims_of_token(issuer: Issuer) -> None:
+    principal = enter(resource_server(issuer), token(issuer, tenant={"id": 5}))
+    assert isinstance(principal, Principal)
+    assert principal.claims["tenant"] == {"id": 5}
+    assert principal.claims["sub"] == "alice"
+
+
 @pytest.mark.rule("AUTH-08", "AUTH-11")
 @pytest.mark.parametrize(
     ("claims", "why"),
