@@ -8,6 +8,7 @@ its attributes. Its members have other names: attributes, not parameters of a co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, time
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.plain_values import ExplicitResult
@@ -53,6 +54,9 @@ class OutputDeriver(Deriver):
     def _derive_plain(self, hint: Any) -> TypeSchema:
         if isinstance(hint, type) and issubclass(hint, ExplicitResult):
             raise UnsupportedType(f"{hint.__name__} is content, which any tool may return")
+        if hint is datetime or hint is time:
+            # A handler may return one without an offset, which the format would not allow.
+            return TypeSchema({"type": "string"}, frozenset((str,)))
         return super()._derive_plain(hint)
 
     def _union(self, alternatives: Sequence[TypeSchema]) -> TypeSchema:

@@ -120,6 +120,11 @@ class Adapted:
             return
         for keyword in _NOT_ENFORCED:
             schema.pop(keyword, None)
+        if "const" in schema and "enum" not in schema:
+            schema["enum"] = [schema.pop("const")]
+        if "oneOf" in schema and "anyOf" not in schema:
+            # It is written for tags, which no two alternatives share; pydantic checks it again.
+            schema["anyOf"] = schema.pop("oneOf")
         if schema.get("format", "") not in ("", *ENFORCED):
             del schema["format"]
         for keyword, value in [*schema.items()]:
@@ -200,22 +205,31 @@ def _generator() -> Any:
             return schemas, {name: _untitled(one, name) for name, one in definitions.items()}
 
         def datetime_schema(self, schema: Any) -> Any:
-            return _clock(super().datetime_schema(schema), schema)
+            return _clock(super().datetime_schema(schema), schema, self.mode)
 
         def time_schema(self, schema: Any) -> Any:
-            return _clock(super().time_schema(schema), schema)
+            return _clock(super().time_schema(schema), schema, self.mode)
 
         def timedelta_schema(self, schema: Any) -> Any:
             # Seconds have fractions, which the format does not have.
             made = super().timedelta_schema(schema)
             return {"type": "string"} if self.mode == "serialization" else made
 
+        def decimal_schema(self, schema: Any) -> Any:
+            # Its pattern has a look-ahead, which not every host has; pydantic checks it again.
+            made = super().decimal_schema(schema)
+            for one in made.get("anyOf", (made,)):
+                one.pop("pattern", None)
+            return made
+
     return Generator
 
 
-def _clock(made: Schema, core_schema: Any) -> Schema:
-    """Return the schema of a moment; one that must not have an offset has no format."""
-    return {"type": "string"} if core_schema.get("tz_constraint") == "naive" else made
+def _clock(made: Schema, core_schema: Any, mode: str) -> Schema:
+    """Return the schema of a moment or a time; the formats ask for an offset (TYPED-31)."""
+    constraint = core_schema.get("tz_constraint")
+    has_offset = constraint != "naive" and (mode == "validation" or constraint is not None)
+    return made if has_offset else {"type": "string"}
 
 
 def _untitled(schema: Schema, name: str) -> Schema:

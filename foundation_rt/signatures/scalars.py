@@ -19,10 +19,8 @@ from .type_schema import NUMBERS, ORDER, Checked, Schema, TypeSchema
 
 _DECIMAL = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$"
 _BASE64 = "^[A-Za-z0-9+/]*={0,2}$"
-_DURATION = (
-    "^[+-]?P(?=[0-9T])([0-9]+W)?([0-9]+D)?"
-    r"(T(?=[0-9])([0-9]+H)?([0-9]+M)?([0-9]+([.][0-9]{1,6})?S)?)?$"
-)
+# Without the look-aheads that would refuse "P" and "PT" as well: not every host has them.
+_DURATION = "^[+-]?P([0-9]+W)?([0-9]+D)?(T([0-9]+H)?([0-9]+M)?([0-9]+([.][0-9]{1,6})?S)?)?$"
 _DURATION_PARTS = re.compile(
     "([+-]?)P(?:([0-9]+)W)?(?:([0-9]+)D)?"
     "(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:[.]([0-9]{1,6}))?S)?)?"

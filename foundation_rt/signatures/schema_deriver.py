@@ -197,7 +197,7 @@ class Deriver:
         if hint in _DICTS or hint in _LISTS or hint in _SETS:
             return self._container(hint, ())
         if issubclass(hint, enum.Enum) and not issubclass(hint, enum.Flag):
-            return enumerated(hint)
+            return enumerated(hint, is_written=self.is_written)
         if adapted := self._adapted(hint):
             return adapted
         from .classes import is_class_with_members
@@ -222,7 +222,7 @@ class Deriver:
                 derived = self._adapt(typing.Annotated[hint, *theirs])
         if any(isinstance(marker, ByName) for marker in metadata):
             metadata = [marker for marker in metadata if not isinstance(marker, ByName)]
-            derived = enumerated(hint, by_name=True)
+            derived = enumerated(hint, by_name=True, is_written=self.is_written)
         derived = derived or self._derive(hint)
         for marker in metadata:
             constrain(derived, marker)

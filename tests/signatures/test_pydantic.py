@@ -6,7 +6,7 @@ import enum
 import subprocess
 import sys
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Generic, Literal, TypeVar
 from uuid import UUID
@@ -117,6 +117,13 @@ class Route:
     names: Names
 
 
+class Moments(BaseModel):
+    at: datetime
+    sure: pydantic.AwareDatetime
+    long: timedelta = timedelta(days=400, milliseconds=5)
+    pet: Annotated[Cat | Dog, Field(discriminator="kind")]
+
+
 ORDER = {"id": "12345678-1234-5678-1234-567812345678", "amount": "12.50", "day": "2026-01-31"}
 
 
@@ -193,7 +200,7 @@ def test_schemas_of_models_are_those_of_our_dialect() -> None:
         "cat": {
             "type": "object",
             "properties": {
-                "kind": {"type": "string", "const": "cat", "default": "cat"},
+                "kind": {"type": "string", "enum": ["cat"], "default": "cat"},
                 "lives": {"type": "integer", "default": 9},
             },
         },
@@ -384,6 +391,7 @@ def test_constraints_in_a_model_are_enforced_by_its_schema() -> None:
         Point(1, why=2),
         Route([Place(theName="a")], Names([])),
         Exact(day=date(2026, 1, 31), count=1),
+        Moments(at=datetime(2026, 1, 31), sure=datetime(2026, 1, 31, tzinfo=UTC), pet=Dog()),
     ],
 )
 def test_results_are_what_their_schema_says(value: Any) -> None:
@@ -396,6 +404,18 @@ def test_results_are_what_their_schema_says(value: Any) -> None:
         compiled = compile_schema(schema, any_root=True)
         assert compiled.warnings == ()
         assert compiled.validate(orjson.loads(write_json(result))) == ()
+
+
+@pytest.mark.rule("TYPED-68", "TYPED-84")
+def test_schema_of_a_moment_in_a_result_has_a_format_if_it_has_an_offset() -> None:
+    def tool() -> Moments: ...
+
+    schema = derive_tool(tool, output_schema=True).output_schema
+    assert schema is not None
+    assert schema["properties"]["at"] == {"type": "string"}
+    assert schema["properties"]["sure"] == {"type": "string", "format": "date-time"}
+    assert "oneOf" not in schema["properties"]["pet"]
+    assert len(schema["properties"]["pet"]["anyOf"]) == 2
 
 
 @pytest.mark.rule("TYPED-60", "CALL-20")

@@ -357,6 +357,18 @@ def test_validators_of_attrs_are_keywords() -> None:
         arrived(Checked, {"low": 1, "own": 2})
 
 
+@pytest.mark.rule("TYPED-81", "TYPED-84")
+def test_results_are_described_as_they_are_written() -> None:
+    def names() -> list[Rgb]: ...
+
+    with pytest.raises(RegistrationError, match="a Rgb is written as its value"):
+        derive_tool(names, output_schema=True)
+
+    def moment() -> datetime: ...
+
+    assert derive_tool(moment, output_schema=True).output_schema == {"type": "string"}
+
+
 @pytest.mark.rule("CALL-20")
 @pytest.mark.parametrize(
     ("value", "text"),
