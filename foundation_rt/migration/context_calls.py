@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -18,6 +19,17 @@ _ABOUT = {
     "send_elicit_complete": "elicitation_completed",
 }
 """Notifications about one thing, and the method of the server that sends them."""
+
+_CHANGED = {
+    "notify_tools_changed": "tools",
+    "notify_resources_changed": "resources",
+    "notify_prompts_changed": "prompts",
+}
+"""Methods of a context that say that a list has changed."""
+
+_ELICIT = {"schema": "response_type", "requested_schema": "response_type"}
+_LOGGER = {"logger_name": "logger"}
+_IN_PLACE = ("get_state", "set_state", "delete_state", "log", "close_sse_stream", *_CHANGED)
 
 _LEVELS = ("debug", "info", "warning", "error")
 _SESSION = {
@@ -48,12 +60,6 @@ class ContextCalls:
         """Return the attribute by its name here; None if it is no matter of a context."""
         source = self._to.source
         name = original.attr.value
-        if (
-            name == "data"
-            and isinstance(original.value, cst.Name)
-            and original.value.value in source.elicited
-        ):
-            return updated.with_changes(attr=cst.Name("content"))
         sampled = original.value
         if (
             name == "text"
@@ -112,10 +118,14 @@ class ContextCalls:
             return cst.parse_expression(f"{code(owner)}.session_state.pop({texts[0]}, None)")
         if name == "list_roots":
             return cst.parse_expression(f"{code(owner)}.roots()")
+        if name in ("elicit", "elicit_url"):
+            return updated.with_changes(args=_renamed(updated.args, _ELICIT))
         if name in _LEVELS:
-            return updated.with_changes(
-                args=args_of.without(updated.args, "logger_name", "logger", "extra")
-            )
+            return updated.with_changes(args=[_spread(a) for a in _renamed(updated.args, _LOGGER)])
+        if name in _CHANGED and self._server() is not None:
+            return cst.parse_expression(f'{self._server()}.list_changed("{_CHANGED[name]}")')
+        if name == "close_sse_stream":
+            return cst.parse_expression(f"{code(owner)}.close_stream()")
         if name == "log":
             return self._log(updated)
         return updated
@@ -142,13 +152,7 @@ class ContextCalls:
             owner = cst.Name(text)
         if name in _SESSION:
             args = args_of.without(updated.args, "related_request_id")
-            args = [
-                a.with_changes(keyword=cst.Name("schema"))
-                if a.keyword is not None
-                and a.keyword.value in ("requestedSchema", "requested_schema")
-                else a
-                for a in args
-            ]
+            args = _renamed(args, {**_ELICIT, "requestedSchema": "response_type"})
             return cst.Call(cst.Attribute(owner, cst.Name(_SESSION[name])), args)
         if name == "send_log_message":
             args = args_of.without(updated.args, "related_request_id")
@@ -178,8 +182,8 @@ class ContextCalls:
         if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
             return False
         name = call.func.attr.value
-        if name in ("get_state", "set_state", "delete_state", "log"):
-            return self._is_context(call.func.value)
+        if name in _IN_PLACE and self._is_context(call.func.value):
+            return name not in _CHANGED or self._server() is not None
         if name in (*NOTIFICATIONS, *_ABOUT, "send_log_message"):
             known = name == "send_log_message" or self._server() is not None
             return known and "session" in code(call.func.value)
@@ -209,3 +213,20 @@ class ContextCalls:
         if len(statement.body) != 1 or not isinstance(only, cst.Assign):
             return False
         return code(only.targets[0].target) == code(only.value) == "ctx"
+
+
+def _renamed(args: Sequence[cst.Arg], names: Mapping[str, str]) -> list[cst.Arg]:
+    """Return the arguments, those of `names` by another keyword."""
+    return [
+        arg.with_changes(keyword=cst.Name(names[arg.keyword.value]))
+        if arg.keyword is not None and arg.keyword.value in names
+        else arg
+        for arg in args
+    ]
+
+
+def _spread(arg: cst.Arg) -> cst.Arg:
+    """Return ``**data`` for ``extra=data``."""
+    if arg.keyword is None or arg.keyword.value != "extra":
+        return arg
+    return arg.with_changes(keyword=None, star="**", equal=cst.MaybeSentinel.DEFAULT)

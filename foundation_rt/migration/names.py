@@ -59,6 +59,7 @@ SERVER = ArgumentRule(
         "on_duplicate_resources": "a name that is taken is always an error",
         "on_duplicate_prompts": "a name that is taken is always an error",
         "include_fastmcp_meta": "",
+        "subscriptions": "clients are notified of changes if they ask for it",
         "include_tags": "use server.enable(tags=...)",
         "exclude_tags": "use server.disable(tags=...)",
         "list_page_size": "server.page_size is set in the configuration",
@@ -337,7 +338,8 @@ CONTEXT_KEPT = frozenset(
         *("read_resource", "report_progress", "roots", "run_id", "sample", "session_key"),
         *("session_state", "state", "warning"),
         # Methods of theirs that are rewritten where they are called.
-        *("delete_state", "get_state", "list_roots", "set_state"),
+        *("close_sse_stream", "delete_state", "get_state", "list_roots", "set_state"),
+        *("notify_prompts_changed", "notify_resources_changed", "notify_tools_changed"),
     )
 )
 """Attributes of our context; those of the other libraries among them mean the same."""
@@ -348,7 +350,13 @@ CONTEXT_ADVICE = {
     "session": "use the context: ctx.sample, ctx.elicit, ctx.log, server.list_changed",
     "request_context": "use ctx.client, ctx.principal, ctx.headers and ctx.state",
     "client_id": "use ctx.principal, which is authenticated",
-    "transport": "a handler does not know its transport",
+    "transport": "use `ctx.call.session.transport_type`",
+    "client_capabilities": "use ctx.client.declared",
+    "client_supports_extension": "use ctx.client.can(...)",
+    "input_responses": "use `await ctx.elicit(...)`, which works in every revision",
+    "request_state": "use `await ctx.elicit(...)`, which works in every revision",
+    "is_background_task": "tasks need nothing of a handler",
+    "notify_resource_updated": "use server.resource_updated(uri)",
     "list_roots": "use `await ctx.roots()`",
     "list_resources": "use server.features.resources",
     "list_prompts": "use server.features.prompts",

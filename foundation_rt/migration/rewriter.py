@@ -37,6 +37,7 @@ class Rewriter(cst.CSTTransformer):
         self.findings: set[Finding] = set()
         self.needed: set[str] = set()
         self.unmapped: list[tuple[str, str, int]] = []
+        self._coroutines: list[bool] = []
         self._server_calls = ServerCalls(self)
         self._context_calls = ContextCalls(self)
         self._low_level = LowLevel(self)
@@ -103,7 +104,10 @@ class Rewriter(cst.CSTTransformer):
         self, original_node: cst.Subscript, updated_node: cst.Subscript
     ) -> cst.BaseExpression:
         """Keep of the parameters of a context the type of its state."""
-        if self.names.key(original_node.value) not in CONTEXTS:
+        key = self.names.key(original_node.value)
+        if key in SERVERS:
+            return updated_node.value
+        if key not in CONTEXTS:
             return updated_node
         texts = [code(each.slice) for each in updated_node.slice]
         first = 1 if len(texts) > 1 else 0
@@ -231,6 +235,9 @@ class Rewriter(cst.CSTTransformer):
 
     def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
         """Call in place what is no coroutine here."""
+        if self._server_calls.in_place(original_node) and self._coroutines[-1:] == [True]:
+            text = "run() is no coroutine: call it where no event loop runs"
+            self.report(original_node, text, True)
         if self._context_calls.in_place(original_node) or self._server_calls.in_place(
             original_node
         ):
@@ -255,11 +262,14 @@ class Rewriter(cst.CSTTransformer):
         return cst.FlattenSentinel(self._server_calls.after(original_node, updated_node))
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        runs = node.name.value in self.source.runners
+        self._coroutines.append(node.asynchronous is not None and not runs)
         self._low_level.enter(node)
 
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> Any:
+        self._coroutines.pop()
         updated_node = updated_node.with_changes(name=original_node.name)
         if original_node.name.value in self.source.runners:
             updated_node = updated_node.with_changes(asynchronous=None)

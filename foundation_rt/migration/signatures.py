@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .source import code
-
 if TYPE_CHECKING:
     from .rewriter import Rewriter
 
@@ -41,13 +39,8 @@ def complete(
 def _param(to: Rewriter, kind: str | None, was: cst.Param, now: cst.Param) -> cst.Param:
     default = was.default
     called = to.names.key(default.func) if isinstance(default, cst.Call) else None
-    if called in ("Depends", "CurrentContext") and now.default is not None:
-        annotation = "Any" if now.annotation is None else code(now.annotation.annotation)
-        if called == "Depends":
-            to.needed.add("typing.Annotated")
-            annotation = f"Annotated[{annotation}, {code(now.default)}]"
-        typed = cst.Annotation(cst.parse_expression(annotation))
-        return now.with_changes(annotation=typed, default=None, equal=cst.MaybeSentinel.DEFAULT)
+    if called == "CurrentContext":
+        return now.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT)
     if kind is None or now.annotation is not None or now.name.value in ("self", "cls"):
         return now
     if _UNTYPED[kind] == "Any":

@@ -33,7 +33,6 @@ class SourceFacts:
         servers: expressions that are servers: `mcp`, `self.app`.
         low_level: those of them that are low-level ones.
         contexts: names of parameters and variables that are contexts.
-        elicited: names of variables that hold the answer of a user.
         sampled: names of variables that hold the answer of a model.
         handlers: of a low-level server, by what they handle: the names of the functions.
         last_handlers: of a low-level server, the definition after which all are known.
@@ -47,7 +46,6 @@ class SourceFacts:
     servers: set[str] = field(factory=set)
     low_level: set[str] = field(factory=set)
     contexts: set[str] = field(factory=set)
-    elicited: set[str] = field(factory=set)
     sampled: set[str] = field(factory=set)
     handlers: dict[str, dict[str, str]] = field(factory=dict)
     last_handlers: dict[str, cst.FunctionDef] = field(factory=dict)
@@ -168,8 +166,6 @@ class SourceReader(cst.CSTVisitor):
         called = value.expression if isinstance(value, cst.Await) else value
         if isinstance(called, cst.Call) and isinstance(called.func, cst.Attribute):
             method = called.func.attr.value
-            if method in ("elicit", "elicit_url", "elicit_form"):
-                self.source.elicited.add(name)
             if method == "create_message":
                 self.source.sampled.add(name)
             if method == "get_context":
@@ -199,6 +195,9 @@ class SourceReader(cst.CSTVisitor):
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef) -> None:
         self._functions.pop()
+        is_plain = original_node.asynchronous is not None and not original_node.decorators
+        if is_plain and self._only_serves(original_node):
+            self.source.runners.add(original_node.name.value)
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self._functions.append(node.name.value)
@@ -211,8 +210,6 @@ class SourceReader(cst.CSTVisitor):
                 self.source.handlers.setdefault(found[0], {})[found[1]] = node.name.value
                 if found[1] not in LOW_LEVEL_ADVICE:
                     self.source.last_handlers[found[0]] = node
-        if node.asynchronous is not None and not node.decorators and self._only_serves(node):
-            self.source.runners.add(node.name.value)
 
     def _only_serves(self, node: cst.FunctionDef) -> bool:
         waits = _Waits(self.names, self.source)

@@ -205,6 +205,8 @@ def test_name_that_is_taken_is_imported_under_another() -> None:
 CHANGES = {
     "data = ctx.request_context.lifespan_context.db": "data = ctx.state.db",
     "await ctx.session.send_tool_list_changed()": 'mcp.list_changed("tools")',
+    "x = await ctx.elicit('a', schema=int)": "x = await ctx.elicit('a', response_type=int)",
+    "await ctx.info('a', extra={'b': 1})": "await ctx.info('a', **{'b': 1})",
     "x = await ctx.get_state('a')": "x = ctx.session_state.get('a')",
     "await ctx.session.send_log_message(level='info', data=1)": "ctx.log(level='info', data=1)",
     "x = await ctx.session.create_message(messages='a', max_tokens=1)": (
@@ -243,6 +245,13 @@ def test_what_has_no_counterpart_stays_and_is_listed(text: str) -> None:
         text.splitlines()[line - 1].replace("FastMCP", "Server").replace("Context", "ToolContext")
     )
     assert kept.strip() in result.text
+
+
+@pytest.mark.rule("MIGR-03")
+def test_run_inside_of_an_event_loop_is_listed() -> None:
+    text = f"{SERVER}async def f():\n    await mcp.run_async()\n    await g()\n"
+    [finding] = migrate_source(text).open_findings
+    assert finding.line == 4 and "event loop" in finding.text
 
 
 @pytest.mark.rule("MIGR-08")
