@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,8 @@ TITLE = "Chat host"
 
 _DAY_MS = 24 * 3600 * 1000
 _LOGGERS = ("foundation_rt.client", "foundation_rt.coordinator", "foundation_rt.host")
+_TURNS_AFTER_S = 0.3
+"""Seconds after the start in which the page is served, before the modules of turns are loaded."""
 _TURN_SHARE = 0.4
 """The share of the shutdown budget in which turns without a connection may end."""
 
@@ -94,6 +97,7 @@ class Host:
     _settings: HostSettings
     _draining_since: float | None
     _initializing: asyncio.Task[None] | None = field(default=None)
+    _loading: asyncio.Task[None] | None = field(default=None)
 
     def __init__(
         self,
@@ -138,7 +142,7 @@ class Host:
             )
         )
         self._status = HostStatus(coordinator, llm, hint, is_demo)
-        self._draining_since = self._initializing = self.on_signal = None
+        self._draining_since = self._initializing = self._loading = self.on_signal = None
         self.page_access = (
             None if config.http.no_auth else PageAccess.of_user(config.security.state_key)
         )
@@ -195,6 +199,7 @@ class Host:
             await self._llm.initialize()  # it may list several models: then the start is refused
         else:
             self._initializing = asyncio.create_task(self._initialize())
+        self._loading = asyncio.create_task(_load_turns())
 
     async def _initialize(self) -> None:
         """Get the model ready, which nobody waits for; turns try again themselves."""
@@ -212,10 +217,11 @@ class Host:
         budget = self.server.load_config().server.shutdown_timeout_ms / 1000 * _TURN_SHARE
         if self._draining_since is not None:
             budget -= time.monotonic() - self._draining_since
-        if self._initializing is not None:
-            self._initializing.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._initializing
+        for task in (self._initializing, self._loading):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
         await self._status.close()
         await self._sessions.close(max(0.0, budget))
         await self._llm.close()
@@ -243,6 +249,13 @@ class Host:
         if not self._sessions.is_available:
             raise LookupError("the store of chats cannot be used")
         return True
+
+
+async def _load_turns() -> None:
+    """Load the modules of turns in a thread, so that no first message waits (HOST-39)."""
+    await asyncio.sleep(_TURNS_AFTER_S)
+    await asyncio.to_thread(import_module, "foundation_rt.host.orchestrator.turn")
+    log.debug("what turns need is loaded")
 
 
 def orchestrator_settings(settings: HostSettings) -> OrchestratorSettings:

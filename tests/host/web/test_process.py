@@ -257,10 +257,13 @@ async def test_gateway_serves_the_same_servers(tmp_path: Path) -> None:
         assert "demo" in (tmp_path / "mcp.lock").read_text()
 
 
-@pytest.mark.rule("HOST-08")
-def test_url_of_a_host_that_listens_everywhere_can_be_opened_here(tmp_path: Path) -> None:
+@pytest.mark.rule("HOST-08", "HOST-39")
+def test_url_opens_here_where_a_host_listens_everywhere_and_turns_are_loaded(
+    tmp_path: Path,
+) -> None:
     with host_process(tmp_path, "--http", "0.0.0.0") as host:
         assert host.url.startswith("http://127.0.0.1:")
+        host.process.record(message="what turns need is loaded")
 
 
 @pytest.mark.rule("HOST-07", "HOST-14", "HOST-15", "HOST-38")
