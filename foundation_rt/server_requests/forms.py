@@ -12,6 +12,7 @@ A schema is compiled once for all calls that use it, since handlers create it in
 
 from __future__ import annotations
 
+import sys
 import threading
 import types
 import typing
@@ -92,8 +93,9 @@ class Form:
         try:
             return self._convert(known)
         except ConversionError as error:
-            path = "".join(f"/{step}" for step in reversed(error.path))
-            raise InvalidClientResult((f"/content{path}", error.text)) from None
+            path = "/content" + "".join(f"/{step}" for step in reversed(error.path))
+            problems = error.issues or [("", error.text)]
+            raise InvalidClientResult(*((path + at, text) for at, text in problems)) from None
 
 
 @define(eq=False, repr=False)
@@ -301,7 +303,12 @@ def _form_of_type(hint: Any) -> Form:
 
     names = Names({}, {}, {})
     try:
-        if isinstance(hint, type) and is_class_with_members(hint):
+        if _is_model(hint):
+            deriver = Deriver(names)
+            derived = deriver.derive(hint)
+            deriver.definitions()  # puts each schema in the place that refers to it
+            schema, convert = _fields_of_model(derived.schema), derived.convert
+        elif isinstance(hint, type) and is_class_with_members(hint):
             schema, convert = _fields_of_class(hint, names), Deriver(names).derive(hint).convert
         else:
             derived = Deriver(names).derive(hint)
@@ -311,6 +318,39 @@ def _form_of_type(hint: Any) -> Form:
         raise UsageError(f"a form cannot be made of {shown}: {error}") from None
     _check(schema)
     return Form(schema, compile_schema(schema).validate, convert)
+
+
+def _is_model(hint: Any) -> bool:
+    """Return whether `hint` is a class of pydantic with fields."""
+    if "pydantic" not in sys.modules or not isinstance(hint, type):
+        return False
+    from ..signatures.pydantic_models import is_pydantic_class
+
+    has_fields = hasattr(hint, "model_fields") or hasattr(hint, "__pydantic_fields__")
+    return has_fields and is_pydantic_class(hint)
+
+
+def _fields_of_model(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the form of a model. What a form cannot say, the model checks when it is read."""
+    properties = {name: _field_of_model(one) for name, one in schema["properties"].items()}
+    required = schema.get("required", [])
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _field_of_model(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the field of one property; ``str`` for ``str | None`` as in `_without_none`."""
+    if "anyOf" in schema and "default" in schema and schema["default"] is None:
+        kept = [one for one in schema["anyOf"] if one != {"type": "null"}]
+        if len(kept) == 1:
+            schema = {**schema, **kept[0]}
+            del schema["anyOf"], schema["default"]
+    known = _FIELD_KEYWORDS.get(schema.get("type", ""), schema.keys())
+    if "enum" in schema:
+        known = known | _CHOICE_KEYWORDS
+    field = {keyword: value for keyword, value in schema.items() if keyword in known}
+    if field.get("format", _FORMATS[0]) not in _FORMATS:
+        del field["format"]
+    return field
 
 
 def _of_value(convert: Converter | None) -> Converter:

@@ -9,6 +9,7 @@ from datetime import date
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import attrs
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -261,6 +262,35 @@ class Whatever:
 def test_class_with_unsupported_members_is_refused(cls: type) -> None:
     with pytest.raises(UsageError, match="form"):
         Forms().form(cls)
+
+
+class Guest(pydantic.BaseModel):
+    name: str = pydantic.Field(alias="fullName", pattern="^[A-Z]", description="Who.")
+    size: Size = Size.SMALL
+    age: int | None = pydantic.Field(None, gt=0, le=150)
+
+
+class Nesting(pydantic.BaseModel):
+    guest: Guest
+
+
+@pytest.mark.rule("ASK-54")
+def test_model_of_pydantic_is_a_form() -> None:
+    form = Forms().form(Guest)
+    assert form.to_wire(NEWEST) == {
+        "type": "object",
+        "properties": {
+            "fullName": {"type": "string", "description": "Who."},
+            "size": {"type": "string", "enum": ["s", "l"], "default": "s"},
+            "age": {"type": "integer", "maximum": 150},
+        },
+        "required": ["fullName"],
+    }
+    assert form.read({"fullName": "Ann", "age": 5}) == Guest(fullName="Ann", age=5)
+    with pytest.raises(InvalidClientResult, match="fullName"):
+        form.read({"fullName": "ann"})
+    with pytest.raises(UsageError, match="guest"):
+        Forms().form(Nesting)
 
 
 # -- kept ----------------------------------------------------------------------------------------
