@@ -59,9 +59,11 @@ class Forwarded:
     _is_ended: bool = field(default=False, init=False)
 
     @property
-    def descriptor(self) -> int:
-        """Return the descriptor of the connection; -1 once it is closed."""
-        return int(self._writer.get_extra_info("socket").fileno())
+    def descriptors(self) -> list[int]:
+        """Return the descriptor of the connection; none once it is closed."""
+        if self._writer.is_closing():
+            return []
+        return [self._writer.get_extra_info("socket").fileno()]
 
     async def relay(self, request: HttpRequest) -> HttpRefusal | None:
         """Send the worker's response; return a refusal if there will be none."""

@@ -210,7 +210,7 @@ class WorkerGroup:
         """Return the descriptors that no forked child may use."""
         return [
             *(each.fileno() for each in self.sockets),
-            *(each.descriptor for each in self._forwarded),
+            *(found for each in self._forwarded for found in each.descriptors),
         ]
 
 

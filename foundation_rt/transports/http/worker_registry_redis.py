@@ -104,6 +104,8 @@ class WorkerRegistry:
         self._loop = asyncio.get_running_loop()
         self._writes = asyncio.Queue(_MAX_WRITES)
         await self._beat()
+        host, port = self._own_address
+        self._logger.info("other hosts reach this worker", {"address": f"{host}:{port}"})
         self._tasks = [asyncio.create_task(each) for each in (self._beat_on(), self._write_on())]
 
     async def close(self) -> None:
@@ -123,7 +125,8 @@ class WorkerRegistry:
 
     def keep(self, digest: str) -> None:
         """Note that a session may not move any more; from any thread."""
-        self._loop.call_soon_threadsafe(self._write, "keep", digest)
+        with suppress(RuntimeError):  # the loop is closed: a handler outlives the server
+            self._loop.call_soon_threadsafe(self._write, "keep", digest)
 
     def forget(self, digest: str) -> None:
         """Note that a session has ended."""
