@@ -497,6 +497,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         lifespan.attach_logger(logger)
     engine = Engine(dispatcher, clock, config.tools, workers, publisher, lifespan=lifespan)
     engine.dependency_overrides = options.dependency_overrides
+    engine.session_limits = config.server
     runtime = Runtime(
         config,
         logger,

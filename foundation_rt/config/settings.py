@@ -147,6 +147,17 @@ class ServerSection(Settings):
         600_000,
         "How long the server waits for a client's response, and accepts a stateless call's state.",
     )
+    session_state_bytes: int = setting(
+        65_536,
+        Integer(1_024, 16_777_216),
+        "Most bytes (JSON) that handlers keep for one session, or for one stateless principal.",
+    )
+    session_states: int = setting(
+        10_000, Integer(1, 1_000_000), "Most stateless principals that handlers keep a state for."
+    )
+    session_state_idle_ms: int = milliseconds(
+        3_600_000, "How long an unused state of a stateless principal is kept."
+    )
 
 
 @frozen(eq=False, repr=False)

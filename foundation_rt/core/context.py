@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..server_requests.roots import Root
     from ..server_requests.sampling import SampleOptions, SampleResult, SamplingMessage
     from .invocation import Invocation
+    from .session_state import HandlerState
 
     State = TypeVarWithDefault("State", default=Any)
     _P = ParamSpec("_P")
@@ -117,6 +118,9 @@ class CallConnection(Protocol):
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> None:
         """Send a notification that belongs to `call`; safe from any thread."""
+
+    def session_state(self, call: Invocation) -> HandlerState:
+        """Return the state of the session, or of the principal, that made `call`."""
 
     def close_stream(self, call: Invocation) -> None:
         """End the response of a call that goes on; safe from any thread."""
@@ -213,6 +217,23 @@ class ToolContext(Generic[State]):
         if self._call is None or self._connection is None:
             return None
         return self._connection.session_key(self._call)
+
+    @property
+    def session_state(self) -> HandlerState:
+        """A dict that lasts from call to call, for the client alone (CALL-30).
+
+        It is that of the session; for a client of the stateless mode, that of its principal. Names
+        are strings, values are JSON. ::
+
+            ctx.session_state["visits"] = ctx.session_state.get("visits", 0) + 1
+
+        Raises:
+            ToolError: RESOURCE_EXHAUSTED; it is too large, or too many principals have one.
+            UsageError: the client has neither session nor principal; or there are several worker
+                processes, and it has no session; or the context was made without a call.
+        """
+        call, connection = self._require_call()
+        return connection.session_state(call)
 
     # -- notifications to the client -----------------------------------------------------------
 

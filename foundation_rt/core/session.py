@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..protocol.principal import Principal
     from .batches import PendingBatch
     from .invocation import Invocation
+    from .session_state import HandlerState
     from .subscriptions import Subscriber
 
 TransportType = Literal["stdio", "http", "sse", "memory"]
@@ -77,6 +78,7 @@ class Session(Shown):
         capabilities: the names of the capabilities that were advertised to the peer.
         in_flight: the calls that have not been answered, by request id.
         subscribers: the open `subscriptions/listen` requests by id; under None the session itself.
+        state_of_handlers: what handlers keep for it; None until one has looked (CALL-30).
         batches: the batch of each request that came in one and has not been answered, by its id.
         server_requests: the ids of the server's own requests that have no response yet.
         server_request_count: how many requests the server has sent; makes their ids unique.
@@ -97,6 +99,7 @@ class Session(Shown):
     batches: dict[RequestId, PendingBatch] = field(factory=dict, init=False)
     server_requests: set[str] = field(factory=set, init=False)
     server_request_count: int = field(default=0, init=False)
+    state_of_handlers: HandlerState | None = field(default=None, init=False)
     _key: str | None = field(default=None, init=False)
 
     @property

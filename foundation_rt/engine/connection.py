@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ..abort import AbortSignal
     from ..core.dispatcher import Dispatcher
     from ..core.effects import Effect, Performed
+    from ..core.session_state import HandlerState
     from ..protocol.content import ResourceContents
     from ..protocol.jsonrpc import RequestId
     from ..registry.definitions import HandlerSpec
@@ -215,6 +216,25 @@ class Connection:
         if call.peer.revision.is_stateless:
             return None
         return self.session.key or self._make_session_key()
+
+    def session_state(self, call: Invocation) -> HandlerState:
+        """Return the state of the session, or of the principal, that made `call` (CALL-30)."""
+        session = self.session
+        if call.peer.revision.is_stateless and session.transport_type in ("http", "sse"):
+            return self.engine.state_of(call.principal)
+        state = session.state_of_handlers
+        if state is None:
+            from ..core.session_state import HandlerState
+
+            self.session_key(call)  # a session with a key is restored nowhere without it (HTTP-68)
+            with self.lock:
+                state = session.state_of_handlers
+                if state is None:
+                    state = HandlerState(self.engine.session_limits.session_state_bytes)
+                    session.state_of_handlers = state
+        else:
+            state.check_size()
+        return state
 
     def _make_session_key(self) -> str | None:
         with self.lock:

@@ -29,11 +29,11 @@ from attrs import define, field
 
 from ..abort import AbortSignal
 from ..clock import Clock
-from ..config.settings import ToolsSection
+from ..config.settings import ServerSection, ToolsSection
 from ..core.context import ToolContext
 from ..core.dispatcher import Dispatcher
 from ..core.invocation import CallOutcome, Invocation, Phase, Raised, Returned, Stopped
-from ..errors import AbortError, describe_exception, has_type
+from ..errors import AbortError, UsageError, describe_exception, has_type
 from ..registry.tools import ExecutionMode
 from ..shown import Shown
 from . import deadlines
@@ -43,8 +43,11 @@ if TYPE_CHECKING:
     import asyncio
 
     from ..core.effects import Effect, Performed
+    from ..core.session_state import HandlerState
+    from ..protocol.principal import Principal
     from .connection import Connection
     from .lifespan import Lifespan
+    from .principal_states import PrincipalStates
     from .publisher import Publisher
     from .session_callbacks import SessionCallback, SessionEnds
     from .timers import Timer
@@ -110,6 +113,8 @@ class Engine:
 
     Attributes:
         dependency_overrides: by function of a dependency, the one that is called instead.
+        session_limits: the `server` section of the configuration.
+        is_one_of_several: this process is one of several workers.
         session_ends: reports the ends of sessions; None if nothing is to be called with them.
         on_roots_changed: called with the key of a session whose roots have changed.
     """
@@ -126,6 +131,9 @@ class Engine:
     dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
         factory=dict, init=False
     )
+    session_limits: ServerSection = field(factory=ServerSection, init=False)
+    is_one_of_several: bool = field(default=False, init=False)
+    _principal_states: PrincipalStates | None = field(default=None, init=False)
     session_ends: SessionEnds | None = field(default=None, init=False)
     on_roots_changed: SessionCallback | None = field(default=None, init=False)
     _runs: dict[str, RunningCall] = field(factory=dict, init=False)
@@ -254,6 +262,39 @@ class Engine:
             if run.connection is connection and not run.call.peer.revision.is_stateless:
                 return
         ends.report(connection)
+
+    def state_of(self, principal: Principal | None) -> HandlerState:
+        """Return the state of a principal in the stateless mode (CALL-30).
+
+        Raises:
+            ToolError: too many principals have one.
+            UsageError: there is no principal, or there are other processes that would not see it.
+        """
+        if principal is None:
+            raise UsageError(
+                "there is no state for a client without session and principal; turn authentication"
+                " on, or let clients of the stateless mode do without"
+            )
+        if self.is_one_of_several:
+            raise UsageError(
+                "there is no state for a client of the stateless mode, which meets another worker"
+                " with each call; serve without --workers, or keep the state in a database"
+            )
+        if self._principal_states is None:
+            self._principal_states = self._make_principal_states()
+        state = self._principal_states.state_of(principal.identity)
+        state.check_size()
+        return state
+
+    def _make_principal_states(self) -> PrincipalStates:
+        from .principal_states import PrincipalStates
+
+        limits, seconds = self.session_limits, self.session_limits.session_state_idle_ms / 1000
+        states = PrincipalStates(
+            limits.session_state_bytes, limits.session_states, seconds, self.clock.monotonic
+        )
+        with self._ended:  # the first one wins, should two threads make one
+            return self._principal_states or states
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait, at most `timeout` seconds, until no handler runs; return whether none does."""

@@ -269,6 +269,8 @@ async def know_the_client(ctx: ToolContext) -> None:
     assert_type(ctx.headers["x-tenant"], str)
     assert_type(ctx.headers.get("x-tenant"), str | None)
     assert_type(ctx.session_key, str | None)
+    ctx.session_state["visits"] = 1
+    ctx.session_state[5] = 1  # type: ignore[index]
     assert_type(await ctx.request_client("roots/list"), dict[str, Any])
     ctx.notify("notifications/progress", {"progress": 1})
     server.list_changed("tools", session_key=ctx.session_key, principal=ctx.principal)

@@ -319,6 +319,7 @@ def make_serving(runtime: Runtime, place: WorkerPlace | None = None) -> HttpServ
         from .worker_group import make_group
 
         application.group = make_group(runtime, place)
+        runtime.engine.is_one_of_several = True
     return HttpServing(application, runtime, opened, budget, is_worker)
 
 
