@@ -27,6 +27,7 @@ from tests.support.leaks import ResourceSnapshot
 from tests.support.sizes import size
 
 ROOT = Path(__file__).parents[2]
+QUICK = str(ROOT / "tests" / "support" / "quick_server.sh")
 APP = str(ROOT / "tests" / "support" / "coordinated_app.py")
 
 
@@ -247,16 +248,19 @@ async def test_file_that_changes_is_read_again(file: Path) -> None:
 
 @pytest.mark.rule("COORD-29")
 async def test_rounds_of_connect_call_and_kill_leave_nothing() -> None:
+    quick = {"command": "/bin/sh", "args": [QUICK]}
+    hang = ToolCallRequest("notes:pid", {"hang": True})
+
     async def one_round() -> None:
-        async with Coordinator({"notes": entry("notes")}) as servers:
-            calls = [servers.execute(ToolCallRequest("notes:wait")) for _ in range(3)]
-            waiting = asyncio.gather(*calls)
+        connections: Any = {"revision": "2025-11-25"}
+        async with Coordinator({"notes": quick}, connections=connections) as servers:
+            waiting = asyncio.gather(*(servers.execute(hang) for _ in range(3)))
             os.kill(await pid(servers, "notes"), signal.SIGKILL)
             assert all(response.error is not None for response in await waiting)
 
     await one_round()  # what is imported or cached once does not count
     before = ResourceSnapshot.now()
-    for _ in range(size(10, 50)):
+    for _ in range(size(20, 1_000)):
         await one_round()
     ResourceSnapshot.now().must_equal(before)
 
