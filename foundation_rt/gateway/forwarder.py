@@ -236,12 +236,13 @@ class GatewayForwarder:
     ) -> dict[str, Any]:
         connections = self.upstreams.connections(server)
         tool = params["name"] if request.method == "tools/call" else None
+        client = client_of(context)
 
         async def send(params: Mapping[str, Any], handlers: CallHandlers) -> dict[str, Any]:
             return await connections.request(
                 request.method,
                 {name: value for name, value in params.items() if name != "_meta"},
-                **client_of(context),
+                **client,
                 meta=_meta_for_server(params),
                 handlers=handlers,
                 on_progress=handlers.report_progress,
@@ -249,7 +250,7 @@ class GatewayForwarder:
             )
 
         try:
-            await connections.ready(**client_of(context))
+            await connections.ready(**client)
             result = await self.relay.exchange(
                 context, params, send, is_stateless=connections.is_stateless
             )
