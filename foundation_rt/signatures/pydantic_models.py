@@ -247,7 +247,11 @@ def _converter(validator: Any) -> Converter:
 
     def convert(value: Any) -> Any:
         try:
-            return validate(orjson.dumps(value))
+            text = orjson.dumps(value)
+        except orjson.JSONEncodeError:  # from 254 levels on; pydantic takes fewer
+            raise ConversionError("is nested too deeply") from None
+        try:
+            return validate(text)
         except refusal as error:
             issues = _issues(error, value)
             raise ConversionError(issues[0][1], issues=issues) from error

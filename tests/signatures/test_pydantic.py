@@ -370,6 +370,18 @@ def test_model_of_pydantic_1_is_refused() -> None:
         tool_of(Old)
 
 
+@pytest.mark.rule("TYPED-19", "TYPED-60")
+def test_value_nested_too_deeply_is_refused() -> None:
+    place: Any = {"theName": "a"}
+    for _ in range(140):
+        place = {"theName": "a", "parts": [place]}
+    tool = tool_of(Place)
+    for value in (place, place["parts"][0]["parts"][0], {"theName": "b", "parts": [place] * 2}):
+        with pytest.raises(ToolError) as error:
+            tool.handler({"it": value}, None)
+        assert error.value.code is ErrorCode.INVALID_ARGUMENT
+
+
 @pytest.mark.rule("TYPED-62")
 def test_constraints_in_a_model_are_enforced_by_its_schema() -> None:
     validate = compile_schema(schema_of(Order)).validate
