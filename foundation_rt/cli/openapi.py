@@ -1,11 +1,11 @@
-"""The command `foundation-rt openapi`: an HTTP API as a server (OAPI-41)."""
+"""The command `foundation-rt openapi`: an HTTP API as a server, or as a program."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MissingExtraError
+from ..errors import MissingExtraError, UsageError
 from .args import CommandLine, CommandLineError, parse
 from .main import SERVE_FLAGS, SERVE_OPTIONS, serve_line, write_output
 
@@ -28,6 +28,7 @@ Serve an HTTP API as tools, from its OpenAPI document (3.0 or 3.1, JSON or YAML)
   --name NAME                     of the server; by default the title of the document
   --strict-outputs                advertise the schemas of responses, and enforce them
   --list                          print the tools, the resources and what is left out
+  --write FILE                    write a program instead, to be edited and served; - is stdout
   --config FILE                   a configuration file, .toml or .json
   --http HOST:PORT                serve over HTTP (extra `http`)
   --transport TRANSPORT           stdio, http or both
@@ -44,6 +45,7 @@ examples:
   foundation-rt openapi petstore.yaml --base-url https://pets.example.com/v1
   foundation-rt openapi https://example.com/openapi.json --include 'GET' --http 127.0.0.1:8000
   foundation-rt openapi github.json --include tag:issues --header "Authorization: Bearer $TOKEN"
+  foundation-rt openapi petstore.yaml --write tools.py
 """
 
 _OPTIONS = {
@@ -55,6 +57,7 @@ _OPTIONS = {
     "--tag": "a name",
     "--header": "'NAME: VALUE'",
     "--name": "a name",
+    "--write": "a file",
 }
 _FLAGS = (*SERVE_FLAGS, "--strict-outputs", "--list")
 _FETCH_SECONDS = 30.0
@@ -69,6 +72,9 @@ def openapi(arguments: list[str]) -> int:
         raise CommandLineError("openapi needs FILE or URL")
     if "--list" in line.options:
         return write_output(_listed(line).encode())
+    target = line.option("--write")
+    if target is not None:
+        return _write(line, target)
     return serve_line(line, lambda over_http: _load(line), ["openapi", *arguments])
 
 
@@ -134,15 +140,31 @@ def _fetch(url: str) -> tuple[bytes, str]:
 def _listed(line: CommandLine) -> str:
     """Return the tools and resources of a document, a line each."""
     from ..openapi.api import read_api
+    from ..openapi.program import uri_of
 
     document, options = _read(line)
     api = read_api(document, options)
     rows = [f"{each.definition.name}  {each.operation.label}" for each in api.tools]
-    for each in api.resources:
-        uri = getattr(each.definition, "uri", None) or getattr(each.definition, "uri_template", "")
-        rows.append(f"{uri}  {each.operation.label}")
+    rows += [f"{uri_of(each)}  {each.operation.label}" for each in api.resources]
     rows += [f"left out: {each.label}: {each.reason}" for each in api.skipped]
     for scheme in api.credentials.schemes.values():
         rows.append(f"secret of {scheme.name}: {' and '.join(scheme.variables)}")
     counts = f"{len(api.tools)} tools, {len(api.resources)} resources, {len(api.skipped)} left out"
     return "\n".join([*rows, counts, ""])
+
+
+def _write(line: CommandLine, target: str) -> int:
+    from ..openapi.api import read_api
+    from ..openapi.program import write_program
+
+    if "--header" in line.options:
+        raise CommandLineError("--header goes without --write: give ApiClient the headers instead")
+    document, options = _read(line)
+    text = write_program(read_api(document, options), line.option("--name"))
+    if target == "-":
+        return write_output(text.encode())
+    try:
+        Path(target).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{target} cannot be written: {error.strerror}") from None
+    return 0

@@ -92,12 +92,14 @@ class ApiTool:
     Attributes:
         operation: that it calls.
         plan: its arguments.
+        base_url: of its requests.
         definition: as it is registered.
         call: its handler.
     """
 
     operation: ApiOperation
     plan: ArgumentPlan
+    base_url: str
     definition: ToolDefinition
     call: Callable[[dict[str, Any], ToolContext], Any]
 
@@ -108,11 +110,15 @@ class ApiResource:
 
     Attributes:
         operation: that it calls.
+        plan: its arguments.
+        base_url: of its requests.
         definition: as it is registered.
         read: its handler.
     """
 
     operation: ApiOperation
+    plan: ArgumentPlan
+    base_url: str
     definition: ResourceDefinition | ResourceTemplateDefinition
     read: Callable[[dict[str, Any], ToolContext], Any]
 
@@ -278,7 +284,7 @@ class _Reader:
             response = await api.perform(operation, plan, base_url, arguments, context)
             return tool_result(response, uri, is_wrapped=is_wrapped)
 
-        return ApiTool(operation, plan, definition, call)
+        return ApiTool(operation, plan, base_url, definition, call)
 
     def _resource(
         self, operation: ApiOperation, plan: ArgumentPlan, name: str, base_url: str
@@ -301,7 +307,7 @@ class _Reader:
             response = await api.perform(operation, plan, base_url, given, context)
             return resource_contents(response, str(arguments["uri"]))
 
-        return ApiResource(operation, definition, read)
+        return ApiResource(operation, plan, base_url, definition, read)
 
 
 class NoServerError(OpenApiError):
