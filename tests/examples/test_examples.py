@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from foundation_rt import ErrorCode, Server, ToolError
-from foundation_rt.testing import TestClient
+from foundation_rt.testing import ProtocolError, TestClient
 from tests.support.core import INITIALIZE, INITIALIZED, request
 from tests.trace import ROOT
 
@@ -188,3 +188,55 @@ async def test_vault_is_closed_to_callers_without_a_login() -> None:
         with pytest.raises(ToolError) as refused:
             await client.call("keep_secret", name="a", value="b")
         assert refused.value.code == ErrorCode.UNAUTHORIZED
+
+
+@pytest.fixture
+def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "pictures"
+    (folder / "summer").mkdir(parents=True)
+    (folder / "summer" / "sea.png").write_bytes(b"png")
+    (folder / "list.txt").write_text("sea")
+    (tmp_path / "secret.txt").write_text("secret")
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    monkeypatch.setenv("FILES_ROOT", str(folder))
+    return folder
+
+
+async def test_files_are_shown_and_read(pictures: Path) -> None:
+    async with TestClient(server_of("files")) as client:
+        listed = (await client.call("list_files"))["content"]
+        assert [each["uri"] for each in listed] == ["files:///list.txt"]
+        shown = (await client.call("show", path="summer/sea.png"))["content"]
+        assert [each["type"] for each in shown] == ["text", "image"]
+        assert await client.read_resource("files:///summer/sea.png") == b"png"
+        assert await client.read_resource("files:///list.txt") == "sea"
+
+
+@pytest.mark.parametrize("path", ["../secret.txt", "link.txt", "/etc/passwd", "a\0b", "summer"])
+async def test_folder_cannot_be_left(pictures: Path, path: str) -> None:
+    async with TestClient(server_of("files")) as client:
+        with pytest.raises(ToolError):
+            await client.call("show", path=path)
+        with pytest.raises(ProtocolError):
+            await client.read_resource(f"files:///{path}")
+
+
+async def test_order_is_placed_and_found() -> None:
+    line = {"article": "tea", "price": 2.5}
+    async with TestClient(server_of("models")) as client:
+        order = {"customer": " Ann ", "lines": [{**line, "quantity": 3}]}
+        assert await client.call("place_order", order=order) == {"number": 1, "total": 7.5}
+        found = await client.call("find_order", number=1)
+        assert found["customer"] == "Ann"
+        with pytest.raises(ToolError) as refused:
+            await client.call("place_order", order={"customer": " ", "lines": [line]})
+        assert refused.value.code == ErrorCode.INVALID_ARGUMENT
+        with pytest.raises(ToolError):
+            await client.call("place_order", order={"customer": "Bob", "lines": []})
+
+
+async def test_api_has_the_tools_of_its_document() -> None:
+    async with TestClient(server_of("rest_api")) as client:
+        names = {each["name"] for each in await client.list_tools()}
+        assert {"addPet", "getPet", "name_a_pet"} <= names and "deletePet" not in names
+        assert await client.call("name_a_pet", letter="m") == "Milo"
