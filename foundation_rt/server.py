@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, overload
 
@@ -341,6 +341,42 @@ class Server:
         """Return the problems that `register` would find."""
         return self._registry.validate_definition(definition)
 
+    def disable(self, *names: str, tags: Iterable[str] = ()) -> None:
+        """Switch tools, resources and prompts off: for clients they are not there (VIS-04).
+
+        From any thread; clients are notified. Entries that are registered later are concerned as
+        well. Running calls go on.
+
+        Args:
+            names: of tools and prompts; URIs of resources and templates.
+            tags: entries with any of them.
+
+        Raises:
+            UsageError: neither is given, or one has the wrong type.
+        """
+        self._switch(False, names, tags)
+
+    def enable(self, *names: str, tags: Iterable[str] = (), only: bool = False) -> None:
+        """Switch tools, resources and prompts on again; see `disable`.
+
+        Args:
+            names: as of `disable`.
+            tags: as of `disable`.
+            only: switch all others off (VIS-06).
+        """
+        self._switch(True, names, tags, only=only)
+
+    def _switch(
+        self, on: bool, names: Sequence[str], tags: Iterable[str], *, only: bool = False
+    ) -> None:
+        from .registry.visibility import ALL_OFF, read_switch
+
+        switch = read_switch(on, names, tags)
+        switches = (ALL_OFF, switch) if only else (switch,)
+        features = self.features
+        for registry in (self._registry, features.resources, features.prompts):
+            registry.switch(switches)
+
     @property
     def revisions(self) -> tuple[str, ...]:
         """The names of the protocol revisions that the server speaks, the oldest first."""
@@ -549,8 +585,8 @@ class Server:
         if session_key is not None and principal is not None:
             raise UsageError("a resource is that of one session, or of one principal, not of both")
         if self._runtime is not None:
-            identity = identity_of(principal)
-            self._runtime.publisher.resource_updated(uri, identity, session_key, requests)
+            seen_by = None if principal is None else _is_same_as(principal)
+            self._runtime.publisher.resource_updated(uri, seen_by, session_key, requests)
 
     def task_changed(self, task: Mapping[str, Any]) -> None:
         """Notify the clients that listen for a task of a forwarder; from any thread (FWD-27).
@@ -597,7 +633,8 @@ class Server:
         if session_key is not None:
             self._runtime.publisher.list_of_session_changed(kind, session_key)
         else:
-            self._runtime.publisher.list_changed(kind, identity_of(principal))
+            seen_by = None if principal is None else _is_same_as(principal)
+            self._runtime.publisher.list_changed(kind, seen_by=seen_by)
 
     def elicitation_completed(self, elicitation_id: str) -> None:
         """Notify the client whose user has finished on the page of an elicitation (ASK-18).
@@ -1135,6 +1172,10 @@ def _check_audit_event(event_type: object, category: object) -> None:
         raise UsageError(f"audit: the category is one of {', '.join(AUDIT_CATEGORIES)}")
     if not (isinstance(event_type, str) and event_type.isidentifier() and event_type.isupper()):
         raise UsageError("audit: an event type is in capitals, as BATCH_JOB_COMPLETED is")
+
+
+def _is_same_as(principal: Principal) -> Callable[[Principal | None], bool]:
+    return lambda other: identity_of(other) == principal.identity
 
 
 def _call_of(context: ToolContext) -> Invocation:

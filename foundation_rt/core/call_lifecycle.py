@@ -33,14 +33,13 @@ from .effects import Abort, Notify
 from .invocation import CallOutcome, Invocation, Phase, Raised, Returned
 from .records import completion_record, failure_log, late_record
 from .replies import (
-    MAX_ECHOED_NAME,
     client_correlation_id,
     internal_error_reply,
     invalid_params,
     not_initialized,
 )
 from .session import State
-from .tool_policies import TOOL, enforce_policies
+from .tool_policies import TOOL, enforce_policies, no_such_tool
 
 if TYPE_CHECKING:
     from ..config.settings import ToolsSection
@@ -208,8 +207,7 @@ class CallLifecycle:
             if self.forwarding is not None:
                 self.forwarding.take_tool(call, params)
                 return
-            name = call.name[:MAX_ECHOED_NAME]
-            raise ToolError(ErrorCode.NOT_FOUND, f"There is no tool {name!r}.", {"toolName": name})
+            raise no_such_tool(call.name)
         if tool.is_restricted:
             enforce_policies(call, tool, self.limits.admin_policy)
         call.tool = tool

@@ -25,7 +25,7 @@ def find_resource(
     try:
         if features is None:
             raise LookupError(uri)
-        found, values = features.resources.find(uri)
+        found, values = features.resources.find(uri, call.principal)
     except LookupError:
         details = {"reason": "resource_not_found", "uri": uri}
         raise ToolError(ErrorCode.NOT_FOUND, "Resource not found", details) from None

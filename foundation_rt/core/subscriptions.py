@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..principal_shares import Quota
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
+    from ..protocol.principal import Principal
     from .forwarding.forwarder import ForwardedRequest
     from .session import Session
 
@@ -227,7 +228,7 @@ class Subscriptions:
         params: dict[str, Any],
         *,
         is_last: bool = False,
-        identity: str | None = None,
+        seen_by: Callable[[Principal | None], bool] | None = None,
         requests: Collection[ForwardedRequest] | None = None,
     ) -> Iterator[Publish]:
         """Return the notifications to the subscribers of `topic`, and to no others (SUB-02).
@@ -239,7 +240,7 @@ class Subscriptions:
             method: the method of the notification.
             params: its params, without the id of the subscription.
             is_last: nothing more will happen to the topic: it is removed from its subscribers.
-            identity: of the principal whose subscribers alone are notified; None for all.
+            seen_by: returns whether the subscribers of a principal are notified; None: all are.
             requests: those whose subscriptions alone are notified, which a forwarder has accepted;
                 None for all.
         """
@@ -247,8 +248,8 @@ class Subscriptions:
             subscribers = list(self._by_topic.get(topic, ()))
             if requests is not None:
                 subscribers = [each for each in subscribers if each.request_of(topic) in requests]
-        if identity is not None:
-            subscribers = [each for each in subscribers if each.identity == identity]
+        if seen_by is not None:
+            subscribers = [each for each in subscribers if seen_by(each.session.principal)]
         return (
             Publish(
                 each.session.id,

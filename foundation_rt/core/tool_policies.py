@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, StructuredError, ToolError, to_tool_error
 from .invocation import CallKind
-from .replies import result_reply
+from .replies import MAX_ECHOED_NAME, result_reply
 from .results import tool_result
 from .tasks.support import require_extension
 
@@ -32,14 +32,23 @@ def enforce_policies(call: Invocation, tool: RegisteredTool, admin_policy: Admin
     """Refuse the call of a restricted tool where its client may not call it.
 
     Raises:
-        ToolError: UNAUTHORIZED: the policy for administrative tools, or a missing scope.
+        ToolError: NOT_FOUND: the principal does not see the tool (VIS-02). UNAUTHORIZED: the
+            policy for administrative tools, or a missing scope.
         JsonRpcError: the tool is only for clients with tasks.
     """
+    if tool.visible is not None and not tool.visible(call.principal):
+        raise no_such_tool(call.name)
     if tool.administrative:
         enforce_admin_policy(admin_policy, call.session.transport_type)
     enforce_scopes(call, tool)
     if tool.task is not None and tool.task.required:
         require_extension(call.peer, correlationId=call.correlation_id)
+
+
+def no_such_tool(name: str) -> ToolError:
+    """Return the error of a call of a tool that is not there (CALL-06)."""
+    name = name[:MAX_ECHOED_NAME]
+    return ToolError(ErrorCode.NOT_FOUND, f"There is no tool {name!r}.", {"toolName": name})
 
 
 def enforce_admin_policy(policy: AdminPolicy, transport_type: TransportType) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ..core.subscriptions import list_changed_method
-from ..protocol.principal import identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from ..core.forwarding.forwarder import ForwardedRequest
     from ..core.session import Session
     from ..core.subscriptions import Subscriptions
+    from ..protocol.principal import Principal
     from .connection import Connection
 
 
@@ -96,21 +96,24 @@ class Publisher:
         else:
             connection.scheduler.return_to_host(send)
 
-    def list_changed(self, kind: str, identity: str | None = None) -> None:
+    def list_changed(
+        self, kind: str, *, seen_by: Callable[[Principal | None], bool] | None = None
+    ) -> None:
         """Notify clients of a changed list of `tools`, `resources` or `prompts` (LIFE-10).
 
         Args:
             kind: of the list.
-            identity: of the principal whose clients alone are notified (SUB-15); None for all.
+            seen_by: returns whether a principal's clients are notified (SUB-15, VIS-07); None: all
+                are.
         """
         for known in self._connections.copy().values():
             connection = known()
             if connection is None or connection.session.stateless:
                 continue
-            if identity is None or identity == identity_of(connection.session.principal):
+            if seen_by is None or seen_by(connection.session.principal):
                 _notify_of_list(connection, kind)
         method = list_changed_method(kind)
-        self.publish(self.subscriptions.publish(("list", kind), method, {}, identity=identity))
+        self.publish(self.subscriptions.publish(("list", kind), method, {}, seen_by=seen_by))
 
     def list_of_session_changed(self, kind: str, key: str) -> None:
         """Notify the client of one session of a changed list; of an ended one, do nothing."""
@@ -121,7 +124,7 @@ class Publisher:
     def resource_updated(
         self,
         uri: str,
-        identity: str | None = None,
+        seen_by: Callable[[Principal | None], bool] | None = None,
         key: str | None = None,
         requests: Collection[ForwardedRequest] | None = None,
     ) -> None:
@@ -129,7 +132,7 @@ class Publisher:
 
         Args:
             uri: of the resource.
-            identity: of the principal whose clients alone are notified (SUB-16); None for all.
+            seen_by: returns whether a principal's clients are notified (SUB-16); None: all are.
             key: of the session that alone is notified; None for all.
             requests: those whose subscriptions alone are notified (FWD-32); None for all.
         """
@@ -137,7 +140,7 @@ class Publisher:
             ("resource", uri),
             "notifications/resources/updated",
             {"uri": uri},
-            identity=identity,
+            seen_by=seen_by,
             requests=requests,
         )
         if key is not None:

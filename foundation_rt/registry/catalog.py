@@ -28,6 +28,10 @@ from ..shown import Shown
 if TYPE_CHECKING:
     from ..protocol.principal import Principal
     from ..protocol.revisions import Revision
+    from .visibility import Switch, Switches
+
+Predicate = Callable[["Principal | None"], bool]
+"""Returns whether a principal sees an entry; called with None where authentication is off."""
 
 Page = tuple[list[orjson.Fragment], str | None]
 """The entries of one page as JSON, and the cursor of the next one; None after the last page."""
@@ -44,8 +48,13 @@ class InvalidCursor(ValueError):
 class Observer(Protocol):
     """An object that is notified when a list has changed."""
 
-    def list_changed(self, kind: str) -> None:
-        """Take note that the list of `kind` has changed; called in the thread that changed it."""
+    def list_changed(self, kind: str, *, seen_by: Predicate | None = None) -> None:
+        """Take note that the list of `kind` has changed; called in the thread that changed it.
+
+        Args:
+            kind: of the list.
+            seen_by: returns whether a principal sees the change (VIS-07); None: all do.
+        """
 
 
 @define(eq=False, repr=False)
@@ -66,20 +75,45 @@ class ChangeNotifier(Shown):
         with self.lock:
             self._observers.add(observer)
 
-    def notify(self) -> None:
-        """Notify all observers; the caller must not hold the lock."""
+    def notify(self, *changed: Listed) -> None:
+        """Notify all observers of entries that came or went; the caller must not hold the lock."""
         with self.lock:
             observers = [*self._observers]
+        seen_by = None
+        if changed and all(each.scopes or each.visible is not None for each in changed):
+
+            def seen_by(principal: Principal | None) -> bool:
+                try:
+                    return any(_sees(principal, each) for each in changed)
+                except Exception:  # of a predicate; it is raised when the list is asked for
+                    return True
+
         for observer in observers:
-            observer.list_changed(self.kind)
+            observer.list_changed(self.kind, seen_by=seen_by)
 
 
 class Listed(Protocol):
     """An entry of a catalog."""
 
     @property
+    def names(self) -> Sequence[str]:
+        """The names, or the URI, by which the entry can be switched off and on."""
+
+    @property
     def scopes(self) -> frozenset[str]:
         """The scopes that a principal needs to use the entry, all of them."""
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """The tags by which the entry can be switched off and on."""
+
+    @property
+    def visible(self) -> Predicate | None:
+        """Returns whether a principal sees the entry (VIS-02); None: all do."""
+
+    @property
+    def reserved(self) -> bool:
+        """Return whether the entry is switched off by its name alone (VIS-06)."""
 
     def wire(self, revision: Revision) -> dict[str, Any]:
         """Return the entry as a list shows it to a peer that speaks `revision`."""
@@ -88,21 +122,32 @@ class Listed(Protocol):
 Entry = TypeVar("Entry", bound=Listed)
 
 
+def _sees(principal: Principal | None, entry: Listed) -> bool:
+    """Return whether lists show `entry` to a principal (AUTH-26, VIS-02)."""
+    if principal is not None and principal.lacks(entry.scopes):
+        return False
+    return entry.visible is None or bool(entry.visible(principal))
+
+
 @define(eq=False, repr=False)
 class Catalog(Shown, Generic[Entry]):
     """The entries of one list, by the key that the list is sorted by.
 
     Attributes:
-        get: returns the entry of a key; None if there is none.
+        switches: which entries are off; None: none.
+        get: returns the entry of a key; None if there is none, or it is switched off.
         was_used: the catalog has an entry, or has had one.
-        has_scopes: an entry needs scopes, or one has needed them.
+        differs: principals may see different lists: an entry needs scopes or has a predicate, or
+            one has had them.
     """
 
     notifier: ChangeNotifier
+    switches: Switches | None = None
     was_used: bool = field(default=False, init=False)
-    has_scopes: bool = field(default=False, init=False)
+    differs: bool = field(default=False, init=False)
     get: Callable[[str], Entry | None] = field(init=False)
     _entries: dict[str, Entry] = field(factory=dict, init=False)
+    _off: dict[str, Entry] = field(factory=dict, init=False)
     # Each entry is encoded once for each revision; a page joins the encoded entries.
     _encoded: dict[str, dict[str, orjson.Fragment]] = field(factory=dict, init=False)
     _keys: tuple[str, ...] | None = field(default=(), init=False)
@@ -113,27 +158,64 @@ class Catalog(Shown, Generic[Entry]):
     def add(self, key: str, entry: Entry) -> bool:
         """Add an entry unless the key is taken; return whether it was added."""
         with self.notifier.lock:
-            if key in self._entries:
+            if key in self._entries or key in self._off:
                 return False
-            self._entries[key] = entry
+            is_on = self.switches is None or self.switches.is_on(entry)
+            (self._entries if is_on else self._off)[key] = entry
             self._keys = None
             self.was_used = True
-            self.has_scopes |= bool(entry.scopes)
+            self.differs |= bool(entry.scopes) or entry.visible is not None
         return True
 
     def remove(self, key: str) -> bool:
         """Remove an entry; return whether there was one."""
         with self.notifier.lock:
+            if self._off.pop(key, None) is not None:
+                return True
             if self._entries.pop(key, None) is None:
                 return False
             self._encoded.pop(key, None)
             self._keys = None
         return True
 
+    def registered(self, key: str) -> Entry | None:
+        """Return the entry of a key, switched off or on; None if there is none."""
+        return self._entries.get(key) or self._off.get(key)
+
+    def seen(self, key: str, principal: Principal | None) -> Entry | None:
+        """Return the entry of a key; None if there is none that the principal sees (VIS-02)."""
+        entry = self._entries.get(key)
+        if entry is None or entry.visible is None or entry.visible(principal):
+            return entry
+        return None
+
+    def switch(self, switches: Sequence[Switch]) -> list[Entry]:
+        """Switch entries off and on, also those that come later; return those that changed."""
+        with self.notifier.lock:
+            if self.switches is None:
+                from .visibility import Switches
+
+                self.switches = Switches()
+            for each in switches:
+                self.switches.add(each)
+            to_off = {k: v for k, v in self._entries.items() if not self.switches.is_on(v)}
+            to_on = {k: v for k, v in self._off.items() if self.switches.is_on(v)}
+            for key in to_off:
+                del self._entries[key]
+            self._off = {k: v for k, v in self._off.items() if k not in to_on} | to_off
+            self._entries.update(to_on)
+            self._keys = None
+        return [*to_off.values(), *to_on.values()]
+
     def entries(self) -> tuple[Entry, ...]:
-        """Return all entries, in the order of their keys."""
+        """Return all entries that are switched on, in the order of their keys."""
         with self.notifier.lock:
             return tuple(self._entries[key] for key in self._sorted())
+
+    def all_registered(self) -> tuple[Entry, ...]:
+        """Return all entries, switched off or on."""
+        with self.notifier.lock:
+            return (*self._entries.values(), *self._off.values())
 
     def page(
         self,
@@ -148,13 +230,14 @@ class Catalog(Shown, Generic[Entry]):
             cursor: from the page before; None for the first page.
             size: the most entries of a page, at least 1.
             revision: of the protocol, as the peer speaks it.
-            principal: the page shows only what it may use (AUTH-26); None may use everything.
+            principal: the page shows only what it may use and sees (AUTH-26, VIS-02); None may use
+                everything.
 
         Raises:
             InvalidCursor: `cursor` is not one that the server has sent (PAGE-03).
         """
         with self.notifier.lock:
-            keys, following = page_of(self._usable(principal), cursor, size)
+            keys, following = page_of(self._seen_by(principal), cursor, size)
             return [self._encode(key, revision) for key in keys], following
 
     def following(
@@ -165,13 +248,13 @@ class Catalog(Shown, Generic[Entry]):
         None is before every key. `principal` sees what it may use.
         """
         with self.notifier.lock:
-            keys = names_after(self._usable(principal), after, count)
+            keys = names_after(self._seen_by(principal), after, count)
             return {key: self._encode(key, revision) for key in keys}
 
-    def _usable(self, principal: Principal | None) -> Sequence[str]:
-        if principal is None or not self.has_scopes:
+    def _seen_by(self, principal: Principal | None) -> Sequence[str]:
+        if not self.differs:
             return self._sorted()
-        return [key for key in self._sorted() if not principal.lacks(self._entries[key].scopes)]
+        return [key for key in self._sorted() if _sees(principal, self._entries[key])]
 
     def _sorted(self) -> tuple[str, ...]:
         if self._keys is None:

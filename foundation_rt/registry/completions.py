@@ -18,6 +18,7 @@ from .resources import RegisteredTemplate
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from ..protocol.principal import Principal
     from .options import CompletionOptions
     from .prompts import PromptRegistry, RegisteredPrompt
     from .resources import ResourceRegistry
@@ -112,8 +113,8 @@ class CompletionRegistry:
         """Return whether the server advertises completions: it has or has had one (COMP-06)."""
         if not self._was_used:
             self._was_used = any(
-                prompt.completers for prompt in self._prompts.prompts.entries()
-            ) or any(template.completers for template in self._resources.templates.entries())
+                prompt.completers for prompt in self._prompts.prompts.all_registered()
+            ) or any(template.completers for template in self._resources.templates.all_registered())
         return self._was_used
 
     def add_function(
@@ -170,7 +171,9 @@ class CompletionRegistry:
         inline: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        entry = self._resources.templates.get(subject) or self._prompts.prompts.get(subject)
+        entry = self._resources.templates.registered(subject) or self._prompts.prompts.registered(
+            subject
+        )
         if entry is None:
             raise RegistrationError(
                 f"completion of {subject!r}: there is no such prompt or resource template; "
@@ -186,27 +189,27 @@ class CompletionRegistry:
             handler, execution, inline=inline, timeout_ms=timeout_ms
         )
 
-    def of_prompt(self, name: str) -> RegisteredPrompt:
+    def of_prompt(self, name: str, principal: Principal | None) -> RegisteredPrompt:
         """Return the prompt of this name.
 
         Raises:
-            LookupError: there is none.
+            LookupError: there is none that the principal sees.
         """
-        entry = self._prompts.prompts.get(name)
+        entry = self._prompts.prompts.seen(name, principal)
         if entry is None:
             raise LookupError(name)
         return entry
 
-    def of_resource(self, uri: str) -> RegisteredTemplate:
+    def of_resource(self, uri: str, principal: Principal | None) -> RegisteredTemplate:
         """Return the template that is registered as `uri`, or that has this URI.
 
         Raises:
-            LookupError: there is none.
+            LookupError: there is none that the principal sees.
         """
-        entry = self._resources.templates.get(uri)
+        entry = self._resources.templates.seen(uri, principal)
         if entry is not None:
             return entry
-        found, _ = self._resources.find(uri)
+        found, _ = self._resources.find(uri, principal)
         if not isinstance(found, RegisteredTemplate):
             raise LookupError(uri)
         return found

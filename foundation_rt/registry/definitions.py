@@ -10,9 +10,16 @@ from attrs import define
 
 from ..errors import RegistrationError
 from ..shown import Shown
-from .tools import MAX_TIMEOUT_MS, ExecutionMode, check_scopes, is_async_callable
+from .tools import (
+    MAX_TIMEOUT_MS,
+    ExecutionMode,
+    check_scopes,
+    is_async_callable,
+    read_audience,
+)
 
 if TYPE_CHECKING:
+    from .catalog import Predicate
     from .tools import Handler
 
 MAX_NAME_LENGTH = 256
@@ -27,12 +34,39 @@ class HandlerSpec(Shown):
         execution: where it runs.
         timeout_ms: deadline in ms; None means `tools.default_timeout_ms`.
         scopes: the scopes that the principal of a call needs, all of them.
+        tags: of the entry, by which it can be switched off and on.
+        visible: returns whether a principal sees the entry (VIS-02); None: all do.
     """
 
     handler: Handler
     execution: ExecutionMode
     timeout_ms: int | None
     scopes: frozenset[str]
+    tags: frozenset[str] = frozenset()
+    visible: Predicate | None = None
+
+
+class FeatureEntry(Shown):
+    """An entry of the list of resources, templates or prompts, with its handler."""
+
+    __slots__ = ()
+    handler_spec: HandlerSpec
+    reserved = False
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """The scopes that a principal needs to use the entry, all of them."""
+        return self.handler_spec.scopes
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """The tags by which the entry can be switched off and on."""
+        return self.handler_spec.tags
+
+    @property
+    def visible(self) -> Predicate | None:
+        """Returns whether a principal sees the entry (VIS-02); None: all do."""
+        return self.handler_spec.visible
 
 
 class DefinitionChecks:
@@ -110,6 +144,8 @@ class DefinitionChecks:
         inline: bool = False,
         timeout_ms: int | None = None,
         scopes: Iterable[str] = (),
+        tags: Iterable[str] = (),
+        visible: Predicate | Iterable[str] | None = None,
     ) -> HandlerSpec:
         """Return how `handler` runs, given its `HandlerOptions`.
 
@@ -128,4 +164,6 @@ class DefinitionChecks:
             if execution is ExecutionMode.ASYNC:
                 raise self.refusal("inline=True is for def, not for async def")
             execution = ExecutionMode.INLINE
-        return HandlerSpec(handler, execution, timeout_ms, check_scopes(self.subject, scopes))
+        granted = check_scopes(self.subject, scopes)
+        audience = read_audience(self.subject, tags, visible)
+        return HandlerSpec(handler, execution, timeout_ms, granted, *audience)

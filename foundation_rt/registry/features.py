@@ -35,8 +35,8 @@ class Features:
         """Return whether any handler needs an event loop."""
         resources, prompts = self.resources, self.prompts
         specs = [
-            *(entry.handler_spec for entry in resources.resources.entries()),
-            *(entry.handler_spec for entry in resources.templates.entries()),
-            *(entry.handler_spec for entry in prompts.prompts.entries()),
+            *(entry.handler_spec for entry in resources.resources.all_registered()),
+            *(entry.handler_spec for entry in resources.templates.all_registered()),
+            *(entry.handler_spec for entry in prompts.prompts.all_registered()),
         ]
         return any(spec.execution is ExecutionMode.ASYNC for spec in specs)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from ..protocol.content import Annotations, Icon
     from ..protocol.tool_annotations import ToolAnnotations
+    from .catalog import Predicate
 
 TaskUse = Literal["optional", "required"]
 """The use of tasks by a tool: "required" refuses clients without the extension (TASK-02)."""
@@ -25,11 +26,16 @@ class HandlerOptions(TypedDict, total=False):
             microseconds and never blocks.
         timeout_ms: deadline in ms; by default `tools.default_timeout_ms`.
         scopes: the scopes that a token needs, all of them, where clients log in (AUTH-13).
+        tags: by which `Server.disable` and `Server.enable` find it (VIS-01).
+        visible: who sees it: a function of the principal, or scopes (VIS-02). For all others it is
+            not there.
     """
 
     inline: bool
     timeout_ms: int | None
     scopes: Iterable[str]
+    tags: Iterable[str]
+    visible: Predicate | Iterable[str] | None
 
 
 class ToolHandlerOptions(HandlerOptions, total=False):

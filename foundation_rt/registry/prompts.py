@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
-from ..shown import Shown
 from .catalog import Catalog, ChangeNotifier
-from .definitions import DefinitionChecks, HandlerSpec
+from .definitions import DefinitionChecks, FeatureEntry, HandlerSpec
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from .completions import Completer
     from .options import HandlerOptions
     from .tools import ExecutionMode, Handler
+    from .visibility import Switch
 
 
 @frozen
@@ -75,7 +75,7 @@ class PromptDefinition:
 
 
 @define(eq=False, repr=False)
-class RegisteredPrompt(Shown):
+class RegisteredPrompt(FeatureEntry):
     """A prompt with its handler.
 
     Attributes:
@@ -91,9 +91,9 @@ class RegisteredPrompt(Shown):
     completers: dict[str, Completer]
 
     @property
-    def scopes(self) -> frozenset[str]:
-        """The scopes that a principal needs to use the prompt, all of them."""
-        return self.handler_spec.scopes
+    def names(self) -> tuple[str]:
+        """The name by which it can be switched off and on."""
+        return (self.definition.name,)
 
     def wire(self, revision: Revision) -> dict[str, Any]:
         """Return the prompt as `prompts/list` shows it."""
@@ -193,15 +193,24 @@ class PromptRegistry:
         )
         if not self.prompts.add(definition.name, entry):
             raise checks.refusal("the name is taken: choose another one, or unregister it first")
-        self._notifier.notify()
+        self._notifier.notify(entry)
         return entry
 
     def unregister(self, name: str) -> bool:
         """Remove a prompt; return whether there was one."""
-        if not self.prompts.remove(name):
-            return False
-        self._notifier.notify()
+        with self._notifier.lock:
+            entry = self.prompts.registered(name)
+            if entry is None:
+                return False
+            self.prompts.remove(name)
+        self._notifier.notify(entry)
         return True
+
+    def switch(self, switches: Sequence[Switch]) -> None:
+        """Switch prompts off and on, also those that come later (VIS-04)."""
+        changed = self.prompts.switch(switches)
+        if changed:
+            self._notifier.notify(*changed)
 
 
 def _check_arguments(checks: DefinitionChecks, arguments: object) -> tuple[PromptArgument, ...]:

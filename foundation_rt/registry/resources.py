@@ -13,19 +13,20 @@ from attrs import define, evolve, field, frozen
 
 from ..errors import RegistrationError
 from ..protocol.uri_template import InvalidUri, UriTemplate, check_uri, parse_template
-from ..shown import Shown
 from .catalog import Catalog, ChangeNotifier
-from .definitions import DefinitionChecks, HandlerSpec
+from .definitions import DefinitionChecks, FeatureEntry, HandlerSpec
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from ..protocol.content import Annotations, Icon
+    from ..protocol.principal import Principal
     from ..protocol.revisions import Revision
-    from .catalog import Observer
+    from .catalog import Listed, Observer
     from .completions import Completer
     from .options import HandlerOptions, ResourceHandlerOptions
     from .tools import ExecutionMode, Handler
+    from .visibility import Switch
 
 MAX_SIZE = 2**53 - 1
 """Most bytes of a resource: some clients read a larger number with an error."""
@@ -104,7 +105,7 @@ class ResourceTemplateDefinition(_Definition):
 
 
 @define(eq=False, repr=False)
-class RegisteredResource(Shown):
+class RegisteredResource(FeatureEntry):
     """A resource with its handler.
 
     Attributes:
@@ -117,9 +118,9 @@ class RegisteredResource(Shown):
     cache_ttl_ms: int | None
 
     @property
-    def scopes(self) -> frozenset[str]:
-        """The scopes that a principal needs to read it, all of them."""
-        return self.handler_spec.scopes
+    def names(self) -> tuple[str]:
+        """The name by which it can be switched off and on."""
+        return (self.definition.uri,)
 
     def wire(self, revision: Revision) -> dict[str, Any]:
         """Return the resource as `resources/list` shows it."""
@@ -127,7 +128,7 @@ class RegisteredResource(Shown):
 
 
 @define(eq=False, repr=False)
-class RegisteredTemplate(Shown):
+class RegisteredTemplate(FeatureEntry):
     """All resources of a template, with their handler.
 
     Attributes:
@@ -147,9 +148,9 @@ class RegisteredTemplate(Shown):
         return self.template.variables
 
     @property
-    def scopes(self) -> frozenset[str]:
-        """The scopes that a principal needs to read it, all of them."""
-        return self.handler_spec.scopes
+    def names(self) -> tuple[str]:
+        """The name by which it can be switched off and on."""
+        return (self.template.text,)
 
     def wire(self, revision: Revision) -> dict[str, Any]:
         """Return the template as `resources/templates/list` shows it."""
@@ -294,7 +295,7 @@ class ResourceRegistry:
         entry = RegisteredResource(definition, handler_spec, cache_ttl_ms)
         if not self.resources.add(definition.uri, entry):
             raise checks.refusal("the URI is taken: choose another one, or unregister it first")
-        self._notifier.notify()
+        self._notifier.notify(entry)
         return entry
 
     def _add_template(
@@ -330,34 +331,48 @@ class ResourceRegistry:
                     f"{same!r} makes the same URIs: choose another one, or unregister it first"
                 )
             self._ranked = None
-        self._notifier.notify()
+        self._notifier.notify(entry)
         return entry
 
     def unregister(self, uri: str) -> bool:
         """Remove the resource or the template registered as `uri`; return whether there was one."""
         with self._notifier.lock:
-            template = self.templates.get(uri)
-            if template is not None:
+            template = self.templates.registered(uri)
+            entry = template or self.resources.registered(uri)
+            if entry is None:
+                return False
+            if template is None:
+                self.resources.remove(uri)
+            else:
                 self.templates.remove(uri)
                 del self._by_shape[template.template.shape]
                 self._ranked = None
-            elif not self.resources.remove(uri):
-                return False
-        self._notifier.notify()
+        self._notifier.notify(entry)
         return True
 
-    def find(self, uri: str) -> tuple[RegisteredResource | RegisteredTemplate, dict[str, str]]:
+    def switch(self, switches: Sequence[Switch]) -> None:
+        """Switch resources and templates off and on, also those that come later (VIS-04)."""
+        with self._notifier.lock:
+            resources, templates = self.resources, self.templates
+            changed: list[Listed] = [*resources.switch(switches), *templates.switch(switches)]
+            self._ranked = None
+        if changed:
+            self._notifier.notify(*changed)
+
+    def find(
+        self, uri: str, principal: Principal | None
+    ) -> tuple[RegisteredResource | RegisteredTemplate, dict[str, str]]:
         """Return the resource or the template of a URI, and its variables (MRES-08).
 
         Raises:
-            LookupError: there is neither.
+            LookupError: there is neither that the principal sees (VIS-02).
         """
-        resource = self.resources.get(uri)
+        resource = self.resources.seen(uri, principal)
         if resource is not None:
             return resource, {}
         for entry in self._templates_by_rank():
             values = entry.template.match(uri)
-            if values is not None:
+            if values is not None and (entry.visible is None or entry.visible(principal)):
                 return entry, values
         raise LookupError(uri)
 

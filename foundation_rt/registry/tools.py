@@ -39,11 +39,14 @@ if TYPE_CHECKING:
     from ..protocol.principal import Principal
     from ..protocol.revisions import Revision
     from ..protocol.tool_annotations import ToolAnnotations
-    from .catalog import Observer, Page
+    from .catalog import Observer, Page, Predicate
     from .options import TaskUse, ToolHandlerOptions
+    from .visibility import Switch
 
 Handler = Callable[[dict[str, Any], Any], Any]
 """Called with the arguments of a call and its `ToolContext`."""
+
+_NONE: Final = frozenset[str]()
 
 ArgumentScopes = Callable[[dict[str, Any]], frozenset[str]]
 
@@ -98,6 +101,8 @@ class RegisteredTool(Shown):
         task: whether its calls may become tasks, and when (TASK-03); None: never.
         argument_scopes: returns the scopes that a call needs besides `scopes`, given its arguments,
             which are not validated yet; must not raise (AUTH-27).
+        tags: by which it can be switched off and on.
+        visible: returns whether a principal sees it (VIS-02); None: all do.
         is_restricted: some principals may not call it.
     """
 
@@ -116,12 +121,20 @@ class RegisteredTool(Shown):
     scopes: frozenset[str] = frozenset()
     task: TaskSupport | None = None
     argument_scopes: ArgumentScopes | None = None
+    tags: frozenset[str] = _NONE
+    visible: Predicate | None = None
     is_restricted: bool = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         needs_tasks = self.task is not None and self.task.required
         needs_scopes = self.scopes or self.argument_scopes is not None
-        self.is_restricted = bool(self.administrative or needs_scopes or needs_tasks)
+        is_hidden = self.visible is not None
+        self.is_restricted = bool(self.administrative or needs_scopes or needs_tasks or is_hidden)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Its names, for the code of the server and for clients."""
+        return self.registered_name, self.definition.name
 
     def scopes_for(self, arguments: dict[str, Any]) -> frozenset[str]:
         """Return the scopes that a call with these arguments needs (AUTH-13, AUTH-27)."""
@@ -216,6 +229,8 @@ class ToolRegistry:
         scopes: Iterable[str] = (),
         task: TaskSupport | None = None,
         argument_scopes: ArgumentScopes | None = None,
+        tags: Iterable[str] = (),
+        visible: Predicate | Iterable[str] | None = None,
     ) -> RegisteredTool:
         """Add a tool; a schema that cannot be enforced is refused here (REG-05).
 
@@ -232,6 +247,8 @@ class ToolRegistry:
             scopes: the scopes that the principal of a call needs, all of them.
             task: whether its calls may become tasks.
             argument_scopes: see `RegisteredTool`.
+            tags: by which the tool can be switched off and on.
+            visible: the principals that see it: a predicate, or the scopes that they have.
 
         Raises:
             RegistrationError: the definition is not valid, or the name is taken.
@@ -245,6 +262,7 @@ class ToolRegistry:
         if not callable(handler):
             raise RegistrationError(f"tool {name!r}: the handler is not callable")
         granted = check_scopes(f"tool {name!r}", scopes)
+        tags, visible = read_audience(f"tool {name!r}", tags, visible)
         definition = definition.private_copy()
         try:
             validate, validate_output, header_parameters, warnings = compile_tool(
@@ -269,10 +287,12 @@ class ToolRegistry:
             granted,
             task,
             argument_scopes,
+            tags,
+            visible,
         )
         self._add(tool)
         self._log_warnings(tool, warnings)
-        self._notifier.notify()
+        self._notifier.notify(tool)
         return tool
 
     def unregister(self, name: str) -> bool:
@@ -287,12 +307,12 @@ class ToolRegistry:
         """Remove this tool, and no other tool of its name; return whether it was still there."""
         with self._notifier.lock:
             name = tool.definition.name
-            if self._tools.get(name) is not tool:
+            if self._tools.registered(name) is not tool:
                 return False
             self._tools.remove(name)
         if tool.is_dynamic:
             self._warn(f"Tool unregistered: {name}", _log_fields(tool))
-        self._notifier.notify()
+        self._notifier.notify(tool)
         return True
 
     def get(self, name: str) -> RegisteredTool | None:
@@ -301,7 +321,7 @@ class ToolRegistry:
 
     def find(self, name: str) -> RegisteredTool | None:
         """Return the tool registered as `name`, if there is one."""
-        tool = self._tools.get(advertised_name(name, self._separator))
+        tool = self._tools.registered(advertised_name(name, self._separator))
         return tool if tool is not None and tool.registered_name == name else None
 
     def list(self) -> tuple[ToolDefinition, ...]:
@@ -309,9 +329,15 @@ class ToolRegistry:
         return tuple(tool.definition for tool in self._tools.entries())
 
     @property
-    def has_scopes(self) -> bool:
-        """Return whether a tool needs scopes, or one has needed them."""
-        return self._tools.has_scopes
+    def differs(self) -> bool:
+        """Return whether principals may see different lists; see `Catalog`."""
+        return self._tools.differs
+
+    def switch(self, switches: Sequence[Switch]) -> None:
+        """Switch tools off and on, also those that come later (VIS-04)."""
+        changed = self._tools.switch(switches)
+        if changed:
+            self._notifier.notify(*changed)
 
     def page(
         self,
@@ -334,12 +360,12 @@ class ToolRegistry:
 
     def has_async_tools(self) -> bool:
         """Return whether any handler needs an event loop."""
-        return any(tool.execution is ExecutionMode.ASYNC for tool in self._tools.entries())
+        return any(tool.execution is ExecutionMode.ASYNC for tool in self._tools.all_registered())
 
     @property
     def has_tasks(self) -> bool:
         """Return whether calls of any tool may become tasks."""
-        return any(tool.task is not None for tool in self._tools.entries())
+        return any(tool.task is not None for tool in self._tools.all_registered())
 
     def observe(self, observer: Observer) -> None:
         """Notify `observer` of every change from now on; the registry does not keep it alive."""
@@ -348,7 +374,7 @@ class ToolRegistry:
     def validate_definition(self, definition: ToolDefinition) -> ValidationResult:
         """Return the problems that `register` would find, without registering the tool."""
         issues = definition.issues()
-        if not issues and self.get(advertised_name(definition.name, self._separator)) is not None:
+        if not issues and self._tools.registered(advertised_name(definition.name, self._separator)):
             issues = (ValidationIssue("/name", "is already registered"),)
         if not issues:
             try:
@@ -373,8 +399,8 @@ class ToolRegistry:
         with self._notifier.lock:
             if separator == self._separator:
                 return
-            renamed: Catalog[RegisteredTool] = Catalog(self._notifier)
-            tools = self._tools.entries()
+            renamed: Catalog[RegisteredTool] = Catalog(self._notifier, self._tools.switches)
+            tools = self._tools.all_registered()
             for tool in tools:
                 _put(renamed, tool, separator)
             for tool in tools:
@@ -390,7 +416,7 @@ class ToolRegistry:
             if check == self._check_formats:
                 return
             self._check_formats = check
-            for tool in self._tools.entries():
+            for tool in self._tools.all_registered():
                 compiled = compile_tool(tool.definition, check_formats=check)
                 tool.validate, tool.validate_output, *_ = compiled
 
@@ -422,7 +448,7 @@ def _put(tools: Catalog[RegisteredTool], tool: RegisteredTool, separator: str) -
     called = advertised_name(name, separator)
     if tools.add(called, tool):
         return
-    present = tools.get(called)
+    present = tools.registered(called)
     if present is None or present.registered_name == name:
         raise RegistrationError(
             f"tool {name!r} is already registered: choose another name, or unregister it first"
@@ -458,6 +484,21 @@ def check_scopes(subject: str, scopes: Iterable[str]) -> frozenset[str]:
     return granted
 
 
+def read_audience(
+    subject: str, tags: Iterable[str], visible: Predicate | Iterable[str] | None
+) -> tuple[frozenset[str], Predicate | None]:
+    """Return the tags of an entry, and the predicate of who sees it (VIS-01).
+
+    Raises:
+        RegistrationError: names `subject` and what to change.
+    """
+    if tags == () and visible is None:
+        return _NONE, None
+    from .visibility import read_tags, read_visible
+
+    return read_tags(subject, tags), None if visible is None else read_visible(subject, visible)
+
+
 def _log_fields(tool: RegisteredTool) -> dict[str, Any]:
     fields = {"toolName": tool.definition.name}
     if tool.tool_type is not None:
@@ -488,6 +529,8 @@ def handler_settings(
     scopes: Iterable[str] = (),
     task: TaskUse | None = None,
     task_after_ms: int = 0,
+    tags: Iterable[str] = (),
+    visible: Predicate | Iterable[str] | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `ToolRegistry.register` for the `ToolHandlerOptions` of a tool.
 
@@ -509,6 +552,8 @@ def handler_settings(
         "timeout_ms": timeout_ms,
         "scopes": scopes,
         "task": None if task is None else TaskSupport(task == "required", task_after_ms),
+        "tags": tags,
+        "visible": visible,
     }
 
 

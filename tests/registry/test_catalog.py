@@ -26,6 +26,13 @@ class Thing:
     name: str
     written: int = 0
     scopes: frozenset[str] = frozenset()
+    tags: frozenset[str] = frozenset()
+    visible: None = None
+    reserved: bool = False
+
+    @property
+    def names(self) -> tuple[str]:
+        return (self.name,)
 
     def wire(self, revision: Revision) -> dict[str, Any]:
         self.written += 1

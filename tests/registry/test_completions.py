@@ -106,19 +106,19 @@ def test_completer_is_removed_with_its_prompt_or_template() -> None:
     assert not completions.is_offered
     completions.register("review", "language", handler)
     assert completions.is_offered
-    first = completions.of_prompt("review").completers["language"]
+    first = completions.of_prompt("review", None).completers["language"]
     completions.register("review", "language", handler, timeout_ms=5)
-    second = completions.of_prompt("review").completers["language"]
+    second = completions.of_prompt("review", None).completers["language"]
     assert isinstance(second, HandlerSpec)
     assert second is not first
     assert second.timeout_ms == 5
     prompts.unregister("review")
     with pytest.raises(LookupError):
-        completions.of_prompt("review")
+        completions.of_prompt("review", None)
     completions.register("task://{id}", "id", handler)
     resources.unregister("task://{id}")
     with pytest.raises(LookupError):
-        completions.of_resource("task://{id}")
+        completions.of_resource("task://{id}", None)
     assert completions.is_offered  # clients have seen the capability
 
 
@@ -155,10 +155,10 @@ def test_a_prompt_without_arguments_has_nothing_to_complete() -> None:
 @pytest.mark.rule("COMP-02")
 def test_template_is_found_as_written_or_by_its_uri() -> None:
     completions, _, _ = make_registry()
-    written = completions.of_resource("task://{id}")
-    assert completions.of_resource("task://7") is written
+    written = completions.of_resource("task://{id}", None)
+    assert completions.of_resource("task://7", None) is written
     for uri in ("task://all", "other://7", ""):
         with pytest.raises(LookupError):
-            completions.of_resource(uri)
+            completions.of_resource(uri, None)
     with pytest.raises(LookupError):
-        completions.of_prompt("other")
+        completions.of_prompt("other", None)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from foundation_rt import Constraints, ToolContext
 from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
+from foundation_rt.protocol.uri_template import parse_template
 from foundation_rt.registry.feature_signatures import (
     derive_completion,
     derive_prompt,
@@ -294,7 +295,7 @@ def test_a_template_gives_its_variables() -> None:
         """One task."""
         return id, uri, ctx
 
-    typed = derive_resource(task, ("id",), ToolContext)
+    typed = derive_resource(task, parse_template("a:{id}"), ToolContext)
     assert (typed.name, typed.description) == ("task", "One task.")
     assert typed.handler({"id": "7", "uri": "task://7"}, "c") == (7, "task://7", "c")  # type: ignore[arg-type]
     with pytest.raises(ToolError, match="/id"):
@@ -307,7 +308,7 @@ def test_a_resource_needs_no_parameters() -> None:
         return "all"
 
     assert (
-        derive_resource(everything, (), ToolContext).handler({"uri": "task://all"}, None) == "all"
+        derive_resource(everything, None, ToolContext).handler({"uri": "task://all"}, None) == "all"
     )  # type: ignore[arg-type]
 
 
@@ -316,9 +317,9 @@ def test_variables_and_parameters_must_be_the_same() -> None:
     def task(id: int, limit: int = 5) -> None: ...
 
     with pytest.raises(RegistrationError, match="a variable 'name' and the function no parameter"):
-        derive_resource(task, ("id", "name"), ToolContext)
+        derive_resource(task, parse_template("a:{id}/{name}"), ToolContext)
     with pytest.raises(RegistrationError, match="'limit': there is no such variable"):
-        derive_resource(task, ("id",), ToolContext)
+        derive_resource(task, parse_template("a:{id}"), ToolContext)
 
 
 # -- completions

@@ -124,11 +124,11 @@ def test_taken_uri_is_refused_and_its_resource_stays() -> None:
     for same in ("task://{id}", "task://{other}"):
         with pytest.raises(RegistrationError, match=r"'task://\{id\}' makes the same URIs"):
             registry.register_template(template(same), read)
-    assert registry.find("task://all") == (first, {})
-    assert registry.find("task://1") == (one, {"id": "1"})
+    assert registry.find("task://all", None) == (first, {})
+    assert registry.find("task://1", None) == (one, {"id": "1"})
     assert registry.unregister("task://{id}")
     registry.register_template(template("task://{other}"), read)
-    assert registry.find("task://1")[1] == {"other": "1"}
+    assert registry.find("task://1", None)[1] == {"other": "1"}
 
 
 def test_handler_runs_as_task_in_thread_or_inline() -> None:
@@ -159,11 +159,11 @@ def test_most_literal_template_is_found_first() -> None:
     fixed = registry.register(resource("a:b/d"), read)
 
     def found(uri: str) -> str:
-        entry, _ = registry.find(uri)
+        entry, _ = registry.find(uri, None)
         assert isinstance(entry, RegisteredTemplate)
         return entry.template.text
 
-    assert registry.find("a:b/d") == (fixed, {})
+    assert registry.find("a:b/d", None) == (fixed, {})
     assert found("a:q") == "a:{x}"
     assert found("a:bq") == "a:b{x}"
     assert found("a:q/q") == "a:{x}/{y}"
@@ -182,7 +182,7 @@ def test_unknown_uri_is_not_found() -> None:
     registry.register_template(template("file:///{name}"), read)
     for uri in ("", "other:1", "file:///", "file:///..", "file:///%2e%2e", "file:///a%2Fb"):
         with pytest.raises(LookupError):
-            registry.find(uri)
+            registry.find(uri, None)
 
 
 @pytest.mark.rule("MRES-12")
@@ -246,11 +246,11 @@ def test_finding_while_templates_come_and_go() -> None:
         for turn in range(50):
             uri = f"a:b{number}/{turn}/{{x}}"
             entry = registry.register_template(template(uri), read)
-            assert registry.find(f"a:b{number}/{turn}/y") == (entry, {"x": "y"})
-            assert registry.find("a:y")[1] == {"x": "y"}
+            assert registry.find(f"a:b{number}/{turn}/y", None) == (entry, {"x": "y"})
+            assert registry.find("a:y", None)[1] == {"x": "y"}
             assert registry.unregister(uri)
             with pytest.raises(LookupError):
-                registry.find(f"a:b{number}/{turn}/y")
+                registry.find(f"a:b{number}/{turn}/y", None)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(change, range(4)))

@@ -537,7 +537,7 @@ class Watcher:
         self.registry = registry
         registry.observe(self)
 
-    def list_changed(self, kind: str) -> None:
+    def list_changed(self, kind: str, *, seen_by: Any = None) -> None:
         assert kind == "tools"
         self.seen.append([tool["name"] for tool in listed(self.registry)])
 

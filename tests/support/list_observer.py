@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ListObserver:
     """Records the kind of each list that changed."""
@@ -9,5 +11,5 @@ class ListObserver:
     def __init__(self) -> None:
         self.notified: list[str] = []
 
-    def list_changed(self, kind: str) -> None:
+    def list_changed(self, kind: str, *, seen_by: Any = None) -> None:
         self.notified.append(kind)

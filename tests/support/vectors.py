@@ -218,7 +218,7 @@ class Performer:
         """Return the completion records so far, as vectors have them."""
         return [record_of(entry) for entry in self.sink.lines if entry["message"] in COMPLETIONS]
 
-    def list_changed(self, kind: str) -> None:
+    def list_changed(self, kind: str, *, seen_by: Any = None) -> None:
         """Notify the client that the registry has changed."""
         self._perform(self.runtime.dispatcher.list_changed(self.session, kind))
 

@@ -90,38 +90,41 @@ def _nothing(dispatcher: Dispatcher, session: Session, request: Request) -> bool
     return False
 
 
-def has_resource(dispatcher: Dispatcher, uri: str) -> bool:
-    """Return whether the server itself has a resource, or a template, of this URI."""
+def has_resource(dispatcher: Dispatcher, session: Session, uri: str) -> bool:
+    """Return whether the server itself has a resource of this URI that the client sees."""
     if dispatcher.features is None:
         return False
     try:
-        dispatcher.features.resources.find(uri)
+        dispatcher.features.resources.find(uri, session.principal)
     except LookupError:
         return False
     return True
 
 
 def _has_resource(dispatcher: Dispatcher, session: Session, request: Request) -> bool:
-    return has_resource(dispatcher, read_uri(request))
+    return has_resource(dispatcher, session, read_uri(request))
 
 
-def has_prompt(dispatcher: Dispatcher, name: str) -> bool:
-    """Return whether the server itself has a prompt of this name."""
+def has_prompt(dispatcher: Dispatcher, session: Session, name: str) -> bool:
+    """Return whether the server itself has a prompt of this name that the client sees."""
     features = dispatcher.features
-    return features is not None and features.prompts.prompts.get(name) is not None
+    if features is None:
+        return False
+    return features.prompts.prompts.seen(name, session.principal) is not None
 
 
 def _has_prompt(dispatcher: Dispatcher, session: Session, request: Request) -> bool:
-    return has_prompt(dispatcher, _prompt_name(request))
+    return has_prompt(dispatcher, session, _prompt_name(request))
 
 
 def _has_reference(dispatcher: Dispatcher, session: Session, request: Request) -> bool:
     name = _reference(request)
     if "name" in _params(request)["ref"]:
-        return has_prompt(dispatcher, name)
+        return has_prompt(dispatcher, session, name)
     features = dispatcher.features
-    is_template = features is not None and features.resources.templates.get(name) is not None
-    return is_template or has_resource(dispatcher, name)
+    if features is not None and features.resources.templates.seen(name, session.principal):
+        return True
+    return has_resource(dispatcher, session, name)
 
 
 def _has_task(dispatcher: Dispatcher, session: Session, request: Request) -> bool:

@@ -13,6 +13,7 @@ from .scopes import require_scopes
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
+    from ...protocol.principal import Principal
     from ...registry.completions import CompletionRegistry
     from ...registry.prompts import RegisteredPrompt
     from ...registry.resources import RegisteredTemplate
@@ -32,7 +33,7 @@ def complete(
     from ...registry.completions import Choices, shape_completion
 
     params = {} if request.params is ABSENT else request.params
-    name, found = _find_reference(features.completions, params.get("ref"))
+    name, found = _find_reference(features.completions, params.get("ref"), session.principal)
     require_scopes(session, found.scopes)
     argument, typed = _read_argument(found, params.get("argument"))
     has_context = peer.revision.has("completion", "context")
@@ -58,7 +59,7 @@ def complete(
 
 
 def _find_reference(
-    completions: CompletionRegistry, ref: Any
+    completions: CompletionRegistry, ref: Any, principal: Principal | None
 ) -> tuple[str, RegisteredPrompt | RegisteredTemplate]:
     """Return the prompt or template that `ref` names, and its name or URI."""
     kind = ref.get("type") if type(ref) is dict else None
@@ -69,16 +70,18 @@ def _find_reference(
     if type(name) is not str:
         raise invalid_params(f"ref.{member} must be a string")
     try:
-        return name, find(completions, name)
+        return name, find(completions, name, principal)
     except LookupError:
         raise invalid_params(f"ref names nothing: {name[:MAX_ECHOED_NAME]!r}") from None
 
 
-_Find = Callable[["CompletionRegistry", str], "RegisteredPrompt | RegisteredTemplate"]
+_Find = Callable[
+    ["CompletionRegistry", str, "Principal | None"], "RegisteredPrompt | RegisteredTemplate"
+]
 
 _REFERENCES: dict[str, tuple[str, _Find]] = {
-    "ref/prompt": ("name", lambda completions, name: completions.of_prompt(name)),
-    "ref/resource": ("uri", lambda completions, uri: completions.of_resource(uri)),
+    "ref/prompt": ("name", lambda completions, *named: completions.of_prompt(*named)),
+    "ref/resource": ("uri", lambda completions, *named: completions.of_resource(*named)),
 }
 
 

@@ -26,8 +26,8 @@ class Paged(Protocol):
     """A list that can be read in pages."""
 
     @property
-    def has_scopes(self) -> bool:
-        """Return whether any entry needs scopes."""
+    def differs(self) -> bool:
+        """Return whether principals may see different lists."""
 
     def page(
         self, cursor: str | None, size: int, revision: Revision, principal: Principal | None
@@ -64,7 +64,7 @@ def answer_list(
     except InvalidCursor:
         raise invalid_params("there is no such cursor", "invalid_cursor") from None
     result: dict[str, Any] = {member: page, **dispatcher.results.cache_hints(peer)}
-    if entries.has_scopes and "cacheScope" in result:
+    if entries.differs and "cacheScope" in result:
         result["cacheScope"] = "private"  # another principal may see another list
     if next_cursor is not None:
         result["nextCursor"] = next_cursor

@@ -39,7 +39,7 @@ def get_prompt(
     name, arguments = params.get("name"), params.get("arguments", {})
     if type(name) is not str:
         raise invalid_params("name must be a string")
-    prompt = prompts.prompts.get(name)
+    prompt = prompts.prompts.seen(name, session.principal)
     if prompt is None:
         raise invalid_params(f"there is no prompt {name[:MAX_ECHOED_NAME]!r}")
     require_scopes(session, prompt.scopes)

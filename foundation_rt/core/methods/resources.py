@@ -44,7 +44,7 @@ def read_resource(
     resources = require_resources(dispatcher, request)
     uri = read_uri(request)
     try:
-        found, values = resources.find(uri)
+        found, values = resources.find(uri, session.principal)
     except LookupError:
         raise resource_not_found(peer, uri) from None
     require_scopes(session, found.scopes)
@@ -95,7 +95,7 @@ def _make_to_result(
         mime_type = found.definition.mime_type
         result = shape_contents(value, call.name, mime_type, call.peer.revision)
         hints = dispatcher.results.cache_hints(call.peer, found.cache_ttl_ms)
-        if hints and found.scopes:
+        if hints and (found.scopes or found.visible is not None):
             hints["cacheScope"] = "private"  # another principal may not read it
         return {**result, **hints}
 

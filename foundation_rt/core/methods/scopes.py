@@ -8,6 +8,7 @@ from ...errors import ErrorCode, ToolError
 
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import Request
+    from ...protocol.principal import Principal
     from ...registry.features import Features
     from ..invocation import Invocation
     from ..session import Session
@@ -28,8 +29,8 @@ def require_scopes(of: Session | Invocation, scopes: frozenset[str]) -> None:
         )
 
 
-def scopes_of(features: Features, request: Request) -> frozenset[str]:
-    """Return the scopes of the prompt, resource or template that `request` names."""
+def scopes_of(features: Features, request: Request, principal: Principal | None) -> frozenset[str]:
+    """Return the scopes of the prompt, resource or template that `request` names, if seen."""
     params = request.params
     if type(params) is not dict:
         return _NONE
@@ -38,14 +39,14 @@ def scopes_of(features: Features, request: Request) -> frozenset[str]:
         params = ref if type(ref) is dict else {}
     name, uri = params.get("name"), params.get("uri")
     if request.method != "resources/read" and type(name) is str:
-        prompt = features.prompts.prompts.get(name)
+        prompt = features.prompts.prompts.seen(name, principal)
         return _NONE if prompt is None else prompt.scopes
     if request.method != "prompts/get" and type(uri) is str:
-        template = features.resources.templates.get(uri)
+        template = features.resources.templates.seen(uri, principal)
         if template is not None and request.method == "completion/complete":
             return template.scopes
         try:
-            return features.resources.find(uri)[0].scopes
+            return features.resources.find(uri, principal)[0].scopes
         except LookupError:
             return _NONE
     return _NONE

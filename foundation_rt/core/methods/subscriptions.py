@@ -182,7 +182,7 @@ def is_resource(dispatcher: Dispatcher, session: Session, uri: str) -> bool:
     if len(uri) > MAX_URI_LENGTH:
         return False
     try:
-        found, _ = dispatcher.features.resources.find(uri)
+        found, _ = dispatcher.features.resources.find(uri, session.principal)
     except LookupError:
         return False
     return session.principal is None or not session.principal.lacks(found.scopes)

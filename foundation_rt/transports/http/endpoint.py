@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ...jsonschema.header_params import HeaderParameter
     from ...protocol.jsonrpc import Message
     from ...protocol.peer import Peer
+    from ...protocol.principal import Principal
     from ...registry.tools import RegisteredTool
     from ...runtime import Runtime
     from .asgi import RawHeader, Receive, Send
@@ -234,21 +235,22 @@ class Endpoint:
         """Return one challenge for all scopes that the messages of a POST need (AUTH-12)."""
         if self.authenticator.oauth is None:
             return None  # a key has all scopes
-        scopes = [found for found in map(self._scopes_of, messages) if found]
+        principal = request.principal
+        scopes = [found for each in messages if (found := self._scopes_of(each, principal))]
         if not scopes:
             return None
         mount = str(request.scope.get("root_path", ""))
-        return self.authenticator.check_scopes(request.principal, frozenset().union(*scopes), mount)
+        return self.authenticator.check_scopes(principal, frozenset().union(*scopes), mount)
 
-    def _scopes_of(self, message: Request) -> frozenset[str]:
+    def _scopes_of(self, message: Request, principal: Principal | None) -> frozenset[str]:
         features = self.runtime.dispatcher.features
         if features is None or message.method not in SCOPED_METHODS:
             tool = self._find_tool(message)
-            if tool is None:
+            if tool is None or (tool.visible is not None and not tool.visible(principal)):
                 return frozenset()
             arguments = message.params.get("arguments")
             return tool.scopes_for(arguments if type(arguments) is dict else {})
-        return scopes_of(features, message)
+        return scopes_of(features, message, principal)
 
     async def check_rate(self, request: HttpRequest) -> HttpRefusal | None:
         """Count a new session; return a refusal if the rate limit is reached (RATE-07)."""
