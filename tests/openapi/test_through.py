@@ -158,7 +158,7 @@ def received(case: tuple[str, str, bool, str], arrived: dict[str, Any]) -> Any:
 
 
 @pytest.mark.rule("OAPI-20", "OAPI-21", "OAPI-22", "OAPI-30")
-@settings(max_examples=examples(600))
+@settings(max_examples=examples(200))
 @given(st.data(), st.integers(0, len(cases()) - 1))
 def test_api_parses_the_value_that_was_given(through: Through, data: Any, number: int) -> None:
     case = cases()[number]
