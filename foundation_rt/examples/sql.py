@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class Rows:
 
 
 @contextmanager
-def opened(context: ToolContext | None = None) -> Iterator[sqlite3.Connection]:
+def opened(context: ToolContext | None = None) -> Generator[sqlite3.Connection, None, None]:
     """Open the file read only; stop queries of a call that is over."""
     path = Path(os.environ.get("SHOP_DATABASE", "shop.db")).resolve()
     try:
