@@ -21,7 +21,7 @@ from foundation_rt import ErrorCode, Server, ToolError
 server = Server("orders", version="1.0.0")
 
 
-class Line(BaseModel):
+class OrderLine(BaseModel):
     """A line of an order."""
 
     article: str = Field(min_length=3, description="What is ordered.")
@@ -33,7 +33,7 @@ class Order(BaseModel):
     """An order of a customer."""
 
     customer: str
-    lines: list[Line] = Field(min_length=1)
+    lines: list[OrderLine] = Field(min_length=1)
 
     @field_validator("customer")
     @classmethod
