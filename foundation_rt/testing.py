@@ -22,7 +22,7 @@ import orjson
 from attrs import define, evolve, field
 
 from .client.errors import ConnectionLostError
-from .client.results.results import completion_params
+from .client.results.results import completion_params, is_wrapped
 from .client.session.pending_requests import (
     InvalidResponse,
     PendingRequests,
@@ -205,8 +205,9 @@ class TestClient:
     async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> Any:
         """Call a tool; return what it returned, decoded.
 
-        Of a tool that shaped its result itself that is the structured value, or else the whole
-        result: its `content`, `isError` and, where it has one, `_meta`.
+        A text that is JSON is decoded as well. Of a tool that shaped its result itself that is the
+        structured value, or else the whole result: its `content`, `isError` and, where it has one,
+        `_meta`.
 
         Raises:
             ToolError: the call failed, without a result of the tool's own making.
@@ -216,11 +217,17 @@ class TestClient:
         params = {"name": tool, "arguments": dict(arguments)}
         result = await self.request("tools/call", params)
         if "structuredContent" in result and not result["isError"]:
-            return result["structuredContent"]
+            structured = result["structuredContent"]
+            texts = [block.get("text", "") for block in result["content"]]
+            return structured["result"] if is_wrapped(structured, texts) else structured
         try:
-            [value] = [orjson.loads(block["text"]) for block in result["content"]]
+            [text] = [block["text"] for block in result["content"]]
         except (KeyError, ValueError):
             return result
+        try:
+            value = orjson.loads(text)
+        except ValueError:
+            return result if result["isError"] else text
         if not result["isError"]:
             return value
         if type(value) is dict and "runId" in value:

@@ -113,6 +113,7 @@ def test_a_decorated_function_stays_as_it_is_and_its_tool_is_listed() -> None:
             "required": ["a", "b"],
             "additionalProperties": False,
         },
+        "outputSchema": {"type": "integer"},
         "version": "2.1",
     }
     assert tool.timeout_ms == 500

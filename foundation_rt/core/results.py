@@ -1,7 +1,7 @@
 """The result of a `tools/call` from the value that its handler returned (CALL-10).
 
 Nearly every result is a plain value of a tool without an output schema, and takes the short way:
-one look at its type (two for a list) tells it from all others.
+one look at its type tells it from all others. For a list, its members are looked at as well.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, ToolError
-from ..protocol.plain_values import ExplicitResult, write_json
+from ..protocol.plain_values import ExplicitResult, write_json, write_text
 
 if TYPE_CHECKING:
     from ..protocol.revisions import Revision
@@ -35,8 +35,9 @@ def tool_result(
             `output_schema_violation`.
     """
     # 0.02 us for most values by their type alone, where `is_shaped` takes 0.1.
-    if tool.validate_output is None and (type(value) in _PLAIN or not is_shaped(value)):
-        text = write_json(value)
+    kind = type(value)
+    if tool.validate_output is None and (kind in _PLAIN or not is_shaped(value, tool)):
+        text = write_text(value) if kind is str and tool.is_typed else write_json(value)
         if len(text) > max_bytes:
             raise too_large(len(text), max_bytes)
         return {"content": [{"type": "text", "text": text.decode()}], "isError": False}
@@ -45,11 +46,16 @@ def tool_result(
     return shaped_result(value, tool, revision, max_bytes)
 
 
-def is_shaped(value: Any) -> bool:
-    """Return whether a handler has shaped its result; see a list's first member (CONT-01)."""
+def is_shaped(value: Any, tool: RegisteredTool) -> bool:
+    """Return whether a handler has shaped its result itself (CONT-01).
+
+    A list counts by its first member, that of a typed tool by any (CONT-11).
+    """
     # By type alone: `isinstance` would run a `__class__` that the class of a value may define.
     kind = type(value)
     if (kind is list or kind is tuple) and value:
+        if tool.is_typed:
+            return any(issubclass(each, ExplicitResult) for each in set(map(type, value)))
         kind = type(value[0])
     return issubclass(kind, ExplicitResult)
 

@@ -12,7 +12,7 @@ import orjson
 from ..errors import ErrorCode, ToolError, has_type
 from ..jsonschema.issues import TOO_COMPLEX
 from ..protocol.content import Block, Text, ToolResult
-from ..protocol.plain_values import write_json
+from ..protocol.plain_values import not_serializable, write_json, write_text
 from .results import is_shaped, too_large
 
 if TYPE_CHECKING:
@@ -33,46 +33,55 @@ def shaped_result(
     value: Any, tool: RegisteredTool, revision: Revision, max_bytes: int
 ) -> dict[str, Any]:
     """Return the result of a call of `tool` that returned `value`, as `results.tool_result`."""
-    if tool.validate_output is not None and not is_shaped(value):
-        return _plain_result(value, tool.validate_output, revision, max_bytes)
-    given = _to_tool_result(value)
+    if tool.validate_output is not None and not is_shaped(value, tool):
+        return _plain_result(value, tool, tool.validate_output, revision, max_bytes)
+    given = _to_tool_result(value, tool)
     structured = _structured(given, tool.validate_output)
     content = _content(given, structured, revision)
     size = len(content) + len(structured or b"")
     if size > max_bytes:
         raise too_large(size, max_bytes)
     result: dict[str, Any] = {"content": orjson.Fragment(content), "isError": given.is_error}
-    if structured is not None and _is_allowed(structured, revision):
-        result["structuredContent"] = orjson.Fragment(structured)
+    if structured is not None:
+        _add_structured(result, structured, tool, revision)
     if given.meta is not None:
         result["_meta"] = orjson.loads(write_json(given.meta))
     return result
 
 
 def _plain_result(
-    value: Any, validate: Validator, revision: Revision, max_bytes: int
+    value: Any, tool: RegisteredTool, validate: Validator, revision: Revision, max_bytes: int
 ) -> dict[str, Any]:
     """Return the result of a plain value: the value, and its JSON as text (CONT-03)."""
     structured = _checked(value, validate)
-    content = [{"type": "text", "text": structured.decode()}]
+    text = value if type(value) is str and tool.is_typed else structured.decode()
+    content = [{"type": "text", "text": text}]
     # As text it at most doubles, so most results need not be written to know that they fit.
     if 3 * len(structured) + _WRAPPING > max_bytes:
         size = len(orjson.dumps(content)) + len(structured)
         if size > max_bytes:
             raise too_large(size, max_bytes)
     result: dict[str, Any] = {"content": content, "isError": False}
-    if _is_allowed(structured, revision):
-        result["structuredContent"] = orjson.Fragment(structured)
+    _add_structured(result, structured, tool, revision)
     return result
 
 
-def _to_tool_result(value: Any) -> ToolResult:
+def _to_tool_result(value: Any, tool: RegisteredTool) -> ToolResult:
     if has_type(value, ToolResult):
         return value
+    if tool.is_typed and type(value) in (list, tuple):
+        value = [_to_block(each) for each in value]
     try:
         return ToolResult(value)
     except TypeError as error:  # a list that begins with content, and goes on with something else
-        raise _unserializable() from error
+        raise not_serializable() from error
+
+
+def _to_block(value: Any) -> Block | str:
+    """Return a member of a typed tool's list as content: text, itself, or its JSON (CONT-11)."""
+    if isinstance(value, Block):
+        return value
+    return (write_text(value) if type(value) is str else write_json(value)).decode()
 
 
 def _structured(given: ToolResult, validate: Validator | None) -> bytes | None:
@@ -112,16 +121,13 @@ def _content(given: ToolResult, structured: bytes | None, revision: Revision) ->
     )
 
 
-def _is_allowed(structured: bytes, revision: Revision) -> bool:
-    """Return whether results of this revision may have this `structuredContent` (CONT-07)."""
-    if revision.any_structured_content:
-        return True
-    return structured.startswith(b"{") and revision.has("tool_result", "structuredContent")
-
-
-def _unserializable() -> ToolError:
-    return ToolError(
-        ErrorCode.INTERNAL,
-        "The tool's result cannot be written as JSON.",
-        {"reason": "result_not_serializable"},
-    )
+def _add_structured(
+    result: dict[str, Any], structured: bytes, tool: RegisteredTool, revision: Revision
+) -> None:
+    """Add the structured value as results of this revision may have it, if at all (CONT-07)."""
+    if not revision.any_structured_content:
+        if tool.wraps_result:
+            structured = b'{"result":' + structured + b"}"
+        if not structured.startswith(b"{") or not revision.has("tool_result", "structuredContent"):
+            return
+    result["structuredContent"] = orjson.Fragment(structured)

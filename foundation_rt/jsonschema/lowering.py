@@ -313,7 +313,11 @@ def _one_step(schema: dict[str, Any]) -> dict[str, Any]:
             return schema
         merged["type"].append(kind)
         merged.update(own)
-    return schema if {"integer", "number"} <= {*merged["type"]} else merged
+    if {"integer", "number"} <= {*merged["type"]}:
+        return schema
+    if len(merged["type"]) == 6:  # every type of JSON
+        del merged["type"]
+    return merged
 
 
 _OF_NUMBERS: Final = frozenset(

@@ -39,11 +39,28 @@ def write_json(value: Any) -> bytes:
             # With this option at once, every result would be slower for the few with such keys.
             return orjson.dumps(value, default=_unstructure, option=own | orjson.OPT_NON_STR_KEYS)
     except BaseException as error:  # the value's own code: it may raise anything (ERR-07)
-        raise ToolError(
-            ErrorCode.INTERNAL,
-            "The tool's result cannot be written as JSON.",
-            {"reason": "result_not_serializable"},
-        ) from error
+        raise not_serializable() from error
+
+
+def write_text(text: str) -> bytes:
+    """Write a text in UTF-8, as it is.
+
+    Raises:
+        ToolError: INTERNAL, `result_not_serializable`: it has a lone surrogate.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise not_serializable() from error
+
+
+def not_serializable() -> ToolError:
+    """Return the refusal of a result that JSON cannot represent (CALL-17)."""
+    return ToolError(
+        ErrorCode.INTERNAL,
+        "The tool's result cannot be written as JSON.",
+        {"reason": "result_not_serializable"},
+    )
 
 
 def _unstructure(value: Any) -> Any:

@@ -86,8 +86,8 @@ class ToolOptions(Presentation, ToolHandlerOptions, total=False):
     Attributes:
         version: of the tool.
         input_schema: the schema of the arguments, instead of one derived from the signature.
-        output_schema: the schema that results are checked against; True derives it from the return
-            annotation.
+        output_schema: the schema that results are checked against; by default derived from the
+            return annotation if that says a structure; True: derived whatever it says; False: none.
         annotations: hints about the effects of the tool.
     """
 

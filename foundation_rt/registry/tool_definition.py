@@ -76,11 +76,13 @@ class ToolDefinition:
         )
 
     def _output_schema_for(self, revision: Revision) -> Mapping[str, Any] | None:
-        """Return the schema; None for an old peer, whose results are objects (CONT-07)."""
+        """Return the schema; for an old peer, whose results are objects, that of one (CONT-07)."""
         schema = self.output_schema
-        if schema is None or revision.any_structured_content:
+        if schema is None or revision.any_structured_content or schema.get("type") == "object":
             return schema
-        return schema if schema.get("type") == "object" else None
+        from .wrapped_outputs import is_wrapped, wrapped
+
+        return wrapped(schema) if is_wrapped(schema) else None
 
     def issues(self) -> tuple[ValidationIssue, ...]:
         """Return the problems of the definition but for those of its schemas (REG-03)."""

@@ -26,6 +26,10 @@ _BY_NAME = (
 )
 
 
+_WITHOUT_STRUCTURE = (str, None, type(None), Any, object)
+"""Types of results that have no output schema by default; a look spares an import (TYPED-49)."""
+
+
 @frozen
 class TypedTool:
     """A tool as its function describes it (TYPED-01).
@@ -34,7 +38,7 @@ class TypedTool:
         name: the function's name.
         description: its docstring without the sections about parameters, results and errors.
         input_schema: JSON Schema of an object with one property for each argument.
-        output_schema: JSON Schema of the function's result, if the author asks for one.
+        output_schema: JSON Schema of the function's result; None without one.
         handler: takes the arguments, as accepted by `input_schema`, and the context of the call;
             calls the function and returns its result, a coroutine if it is async. Raises
             `ToolError` (INVALID_ARGUMENT) before the function is called when an argument cannot
@@ -65,7 +69,8 @@ def derive_tool(
             class defines ``__call__``.
         context_type: a parameter of this type is given the context of the call.
         input_schema: used as it is, instead of a derived one (TYPED-22).
-        output_schema: used as it is; True derives it from the return annotation (TYPED-26).
+        output_schema: used as it is; False for none; True derives it from the return annotation
+            (TYPED-26), and so does None where the annotation says a structure (TYPED-49).
         inline: the function is called in place (CALL-12).
 
     Raises:
@@ -112,15 +117,21 @@ def derive_tool(
 def _output_schema(
     signature: FunctionSignature, wanted: Mapping[str, Any] | bool | None
 ) -> dict[str, Any] | None:
-    if wanted is None or wanted is False:
+    if wanted is False:
         return None
-    if wanted is not True:
+    if wanted is not None and wanted is not True:
         return dict(wanted)
-    from ..signatures.outputs import derive_output_schema
-
     try:
-        return derive_output_schema(signature.returned(), signature.names)
+        hint = signature.returned()
+        if wanted is None and any(hint is each for each in _WITHOUT_STRUCTURE):
+            return None
+        from ..signatures.outputs import derive_output_schema, is_structure
+
+        schema = derive_output_schema(hint, signature.names)
+        return schema if wanted or is_structure(schema) else None
     except UnsupportedType as error:
+        if wanted is None:
+            return None
         raise RegistrationError(
             f"tool {signature.name!r}, result: {error}; change it, or give the schema by hand: "
             "@server.tool(output_schema={...})"

@@ -103,7 +103,10 @@ class RegisteredTool(Shown):
             which are not validated yet; must not raise (AUTH-27).
         tags: by which it can be switched off and on.
         visible: returns whether a principal sees it (VIS-02); None: all do.
+        is_typed: it was derived from a function; so a `str` that it returns is text, and content
+            may stand anywhere in a list (CONT-11).
         is_restricted: some principals may not call it.
+        wraps_result: where a structured result has to be an object, it is wrapped in one (CONT-12).
     """
 
     definition: ToolDefinition
@@ -123,13 +126,20 @@ class RegisteredTool(Shown):
     argument_scopes: ArgumentScopes | None = None
     tags: frozenset[str] = _NONE
     visible: Predicate | None = None
+    is_typed: bool = False
     is_restricted: bool = field(init=False)
+    wraps_result: bool = field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
         needs_tasks = self.task is not None and self.task.required
         needs_scopes = self.scopes or self.argument_scopes is not None
         is_hidden = self.visible is not None
         self.is_restricted = bool(self.administrative or needs_scopes or needs_tasks or is_hidden)
+        schema = self.definition.output_schema
+        if schema is not None and schema.get("type") != "object":
+            from .wrapped_outputs import is_wrapped
+
+            self.wraps_result = is_wrapped(schema)
 
     @property
     def names(self) -> tuple[str, str]:
@@ -213,7 +223,7 @@ class ToolRegistry:
             meta=meta,
         )
         settings = handler_settings(definition.name, typed.is_async, **options)
-        return self.register(definition, typed.handler, **settings)
+        return self.register(definition, typed.handler, **settings, is_typed=True)
 
     def register(
         self,
@@ -231,6 +241,7 @@ class ToolRegistry:
         argument_scopes: ArgumentScopes | None = None,
         tags: Iterable[str] = (),
         visible: Predicate | Iterable[str] | None = None,
+        is_typed: bool = False,
     ) -> RegisteredTool:
         """Add a tool; a schema that cannot be enforced is refused here (REG-05).
 
@@ -249,6 +260,7 @@ class ToolRegistry:
             argument_scopes: see `RegisteredTool`.
             tags: by which the tool can be switched off and on.
             visible: the principals that see it: a predicate, or the scopes that they have.
+            is_typed: see `RegisteredTool`.
 
         Raises:
             RegistrationError: the definition is not valid, or the name is taken.
@@ -289,6 +301,7 @@ class ToolRegistry:
             argument_scopes,
             tags,
             visible,
+            is_typed,
         )
         self._add(tool)
         self._log_warnings(tool, warnings)

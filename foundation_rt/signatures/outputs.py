@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.plain_values import ExplicitResult
 from .schema_deriver import DIALECT, Deriver
-from .type_schema import Schema, TypeSchema, UnsupportedType
-from .unions import union_schema
+from .type_schema import ANYTHING, Schema, TypeSchema, UnsupportedType
 
 if TYPE_CHECKING:
     from .annotations import Names
@@ -46,10 +45,43 @@ def derive_output_schema(hint: Any, names: Names) -> Schema:
     return schema
 
 
+def is_structure(schema: Schema) -> bool:
+    """Return whether all results with this schema are values for programs (TYPED-49).
+
+    Text is for models. Where anything may be returned, as in `list`, it may be content.
+    """
+    members = schema.get("anyOf", (schema,))
+    if any(_is_open(each) or _has_open_items(each) for each in members):
+        return False
+    return not all(
+        each.get("type") in ("string", "null") and not each.keys() & {"enum", "format"}
+        for each in members
+    )
+
+
+def _has_open_items(schema: Schema) -> bool:
+    if schema.get("type") != "array":
+        return False
+    items = schema.get("items", {})
+    return any(map(_is_open, items if isinstance(items, list) else (items,)))
+
+
+def _is_open(schema: Schema) -> bool:
+    """Return whether a schema allows any value."""
+    members = schema.get("anyOf", (schema,))
+    return any(each.keys() <= {"description", "default", "title"} for each in members)
+
+
 class OutputDeriver(Deriver):
-    """Derives the type schemas of results of tools."""
+    """Derives the type schemas of results of tools.
+
+    Its objects are open: a function may return an instance of a subclass.
+    """
 
     is_written = True
+
+    def _anything(self) -> TypeSchema:
+        return TypeSchema({}, ANYTHING)
 
     def _derive_plain(self, hint: Any) -> TypeSchema:
         if isinstance(hint, type) and issubclass(hint, ExplicitResult):
@@ -60,6 +92,8 @@ class OutputDeriver(Deriver):
         return super()._derive_plain(hint)
 
     def _union(self, alternatives: Sequence[TypeSchema]) -> TypeSchema:
+        from .unions import union_schema
+
         accepts = frozenset[type]().union(*(derived.accepts for derived in alternatives))
         return TypeSchema(union_schema([derived.schema for derived in alternatives]), accepts)
 

@@ -66,8 +66,6 @@ def _text(
 _UUID = "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$"
 
 _SCALARS: dict[Any, Callable[[], TypeSchema]] = {
-    Any: lambda: TypeSchema({}, ANYTHING),
-    object: lambda: TypeSchema({}, ANYTHING),
     None: lambda: TypeSchema({"type": "null"}, frozenset((NoneType,))),
     NoneType: lambda: TypeSchema({"type": "null"}, frozenset((NoneType,))),
     str: lambda: TypeSchema({"type": "string"}, frozenset((str,))),
@@ -174,6 +172,8 @@ class Deriver:
 
     def _derive_plain(self, hint: Any) -> TypeSchema:
         """Return the type schema of a type without arguments."""
+        if hint is Any or hint is object:
+            return self._anything()
         if hint is None or isinstance(hint, type):
             scalar = _SCALARS.get(hint)
             if scalar is not None:
@@ -209,6 +209,10 @@ class Deriver:
         if derived := text_schema(hint, is_written=self.is_written):
             return derived
         raise UnsupportedType(f"{hint.__module__}.{hint.__qualname__} has no form in JSON")
+
+    def _anything(self) -> TypeSchema:
+        """Return the type schema of any JSON value (TYPED-06)."""
+        return TypeSchema(_any_value(), ANYTHING)
 
     def _annotated(self, hint: Any, metadata: Sequence[Any]) -> TypeSchema:
         from .constraints import ByName, constrain
@@ -309,7 +313,7 @@ class Deriver:
         schema: Schema = {"type": "object"}
         if key.schema != {"type": "string"}:
             schema["propertyNames"] = key.schema
-        if item.schema:
+        if item.schema not in ({}, _any_value()):
             schema["additionalProperties"] = item.schema
         converts = key.convert or item.convert
         convert = converters.mapping_converter(key.convert, item.convert) if converts else None
@@ -348,7 +352,8 @@ class Deriver:
         )
         properties: Schema = {}
         schema: Schema = {"type": "object", "properties": properties, "required": required}
-        schema["additionalProperties"] = False
+        if not self.is_written:  # a function may return an instance of a subclass
+            schema["additionalProperties"] = False
         if description := class_description(cls):
             schema["description"] = description
         written = TypeSchema(schema, frozenset((dict,)), convert, members)
@@ -439,3 +444,19 @@ def _check_default(default: Any, hint: Any) -> None:
 
 def _array(item: TypeSchema) -> Schema:
     return {"type": "array", "items": item.schema} if item.schema else {"type": "array"}
+
+
+_MAX_LISTS = 3
+"""The levels of lists directly within one another in a value of type ``Any``."""
+
+
+def _any_value(lists: int = _MAX_LISTS) -> Schema:
+    """Return a schema of any JSON value in which every schema has a type (TYPED-06).
+
+    Hosts refuse an array without `items`, items without a type, and recursion; so it says how
+    deep lists may be nested in one another.
+    """
+    kinds: list[Schema] = [{"type": kind} for kind in ("string", "number", "boolean", "object")]
+    if lists:
+        kinds.append({"type": "array", "items": _any_value(lists - 1)})
+    return {"anyOf": [*kinds, {"type": "null"}]}

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt import ToolContext
 from foundation_rt.core.invocation import Returned
 from foundation_rt.core.results import is_shaped, tool_result
 from foundation_rt.core.shaped_results import OutputSchemaViolation
 from foundation_rt.errors import ErrorCode, ToolError
+from foundation_rt.jsonschema.compilation import compile_schema
 from foundation_rt.protocol.content import Audio, Block, Image, ResourceLink, Text, ToolResult
 from foundation_rt.protocol.revisions import REVISIONS, Revision
 from foundation_rt.registry.tool_definition import ToolDefinition
@@ -44,7 +46,12 @@ def make_tool(output_schema: dict[str, Any] | None = None) -> RegisteredTool:
     return ToolRegistry().register(definition, lambda arguments, context: None)
 
 
+def titled() -> str:
+    return ""
+
+
 PLAIN = make_tool()
+TYPED = ToolRegistry().add_function(titled, ToolContext)
 COUNTING = make_tool(COUNT)
 ANYTHING = make_tool({})
 
@@ -94,7 +101,7 @@ def test_content_is_sent_unchanged(value: Any, content: list[Any]) -> None:
 @pytest.mark.rule("CONT-01", "CONT-09")
 @pytest.mark.parametrize("value", ["hi", ["hi"], [], (), [["a"]], {"type": "text"}, None, 5])
 def test_plain_value_is_json_text(value: Any) -> None:
-    assert not is_shaped(value)
+    assert not is_shaped(value, PLAIN)
     assert result(value) == {"content": [text(orjson.dumps(value).decode())], "isError": False}
 
 
@@ -205,13 +212,71 @@ def test_any_json_is_structured_since_2026_07_28(value: Any) -> None:
     assert orjson.loads(sent["content"][0]["text"]) == value
 
 
-@pytest.mark.rule("CONT-07")
+@pytest.mark.rule("CONT-07", "CONT-12")
 @given(value=JSON)
-def test_only_objects_are_structured_before_2026_07_28(value: Any) -> None:
+def test_other_values_than_objects_are_wrapped_before_2026_07_28(value: Any) -> None:
     sent = result(value, ANYTHING, OBJECTS, limit=10**6)
-    assert ("structuredContent" in sent) == (type(value) is dict)
+    assert sent["structuredContent"] == {"result": value}
     assert orjson.loads(sent["content"][0]["text"]) == value
     assert "structuredContent" not in result(value, ANYTHING, OLDEST, limit=10**6)
+
+
+@pytest.mark.rule("CONT-12")
+def test_a_schema_that_refers_to_itself_as_a_whole_is_not_wrapped() -> None:
+    nested = make_tool({"type": "array", "items": {"$ref": "#"}})
+    assert "outputSchema" not in nested.wire(OBJECTS)
+    assert "structuredContent" not in result([[]], nested, OBJECTS)
+    assert result([[]], nested)["structuredContent"] == [[]]
+    definitions = {"node": {"type": "array", "items": {"$ref": "#/definitions/node"}}}
+    named = make_tool({"$ref": "#/definitions/node", "definitions": definitions})
+    schema = named.wire(OBJECTS)["outputSchema"]
+    assert schema["definitions"] == definitions
+    sent = result([[]], named, OBJECTS)["structuredContent"]
+    assert sent == {"result": [[]]}
+    assert compile_schema(schema, any_root=True).validate(sent) == ()
+
+
+# -- typed tools
+
+
+@pytest.mark.rule("CONT-11")
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        ("hi", [text("hi")]),
+        ('{"a": 1}', [text('{"a": 1}')]),
+        (["hi"], [text('["hi"]')]),
+        (["a", Text("b")], [text("a"), text("b")]),
+        (
+            ["The chart:", Image(b"abc", "image/png"), {"a": 1}, None, [2], Count(3)],
+            [text("The chart:"), PIXEL, *map(text, ('{"a":1}', "null", "[2]", '{"count":3}'))],
+        ),
+        ((5, Text("b")), [text("5"), text("b")]),
+    ],
+)
+def test_a_typed_tool_returns_text_and_mixed_lists(value: Any, content: list[Any]) -> None:
+    assert result(value, TYPED) == {"content": content, "isError": False}
+
+
+@pytest.mark.rule("CONT-11", "CALL-17", "CONT-08")
+@pytest.mark.parametrize(
+    "value",
+    ["\ud800", [Text("a"), "\ud800"], [Text("a"), {1}], ["a", ToolResult("b")], [[Text("a")]]],
+)
+def test_what_a_typed_tool_cannot_send_is_refused(value: Any) -> None:
+    assert refusal(value, TYPED).details == {"reason": "result_not_serializable"}
+    assert (refusal("x" * 11, TYPED, limit=10).details or {})["reason"] == "result_too_large"
+
+
+@pytest.mark.rule("CONT-11", "CONT-12")
+def test_a_structured_text_is_text_as_well() -> None:
+    tool = ToolRegistry().add_function(titled, ToolContext, output_schema=True)
+    assert result("a", tool)["structuredContent"] == "a"
+    assert result("a", tool, OBJECTS) == {
+        "content": [text("a")],
+        "isError": False,
+        "structuredContent": {"result": "a"},
+    }
 
 
 @pytest.mark.rule("CONT-07")

@@ -280,16 +280,19 @@ def test_list_shows_every_member_of_a_definition() -> None:
     ]
 
 
-@pytest.mark.rule("CONT-07")
+@pytest.mark.rule("CONT-07", "CONT-12")
 @pytest.mark.parametrize("schema", [{"type": "array"}, {}, {"type": ["object", "null"]}])
-def test_an_output_schema_for_more_than_objects_is_shown_from_2026_07_28_on(
+def test_an_output_schema_for_more_than_objects_is_wrapped_before_2026_07_28(
     schema: dict[str, Any],
 ) -> None:
     registry = ToolRegistry()
     registry.register(definition(output_schema=schema), handler)
+    wrapped = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
     for revision in REVISIONS.values():
         [tool] = shown(registry, revision)
-        assert tool.get("outputSchema") == (schema if revision.is_stateless else None)
+        has_schemas = revision.has("tool", "outputSchema")
+        expected = schema if revision.is_stateless else wrapped if has_schemas else None
+        assert tool.get("outputSchema") == expected
 
 
 @pytest.mark.rule("REG-05")

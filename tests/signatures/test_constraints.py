@@ -84,7 +84,16 @@ Percent = NewType("Percent", Annotated[int, at.Interval(ge=0, le=100)])  # type:
         ),
         (
             Annotated[Any, Constraints(minimum=1, max_length=2)],
-            {"minimum": 1, "maxLength": 2, "maxItems": 2, "maxProperties": 2},
+            {
+                "anyOf": [
+                    {"type": "string", "maxLength": 2},
+                    {"type": "number", "minimum": 1},
+                    {"type": "boolean"},
+                    {"type": "object", "maxProperties": 2},
+                    {**it(Any)["anyOf"][4], "maxItems": 2},
+                    {"type": "null"},
+                ]
+            },
         ),
         (Annotated[int, at.Ge(1), at.Le(9)], {"type": "integer", "minimum": 1, "maximum": 9}),
         (

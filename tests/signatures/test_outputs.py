@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NewType, NotRequired, TypedDict
 from uuid import UUID
 
 import attrs
@@ -66,6 +66,11 @@ class Cat:
 
 
 @attrs.define
+class Kitten(Cat):
+    weeks: int
+
+
+@attrs.define
 class Dog:
     name: str
 
@@ -103,7 +108,11 @@ VALUES: dict[str, tuple[Any, list[Any]]] = {
     "lists that look alike": (list[Cat] | list[Dog], [[Cat("a")], [Dog("b")]]),
     "a union with nothing": (Point | None, [None, Point(1)]),
     "an enumeration": (Color | Literal[1], [Color.BLUE, 1]),
-    "moments": (tuple[date, datetime], [(date(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC))]),
+    "moments": (
+        tuple[date, datetime],
+        [(date(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC)), (date.min, datetime(2026, 1, 1))],
+    ),
+    "a subclass": (Cat, [Kitten("a", 1)]),
     "an id": (UUID, [UUID(int=5)]),
 }
 
@@ -131,7 +140,6 @@ def test_a_class_is_described_by_its_attributes() -> None:
             "computed": {"type": "integer"},
         },
         "required": ["x", "y", "_hidden", "computed"],
-        "additionalProperties": False,
     }
 
 
@@ -194,4 +202,52 @@ def test_a_schema_given_by_hand_is_used_as_it_is() -> None:
     by_hand = {"type": "array"}
     assert derive_tool(tool, output_schema=by_hand).output_schema == by_hand
     assert derive_tool(tool, output_schema=False).output_schema is None
+
+
+@pytest.mark.rule("TYPED-49")
+@pytest.mark.parametrize(
+    ("hint", "has_schema"),
+    [
+        (Point, True),
+        (Point | None, True),
+        (Row, True),
+        (dict, True),
+        (dict[str, Any], True),
+        (int, True),
+        (list[int], True),
+        (list[str], True),
+        (tuple[int, str], True),
+        (Color, True),
+        (Literal["a"] | None, True),
+        (date, True),
+        (str, False),
+        (str | None, False),
+        (NewType("Name", str), False),
+        (None, False),
+        (Any, False),
+        (object, False),
+        (int | Any, False),
+        (list, False),
+        (list[Any], False),
+        (tuple[str, Any], False),
+        (list[str | Text], False),
+        (list[str | Any], False),
+        (Text, False),
+        (ToolResult | None, False),
+        (dict[int, str], False),
+        (complex, False),
+        ("Nowhere", False),
+    ],
+)
+def test_a_structure_has_an_output_schema_by_default(hint: Any, has_schema: bool) -> None:
+    tool = returning(hint)
+    assert (derive_tool(tool).output_schema is not None) is has_schema
+    assert derive_tool(tool, output_schema=False).output_schema is None
+
+
+@pytest.mark.rule("TYPED-49")
+def test_a_result_without_annotation_has_no_output_schema() -> None:
+    def tool():  # type: ignore[no-untyped-def]
+        """Return something."""
+
     assert derive_tool(tool).output_schema is None

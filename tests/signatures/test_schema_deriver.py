@@ -110,10 +110,24 @@ class Empty(enum.Enum):
     pass
 
 
+def any_value(lists: int) -> dict[str, Any]:
+    """Return the schema of ``Any``, with lists nested so deeply in one another."""
+    kinds: list[dict[str, Any]] = [
+        {"type": kind} for kind in ("string", "number", "boolean", "object")
+    ]
+    if lists:
+        kinds.append({"type": "array", "items": any_value(lists - 1)})
+    return {"anyOf": [*kinds, {"type": "null"}]}
+
+
+ANY = any_value(3)
+LIST = {"type": "array", "items": ANY}
+
+
 # -- simple types ----------------------------------------------------------------------------
 
 
-@pytest.mark.rule("TYPED-06", "TYPED-31")
+@pytest.mark.rule("TYPED-06", "TYPED-31", "TYPED-50")
 @pytest.mark.parametrize(
     ("hint", "schema"),
     [
@@ -123,8 +137,8 @@ class Empty(enum.Enum):
         (float, {"type": "number"}),
         (None, {"type": "null"}),
         (type(None), {"type": "null"}),
-        (Any, {}),
-        (object, {}),
+        (Any, ANY),
+        (object, ANY),
         (date, {"type": "string", "format": "date"}),
         (datetime, {"type": "string", "format": "date-time"}),
         (time, {"type": "string", "format": "time"}),
@@ -193,17 +207,17 @@ OBJECT_OF_INTEGERS = {"type": "object", "additionalProperties": {"type": "intege
 @pytest.mark.parametrize(
     ("hint", "schema"),
     [
-        (list, {"type": "array"}),
-        (typing.List, {"type": "array"}),  # noqa: UP006
+        (list, LIST),
+        (typing.List, LIST),  # noqa: UP006
         (list[int], ARRAY_OF_INTEGERS),
         (list["int"], ARRAY_OF_INTEGERS),
-        (list[Any], {"type": "array"}),
+        (list[Any], LIST),
         (Sequence[int], ARRAY_OF_INTEGERS),
         (MutableSequence[int], ARRAY_OF_INTEGERS),
         (Collection[int], ARRAY_OF_INTEGERS),
         (Iterable[int], ARRAY_OF_INTEGERS),
-        (Sequence, {"type": "array"}),
-        (tuple, {"type": "array"}),
+        (Sequence, LIST),
+        (tuple, LIST),
         (typing.Tuple[int, ...], ARRAY_OF_INTEGERS),  # noqa: UP006
         (tuple[int, ...], ARRAY_OF_INTEGERS),
         (tuple[int, int], {**ARRAY_OF_INTEGERS, "minItems": 2, "maxItems": 2}),
@@ -309,7 +323,7 @@ NULL = {"type": "null"}
             Annotated[int, Constraints(minimum=9)] | float,
             {"anyOf": [{"type": "integer", "minimum": 9}, {"type": "number"}]},
         ),
-        (Any | None, {"anyOf": [{}, {"type": "null"}]}),
+        (Any | None, ANY),
     ],
 )
 def test_unions(hint: Any, schema: dict[str, Any]) -> None:

@@ -116,8 +116,12 @@ class AnsweringClient:
 
 
 def value_of(response: Mapping[str, Any]) -> Any:
-    """Return the result of a tool, or its error, decoded."""
-    return orjson.loads(response["result"]["content"][0]["text"])
+    """Return the result of a tool, or its error, decoded; a text as it is."""
+    text = response["result"]["content"][0]["text"]
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return text
 
 
 def accepted(**content: Any) -> dict[str, Any]:

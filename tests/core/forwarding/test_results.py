@@ -71,7 +71,10 @@ def test_content_is_as_our_own_server_would_send_it(revision: Any) -> None:
 def test_definitions_are_as_our_own_server_would_send_them(kind: Any, revision: Any) -> None:
     sent = DEFINITIONS[kind].to_wire(NEWEST)
     before = deepcopy(sent)
-    assert adapt_entry(kind, sent, revision) == DEFINITIONS[kind].to_wire(revision)
+    expected = DEFINITIONS[kind].to_wire(revision)
+    if "outputSchema" in expected and not revision.any_structured_content:
+        del expected["outputSchema"]  # our own server wraps it, and its results (CONT-12)
+    assert adapt_entry(kind, sent, revision) == expected
     assert sent == before
 
 
