@@ -80,6 +80,17 @@ async def _tools(client: Client, line: CommandLine) -> Answer:
     return Answer({"tools": tools}, tool_list(tools))
 
 
+async def _check_portable(client: Client, line: CommandLine) -> Answer:
+    from .portability import findings
+
+    tools = [tool.wire for tool in await client.list_tools()]
+    found = findings(tools)
+    refused = sum(each.is_refused for each in found)
+    summary = f"{len(tools)} tools, {refused} refusals, {len(found) - refused} notes"
+    page = [*(Paragraph(str(each)) for each in found), Paragraph(summary)]
+    return Answer({"findings": [each.wire() for each in found]}, page, 1 if refused else 0)
+
+
 async def _call(client: Client, line: CommandLine) -> Answer:
     _, name, *words = line.positional
     tool = await client.get_tool_schema(name)
@@ -215,6 +226,7 @@ CLIENT_COMMANDS: Mapping[str, ClientCommand] = {
         options={"breaker": BreakerSettings(failure_threshold=MAX_PINGS + 1)},
     ),
     "inspect": ClientCommand(_inspect, ("TARGET",)),
+    "check --portable": ClientCommand(_check_portable, ("TARGET",), frozenset({"tools"})),
     "gateway status": ClientCommand(_gateway_status, ("URL",), frozenset({"resources"})),
 }
 

@@ -47,6 +47,7 @@ commands for a server of your own, the APP:
         [--no-auth]               serve every client over HTTP, without a key or token
         [--workers N]             serve HTTP in N processes
   check [APP] [--config FILE]     load APP and the configuration; print both, or the error
+  check --portable TARGET         name the tools that Claude, OpenAI or Gemini refuse, and why
   migrate FILE ...                rewrite programs of other libraries; see migrate --help
 
 applications that come with the runtime:
@@ -221,6 +222,11 @@ def read_workers(text: str | None) -> int:
 
 
 def _check(arguments: list[str]) -> int:
+    if "--portable" in arguments:
+        from .run import run
+
+        given = [each for each in arguments if each != "--portable"]
+        return run("check --portable", given)
     line = parse(arguments, OPTIONS, at_most=1, takes_program=True)
     from .check import check
 

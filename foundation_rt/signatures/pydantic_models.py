@@ -23,13 +23,14 @@ from ..jsonschema.dialects import DRAFT_2020_12, SHAPES_IN, subschemas
 from ..jsonschema.formats import ENFORCED
 from .converters import ConversionError, Converter, json_pointer, refusal_text
 from .pydantic_fields import is_field, is_for_pydantic, unfolded
-from .type_schema import Schema, TypeSchema, UnsupportedType, accepted_types
+from .type_schema import Schema, TypeSchema, UnsupportedType, accepted_types, any_value
 
 MAX_ISSUES = 20
 """The most problems of one refusal (SCHEMA-21)."""
 
 _NOT_ENFORCED = ("contentMediaType", "contentSchema", "discriminator")
 _SHAPES = SHAPES_IN[DRAFT_2020_12]
+_NOTES = frozenset(("default", "deprecated", "description", "examples", "title"))
 
 
 def is_pydantic_class(hint: Any) -> bool:
@@ -100,6 +101,7 @@ class Adapted:
             raise UnsupportedType(f"pydantic has no schema for it: {text}") from None
         except (NameError, TypeError, ValueError) as error:
             raise UnsupportedType(f"pydantic cannot read it: {error}") from None
+        self._is_written = is_written
         self.schema: Schema = schemas["it", mode]
         self.definitions: dict[str, Schema] = shared.get("$defs", {})
         self.needs_dialect = False
@@ -134,6 +136,8 @@ class Adapted:
                     self._rewrite(subschema)
         if "prefixItems" in schema:
             self._rewrite_tuple(schema)
+        if not self._is_written and schema.keys() <= _NOTES:  # Any
+            schema.update(any_value())
 
     def _rewrite_tuple(self, schema: Schema) -> None:
         first, *others = items = schema.pop("prefixItems")

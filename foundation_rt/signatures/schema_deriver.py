@@ -33,6 +33,7 @@ from .type_schema import (
     Schema,
     TypeSchema,
     UnsupportedType,
+    any_value,
     enumerated,
     enumeration,
     json_default,
@@ -212,7 +213,7 @@ class Deriver:
 
     def _anything(self) -> TypeSchema:
         """Return the type schema of any JSON value (TYPED-06)."""
-        return TypeSchema(_any_value(), ANYTHING)
+        return TypeSchema(any_value(), ANYTHING)
 
     def _annotated(self, hint: Any, metadata: Sequence[Any]) -> TypeSchema:
         from .constraints import ByName, constrain
@@ -313,7 +314,7 @@ class Deriver:
         schema: Schema = {"type": "object"}
         if key.schema != {"type": "string"}:
             schema["propertyNames"] = key.schema
-        if item.schema not in ({}, _any_value()):
+        if item.schema not in ({}, any_value()):
             schema["additionalProperties"] = item.schema
         converts = key.convert or item.convert
         convert = converters.mapping_converter(key.convert, item.convert) if converts else None
@@ -444,19 +445,3 @@ def _check_default(default: Any, hint: Any) -> None:
 
 def _array(item: TypeSchema) -> Schema:
     return {"type": "array", "items": item.schema} if item.schema else {"type": "array"}
-
-
-_MAX_LISTS = 3
-"""The levels of lists directly within one another in a value of type ``Any``."""
-
-
-def _any_value(lists: int = _MAX_LISTS) -> Schema:
-    """Return a schema of any JSON value in which every schema has a type (TYPED-06).
-
-    Hosts refuse an array without `items`, items without a type, and recursion; so it says how
-    deep lists may be nested in one another.
-    """
-    kinds: list[Schema] = [{"type": kind} for kind in ("string", "number", "boolean", "object")]
-    if lists:
-        kinds.append({"type": "array", "items": _any_value(lists - 1)})
-    return {"anyOf": [*kinds, {"type": "null"}]}

@@ -206,3 +206,19 @@ def json_default(default: Any) -> Any:
     if type(default) is int and not -(2**63) <= default < 2**64:
         return REQUIRED
     return default if type(default) in _JSON_TYPES else REQUIRED
+
+
+_MAX_LISTS = 3
+"""The levels of lists directly within one another in a value of type ``Any``."""
+
+
+def any_value(lists: int = _MAX_LISTS) -> Schema:
+    """Return a schema of any JSON value in which every schema has a type (TYPED-06).
+
+    Hosts refuse an array without `items`, items without a type, and recursion; so it says how
+    deep lists may be nested in one another.
+    """
+    kinds: list[Schema] = [{"type": kind} for kind in ("string", "number", "boolean", "object")]
+    if lists:
+        kinds.append({"type": "array", "items": any_value(lists - 1)})
+    return {"anyOf": [*kinds, {"type": "null"}]}

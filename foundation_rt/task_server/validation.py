@@ -49,10 +49,17 @@ def text(description: str, maximum: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def date(description: str, *, nullable: bool = False) -> dict[str, Any]:
+def or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a value that may be null instead; hosts refuse a list of types."""
+    notes = {name: schema[name] for name in ("description", "default") if name in schema}
+    own = {name: value for name, value in schema.items() if name not in notes}
+    return {"anyOf": [own, {"type": "null"}], **notes}
+
+
+def date(description: str) -> dict[str, Any]:
     """Return the schema of a date; the year 0 is none, as the databases have none."""
     return {
-        "type": ["string", "null"] if nullable else "string",
+        "type": "string",
         "format": "date",
         "pattern": "^0{0,3}[1-9]",
         "description": description,
@@ -71,14 +78,16 @@ def task_schema() -> dict[str, Any]:
         "title": "Task",
         "properties": {
             "title": text("What is to be done; not blank.", MAX_TITLE),
-            "description": {
-                "type": ["string", "null"],
-                "maxLength": MAX_DESCRIPTION,
-                "pattern": WITHOUT_NUL,
-                "description": "Details.",
-            },
+            "description": or_null(
+                {
+                    "type": "string",
+                    "maxLength": MAX_DESCRIPTION,
+                    "pattern": WITHOUT_NUL,
+                    "description": "Details.",
+                }
+            ),
             "status": choice(STATUSES, "The state of the work.", default=DEFAULT_STATUS),
-            "dueDate": date("When it is due, such as 2026-11-22.", nullable=True),
+            "dueDate": or_null(date("When it is due, such as 2026-11-22.")),
             "project": text(
                 "The project it belongs to; not blank.", MAX_PROJECT, default=DEFAULT_PROJECT
             ),

@@ -146,7 +146,7 @@ def test_call_prints_the_whole_result_as_json(folder: Path, capsys: Captured) ->
 def test_only_the_result_goes_to_stdout(folder: Path) -> None:
     done = run("call", "app.py", "shout", "text=hello")
     assert done.returncode == 0
-    assert done.stdout == '"HELLO"\n'
+    assert done.stdout == "HELLO\n"
     printed, *records = done.stderr.splitlines()
     assert printed == "shouting"
     assert [orjson.loads(record)["level"] for record in records] == ["warn", "info"]

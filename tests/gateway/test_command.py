@@ -139,7 +139,7 @@ async def test_one_target_over_both_transports(tmp_path: Path) -> None:
         over_stdio = " ".join(command("gateway", server.url))
         async with connect(over_http.url) as one, connect(over_stdio) as other:
             for client in (one, other):
-                assert (await client.call("echo", {"text": "x"})).text == '"app: x"'
+                assert (await client.call("echo", {"text": "x"})).text == "app: x"
                 prompt = await client.request(
                     "prompts/get", {"name": "greet", "arguments": {"name": "ann"}}
                 )
@@ -175,7 +175,7 @@ async def test_search_stands_for_all_tools(file: Path) -> None:
             called = await client.call(
                 "call_tool", {"name": "two__echo", "arguments": {"text": "x"}}
             )
-            assert called.text == '"two: x"'
+            assert called.text == "two: x"
             asked = await client.call("call_tool", {"name": "two__ask", "arguments": {}})
             assert asked.value() == {"name": "Ann"}
 
@@ -185,7 +185,7 @@ async def test_operators_see_the_servers(file: Path) -> None:
     write(file, one=entry("one"), dead=entry("dead", command="/bin/false"))
     with serve_gateway(str(file)) as gateway:
         async with connect(gateway.url) as client:
-            assert (await client.call("one__echo", {"text": "x"})).text == '"one: x"'
+            assert (await client.call("one__echo", {"text": "x"})).text == "one: x"
         words = command("gateway", "status", gateway.url)
         shown = await asyncio.to_thread(
             subprocess.run, words, env=environment(), capture_output=True, text=True

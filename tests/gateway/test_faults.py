@@ -75,7 +75,7 @@ async def test_dead_hanging_and_lying_servers_take_nothing_from_the_others(file:
         async with connect(gateway.url, revision=OLD) as client:
             while "notes__echo" not in await names_of(client):
                 await asyncio.sleep(0.02)
-            assert (await client.call("notes__echo", {"text": "x"})).text == '"notes: x"'
+            assert (await client.call("notes__echo", {"text": "x"})).text == "notes: x"
             assert all(name.startswith("notes__") for name in await names_of(client))
             states = {name: await status_of(client, name) for name in ("dead", "bad", "unset")}
             assert {each["state"] for each in states.values()} == {"failed"}
@@ -112,7 +112,7 @@ async def test_killed_child_costs_its_call_and_nothing_else(file: Path, revision
             assert details["server"] == "one"
             assert details["appCode"] == "E201"
             assert details["mayHaveRun"] is True
-            assert (await client.call("one__echo", {"text": "on"})).text == '"one: on"'
+            assert (await client.call("one__echo", {"text": "on"})).text == "one: on"
             assert (await client.call("two__pid")).value() == other
             assert await names_of(client) == before
             assert changes == []
@@ -181,7 +181,7 @@ def test_signal_does_not_end_a_gateway_over_stdio(file: Path) -> None:
         gateway.signal(signal.SIGUSR1)
         gateway.record(message="the servers were read again")
         called = gateway.request("tools/call", {"name": "one__echo", "arguments": {"text": "x"}})
-        assert called["result"]["content"][0]["text"] == '"one: x"'
+        assert called["result"]["content"][0]["text"] == "one: x"
         assert gateway.finish() == 0
 
 
@@ -263,7 +263,7 @@ async def test_flapping_server_changes_the_lists_every_five_seconds_at_most(
                 called = {"name": "one__pid", "arguments": {}}
                 while (await client.request("tools/call", called)).get("isError"):
                     await asyncio.sleep(0.02)
-            assert (await client.call("two__echo", {"text": "x"})).text == '"two: x"'
+            assert (await client.call("two__echo", {"text": "x"})).text == "two: x"
             assert len(changes) <= 1 + (changes[-1] - changes[0]) / 4.5 if changes else True
 
 
@@ -277,7 +277,7 @@ async def test_restarted_http_server_is_reached_again_by_all(file: Path) -> None
         first.record(message="serving over HTTP")
         with serve_gateway(str(file), env=speaking(OLD)) as gateway:
             async with connect(gateway.url, revision=OLD) as client:
-                assert (await client.call("one__echo", {"text": "x"})).text == '"app: x"'
+                assert (await client.call("one__echo", {"text": "x"})).text == "app: x"
                 first.process.kill()
                 first.wait()
                 with ServerProcess(words, environment()) as second:
@@ -285,7 +285,7 @@ async def test_restarted_http_server_is_reached_again_by_all(file: Path) -> None
                     for found in await asyncio.gather(
                         *(client.call("one__echo", {"text": "y"}) for _ in range(20))
                     ):
-                        assert found.text == '"app: y"'
+                        assert found.text == "app: y"
                     called = {"message": "tool call completed"}
                     second.wait_until(lambda: len(second.records_with(**called)) == 20, "20 calls")
                     assert len(second.records_with(message="client connected")) == 1

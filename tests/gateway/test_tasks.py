@@ -85,7 +85,7 @@ async def test_task_of_a_server_is_known_to_both_gateways(jobs: HttpServerProces
         ):
             task = await start(one, "job")
             found = await until(other, task["taskId"], "completed")
-            assert found["result"]["content"][0]["text"] == '"done"'
+            assert found["result"]["content"][0]["text"] == "done"
 
 
 @pytest.mark.rule("GATE-14", "GATE-15", "CLIENT-62", "FWD-24", "FWD-27")
@@ -113,7 +113,7 @@ async def test_task_is_asked_about_answered_cancelled_and_listened_to(
                 while (params := await noted.get())["status"] != "completed":
                     assert params["taskId"] == task_id
                 assert params["taskId"] == task_id
-                assert params["result"]["content"][0]["text"] == '"hello Ann"'
+                assert params["result"]["content"][0]["text"] == "hello Ann"
             endless = (await start(client, "endless"))["taskId"]
             await client.request("tasks/cancel", {"taskId": endless})
             assert (await until(client, endless, "cancelled"))["taskId"] == endless

@@ -122,7 +122,7 @@ def test_the_handshake_mode(revision: str) -> None:
         respond(server, sample, GREETING)
         assert next_message(server)["params"] == {"level": "notice", "data": {"room": 5}}
         answer = next_message(server)
-        assert (answer["id"], text_of(answer)) == (call, '"Welcome! 3 in 5"')
+        assert (answer["id"], text_of(answer)) == (call, "Welcome! 3 in 5")
         assert server.finish() == 0
 
 
@@ -165,13 +165,13 @@ def test_the_stateless_mode_beside_it() -> None:
         params |= {"requestState": second["requestState"], "inputResponses": {"2": GREETING}}
         level = {f"{PREFIX}logLevel": "info"}
         third = server.ask("tools/call", modern(params, **level))
-        assert text_of(server.answer(third)) == '"Welcome! 1 in 2"'
+        assert text_of(server.answer(third)) == "Welcome! 1 in 2"
         told = [each["method"] for each in server.messages if "method" in each]
         assert told == ["notifications/progress", "notifications/message"]
 
         server.messages.clear()
         respond(server, form, {"action": "decline"})
-        assert text_of(server.answer(older)) == '"decline"'
+        assert text_of(server.answer(older)) == "decline"
 
 
 @pytest.mark.rule("ASK-14", "ASK-15")

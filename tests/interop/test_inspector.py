@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import pkgutil
+import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from tests.interop import inspector, tour
+from tests.support.process import PATIENCE, command
+
+_EXAMPLES = find_spec("foundation_rt.examples")
+SERVERS = [
+    ("serve",),
+    ("serve", str(tour.APP)),
+    ("task-server",),
+    ("gateway", "--demo"),
+    *(
+        ("serve", f"foundation_rt.examples.{each.name}")
+        for each in pkgutil.iter_modules(_EXAMPLES and _EXAMPLES.submodule_search_locations)
+        if not each.name.startswith("_")
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -32,3 +50,22 @@ def test_it_finds_what_it_expects(mode: str, target: list[str], home: Path) -> N
     assert read["contents"][0]["text"] == expected["read_template"]
     prompt = inspect("prompts/get", "--prompt-name", "greet", "--prompt-args", "name=Ada")
     assert prompt["messages"][0]["content"]["text"] == expected["prompt"]
+
+
+@pytest.mark.rule("TYPED-48")
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+@pytest.mark.parametrize("words", SERVERS, ids=" ".join)
+def test_its_strict_check_has_no_warning(mode: str, words: tuple[str, ...], home: Path) -> None:
+    options = ["--protocol-era", mode, "--strict", "--format", "json", "--method", "tools/list"]
+    ended = subprocess.run(
+        inspector.command(inspector.LAUNCHER, "--cli", *command(*words), *options),
+        env=inspector.environment(home) | {"FOUNDATION_RT_LOGGING__LEVEL": "error"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        cwd=home,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert orjson.loads(ended.stdout)["result"]["tools"]
+    assert ended.stderr == ""

@@ -491,15 +491,15 @@ async def count(call, proceed):
     return [call.name, await proceed()]
 
 @server.tool
-def worker() -> int:
+def worker():
     return 1
 
 @server.tool(inline=True)
-def inline() -> int:
+def inline():
     return 2
 
 @server.tool
-async def task() -> int:
+async def task():
     return 3
 """
     with serve(app) as server:

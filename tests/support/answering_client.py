@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from tests.support.peers import ABLE
+from tests.support.process import decode_text
 
 if TYPE_CHECKING:
     from foundation_rt.engine.connection import Connection
@@ -117,11 +118,7 @@ class AnsweringClient:
 
 def value_of(response: Mapping[str, Any]) -> Any:
     """Return the result of a tool, or its error, decoded; a text as it is."""
-    text = response["result"]["content"][0]["text"]
-    try:
-        return orjson.loads(text)
-    except ValueError:
-        return text
+    return decode_text(response["result"]["content"][0]["text"])
 
 
 def accepted(**content: Any) -> dict[str, Any]:

@@ -408,10 +408,18 @@ def _message(line: bytes) -> Any:
 
 
 def decode(answer: Mapping[str, Any]) -> Any:
-    """Return the result of a tool, or its error, from the answer to a call."""
+    """Return the result of a tool, or its error, from the answer to a call; a text as it is."""
     [content] = answer["result"]["content"]
     assert content["type"] == "text"
-    return orjson.loads(content["text"])
+    return decode_text(content["text"])
+
+
+def decode_text(text: str) -> Any:
+    """Return the value of a text that is JSON; any other text as it is."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return text
 
 
 def command(*words: str) -> list[str]:

@@ -15,6 +15,7 @@ from foundation_rt.ids import SequentialIds
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.runtime import ServerOptions
 from foundation_rt.server import Server
+from tests.support.process import decode_text
 
 if TYPE_CHECKING:
     from foundation_rt.core.session import TransportType
@@ -186,7 +187,7 @@ async def call(peer: ServerPeer, tool: str, /, **arguments: Any) -> Any:
 
 
 def decode(answer: Mapping[str, Any]) -> Any:
-    """Return the result of a tool, or its error, from the answer to a call."""
+    """Return the result of a tool, or its error, from the answer to a call; a text as it is."""
     [content] = answer["result"]["content"]
     assert content["type"] == "text"
-    return orjson.loads(content["text"])
+    return decode_text(content["text"])

@@ -85,11 +85,11 @@ class WireChecker:
         if request.method == "tools/call":
             if request.params["name"] == "show":
                 return  # a text of its own, and no JSON
-            value = orjson.loads(result["content"][0]["text"])
+            text = result["content"][0]["text"]
             if result["isError"]:
-                self._check("structured-error", value)
+                self._check("structured-error", orjson.loads(text))
             elif request.params["name"] == "health":
-                self._check("health-report", value)
+                self._check("health-report", orjson.loads(text))
 
     def check_record(self, record: dict[str, Any]) -> None:
         """Check a record of the log."""

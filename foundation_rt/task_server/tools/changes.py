@@ -12,6 +12,7 @@ from ..validation import (
     MAX_WORKER,
     MEMBERS,
     invalid,
+    or_null,
     read_members,
     task_schema,
     text,
@@ -160,10 +161,7 @@ def _clearable(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     own = {key: value for key, value in schema.items() if key != "default"}
     if name == "title":
         return own
-    own["type"] = ["string", "null"]
-    if "enum" in own:
-        own["enum"] = [*own["enum"], None]
-    return own
+    return own if "anyOf" in own else or_null(own)
 
 
 def _read_update(given: Mapping[str, Any], path: str) -> TaskUpdate:

@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from ...protocol.tool_annotations import ToolAnnotations
 from ...registry.tool_definition import ToolDefinition
+from ..validation import or_null
 
 if TYPE_CHECKING:
     from ..services import Handler, Services
@@ -111,9 +112,9 @@ def integer(description: str, minimum: int, maximum: int, **more: Any) -> dict[s
     }
 
 
-def nullable(*types: str) -> dict[str, Any]:
+def nullable(kind: str) -> dict[str, Any]:
     """Return the schema of an answer's member that may be unknown."""
-    return {"type": [*types, "null"]}
+    return or_null({"type": kind})
 
 
 def uuid(description: str) -> dict[str, Any]:

@@ -41,7 +41,7 @@ async def test_stateless_call_is_answered_as_json(harness: HttpHarness) -> None:
         assert answer.headers["content-type"] == "application/json"
         assert "mcp-session-id" not in answer.headers
         assert answer.json["id"] == 7
-        assert answer.json["result"]["content"][0]["text"] == '"hi"'
+        assert answer.json["result"]["content"][0]["text"] == "hi"
         assert answer.json["result"]["resultType"] == "complete"
 
 
@@ -134,7 +134,7 @@ async def test_stateless_disconnect_cancels_call(harness: HttpHarness) -> None:
     }
     assert running["left"] == "DISCONNECTED"
     harness.go.set()
-    assert (await other.finish()).json["result"]["content"][0]["text"] == '"stays"'
+    assert (await other.finish()).json["result"]["content"][0]["text"] == "stays"
     await harness.idle()
     assert not harness.app._service.endpoint._open
 
@@ -271,7 +271,7 @@ async def test_duplicate_id_is_refused_and_its_call_continues(harness: HttpHarne
     assert second.json["error"]["data"]["reason"] == "duplicate_id"
     harness.go.set()
     await first.finish()
-    assert first.json["result"]["content"][0]["text"] == '"first"'
+    assert first.json["result"]["content"][0]["text"] == "first"
 
 
 @pytest.mark.rule("HTTP-25")
@@ -380,7 +380,7 @@ async def test_result_is_fetched_after_lost_connection(revision: str, harness: H
     await harness.idle()
     resumed = await session.get(first["id"]).finish()
     assert [each["id"] for each in resumed.messages] == [5]
-    assert resumed.messages[0]["result"]["content"][0]["text"] == '"patient"'
+    assert resumed.messages[0]["result"]["content"][0]["text"] == "patient"
     # What was told can be told again, and nothing follows it.
     last = resumed.events[-1]["id"]
     assert (await session.get(last).finish()).messages == []
@@ -433,7 +433,7 @@ async def test_client_reconnects_after_close_stream(harness: HttpHarness) -> Non
 async def test_close_stream_does_nothing_without_resumption(harness: HttpHarness) -> None:
     harness.go.set()
     stateless = await call(harness.app, "let_go", tag="a").finish()
-    assert stateless.json["result"]["content"][0]["text"] == '"a"'
+    assert stateless.json["result"]["content"][0]["text"] == "a"
     harness.go.clear()
     session = await open_session(harness.app, "2025-06-18")
     older = session.call("let_go", 1, tag="b")
@@ -442,7 +442,7 @@ async def test_close_stream_does_nothing_without_resumption(harness: HttpHarness
     await older.finish()
     streamed = older.headers["content-type"] == "text/event-stream"
     reply = older.messages[0] if streamed else older.json
-    assert reply["result"]["content"][0]["text"] == '"b"'
+    assert reply["result"]["content"][0]["text"] == "b"
 
 
 @pytest.mark.rule("HTTP-12")

@@ -36,7 +36,7 @@ async def test_legacy_session() -> None:
         await stream.until(lambda: len(stream.events) == 3)
         replies = [orjson.loads(each["data"]) for each in stream.events[1:]]
         assert replies[0]["result"]["protocolVersion"] == "2024-11-05"
-        assert replies[1]["result"]["content"][0]["text"] == '"hi"'
+        assert replies[1]["result"]["content"][0]["text"] == "hi"
         waiting = request("tools/call", {"name": "wait", "arguments": {"tag": "a"}}, 3)
         await send(one, address, waiting).finish()
         await one.until(lambda: one.entered)

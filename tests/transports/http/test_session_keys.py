@@ -41,7 +41,7 @@ class Application:
 
 async def key_of(session: AsgiSession) -> str:
     answer = await session.call("key").finish()
-    return str(orjson.loads(answer.json["result"]["content"][0]["text"]))
+    return str(answer.json["result"]["content"][0]["text"])
 
 
 async def delete(application: Application, session: AsgiSession) -> None:
@@ -103,7 +103,7 @@ async def test_session_of_the_legacy_transport_has_a_key_until_its_stream_ends()
         await say({"jsonrpc": "2.0", "method": "notifications/initialized"})
         await say(request("tools/call", {"name": "key", "arguments": {}}, 2))
         await stream.until(lambda: len(stream.events) == 3)
-        key = orjson.loads(orjson.loads(stream.events[-1]["data"])["result"]["content"][0]["text"])
+        key = orjson.loads(stream.events[-1]["data"])["result"]["content"][0]["text"]
         assert key == session_key_of(query.partition("=")[2])
         stream.leave()
         await stream.finish()
