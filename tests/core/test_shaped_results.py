@@ -261,7 +261,7 @@ def test_a_typed_tool_returns_text_and_mixed_lists(value: Any, content: list[Any
 @pytest.mark.rule("CONT-11", "CALL-17", "CONT-08")
 @pytest.mark.parametrize(
     "value",
-    ["\ud800", [Text("a"), "\ud800"], [Text("a"), {1}], ["a", ToolResult("b")], [[Text("a")]]],
+    ["\ud800", [Text("a"), "\ud800"], [Text("a"), object()], ["a", ToolResult("b")], [[Text("a")]]],
 )
 def test_what_a_typed_tool_cannot_send_is_refused(value: Any) -> None:
     assert refusal(value, TYPED).details == {"reason": "result_not_serializable"}

@@ -53,13 +53,16 @@ def test_it_finds_what_it_expects(mode: str, target: list[str], home: Path) -> N
 
 
 @pytest.mark.rule("TYPED-48")
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
-@pytest.mark.parametrize("words", SERVERS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [("legacy", SERVERS[1]), *(("modern", words) for words in SERVERS)],
+    ids=lambda value: value if type(value) is str else Path(value[-1]).name,
+)
 def test_its_strict_check_has_no_warning(mode: str, words: tuple[str, ...], home: Path) -> None:
     options = ["--protocol-era", mode, "--strict", "--format", "json", "--method", "tools/list"]
     ended = subprocess.run(
         inspector.command(inspector.LAUNCHER, "--cli", *command(*words), *options),
-        env=inspector.environment(home) | {"FOUNDATION_RT_LOGGING__LEVEL": "error"},
+        env=inspector.environment(home),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -68,4 +71,5 @@ def test_its_strict_check_has_no_warning(mode: str, words: tuple[str, ...], home
     )
     assert ended.returncode == 0, ended.stderr
     assert orjson.loads(ended.stdout)["result"]["tools"]
-    assert ended.stderr == ""
+    # Besides the log of the server.
+    assert [line for line in ended.stderr.splitlines() if not line.startswith("{")] == []
