@@ -1,7 +1,7 @@
-"""What hosts refuse of the tools of a server, beyond what the protocol asks for (CLI-43).
+"""Tools that the protocol allows and hosts refuse, and why (CLI-43).
 
 A host passes tools on to the API of its model, which takes less than MCP allows. It refuses the
-whole request for one such tool. `RULES` is what Claude, OpenAI and Gemini refuse, one row for each
+whole request for one such tool. `RULES` has what Claude, OpenAI and Gemini refuse, one row for each
 reason; a row of notes is what a host leaves out without a word. The rows come from the public
 documentation of these APIs, and from their own messages (400) where that is silent.
 
@@ -29,7 +29,7 @@ _CLAUDE_PROPERTY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
 @frozen
-class Place:
+class SchemaPlace:
     """A schema within the input schema of a tool.
 
     Attributes:
@@ -52,8 +52,8 @@ class Place:
 
 
 @frozen
-class Rule:
-    """What hosts refuse, or leave out, of a schema.
+class HostRule:
+    """A reason for which hosts refuse a schema, or leave out a part of it.
 
     Attributes:
         hosts: their names.
@@ -64,15 +64,15 @@ class Rule:
     """
 
     hosts: tuple[str, ...]
-    applies: Callable[[Place], bool]
+    applies: Callable[[SchemaPlace], bool]
     problem: str
     advice: str
     is_refused: bool = True
 
 
 @frozen
-class Finding:
-    """What hosts refuse, or leave out, of one tool.
+class HostFinding:
+    """A place in one tool that hosts refuse or leave out.
 
     Attributes:
         tool: its name; "" for the list as a whole.
@@ -107,13 +107,13 @@ class Finding:
         return f"{place}: {self.problem}: {verb} {', '.join(self.hosts)}; {self.advice}"
 
 
-def findings(tools: Sequence[Mapping[str, Any]]) -> list[Finding]:
+def findings(tools: Sequence[Mapping[str, Any]]) -> list[HostFinding]:
     """Return what hosts refuse or leave out of the tools of a `tools/list`."""
     found = []
     if len(tools) > MAX_OPENAI_TOOLS:
         problem = f"{len(tools)} tools, more than {MAX_OPENAI_TOOLS}"
         advice = "serve fewer at once, by several servers or by scopes"
-        found.append(Finding("", "tools", (OPENAI,), problem, advice, True))
+        found.append(HostFinding("", "tools", (OPENAI,), problem, advice, True))
     for tool in tools:
         found += _of_name(str(tool.get("name", "")))
         schema = tool.get("inputSchema")
@@ -122,7 +122,7 @@ def findings(tools: Sequence[Mapping[str, Any]]) -> list[Finding]:
     return found
 
 
-def _of_name(name: str) -> Iterator[Finding]:
+def _of_name(name: str) -> Iterator[HostFinding]:
     advice = "use letters, digits, _ and -, at most 64"
     if "/" in name:
         advice += '; or set tools.name_separator = "_"'
@@ -132,15 +132,17 @@ def _of_name(name: str) -> Iterator[Finding]:
         hosts += (GEMINI,)
         advice = advice if strict else "begin it with a letter or _"
     if hosts:
-        yield Finding(name, "name", hosts, "a name that is not portable", advice, True)
+        yield HostFinding(name, "name", hosts, "a name that is not portable", advice, True)
 
 
-def _of_schema(tool: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
+def _of_schema(tool: str, schema: Mapping[str, Any]) -> Iterator[HostFinding]:
     for place in _places(schema):
         for rule in RULES:
             if rule.applies(place):
                 path = f"inputSchema#{place.path}"
-                yield Finding(tool, path, rule.hosts, rule.problem, rule.advice, rule.is_refused)
+                yield HostFinding(
+                    tool, path, rule.hosts, rule.problem, rule.advice, rule.is_refused
+                )
 
 
 # -- the places of a schema ------------------------------------------------------------------------
@@ -162,12 +164,12 @@ _MANY: Final = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 _NAMED: Final = ("properties", "patternProperties", "definitions", "$defs", "dependentSchemas")
 
 
-def _places(root: Mapping[str, Any]) -> Iterator[Place]:
+def _places(root: Mapping[str, Any]) -> Iterator[SchemaPlace]:
     """Yield the root and every schema within it, but for those nested beyond `_MAX_DEPTH`."""
     waiting: list[tuple[str, Any, int]] = [("", root, 0)]
     while waiting:
         path, schema, depth = waiting.pop()
-        yield Place(path, schema, root)
+        yield SchemaPlace(path, schema, root)
         if isinstance(schema, Mapping) and depth < _MAX_DEPTH:
             inner = [(f"{path}/{step}", one, depth + 1) for step, one in _within(schema)]
             waiting += reversed(inner)
@@ -191,22 +193,22 @@ def _escaped(name: str) -> str:
 # -- what a place has ------------------------------------------------------------------------------
 
 
-def _has_no_type(place: Place) -> bool:
+def _has_no_type(place: SchemaPlace) -> bool:
     return not place.has("type", "anyOf", "oneOf", "allOf", "$ref", "enum", "const", "not")
 
 
-def _has_open_array(place: Place) -> bool:
+def _has_open_array(place: SchemaPlace) -> bool:
     kinds = place.get("type")
     is_array = kinds == "array" or (isinstance(kinds, list) and "array" in kinds)
     return is_array and not place.has("items", "prefixItems")
 
 
-def _has_untyped_values(place: Place) -> bool:
+def _has_untyped_values(place: SchemaPlace) -> bool:
     values = place.get("enum")
     return isinstance(values, list) and not all(isinstance(each, str) for each in values)
 
 
-def _has_members_of_another_type(place: Place) -> bool:
+def _has_members_of_another_type(place: SchemaPlace) -> bool:
     kind = place.get("type")
     return isinstance(kind, str) and (
         (kind != "object" and place.has("properties", "required"))
@@ -214,11 +216,11 @@ def _has_members_of_another_type(place: Place) -> bool:
     )
 
 
-def _has_untyped_items(place: Place) -> bool:
+def _has_untyped_items(place: SchemaPlace) -> bool:
     return place.has("anyOf") and not place.has("type") and place.has("items", "properties")
 
 
-def _is_recursive(place: Place) -> bool:
+def _is_recursive(place: SchemaPlace) -> bool:
     """Return whether a reference leads to a schema around it."""
     reference = place.get("$ref")
     if not isinstance(reference, str) or not reference.startswith("#"):
@@ -251,7 +253,7 @@ def _at(root: Any, pointer: str) -> Any:
     return root
 
 
-def _has_odd_names(place: Place) -> bool:
+def _has_odd_names(place: SchemaPlace) -> bool:
     names = place.get("properties")
     return (
         place.path == ""
@@ -260,68 +262,68 @@ def _has_odd_names(place: Place) -> bool:
     )
 
 
-def _is_root(place: Place) -> bool:
+def _is_root(place: SchemaPlace) -> bool:
     return place.path == ""
 
 
 _ALL: Final = (CLAUDE, OPENAI, GEMINI)
 
-RULES: Final[tuple[Rule, ...]] = (
-    Rule(
+RULES: Final[tuple[HostRule, ...]] = (
+    HostRule(
         (CLAUDE, OPENAI),
         lambda place: _is_root(place) and place.has("anyOf", "oneOf", "allOf"),
         "anyOf, oneOf or allOf at the root",
         "say it in the description, and check it in the tool",
     ),
-    Rule(
+    HostRule(
         (OPENAI,),
         lambda place: _is_root(place) and place.has("enum", "not"),
         "enum or not at the root",
         "remove it",
     ),
-    Rule(
+    HostRule(
         _ALL,
         lambda place: _is_root(place) and place.get("type") != "object",
         "a root that is not of type object",
         'write "type": "object"',
     ),
-    Rule(
+    HostRule(
         (OPENAI,),
         lambda place: _is_root(place) and not place.has("properties"),
         "an object without properties at the root",
         'write "properties": {}',
     ),
-    Rule(
+    HostRule(
         (CLAUDE,),
         _has_odd_names,
         "a property name that does not match ^[a-zA-Z0-9_.-]{1,64}$",
         "rename the property",
     ),
-    Rule(
+    HostRule(
         (GEMINI,),
         lambda place: isinstance(place.get("type"), list),
         "a list of types",
         "write an anyOf of schemas with one type each",
     ),
-    Rule(
+    HostRule(
         (GEMINI,),
         lambda place: isinstance(place.schema, bool) or (bool(place.path) and _has_no_type(place)),
         "a schema without a type",
         "give it a type, or an anyOf of types",
     ),
-    Rule(
+    HostRule(
         (OPENAI, GEMINI),
         _has_open_array,
         "an array without items",
         "say what its items are",
     ),
-    Rule(
+    HostRule(
         _ALL,
         lambda place: isinstance(place.get("items"), list),
         "items as an array",
         "use a list of one type, or an object with named members",
     ),
-    Rule(
+    HostRule(
         (CLAUDE,),
         lambda place: any(
             isinstance(place.get(each), bool) for each in ("exclusiveMinimum", "exclusiveMaximum")
@@ -329,38 +331,38 @@ RULES: Final[tuple[Rule, ...]] = (
         "exclusiveMinimum or exclusiveMaximum as a boolean",
         "write the limit itself",
     ),
-    Rule(
+    HostRule(
         (GEMINI,),
         _has_untyped_values,
         "an enum with values that are not strings",
         "use strings, or minimum and maximum",
     ),
-    Rule(
+    HostRule(
         (GEMINI,),
         _has_members_of_another_type,
         "keywords of objects or arrays beside another type",
         "move them into the schema of that type",
     ),
-    Rule(
+    HostRule(
         (GEMINI,),
         _has_untyped_items,
         "items or properties beside an anyOf",
         "move them into the anyOf",
     ),
-    Rule(
+    HostRule(
         (GEMINI,),
         _is_recursive,
         "a schema that contains itself",
         "end it after a few levels, or take JSON as a string",
     ),
-    Rule(
+    HostRule(
         (GEMINI,),
         lambda place: place.has("oneOf", "allOf", "not", "if", "patternProperties", "const"),
         "oneOf, allOf, not, if, patternProperties or const",
         "say it in the description as well",
         is_refused=False,
     ),
-    Rule(
+    HostRule(
         (GEMINI,),
         lambda place: place.has(
             "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "propertyNames"

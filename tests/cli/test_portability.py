@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from foundation_rt.cli.main import main
-from foundation_rt.cli.portability import MAX_OPENAI_TOOLS, Finding, findings
+from foundation_rt.cli.portability import MAX_OPENAI_TOOLS, HostFinding, findings
 from tests.support.signatures import derive_tool
 
 TEXT = {"type": "string"}
@@ -20,7 +20,7 @@ def with_property(schema: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"a": schema}}
 
 
-def found(schema: Any, name: str = "tool") -> list[Finding]:
+def found(schema: Any, name: str = "tool") -> list[HostFinding]:
     return findings([{"name": name, "inputSchema": schema}])
 
 
