@@ -102,7 +102,7 @@ def test_too_many_tools_are_a_finding() -> None:
     assert findings(tools[:MAX_OPENAI_TOOLS]) == []
 
 
-@pytest.mark.rule("CLI-43")
+@pytest.mark.rule("CLI-44")
 def test_what_a_host_leaves_out_is_a_note() -> None:
     [note] = found(with_property({"type": "integer", "exclusiveMinimum": 1}))
     assert (note.is_refused, note.hosts) == (False, ("Gemini",))
@@ -135,7 +135,7 @@ def test_a_schema_that_is_none_is_read_as_well(schema: Any) -> None:
     assert found(schema)
 
 
-@pytest.mark.rule("CLI-43")
+@pytest.mark.rule("CLI-43", "CLI-44")
 def test_the_command_names_each_in_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -204,7 +204,7 @@ def test_a_schema_given_by_hand_is_used_as_it_is() -> None:
     assert derive_tool(tool, output_schema=False).output_schema is None
 
 
-@pytest.mark.rule("TYPED-49")
+@pytest.mark.rule("TYPED-49", "TYPED-85")
 @pytest.mark.parametrize(
     ("hint", "has_schema"),
     [
@@ -245,7 +245,7 @@ def test_a_structure_has_an_output_schema_by_default(hint: Any, has_schema: bool
     assert derive_tool(tool, output_schema=False).output_schema is None
 
 
-@pytest.mark.rule("TYPED-49")
+@pytest.mark.rule("TYPED-49", "TYPED-85")
 def test_a_result_without_annotation_has_no_output_schema() -> None:
     def tool():  # type: ignore[no-untyped-def]
         """Return something."""
