@@ -74,6 +74,10 @@ EXAMPLES = {
         ["*", "example.com", "example.com:8443", "[::1]:80", "under_score"],
         ["", "https://example.com", "a b", "example.com:", "*.example.com", "a/b", "a\n", "ä.de"],
     ),
+    config.WORKER_ADDRESS: (
+        [None, "10.0.0.5", "10.0.0.5:7000", "[fd00::5]:7000", "host-1.example.com"],
+        ["", "10.0.0.5:", "10.0.0.5:0", "[fd00::5", "http://a", "a b", "a\n", "ä.de"],
+    ),
     config.ORIGIN: (
         ["*", "https://example.com", "http://localhost:3000", "chrome-extension://abc"],
         ["", "example.com", "https://example.com/", "null", "https://*.example.com", "http://a\n"],
