@@ -15,6 +15,7 @@ from ..agents.persistence import StoreError
 from ..agents.transports import TransportError
 from ..errors import ErrorCode, ToolError
 from ..registry.tool_definition import ToolDefinition
+from ..signatures.type_schema import any_value
 
 if TYPE_CHECKING:
     from ..agents.ledger.coordinator import AgentCoordinatorV2
@@ -41,7 +42,7 @@ REQUEST = ToolDefinition(
                 "type": "object",
                 "properties": {
                     "type": {"type": "string", "description": "What kind of message it is."},
-                    "payload": {"description": "Whatever belongs to it."},
+                    "payload": {**any_value(), "description": "Whatever belongs to it."},
                 },
                 "required": ["type"],
                 "additionalProperties": False,

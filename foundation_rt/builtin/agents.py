@@ -17,6 +17,7 @@ from ..core.results import too_large
 from ..errors import ErrorCode, ToolError
 from ..protocol.plain_values import write_json
 from ..registry.tool_definition import ToolDefinition
+from ..signatures.type_schema import any_value
 from .agent_requests import REQUEST, STATUS, request_handler, status_handler
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ SEND_MESSAGE = ToolDefinition(
                 "type": "object",
                 "properties": {
                     "type": {"type": "string", "description": "What kind of message it is."},
-                    "payload": {"description": "Whatever belongs to it."},
+                    "payload": {**any_value(), "description": "Whatever belongs to it."},
                 },
                 "required": ["type"],
                 "additionalProperties": False,

@@ -14,7 +14,8 @@ from typing import Any
 
 from foundation_rt import AgentContext, AgentMessage, ErrorCode, Server, ToolError
 
-server = Server("office", version="1.0.0")
+# Some hosts take no "/" in the names of tools.
+server = Server("office", version="1.0.0", config={"tools": {"name_separator": "_"}})
 
 
 async def archive(message: AgentMessage, context: AgentContext) -> dict[str, Any]:

@@ -478,7 +478,7 @@ async def test_what_json_cannot_say_is_shown_as_it_would_be_logged(rig: ServerFi
         "huge": 2**80,
         "lone \ud800": "x",
         "nan": float("nan"),
-        "object": {"password": "s3cret", "self": AgentMessage("t", b"bytes")},
+        "object": {"password": "s3cret", "self": AgentMessage("t", 1j)},
         "plain": "x" * 2000,
         "set": {1},
         "socket": print,
@@ -493,7 +493,7 @@ async def test_what_json_cannot_say_is_shown_as_it_would_be_logged(rig: ServerFi
     assert told["nan"] is None
     assert told["object"] == {
         "password": "[REDACTED]",
-        "self": {"type": "t", "payload": "b'bytes'", "source_agent_id": None},
+        "self": {"type": "t", "payload": "1j", "source_agent_id": None},
     }
     assert told["plain"] == "x" * 2000
     assert told["set"] == [1]
