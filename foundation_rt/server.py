@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .middleware.instruments import Instruments
     from .middleware.observers import CallObserver
     from .middleware.stack import Middleware
+    from .mounting import Mount
     from .openapi.api import Api, OpenApiOptions
     from .openapi.documents import Document
     from .protocol.content import Icon
@@ -79,6 +80,20 @@ READINESS_TIMEOUT_MS = 750
 AUDIT_CATEGORIES: tuple[str, ...] = get_args(AuditCategory)
 
 _PAGE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+
+_OF_A_WHOLE_SERVER = {
+    "middleware": "middleware",
+    "forwarder": "forwarder",
+    "agent_coordinator": "agents",
+    "call_observers": "observers of calls",
+    "session_end_callbacks": "callbacks for sessions",
+    "roots_callbacks": "callbacks for roots",
+    "instruments": "metrics",
+    "checks": "readiness checks",
+    "http_pages": "pages",
+    "http_app": "application over HTTP",
+}
+"""The options that a server that is mounted in another one cannot have (MOUNT-06)."""
 
 importing: ContextVar[bool] = ContextVar("foundation_rt_importing", default=False)
 """Set while the command line imports the file of an author, which must not serve (CLI-03)."""
@@ -155,6 +170,7 @@ class Server:
             experimental = _copy_of_experimental(self._options.experimental)
             self._options = evolve(self._options, experimental=experimental)
         self._runtime: Runtime | None = None
+        self._mounted_in: tuple[Server, Mount] | None = None
         self._registry = self._options.tool_registry or ToolRegistry()
         self._add_health()
         if self._options.agent_coordinator is not None:
@@ -377,6 +393,55 @@ class Server:
         for registry in (self._registry, features.resources, features.prompts):
             registry.switch(switches)
 
+    def mount(self, other: Server, prefix: str = "") -> None:
+        """Offer what another server has as a part of this one, live (spec/mounting.md).
+
+        The names of its tools and prompts begin with the prefix and ``_``, and its resources are
+        offered as ``scheme://prefix/rest``. The lifespan of the other server is entered with that
+        of this one, and its handlers have its state. Limits, configuration and the client are those
+        of this server.
+
+        Args:
+            other: has tools, resources, prompts and lifespan hooks, and nothing else (MOUNT-06).
+            prefix: letters, digits, `-` and single `_`; empty: names stay as they are.
+
+        Raises:
+            RegistrationError: this server has one of the names.
+            UsageError: the prefix or the other server cannot be used, or this server has been
+                started already.
+        """
+        from .mounting import PREFIX, Mount
+
+        self._refuse_when_started("mount another one", if_mounted=False)
+        if prefix and not PREFIX.fullmatch(prefix):
+            raise UsageError(f"a prefix is letters, digits, - and single _, not {prefix!r}")
+        other._check_mountable(self)
+        mount = Mount(
+            prefix,
+            other._registry,
+            other.features,
+            self._registry,
+            self.features,
+            lambda: other._options.lifespan,
+            other.dependency_overrides,
+        )
+        mount.open()
+        other._mounted_in = (self, mount)
+        self.lifespan(mount.lifespan)
+
+    def _check_mountable(self, outer: Server) -> None:
+        """Raise `UsageError` unless this server can be mounted in `outer`."""
+        each: Server | None = outer
+        while each is not None:
+            if each is self:
+                raise UsageError("a server cannot be mounted in itself")
+            each = None if each._mounted_in is None else each._mounted_in[0]
+        if self._mounted_in is not None or self._runtime is not None:
+            raise UsageError("this server is mounted or served already: make one for each mount")
+        for option, what in _OF_A_WHOLE_SERVER.items():
+            if getattr(self._options, option):
+                raise UsageError(f"a mounted server has no {what} of its own: use the outer one's")
+
     @property
     def revisions(self) -> tuple[str, ...]:
         """The names of the protocol revisions that the server speaks, the oldest first."""
@@ -584,7 +649,12 @@ class Server:
         """
         if session_key is not None and principal is not None:
             raise UsageError("a resource is that of one session, or of one principal, not of both")
-        if self._runtime is not None:
+        if self._mounted_in is not None:
+            outer, mount = self._mounted_in
+            outer.resource_updated(
+                mount.outside(uri), session_key=session_key, principal=principal, requests=requests
+            )
+        elif self._runtime is not None:
             seen_by = None if principal is None else _is_same_as(principal)
             self._runtime.publisher.resource_updated(uri, seen_by, session_key, requests)
 
@@ -628,6 +698,9 @@ class Server:
             raise UsageError(f"a list is tools, resources or prompts, not {kind!r}")
         if session_key is not None and principal is not None:
             raise UsageError("a list is that of one session, or of one principal, not of both")
+        if self._mounted_in is not None:
+            self._mounted_in[0].list_changed(kind, session_key=session_key, principal=principal)
+            return
         if self._runtime is None:
             return
         if session_key is not None:
@@ -712,7 +785,7 @@ class Server:
         from .engine.lifespan import Lifespan
 
         def register(hook: Callable[..., Any]) -> Callable[..., Any]:
-            self._refuse_when_started("register a lifespan hook")
+            self._refuse_when_started("register a lifespan hook", if_mounted=False)
             lifespan = self._options.lifespan or Lifespan(self)
             lifespan.add(hook, after_initialize=after_initialize)
             self._options = evolve(self._options, lifespan=lifespan)
@@ -986,9 +1059,13 @@ class Server:
     def runtime(self) -> Runtime:
         """The wired components; made, and the configuration loaded, when first used.
 
+        A mounted server has those of the outer one.
+
         Raises:
             ConfigError: lists every problem of the configuration.
         """
+        if self._mounted_in is not None:
+            return self._mounted_in[0].runtime
         if self._runtime is None:
             config = self.load_config()
             if config.aacp.is_ledger_named():
@@ -1143,8 +1220,12 @@ class Server:
         if config is not None:
             self.configure(config)
 
-    def _refuse_when_started(self, action: str) -> None:
-        if self._runtime is not None:
+    def _refuse_when_started(self, action: str, *, if_mounted: bool = True) -> None:
+        if self._mounted_in is not None:
+            if if_mounted:
+                raise UsageError(f"this server is mounted in another one: {action} there")
+            self._mounted_in[0]._refuse_when_started(action, if_mounted=False)
+        elif self._runtime is not None:
             raise UsageError(f"{action} before the server is started")
 
 

@@ -165,10 +165,7 @@ class Lifespan(Generic[Server]):
         """Enter the hooks, wait, and leave them, all in this task."""
         try:
             async with AsyncExitStack() as stack:
-                values = []
-                for life.entering, hook in self._hooks:
-                    values.append(await stack.enter_async_context(hook(self._server)))
-                self.state = _merge([value for value in values if value is not None])
+                await self.enter(stack, life)
                 life.entered.set_result(None)
                 await life.leave.wait()
         # Every exception, SystemExit included, ends this task and is passed to the holders.
@@ -176,6 +173,15 @@ class Lifespan(Generic[Server]):
             self._report(life, error)
         finally:
             self._forget(life)
+
+    async def enter(self, stack: AsyncExitStack, life: _Life | None = None) -> None:
+        """Enter the hooks in this task, to be left by `stack`; see `Server.mount` (MOUNT-05)."""
+        values = []
+        for name, hook in self._hooks:
+            if life is not None:
+                life.entering = name
+            values.append(await stack.enter_async_context(hook(self._server)))
+        self.state = _merge([value for value in values if value is not None])
 
     def _report(self, life: _Life, error: BaseException) -> None:
         import asyncio

@@ -184,14 +184,25 @@ class PromptRegistry:
         checks.text("description", definition.description)
         checks.icons(definition.icons)
         arguments = _check_arguments(checks, definition.arguments)
-        entry = RegisteredPrompt(
-            evolve(definition, arguments=arguments, meta=checks.meta(definition.meta)),
-            checks.handler_spec(handler, execution, **options),
-            tuple(argument.name for argument in arguments),
-            tuple(argument.name for argument in arguments if argument.required),
-            dict(completers),
+        return self.adopt(
+            RegisteredPrompt(
+                evolve(definition, arguments=arguments, meta=checks.meta(definition.meta)),
+                checks.handler_spec(handler, execution, **options),
+                tuple(argument.name for argument in arguments),
+                tuple(argument.name for argument in arguments if argument.required),
+                dict(completers),
+            )
         )
-        if not self.prompts.add(definition.name, entry):
+
+    def adopt(self, entry: RegisteredPrompt) -> RegisteredPrompt:
+        """Add a prompt that was checked before; return it.
+
+        Raises:
+            RegistrationError: the name is taken.
+        """
+        name = entry.definition.name
+        if not self.prompts.add(name, entry):
+            checks = DefinitionChecks(f"prompt {name!r}")
             raise checks.refusal("the name is taken: choose another one, or unregister it first")
         self._notifier.notify(entry)
         return entry

@@ -292,8 +292,17 @@ class ResourceRegistry:
         definition = evolve(definition, meta=_check_definition(checks, definition))
         checks.number("cache_ttl_ms", cache_ttl_ms, 0, MAX_CACHE_TTL_MS)
         handler_spec = checks.handler_spec(handler, execution, **options)
-        entry = RegisteredResource(definition, handler_spec, cache_ttl_ms)
-        if not self.resources.add(definition.uri, entry):
+        return self.adopt(RegisteredResource(definition, handler_spec, cache_ttl_ms))
+
+    def adopt(self, entry: RegisteredResource) -> RegisteredResource:
+        """Add a resource that was checked before; return it.
+
+        Raises:
+            RegistrationError: the URI is taken.
+        """
+        uri = entry.definition.uri
+        if not self.resources.add(uri, entry):
+            checks = DefinitionChecks(f"resource {uri!r}")
             raise checks.refusal("the URI is taken: choose another one, or unregister it first")
         self._notifier.notify(entry)
         return entry
@@ -321,13 +330,21 @@ class ResourceRegistry:
         definition = evolve(definition, meta=_check_definition(checks, definition))
         checks.number("cache_ttl_ms", cache_ttl_ms, 0, MAX_CACHE_TTL_MS)
         handler_spec = checks.handler_spec(handler, execution, **options)
-        entry = RegisteredTemplate(
-            definition, handler_spec, cache_ttl_ms, template, dict(completers)
+        return self.adopt_template(
+            RegisteredTemplate(definition, handler_spec, cache_ttl_ms, template, dict(completers))
         )
+
+    def adopt_template(self, entry: RegisteredTemplate) -> RegisteredTemplate:
+        """Add a template that was checked before; return it.
+
+        Raises:
+            RegistrationError: another template has the same URIs.
+        """
+        template = entry.template
         with self._notifier.lock:
             same = self._by_shape.setdefault(template.shape, template.text)
             if not self.templates.add(same, entry):
-                raise checks.refusal(
+                raise DefinitionChecks(f"resource template {template.text!r}").refusal(
                     f"{same!r} makes the same URIs: choose another one, or unregister it first"
                 )
             self._ranked = None

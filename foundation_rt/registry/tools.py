@@ -308,6 +308,20 @@ class ToolRegistry:
         self._notifier.notify(tool)
         return tool
 
+    def adopt(self, tool: RegisteredTool) -> RegisteredTool:
+        """Add a tool that another registry has checked; return it.
+
+        Raises:
+            RegistrationError: the name is taken.
+        """
+        if not self._check_formats:
+            tool.validate, tool.validate_output, *_ = compile_tool(
+                tool.definition, check_formats=False
+            )
+        self._add(tool)
+        self._notifier.notify(tool)
+        return tool
+
     def unregister(self, name: str) -> bool:
         """Remove the tool registered as `name`; return whether there was one.
 
@@ -340,6 +354,10 @@ class ToolRegistry:
     def list(self) -> tuple[ToolDefinition, ...]:
         """Return all definitions, in lexicographic order of their names (REG-02)."""
         return tuple(tool.definition for tool in self._tools.entries())
+
+    def entries(self) -> tuple[RegisteredTool, ...]:
+        """Return all tools that are switched on, in lexicographic order of their names."""
+        return self._tools.entries()
 
     @property
     def differs(self) -> bool:
