@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt import ErrorCode, Server, ToolError
+from foundation_rt import ErrorCode, Principal, Server, ToolError
 from foundation_rt.testing import ProtocolError, TestClient
 from tests.support.core import INITIALIZE, INITIALIZED, request
 from tests.trace import ROOT
@@ -240,3 +240,31 @@ async def test_api_has_the_tools_of_its_document() -> None:
         names = {each["name"] for each in await client.list_tools()}
         assert {"addPet", "getPet", "name_a_pet"} <= names and "deletePet" not in names
         assert await client.call("name_a_pet", letter="m") == "Milo"
+
+
+async def test_mounted_servers_are_one_for_clients() -> None:
+    async with TestClient(server_of("many")) as client:
+        await client.request("resources/subscribe", {"uri": "stock://shop/all"})
+        assert await client.call("shop_order", item="tea", count=4) == "4 of tea ordered"
+        assert await client.call("weather_forecast", city="Oslo") == "It rains in Oslo."
+        assert orjson.loads(await client.read_resource("stock://shop/all"))["tea"] == 6
+        updated = [each for each in client.notifications if each["method"].endswith("updated")]
+        assert [each["params"]["uri"] for each in updated] == ["stock://shop/all"]
+        with pytest.raises(ToolError, match="There are 6"):
+            await client.call("shop_order", item="tea", count=7)
+
+
+async def test_customers_see_their_own_documents() -> None:
+    server = server_of("tenants")
+    async with TestClient(server) as ann, TestClient(server) as boss:
+        for client, name in ((ann, "ann"), (boss, "boss")):
+            client.connection.session.principal = Principal(name)
+        assert await ann.call("last") == "none yet"
+        assert await ann.call("save", name="plan", text="secret") == 1
+        assert await ann.call("load", name="plan") == "secret"
+        assert (await ann.call("last"), await boss.call("last")) == ("plan", "none yet")
+        with pytest.raises(ToolError, match="no document 'plan'"):
+            await boss.call("load", name="plan")
+        assert await boss.call("customers") == ["ann", "boss"]
+        with pytest.raises(ToolError, match="There is no tool"):
+            await ann.call("customers")
