@@ -5,8 +5,7 @@
     foundation-rt serve foundation_rt.examples.many
     foundation-rt call foundation_rt.examples.many shop_order item=tea count=2
 
-The names of a mounted server get its prefix: ``order`` becomes ``shop_order``. What it registers
-later appears at once.
+The names of a mounted server get its prefix. What it registers later appears at once.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def order(item: str, count: int, ctx: ToolContext[Stock]) -> str:
 
 @shop.resource("stock://all")
 def stock(ctx: ToolContext[Stock]) -> dict[str, int]:
-    """How many there are of each item."""
+    """Return how many there are of each item."""
     return ctx.state.items
 
 
