@@ -19,7 +19,7 @@ from foundation_rt import ErrorCode, Server, ToolContext, ToolError
 
 @define
 class Stock:
-    """What the shop has.
+    """The goods of the shop.
 
     Attributes:
         items: how many there are of each.

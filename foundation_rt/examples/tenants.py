@@ -2,7 +2,7 @@
 
 ::
 
-    export FOUNDATION_RT_SECURITY__API_KEYS=ann:a-long-key-of-ann,boss:a-long-key-of-boss
+    export FOUNDATION_RT_HTTP__API_KEYS=ann:a-long-key-of-ann,boss:a-long-key-of-boss
     foundation-rt serve foundation_rt.examples.tenants --http 127.0.0.1:8000
 
 `Depends` opens the folder of the caller for one call, and closes it afterwards. In tests,
@@ -35,7 +35,7 @@ def customer(principal: Principal | None) -> str:
 
 def is_boss(principal: Principal | None) -> bool:
     """Return whether the caller may see everything."""
-    return customer(principal) == "boss"
+    return customer(principal) == "key:boss"  # the holder of the key that is called boss
 
 
 @server.tool

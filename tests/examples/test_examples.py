@@ -257,7 +257,7 @@ async def test_mounted_servers_are_one_for_clients() -> None:
 async def test_customers_see_their_own_documents() -> None:
     server = server_of("tenants")
     async with TestClient(server) as ann, TestClient(server) as boss:
-        for client, name in ((ann, "ann"), (boss, "boss")):
+        for client, name in ((ann, "key:ann"), (boss, "key:boss")):
             client.connection.session.principal = Principal(name)
         assert await ann.call("last") == "none yet"
         assert await ann.call("save", name="plan", text="secret") == 1
@@ -265,6 +265,6 @@ async def test_customers_see_their_own_documents() -> None:
         assert (await ann.call("last"), await boss.call("last")) == ("plan", "none yet")
         with pytest.raises(ToolError, match="no document 'plan'"):
             await boss.call("load", name="plan")
-        assert await boss.call("customers") == ["ann", "boss"]
+        assert await boss.call("customers") == ["key:ann", "key:boss"]
         with pytest.raises(ToolError, match="There is no tool"):
             await ann.call("customers")
