@@ -23,7 +23,7 @@ import orjson
 
 from bench.client_floor import MODES, ProtocolMode, over_http, over_stdio
 
-TOOL, ARGUMENTS, RESULT = "inline_echo", {"text": "a fairly short text"}, '"a fairly short text"'
+TOOL, ARGUMENTS, RESULT = "inline_echo", {"text": "a fairly short text"}, "a fairly short text"
 
 # As many calls may run as are made; and of them nothing is logged: who reads stderr would pay.
 SERVER_ENV = {

@@ -36,4 +36,4 @@ async def test_program_of_the_fastmcp_guide_runs(revision: str) -> None:
 async def test_program_of_the_official_sdk_guide_runs() -> None:
     async with TestClient(program("from-the-official-sdk.md")["app"]) as client:
         result = await client.call("search", words="tea")
-        assert result["content"][0]["text"] == "search: nothing is called tea"
+        assert result == "search: nothing is called tea"

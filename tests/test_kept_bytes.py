@@ -117,7 +117,7 @@ def test_events_that_wait_for_redis_take_what_they_are_counted_for() -> None:
 
 @pytest.mark.rule("RES-19")
 def test_entries_of_a_list_are_kept_in_their_own_size() -> None:
-    thing: Any = SimpleNamespace(scopes=frozenset(), wire=lambda revision: MESSAGE)
+    thing: Any = SimpleNamespace(scopes=frozenset(), visible=None, wire=lambda revision: MESSAGE)
     table: Catalog[Any] = Catalog(ChangeNotifier("things"))
     revision = REVISIONS["2025-11-25"]
 

@@ -162,7 +162,7 @@ def test_waiting_thread_checks_for_signals(
 @pytest.mark.rule("BLOCK-02")
 def test_many_threads_use_one_client(client: BlockingClient) -> None:
     with ThreadPoolExecutor(8) as pool:
-        texts = [str(number) for number in range(200)]
+        texts = [f"text {number}" for number in range(200)]
         assert [*pool.map(lambda text: client.call("echo", {"text": text}).value(), texts)] == texts
 
 

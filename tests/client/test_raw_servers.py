@@ -114,7 +114,7 @@ async def test_rounds_are_handed_through(target: Any, revision: str) -> None:
         else:
             assert len(person.asked) == 1
         name = "Eve" if revision == STATELESS else "Ann"
-        assert result["content"][0]["text"] == f'"Hello {name}"'
+        assert result["content"][0]["text"] == f"Hello {name}"
 
 
 @pytest.mark.rule("QUEST-24")

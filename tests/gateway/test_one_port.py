@@ -88,7 +88,7 @@ async def test_client_without_a_session_needs_no_affinity(tmp_path: Path) -> Non
                     for n in range(20)
                 )
                 for number, found in enumerate(await asyncio.gather(*calls)):
-                    assert found["result"]["content"][0]["text"] == f'"app: {number}"'
+                    assert found["result"]["content"][0]["text"] == f"app: {number}"
 
 
 @pytest.mark.rule("GATE-22")

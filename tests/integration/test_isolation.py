@@ -125,11 +125,11 @@ def converse(server: ServerProcess) -> None:
     """One conversation, to a clean end."""
     server.handshake()
     for number in range(20):
-        assert server.call("echo", text=str(number)) == str(number)
+        assert server.call("echo", text=f"text {number}") == f"text {number}"
     large = "x" * 300_000
     assert server.call("echo", text=large) == large
     assert server.finish() == 0
-    assert "printed 7\n" in server.stderr
+    assert "printed text 7\n" in server.stderr
     assert "Traceback" not in server.stderr
 
 
@@ -308,7 +308,7 @@ def test_a_child_does_not_inherit_the_protocol() -> None:
     stdin, stdout = make_pipe_in(), make_pipe_out()
     protocol = [[status.st_dev, status.st_ino] for status in map(os.fstat, (stdin[0], stdout[0]))]
     with serve(APP, stdin=stdin, stdout=stdout) as server:
-        files = orjson.loads(server.call("open_files_of_child"))
+        files = server.call("open_files_of_child")
         assert "2" in files
         assert not [number for number, file in files.items() if file in protocol]
         assert server.finish() == 0

@@ -227,7 +227,7 @@ FAILING = (
     *("memory_error", "recursion", "speechless"),
 )
 UNSPEAKABLE = (
-    *("coroutine", "generator", "cycle", "deep", "set", "bytes", "object"),
+    *("coroutine", "generator", "cycle", "deep", "object"),
     *("huge_integer", "surrogate"),
 )
 RAISING = {
@@ -240,7 +240,13 @@ RAISING = {
     },
 }
 RETURNING_BADLY = {**dict.fromkeys(UNSPEAKABLE, NOT_SERIALIZABLE), "too_large": TOO_LARGE}
-RETURNING_WELL = {"nan": [None, None, 1.5], "none": None, "large": "x" * 900_000}
+RETURNING_WELL = {
+    "nan": [None, None, 1.5],
+    "none": None,
+    "large": "x" * 900_000,
+    "set": [1],
+    "bytes": "Ynl0ZXM=",
+}
 DOING = {
     "print": None,
     "buffer": 12,

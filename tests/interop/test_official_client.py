@@ -20,7 +20,7 @@ from attrs import define
 from mcp import Client, ClientSession, MCPError, StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 
-from tests.support.process import PATIENCE, environment
+from tests.support.process import PATIENCE, decode_text, environment
 
 TYPED_APP = '''
 from __future__ import annotations
@@ -172,7 +172,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 def text_of(result: CallToolResult) -> object:
     [content] = result.content
     assert isinstance(content, TextContent)
-    return orjson.loads(content.text)
+    return decode_text(content.text)
 
 
 @pytest.mark.rule("LIFE-02", "LIFE-04", "LIFE-08", "REG-02", "CLI-01", "PROC-03", "PROC-04")

@@ -132,4 +132,4 @@ async def test_applications_end_their_lifespan_as_they_like(how: str) -> None:
             await client.__aenter__()
         return
     async with client:
-        assert (await client.call("x"))["content"] == [{"type": "text", "text": "fine"}]
+        assert await client.call("x") == "fine"

@@ -99,7 +99,7 @@ def _stop_if_aborted(context: ToolContext) -> str:
 
 ENDS = [
     End("returns", lambda context: {"ok": True}, "returned"),
-    End("returns what JSON cannot say", lambda context: {1, 2}, "returned", "INTERNAL"),
+    End("returns what JSON cannot say", lambda context: 1j, "returned", "INTERNAL"),
     End("raises", _raise(LookupError("no")), "raised", "INTERNAL"),
     End("raises SystemExit", _raise(SystemExit(3)), "raised", "INTERNAL"),
     End("raises KeyboardInterrupt", _raise(KeyboardInterrupt()), "raised", "INTERNAL"),

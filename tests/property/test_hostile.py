@@ -62,7 +62,7 @@ def assert_json_rpc(message: Any) -> None:
     assert message.keys() == {"jsonrpc", "id", "result"}
     assert type(message["result"]) is dict
     if "isError" in message["result"]:
-        assert message["result"].keys() == {"content", "isError"}
+        assert message["result"].keys() - {"structuredContent"} == {"content", "isError"}
         [content] = message["result"]["content"]
         assert content.keys() == {"type", "text"}
         value = orjson.loads(content["text"])

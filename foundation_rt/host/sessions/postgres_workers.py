@@ -116,6 +116,8 @@ class WorkerPresence:
         """End the turns of workers that have died (CHAT-22)."""
         if asyncio.get_running_loop().time() - self._lives_since < LEASE_S:
             return
+        # One that was stopped in a transaction holds the row of its chat, also against recovery.
+        await self._connections.end_stalled_transactions(LEASE_S)
         await self._do((statements.BURY, ()))
         await self._do((statements.DROP_COMMANDS, ()))
         [orphans] = await self._connections.read((statements.ORPHANS, ()))
