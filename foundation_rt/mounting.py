@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
+from .errors import RegistrationError
 from .protocol.uri_template import parse_template
 from .registry.completions import Completer
 from .registry.definitions import HandlerSpec
@@ -110,9 +111,12 @@ class Mount(Shown):
     find_lifespan: Callable[[], Lifespan[Any] | None]
     overrides: _Overrides
     _lock: RLock = field(factory=RLock, init=False)
-    _tools: dict[RegisteredTool, RegisteredTool] = field(factory=dict, init=False)
-    _resources: dict[RegisteredResource | RegisteredTemplate, str] = field(factory=dict, init=False)
-    _prompts: dict[RegisteredPrompt, str] = field(factory=dict, init=False)
+    # The mirror of each entry; None if the outer server has its name.
+    _tools: dict[RegisteredTool, RegisteredTool | None] = field(factory=dict, init=False)
+    _resources: dict[RegisteredResource | RegisteredTemplate, str | None] = field(
+        factory=dict, init=False
+    )
+    _prompts: dict[RegisteredPrompt, str | None] = field(factory=dict, init=False)
 
     def open(self) -> None:
         """Mirror the mounted server from now on.
@@ -124,18 +128,20 @@ class Mount(Shown):
             for kind in ("tools", "resources", "prompts"):
                 self.list_changed(kind)
         except BaseException:
-            for tool in self._tools.values():
-                self.outer_tools.remove(tool)
-            for uri in self._resources.values():
-                self.outer_features.resources.unregister(uri)
-            for name in self._prompts.values():
-                self.outer_features.prompts.unregister(name)
+            outer = self.outer_features
+            self._mirror(self._tools, (), self._add_tool, self.outer_tools.remove)
+            self._mirror(self._resources, (), self._add_resource, outer.resources.unregister)
+            self._mirror(self._prompts, (), self._add_prompt, outer.prompts.unregister)
             raise
         self.tools.observe(self)
         self.features.observe(self)
 
     def list_changed(self, kind: str, *, seen_by: Predicate | None = None) -> None:
-        """Mirror a list of the mounted server again, after a change."""
+        """Mirror a list of the mounted server again, after a change.
+
+        Raises:
+            RegistrationError: the outer server has the name of an entry, which is not offered then.
+        """
         with self._lock:
             features, outer = self.features, self.outer_features
             if kind == "tools":
@@ -163,10 +169,18 @@ class Mount(Shown):
     ) -> None:
         present = dict.fromkeys(entries)
         for gone in [each for each in mirrored if each not in present]:
-            remove(mirrored.pop(gone))
-        for entry in present:
-            if entry not in mirrored:
+            mirror = mirrored.pop(gone)
+            if mirror is not None:
+                remove(mirror)
+        refusal: RegistrationError | None = None
+        for entry in [each for each in present if each not in mirrored]:
+            mirrored[entry] = None  # refused once: the entries that come later are not
+            try:
                 mirrored[entry] = add(entry)
+            except RegistrationError as error:
+                refusal = refusal or error
+        if refusal is not None:
+            raise refusal
 
     def _add_tool(self, tool: RegisteredTool) -> RegisteredTool:
         name = self._name(tool.registered_name)

@@ -124,8 +124,15 @@ def test_taken_name_is_refused_and_nothing_is_mounted() -> None:
     with pytest.raises(RegistrationError, match="prompt 'review' is refused: the name is taken"):
         outer.mount(notes())
     assert [each.name for each in outer.list()] == ["health"]
-    outer.mount(notes(), prefix="n")
+    inner = notes()
+    outer.mount(inner, prefix="n")
     outer.tool(name="n_late")(lambda: 1)
+    with pytest.raises(RegistrationError, match="'n_late' is already registered"):
+        inner.tool(name="late")(lambda: 1)
+    inner.tool(name="later")(lambda: 1)  # one that was refused bars no other one
+    assert outer.get("n_later") is not None
+    assert inner.unregister("late")
+    assert outer.get("n_late") is not None
 
 
 @pytest.mark.rule("MOUNT-05", "MOUNT-01")

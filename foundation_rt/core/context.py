@@ -369,7 +369,7 @@ class ToolContext(Generic[State]):
 
         Raises:
             ToolError: NOT_FOUND; the server has no such resource, or the principal does not see it.
-                PERMISSION_DENIED; it lacks a scope. Or the handler's own.
+                UNAUTHORIZED; it lacks a scope. Or the handler's own.
             UsageError: the context was made without a call.
         """
         call, connection = self._require_call()
