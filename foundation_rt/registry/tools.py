@@ -346,6 +346,10 @@ class ToolRegistry:
         """Return the tool that clients call `name`, if there is one."""
         return self._tools.get(name)
 
+    def seen(self, name: str, principal: Principal | None) -> RegisteredTool | None:
+        """Return the tool that clients call `name`, if the principal sees one (VIS-02)."""
+        return self._tools.seen(name, principal)
+
     def find(self, name: str) -> RegisteredTool | None:
         """Return the tool registered as `name`, if there is one."""
         tool = self._tools.registered(advertised_name(name, self._separator))

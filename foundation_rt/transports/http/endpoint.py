@@ -188,7 +188,8 @@ class Endpoint:
         if type(message) is Response:
             return HttpRefusal(400, "A server asks nothing in this revision: there is no response")
         if type(message) is Request:
-            refusal = check_mcp_headers(request.head, message, self._header_parameters(message))
+            parameters = self._header_parameters(message, request.principal)
+            refusal = check_mcp_headers(request.head, message, parameters)
             if refusal is not None:
                 body = refusal.body(self.runtime.ids.connection_correlation_id(), message.id)
                 return send_json(request.send, refusal.status, body, refusal.headers)
@@ -213,9 +214,11 @@ class Endpoint:
             if connection.session.is_busy:
                 connection.close()
 
-    def _header_parameters(self, message: Request) -> tuple[HeaderParameter, ...]:
+    def _header_parameters(
+        self, message: Request, principal: Principal | None
+    ) -> tuple[HeaderParameter, ...]:
         """Return the arguments of the call that headers have to repeat."""
-        tool = self._find_tool(message)
+        tool = self._find_tool(message, principal)
         if tool is not None:
             return tool.header_parameters
         forwarding = self.runtime.dispatcher.calls.forwarding
@@ -224,12 +227,12 @@ class Endpoint:
         name = message.params.get("name")
         return forwarding.header_parameters(name) if type(name) is str else ()
 
-    def _find_tool(self, message: Request) -> RegisteredTool | None:
-        """Return the tool that a request calls, if it calls one that exists."""
+    def _find_tool(self, message: Request, principal: Principal | None) -> RegisteredTool | None:
+        """Return the tool that a request calls, if there is one that the principal sees."""
         if message.method != "tools/call" or type(message.params) is not dict:
             return None
         name = message.params.get("name")
-        return self.runtime.registry.get(name) if type(name) is str else None
+        return self.runtime.registry.seen(name, principal) if type(name) is str else None
 
     def _check_scopes(self, request: HttpRequest, *messages: Request) -> HttpRefusal | None:
         """Return one challenge for all scopes that the messages of a POST need (AUTH-12)."""
@@ -245,8 +248,8 @@ class Endpoint:
     def _scopes_of(self, message: Request, principal: Principal | None) -> frozenset[str]:
         features = self.runtime.dispatcher.features
         if features is None or message.method not in SCOPED_METHODS:
-            tool = self._find_tool(message)
-            if tool is None or (tool.visible is not None and not tool.visible(principal)):
+            tool = self._find_tool(message, principal)
+            if tool is None:
                 return frozenset()
             arguments = message.params.get("arguments")
             return tool.scopes_for(arguments if type(arguments) is dict else {})

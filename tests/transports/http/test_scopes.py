@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import httpx2
@@ -14,7 +14,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from foundation_rt import Server, ServerOptions
+from foundation_rt import Header, Server, ServerOptions
 from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import HttpSection, OauthSection, ServerConfig, ServerSection
 from foundation_rt.protocol.jsonrpc import parse
@@ -282,6 +282,34 @@ def with_scoped_server(issuer: Issuer, scenario: Any) -> None:
         await app.stop(PATIENCE)
 
     asyncio.run(main())
+
+
+@pytest.mark.rule("VIS-02")
+async def test_hidden_tool_is_answered_over_http_as_an_unknown_one() -> None:
+    config = ServerConfig(http=HttpSection(api_keys=(API_KEY,)))
+    server = Server("hiding", options=ServerOptions(config=config))
+
+    @server.tool(visible=lambda principal: False)
+    def hidden(region: Annotated[str, Header("Region")]) -> str:
+        return region
+
+    app = server.asgi_app()
+    await app.start()
+    answers = []
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app),
+        base_url="http://localhost",
+        headers={**HEADERS, "x-api-key": API_KEY, "mcp-protocol-version": REVISION},
+    ) as client:
+        for name in ("hidden", "absent"):
+            body = calling(name)
+            body["params"] |= {"_meta": META, "arguments": {"region": "eu"}}
+            headers = {"mcp-method": "tools/call", "mcp-name": name}
+            answer = await client.post("/mcp", json=body, headers=headers)
+            found = orjson.loads(answer.json()["result"]["content"][0]["text"])
+            answers.append((answer.status_code, found["code"]))
+    await app.stop(PATIENCE)
+    assert answers == [(200, "NOT_FOUND")] * 2
 
 
 @pytest.mark.rule("AUTH-26")
