@@ -24,9 +24,6 @@ _MAX_WORKERS = 256
 # Commands of a client, for any server.
 _CLIENT_COMMANDS = ("call", "inspect", "ping", "prompt", "read", "tools")
 
-# Commands with a help of their own.
-_APPLICATIONS = ("ask", "gateway", "host", "migrate", "openapi", "task-server")
-
 # Options with a value, and the description of the value.
 OPTIONS = {"--config": "a file"}
 SERVE_OPTIONS = {

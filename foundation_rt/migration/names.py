@@ -88,7 +88,7 @@ TOOL = ArgumentRule(
     keeps=(*_PRESENTATION, "annotations", "output_schema", "version", "tags", "scopes"),
     renames={"structured_output": "output_schema", "timeout": "timeout_ms"},
     drops={
-        "enabled": "use server.disable(names=...)",
+        "enabled": 'use server.disable("NAME")',
         "serializer": "return a str",
         "run_in_thread": "",
     },
@@ -103,7 +103,7 @@ RESOURCE = ArgumentRule(
     positions=("uri",),
     keeps=(*_PRESENTATION, "uri", "mime_type", "annotations", "size", "tags", "scopes"),
     drops={
-        "enabled": "use server.disable(names=...)",
+        "enabled": 'use server.disable("NAME")',
         "security": "values of variables are always checked",
     },
     decides={
@@ -116,7 +116,7 @@ RESOURCE = ArgumentRule(
 PROMPT = ArgumentRule(
     positions=("name",),
     keeps=(*_PRESENTATION, "tags", "scopes"),
-    drops={"enabled": "use server.disable(names=...)"},
+    drops={"enabled": 'use server.disable("NAME")'},
     decides={
         "auth": "give scopes=(...) or visible=predicate",
         "version": "a prompt has one version: give it another name",
@@ -362,8 +362,8 @@ CONTEXT_ADVICE = {
     "list_prompts": "use server.features.prompts",
     "get_prompt": "call the prompt's function",
     "delete_state": "use `ctx.session_state.pop(key, None)`",
-    "enable_components": "use server.enable(names=..., tags=...)",
-    "disable_components": "use server.disable(names=..., tags=...)",
+    "enable_components": 'use server.enable("NAME", tags=...)',
+    "disable_components": 'use server.disable("NAME", tags=...)',
     "sample_step": "use `await ctx.sample(..., tools=...)` in a loop",
     "protocol_version": "use ctx.client.revision.name",
     "set_transient_state": "use a variable",
