@@ -88,11 +88,11 @@ TOOL = ArgumentRule(
     keeps=(*_PRESENTATION, "annotations", "output_schema", "version", "tags", "scopes"),
     renames={"structured_output": "output_schema", "timeout": "timeout_ms"},
     drops={
-        "enabled": 'use server.disable("NAME")',
         "serializer": "return a str",
         "run_in_thread": "",
     },
     decides={
+        "enabled": 'remove it, and call server.disable("NAME") if it was False',
         "task": 'give task="optional" or task="required"',
         "auth": "give scopes=(...) or visible=predicate",
         "exclude_args": "use Depends, or a ToolContext parameter",
@@ -103,11 +103,11 @@ RESOURCE = ArgumentRule(
     positions=("uri",),
     keeps=(*_PRESENTATION, "uri", "mime_type", "annotations", "size", "tags", "scopes"),
     drops={
-        "enabled": 'use server.disable("NAME")',
         "security": "values of variables are always checked",
     },
     decides={
         "auth": "give scopes=(...) or visible=predicate",
+        "enabled": 'remove it, and call server.disable("NAME") if it was False',
         "app": "put what the client needs into meta=",
         "version": "a resource has one version: give it another URI",
         "task": "resources are never tasks",
@@ -116,8 +116,8 @@ RESOURCE = ArgumentRule(
 PROMPT = ArgumentRule(
     positions=("name",),
     keeps=(*_PRESENTATION, "tags", "scopes"),
-    drops={"enabled": 'use server.disable("NAME")'},
     decides={
+        "enabled": 'remove it, and call server.disable("NAME") if it was False',
         "auth": "give scopes=(...) or visible=predicate",
         "version": "a prompt has one version: give it another name",
         "task": "prompts are never tasks",
