@@ -21,6 +21,7 @@ from statistics import median
 from attrs import define, field
 
 from bench import aacp_floors as floors
+from bench import aacp_growth
 from bench import aacp_load as places
 from bench.aacp_load import CLIENTS, Place, Run, load
 from bench.report import head, percentiles, row, say
@@ -102,6 +103,10 @@ def report(sizes: Sizes) -> None:
     _report_many(cases)
     for line in missing:
         say(line)
+    has_postgres = any(case.url == places.POSTGRES_URL for case in cases)
+    with tempfile.TemporaryDirectory() as folder:
+        growth = aacp_growth.report(Path(folder), *sizes.growth, postgres=has_postgres)
+        asyncio.run(growth)
     _report_simulator(*sizes.seeds)
 
 

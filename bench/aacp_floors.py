@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -264,7 +265,11 @@ class _Postgres:
         )
 
     async def _claim(self, requests: list[RequestRecord]) -> None:
-        chosen = [(each.request_id, 0, False) for each in requests]
+        place: Counter[str] = Counter()
+        chosen = []
+        for each in requests:
+            place[each.target_agent_id] += 1
+            chosen.append((each.request_id, 0, False, place[each.target_agent_id]))
         await self._write(1, statements.claim(chosen, _OWNER, _NOW_MS, _LATER_MS))
 
     async def _finish(self, requests: list[RequestRecord]) -> None:

@@ -198,6 +198,7 @@ async def new_stream(stream: str) -> AsyncIterator[None]:
     finally:
         client = await nats.connect(NATS_URL)
         await client.jetstream().delete_stream(stream)
+        await client.jetstream().delete_key_value(f"{stream}-claims")
         await client.close()
 
 

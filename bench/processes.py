@@ -23,11 +23,21 @@ _INITIALIZE = {
 
 @define
 class Target:
-    """A server to measure: its name in the table, its command, and the tool to call."""
+    """A server to measure.
+
+    Attributes:
+        name: in the table.
+        arguments: of its program.
+        tool: to call.
+        payload: the arguments of each call.
+        program: runs it: a Python, or that of another language.
+    """
 
     name: str
     arguments: list[str]
     tool: str = "inline_noop"
+    payload: dict[str, str] = field(factory=dict)
+    program: str = sys.executable
 
 
 FLOOR = Target("floor: bare loop", [str(_ROOT / "bench" / "floor.py")])
@@ -53,7 +63,7 @@ class Server:
         """Start it; its log goes to a file, as a host would have it."""
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(
-                [sys.executable, *target.arguments],
+                [target.program, *target.arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -81,13 +91,15 @@ class Server:
         while True:
             for message in self._read(1):
                 if message.get("id") == self._last_id:
+                    if "result" not in message:
+                        raise RuntimeError(f"{self.target.name}: {message}")
                     result: dict[str, Any] = message["result"]
                     return result
 
     def send(self) -> None:
         """Send one call."""
         self._last_id += 1
-        params = {"name": self.target.tool, "arguments": {}}
+        params = {"name": self.target.tool, "arguments": self.target.payload}
         self._write(
             {"jsonrpc": "2.0", "id": self._last_id, "method": "tools/call", "params": params}
         )
@@ -96,9 +108,14 @@ class Server:
         """Read answers, at least so many; return how many there were."""
         messages = self._read(at_least)
         for message in messages:
-            if message["result"]["isError"]:
+            if message["result"].get("isError"):
                 raise RuntimeError(f"{self.target.name}: {message}")
         return len(messages)
+
+    @property
+    def calls(self) -> int:
+        """How many requests were sent after the handshake."""
+        return self._last_id
 
     def resident_mb(self) -> float:
         """Resident memory of the process, in MB."""
@@ -108,10 +125,14 @@ class Server:
         return int(ps.stdout) / 1024
 
     def stop(self) -> None:
-        """Close its input and wait for its end."""
+        """Close its input and wait for its end; one that goes on is killed."""
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
-        self.process.wait(timeout=20)
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self.process.stdout.close()
 
     def _write(self, message: dict[str, object]) -> None:

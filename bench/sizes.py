@@ -23,6 +23,7 @@ class Sizes:
         host_starts: of it.
         aacp: rounds.
         aacp_share: the part of its requests that each case of AACP makes.
+        growth: requests of AACP that are measured, idle agents, and expired records.
         seeds: simulated histories, and requests in each.
         task_jobs: rounds of the task server, and tasks in a job.
         task_reads: reads of it.
@@ -48,6 +49,7 @@ class Sizes:
     host_starts: int
     aacp: int
     aacp_share: float
+    growth: tuple[int, int, int]
     seeds: tuple[int, int]
     task_jobs: tuple[int, int]
     task_reads: int
@@ -74,6 +76,7 @@ FULL = Sizes(
     host_starts=9,
     aacp=5,
     aacp_share=1.0,
+    growth=(400, 3_000, 100_000),
     seeds=(100, 200),
     task_jobs=(9, 5000),
     task_reads=300,
@@ -100,6 +103,7 @@ SHORTEST = Sizes(
     host_starts=1,
     aacp=1,
     aacp_share=0.01,
+    growth=(8, 10, 20),
     seeds=(1, 5),
     task_jobs=(1, 20),
     task_reads=2,

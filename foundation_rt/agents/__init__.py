@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .stores.postgres import PostgresAACPPersistenceAdapter as PostgresAACPPersistenceAdapter
     from .stores.sqlite import SqliteAACPPersistenceAdapter as SqliteAACPPersistenceAdapter
     from .transports import AACPTransport as AACPTransport
+    from .transports import AgentServedElsewhereError as AgentServedElsewhereError
     from .transports import TransportError as TransportError
     from .transports.nats import NatsTransport as NatsTransport
 
@@ -46,6 +47,7 @@ _HOMES = {
     "AgentMessage": "messages",
     "AACPPersistenceAdapter": "persistence",
     "AACPTransport": "transports",
+    "AgentServedElsewhereError": "transports",
     "AgentCoordinatorV2": "ledger.coordinator",
     "DecodeError": "ledger.encoder",
     "Envelope": "ledger.types",

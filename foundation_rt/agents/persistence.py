@@ -5,7 +5,9 @@ changes are as durable as the adapter says (`durability`). A method that raises 
 have happened or not. Therefore every method may be repeated: a repetition changes nothing that
 happened before, and its answer allows the caller to go on (AACP-30).
 
-Batches keep their order, and their items do not affect one another except by that order.
+Batches keep their order, and their items do not affect one another except by that order. An item
+whose rows another process keeps locked is answered with `LOCKED`; the others do not wait for it
+(AACP-90).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from ..errors import StructuredError
+from .ledger.administration import AgentSummary, Changed, RequestQuery
 from .ledger.types import (
     Appended,
     ClaimCompletion,
@@ -21,8 +24,12 @@ from .ledger.types import (
     Completed,
     Due,
     Envelope,
+    Hastened,
     IncomingEnvelope,
+    LedgerNews,
+    Locked,
     MessageRecord,
+    OutboxKey,
     Outcome,
     OutgoingMessage,
     Received,
@@ -45,6 +52,20 @@ class LedgerFullError(StoreError):
     """
 
 
+class LeaseRenewer(Protocol):
+    """Renews leases from another event loop than that of the ledger, in another thread."""
+
+    async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> object:
+        """Extend leases, given by request id and epoch, that still hold.
+
+        Raises:
+            StoreError: they may not be extended.
+        """
+
+    async def close(self) -> None:
+        """Release all resources, in the event loop in which leases were renewed."""
+
+
 class AACPPersistenceAdapter(Protocol):
     """A ledger: requests, messages to other ledgers, and the numbers of links."""
 
@@ -60,6 +81,12 @@ class AACPPersistenceAdapter(Protocol):
     immediate: bool
     """Set if operations end without waiting for anything, so that they need no task."""
 
+    compares_clocks: bool
+    """Set if a machine whose clock is far off the ledger's may not claim or purge (AACP-94)."""
+
+    uid: str
+    """The unique name of the ledger while it is open, which is kept in it; a copy has the same."""
+
     incarnation: int
     """The name of the ledger while it is open: its creation time in ms since 1970 (AACP-19)."""
 
@@ -74,15 +101,29 @@ class AACPPersistenceAdapter(Protocol):
     async def close(self) -> None:
         """Finish what was begun and release all resources; a second call does nothing."""
 
-    def on_change(self, callback: Callable[[], object]) -> None:
-        """Call `callback()`, in the event loop, when another process may have changed the ledger.
+    def on_change(self, callback: Callable[[LedgerNews | None], object]) -> None:
+        """Call `callback(news)`, in the event loop, when another process has changed the ledger.
 
-        This is a hint: the calls may be too many, or missing.
+        None means that it may have changed anything. Calls may be too many, or missing.
+        """
+
+    async def read_time(self) -> int | None:
+        """Return the time of the ledger's clock, in ms since 1970 (AACP-33).
+
+        None if it has no clock, as nobody else goes by it.
+        """
+
+    def renewer(self) -> LeaseRenewer | None:
+        """Return what renews leases while the event loop is blocked (AACP-95).
+
+        None if nobody else could take the claims over meanwhile.
         """
 
     # -- messages and requests ----------------------------------------------------------------
 
-    async def append(self, messages: Sequence[OutgoingMessage], now_ms: int) -> list[Appended]:
+    async def append(
+        self, messages: Sequence[OutgoingMessage], now_ms: int
+    ) -> Sequence[Appended | Locked]:
         """Enter messages with the next numbers of their links (AACP-10).
 
         A request whose `request_id` is known, and an event whose `message_id` is known, is not
@@ -119,17 +160,24 @@ class AACPPersistenceAdapter(Protocol):
 
     async def complete(
         self, completions: Sequence[ClaimCompletion], now_ms: int
-    ) -> list[Completed]:
+    ) -> Sequence[Completed | Locked]:
         """Enter outcomes whose claims are still the newest; with them, the RESPONSEs.
 
         A completion that was taken before is taken again and changes nothing (AACP-23).
         """
 
     async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> list[bool]:
-        """Extend leases, given by request id and epoch; return for each whether it still holds."""
+        """Extend leases, given by request id and epoch; return for each whether it still holds.
 
-    async def release(self, releases: Sequence[Release]) -> None:
-        """Give claims back; claims that are no longer held are ignored."""
+        One that another process keeps locked counts as held: the next renewal decides.
+        """
+
+    async def release(self, releases: Sequence[Release]) -> list[Release]:
+        """Give claims back; claims that are no longer held are ignored.
+
+        Returns:
+            Those that another process keeps locked, and with which nothing has happened.
+        """
 
     async def take_due(self, now_ms: int, limit: int, decide: RetryDecision) -> Due:
         """Return messages whose next attempt is due; count it, and set the time of the next one.
@@ -141,6 +189,19 @@ class AACPPersistenceAdapter(Protocol):
             limit: the most messages that are returned.
             decide: called with each message as it was. A message that it gives up becomes a
                 tombstone.
+        """
+
+    async def hasten(self, before_ms: int, at_ms: int, after: OutboxKey, limit: int) -> Hastened:
+        """Make a page of the messages that are not acknowledged due (AACP-100).
+
+        Args:
+            before_ms: messages that were made then or later stay as they are.
+            at_ms: when the others are due; those that are due earlier stay so.
+            after: the last message of the page before.
+            limit: the most messages of a page, of both kinds, in the order of links and numbers.
+
+        Returns:
+            One that another process keeps locked may be left as it is.
         """
 
     async def reschedule(
@@ -229,8 +290,39 @@ class AACPPersistenceAdapter(Protocol):
         """Return messages with an outcome made before `older_than_ms`, the oldest first."""
 
     async def purge_expired(self, now_ms: int) -> int:
-        """Delete every record that has expired; return how many (AACP-15).
+        """Delete a batch of the records that have expired; return how many, 0 for none (AACP-15).
+
+        A batch is small enough that nobody waits long for its end.
 
         An expired message that is not acknowledged becomes a tombstone. It is counted then, and not
         again.
+        """
+
+    # -- what operators ask -------------------------------------------------------------------
+
+    async def list_requests(self, query: RequestQuery) -> list[RequestRecord]:
+        """Return a page of requests, by creation time and id (AACP-111).
+
+        Their payloads are `VOID_PAYLOAD`, and results are left out: a page has bounded size.
+        """
+
+    async def summarize_agents(self, after: str, limit: int) -> list[AgentSummary]:
+        """Return what the ledger has of each agent behind `after`, by its id (AACP-111).
+
+        Args:
+            after: the last agent of the page before; "" for the first page.
+            limit: the most agents.
+        """
+
+    async def cancel(self, cancellations: Sequence[ClaimCompletion], now_ms: int) -> list[Changed]:
+        """Enter outcomes for requests that have none, and their RESPONSEs (AACP-114).
+
+        A claim that there is gets a higher epoch, and so is lost. The epochs of the completions
+        are ignored. A repetition finds the request finished.
+        """
+
+    async def requeue(self, request_ids: Sequence[str], expires_at_ms: int) -> list[Changed]:
+        """Put requests that FAILED at the end of the queues of their agents (AACP-112).
+
+        A repetition finds that they have not failed.
         """

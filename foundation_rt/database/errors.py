@@ -3,6 +3,7 @@
     DatabaseError
       TransactionFailedError       it did not happen
         DatabaseUnavailableError   not now: try again later
+          DatabaseLockedError      rows stayed locked by another transaction for too long
         DatabaseFullError          the disk is full: make room, then try again
         DatabaseReadOnlyError      it may not be written to: change that, then try again
       CommitUnknownError           it happened or not: look, or repeat what may be repeated
@@ -32,6 +33,10 @@ class TransactionFailedError(DatabaseError):
 
 class DatabaseUnavailableError(TransactionFailedError):
     """The database is away, or others kept it busy for too long. It may work later (DB-01)."""
+
+
+class DatabaseLockedError(DatabaseUnavailableError):
+    """Another transaction kept rows locked for longer than `lock_ms` (DB-01)."""
 
 
 class DatabaseFullError(TransactionFailedError):

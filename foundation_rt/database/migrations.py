@@ -373,7 +373,11 @@ _MIGRATION_S = 3600.0
 
 # It lasts as long as the transaction; its number is made of the application and the schema.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%b::text || ' ' || %b::text, 0))"
-_PATIENCE = f"SET LOCAL statement_timeout = {int(_MIGRATION_S * 1000)}"
+# The limits of its connection, as far as this server has them.
+_PATIENCE = f"""
+SELECT set_config(name, '{int(_MIGRATION_S * 1000)}', true) FROM pg_settings
+WHERE name IN ('statement_timeout', 'lock_timeout', 'transaction_timeout')
+"""
 # Not `to_regclass`, which may answer from a cache: it does not see what was made meanwhile.
 _IS_THERE = """
 SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -486,6 +490,7 @@ async def check_postgres(
     pending = _pending(state.recorded, migrations, place, application)
 
     async def make(transaction: Transaction) -> Parts:
+        await transaction.run(_PATIENCE)
         parts = await _make_aside(transaction, migrations[: state.version])
         await transaction.rollback()
         return parts

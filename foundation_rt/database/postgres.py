@@ -26,7 +26,7 @@ it, as far as PostgreSQL 15 does:
   with a Sync alone, and leaves it with its COMMIT.
 - In the middle of COPY, or of statements whose Sync was not sent yet, nothing: the server waits for
   the client without a timer, `statement_timeout` included. Other processes end such a transaction
-  with `end_stalled_transactions`.
+  with `end_stalled_transactions`. From PostgreSQL 17 on `transaction_timeout` ends it too.
 
 Needs the extra `postgres` (psycopg 3).
 """
@@ -50,6 +50,7 @@ from .errors import (
     CommitUnknownError,
     DatabaseError,
     DatabaseFullError,
+    DatabaseLockedError,
     DatabaseReadOnlyError,
     DatabaseUnavailableError,
     TransactionFailedError,
@@ -94,6 +95,18 @@ _NETWORK = {
     "tcp_user_timeout": 8_000,
     "connect_timeout": 5,
 }
+
+# The same for the server, which otherwise keeps the locks of a machine that is gone for two hours.
+# Over a Unix socket the server ignores them.
+_SERVER_NETWORK = {
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "2",
+    "tcp_user_timeout": "8000",
+}
+
+_WITH_TRANSACTION_TIMEOUT = 170_000
+"""The first version of PostgreSQL that has this setting."""
 
 _SET = """
 SELECT set_config(name, setting, false) FROM unnest(%s::text[], %s::text[]) AS s (name, setting)
@@ -146,7 +159,10 @@ class PostgresConnections:
         schema: takes the place of ``{schema}`` in statements, in quotes.
         size: the most connections that transactions use at once.
         statement_ms: the longest that one statement may take, waiting for locks included.
-        operation_s: the longest that one transaction may take, and pause between two statements.
+        lock_ms: the longest that a statement waits for one lock; as long as it may take if None.
+        operation_s: the longest that one transaction may take.
+        pause_s: the longest that a transaction may pause between two statements; as long as it may
+            take if None.
         connect_s: how long an operation waits for a connection, as during a server's restart.
         attempts: the most attempts of a transaction that is known not to have happened.
         settings: of the server, for every connection, as ``{"jit": "off"}``.
@@ -158,7 +174,9 @@ class PostgresConnections:
     schema: str
     _size: int
     statement_ms: int = field(default=5_000, kw_only=True)
+    lock_ms: int | None = field(default=None, kw_only=True)
     operation_s: float = field(default=15.0, kw_only=True)
+    pause_s: float | None = field(default=None, kw_only=True)
     connect_s: float = field(default=5.0, kw_only=True)
     attempts: int = field(default=10, kw_only=True)
     settings: Mapping[str, str] = field(factory=dict, kw_only=True)
@@ -197,13 +215,18 @@ class PostgresConnections:
         connection: Connection = await psycopg.AsyncConnection.connect(
             autocommit=True, **self._parameters
         )
+        pause_s = self.operation_s if self.pause_s is None else self.pause_s
         settings = {
             "statement_timeout": str(self.statement_ms),
-            "idle_in_transaction_session_timeout": str(int(self.operation_s * 1000)),
+            "lock_timeout": str(self.lock_ms or 0),
+            "idle_in_transaction_session_timeout": str(int(pause_s * 1000)),
             "default_transaction_isolation": "read committed",
             "client_min_messages": "warning",
+            **_SERVER_NETWORK,
             **self.settings,
         }
+        if connection.info.server_version >= _WITH_TRANSACTION_TIMEOUT:
+            settings["transaction_timeout"] = str(int(self.operation_s * 1000))
         try:
             await connection.execute(_SET, (list(settings), list(settings.values())))
             self.on_connect(connection)
@@ -213,13 +236,18 @@ class PostgresConnections:
         return connection
 
     async def transact(
-        self, work: Callable[[Transaction], Awaitable[T]], *, operation_s: float | None = None
+        self,
+        work: Callable[[Transaction], Awaitable[T]],
+        *,
+        operation_s: float | None = None,
+        lock_ms: int | None = None,
     ) -> T:
         """Call `work(transaction)`, repeatedly if necessary, until it has committed (DB-03).
 
         Args:
             work: ends with `Transaction.commit`, `read` or `rollback`.
             operation_s: the longest that it may take, if not as long as others.
+            lock_ms: the longest that it may wait for one lock, if not as long as others.
 
         Raises:
             TransactionFailedError: the transaction did not happen; its class says why.
@@ -230,7 +258,7 @@ class PostgresConnections:
         deadline = loop.time() + limit_s
         for attempt in count(1):
             async with self._lend(limit_s) as connection:
-                transaction = Transaction(connection, self.schema)
+                transaction = Transaction(connection, self.schema, lock_ms)
                 try:
                     return await work(transaction)
                 except (psycopg.Error, Raced) as error:
@@ -350,11 +378,13 @@ class Transaction:
 
     Attributes:
         schema: that of its connections, without quotes.
+        lock_ms: the longest that it may wait for one lock; None: as its connection says.
         is_committing: COMMIT may have been sent.
     """
 
     connection: Connection
     schema: str
+    lock_ms: int | None = None
     is_committing: bool = field(default=False, init=False)
     _begun: bool = field(default=False, init=False)
     _pipeline: AbstractAsyncContextManager[psycopg.AsyncPipeline] | None = field(
@@ -380,9 +410,8 @@ class Transaction:
         back.
         """
         await self._leave_pipeline()
-        if not self._begun:
-            self._begun = True
-            await self.connection.execute(b"BEGIN", prepare=False)
+        for statement, parameters in self._begin():
+            await self.connection.execute(statement.encode(), parameters or None, prepare=False)
         return self.connection
 
     @asynccontextmanager
@@ -414,7 +443,7 @@ class Transaction:
         when the transaction is known to have happened, their errors are ignored.
         """
         self.is_committing = True
-        if not self._begun and len(queries) == 1 and not then:
+        if not self._begun and len(queries) == 1 and not then and self.lock_ms is None:
             return await self._finish(queries)  # a transaction by itself
         begin = self._begin()
         first, last = len(begin), len(begin) + len(queries)
@@ -451,7 +480,7 @@ class Transaction:
         if self._begun:
             return ()
         self._begun = True
-        return (_BEGIN,)
+        return (_BEGIN,) if self.lock_ms is None else (_BEGIN, (_WAIT_FOR_LOCK, (self.lock_ms,)))
 
     async def _finish(self, queries: Sequence[Query]) -> list[list[Row]]:
         """Execute queries after which there is no transaction."""
@@ -521,6 +550,7 @@ class Listener:
 
 
 _BEGIN: Query = ("BEGIN", ())
+_WAIT_FOR_LOCK = "SELECT set_config('lock_timeout', (%b::bigint)::text, true)"
 _BEGIN_READING: Query = ("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", ())
 _COMMIT: Query = ("COMMIT", ())
 
@@ -589,14 +619,15 @@ def _failure(transaction: Transaction, error: psycopg.Error | Raced) -> Database
         return DatabaseFullError(f"the disk of the database server is full: {described}", sqlstate)
     if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
         return DatabaseReadOnlyError(described, sqlstate)
-    if isinstance(error, Raced) or (sqlstate or "")[:2] in _LATER or sqlstate == _LOCKED:
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return DatabaseLockedError(described, sqlstate)
+    if isinstance(error, Raced) or (sqlstate or "")[:2] in _LATER:
         return DatabaseUnavailableError(described, sqlstate)
     return TransactionFailedError(described, sqlstate)
 
 
 _LATER = {"08", "40", "53", "57"}
 """Classes of codes: connections, transactions that gave way, resources, operators and time-outs."""
-_LOCKED = "55P03"
 
 
 def _described(error: Exception) -> str:

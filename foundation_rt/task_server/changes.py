@@ -65,10 +65,10 @@ class ResourceNotifier:
         if change is None:
             return
         if change.lists or change.everything:
-            self._server.list_changed("resources")
+            self._server.list_changed("resources", all_workers=False)  # each follows the store
         for uri in self._server.subscribed_resources():
             if is_changed(uri, change):
-                self._server.resource_updated(uri)
+                self._server.resource_updated(uri, all_workers=False)
 
 
 def is_changed(uri: str, change: Change) -> bool:

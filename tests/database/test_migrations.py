@@ -78,7 +78,7 @@ class SqlitePlace(Place):
         self.migrations = migrations_of(each.replace("{schema}.", "") for each in texts)
 
     def migrate(self, migrations: Sequence[Migration], verify: bool = True) -> MigrationReport:
-        with closing(sqlite3.connect(self.path, 20, isolation_level=None)) as connection:
+        with closing(sqlite3.connect(self.path, timeout=20, isolation_level=None)) as connection:
             return migrate_sqlite(
                 connection,
                 self.path,

@@ -17,6 +17,7 @@ import pytest
 from foundation_rt.database.errors import (
     CommitUnknownError,
     DatabaseFullError,
+    DatabaseLockedError,
     DatabaseReadOnlyError,
     DatabaseUnavailableError,
     TransactionFailedError,
@@ -291,7 +292,7 @@ def test_commit_after_a_failed_statement_is_an_error(place: Place) -> None:
         ("53200", DatabaseUnavailableError),
         ("25006", DatabaseReadOnlyError),
         ("57014", DatabaseUnavailableError),
-        ("55P03", DatabaseUnavailableError),
+        ("55P03", DatabaseLockedError),
         ("23514", TransactionFailedError),
     ],
 )
@@ -393,6 +394,50 @@ def test_several_reads_see_one_snapshot(place: Place) -> None:
                 other.commit()
             first, _, last = await reading
             assert first == last == [(1,)]
+
+    run(main())
+
+
+# -- limits of the server -------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DB-04")
+@pytest.mark.parametrize("limits", [({"lock_ms": 50}, {}), ({}, {"lock_ms": 50})])
+def test_wait_for_a_lock_is_bounded(
+    place: Place, limits: tuple[dict[str, int], dict[str, int]]
+) -> None:
+    of_all, of_one = limits
+
+    async def work(transaction: Transaction) -> None:
+        await transaction.ask(("SELECT n FROM {schema}.t FOR UPDATE", ()))
+        await transaction.commit()
+
+    async def main() -> None:
+        async with connected(place, **of_all) as connections:
+            await insert(connections, 1)
+            with psycopg.connect(place[0]) as other:
+                other.execute(f"SELECT n FROM {place[1]}.t FOR UPDATE".encode())
+                with pytest.raises(DatabaseLockedError):
+                    await connections.transact(work, **of_one)
+            await connections.transact(work, **of_one)
+            [[(lock_ms,)]] = await connections.read(("SHOW lock_timeout", ()))
+            assert lock_ms == ("50ms" if of_all else "0")
+
+    run(main())
+
+
+@pytest.mark.rule("DB-19")
+def test_server_notices_that_a_machine_is_gone(place: Place) -> None:
+    async def main() -> None:
+        async with connected(place) as connections:
+            values = await connections.read(
+                ("SHOW tcp_keepalives_idle", ()),
+                ("SHOW tcp_keepalives_interval", ()),
+                ("SHOW tcp_keepalives_count", ()),
+                ("SHOW tcp_user_timeout", ()),
+            )
+            # Over a Unix socket the server shows 0: nothing can be lost there.
+            assert [value for [(value,)] in values] in (["5", "2", "2", "8000"], ["0"] * 4)
 
     run(main())
 

@@ -6,7 +6,7 @@ It records the writes of handlers with their outcomes as the PostgreSQL ledger d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, cast
 
@@ -37,6 +37,7 @@ class Disk(InMemoryAACPPersistenceAdapter):
 
     number: int
     database: Database
+    time_ms: Callable[[], int]
     rows: dict[str, list[int]] = field(factory=dict, init=False)
     _writes: OutcomeWrites = field(factory=OutcomeWrites, init=False)
 
@@ -100,6 +101,10 @@ class Disk(InMemoryAACPPersistenceAdapter):
         if self.ledger.refuse(completion) is not None:
             return None
         return await self._writes.perform(cast(Any, connection), completion)
+
+    async def read_time(self) -> int:
+        """Return the right time."""
+        return self.time_ms()
 
     @property
     def requests(self) -> dict[str, RequestRecord]:

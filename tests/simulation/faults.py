@@ -55,6 +55,7 @@ class Fault(StrEnum):
     SHUTDOWN = "orderly shutdown"
     CLOCK_FORWARD = "clock jumps forward"
     CLOCK_BACKWARD = "clock jumps backward"
+    SUSPENSION = "machine suspended"
     UNREGISTER = "unregister in flight"
     LOST_LEDGER = "ledger lost"
     # Not by the dice, but as consequences of the workload.
@@ -87,6 +88,7 @@ SPELLS = (
     Fault.SHUTDOWN,
     Fault.CLOCK_FORWARD,
     Fault.CLOCK_BACKWARD,
+    Fault.SUSPENSION,
     Fault.UNREGISTER,
     Fault.LOST_LEDGER,
 )
@@ -106,7 +108,14 @@ SELECTABLE = (
 )
 """The faults that a scenario has or has not."""
 
-LEASE_KEEPING = (*ENVELOPE_FAULTS, *ACK_FAULTS, *SLOWNESS, Fault.PARTITION)
+LEASE_KEEPING = (
+    *ENVELOPE_FAULTS,
+    *ACK_FAULTS,
+    *SLOWNESS,
+    Fault.PARTITION,
+    Fault.CLOCK_FORWARD,
+    Fault.CLOCK_BACKWARD,
+)
 """The faults under which no claim is lost."""
 
 _CRASHES_AMONG_STRIKES = 0.2

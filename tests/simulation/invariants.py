@@ -28,6 +28,7 @@ import orjson
 from attrs import define, field
 
 from foundation_rt.agents.ledger.effects import Operation
+from foundation_rt.agents.ledger.operations import NodeSettings
 from foundation_rt.agents.ledger.rules import conflict_error, response_payload
 from foundation_rt.agents.ledger.session_manager import LinkState
 from foundation_rt.agents.ledger.types import (
@@ -123,6 +124,13 @@ class Witness:
     def is_void(self, link: Link, incarnation: int, seq: int) -> bool:
         """Return whether a message became a tombstone in the ledger of its source."""
         return (link, incarnation, seq) in self._void
+
+    def asked(self, settings: NodeSettings, off_ms: int, operation: Operation) -> None:
+        """Check that a process whose clock is far off claims and purges nothing (AACP-94)."""
+        most_ms = settings.max_clock_off_ms
+        barred = operation in (Operation.CLAIM, Operation.PURGE)
+        if barred and most_ms is not None and abs(off_ms) > most_ms:
+            raise Violation("clock", f"{settings.owner}: {operation} though {off_ms} ms off")
 
     def performed(
         self, disk: Disk, operation: Operation, arguments: tuple[Any, ...], result: Any

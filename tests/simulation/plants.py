@@ -16,6 +16,8 @@ from attrs import evolve
 from foundation_rt.agents.ledger import node as node_module
 from foundation_rt.agents.ledger import rules, unit_of_work
 from foundation_rt.agents.ledger.claims import Claims
+from foundation_rt.agents.ledger.effects import Operation
+from foundation_rt.agents.ledger.ledger_time import LedgerTime
 from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.rules import Claimability, claimability
 from foundation_rt.agents.ledger.session_manager import LinkState, SequenceStatus, record_arrival
@@ -199,6 +201,27 @@ def lease_ignored(patch: Patch) -> None:
     patch.setattr(rules, "claimability", claimable)
 
 
+def wall_clock_trusted(patch: Patch) -> None:
+    """Go by the clock of the machine, whatever the ledger's is."""
+
+    def ignore(self: LedgerTime, persist: Any, ledger_ms: int | None, now_ms: int) -> None:
+        self._judge(0)
+
+    patch.setattr(LedgerTime, "read", ignore)
+    patch.setattr(Process, "off_at_start_ms", lambda self: self.wall_off_ms)
+
+
+def wrong_clock_ignored(patch: Patch) -> None:
+    """Claim and purge although the clock of the machine is far off."""
+
+    def judge(self: LedgerTime, off_ms: int) -> None:
+        self.off_ms, self.is_right = off_ms, True
+        self.operations.want(Operation.CLAIM)
+        self.operations.want(Operation.PURGE)
+
+    patch.setattr(LedgerTime, "_judge", judge)
+
+
 def lease_not_renewed(patch: Patch) -> None:
     """Let a handler that takes long lose its claim."""
     patch.setattr(Claims, "renew_arguments", _nothing)
@@ -278,7 +301,7 @@ def floor_ignored(patch: Patch) -> None:
 
 def lost_claim_passed_over(patch: Patch) -> None:
     """After a CLAIM that failed and happened, execute later requests first."""
-    patch.setattr(Claims, "forget_failed_claim", lambda self: None)
+    patch.setattr(Claims, "forget_failed_claim", lambda self, persist: None)
 
 
 def doubt_not_followed_up(patch: Patch) -> None:

@@ -13,7 +13,9 @@ from attrs import define, field
 from foundation_rt.agents.ledger.effects import (
     Abandon,
     Execute,
+    FollowTime,
     NoticeAbandoned,
+    NoticeClock,
     NoticeFailure,
     NoticeOutdated,
     NoticeReceived,
@@ -50,7 +52,8 @@ class Process:
     """One process over its lives.
 
     Attributes:
-        skew_ms: the error of its clock.
+        wall_off_ms: how far the clock of its machine is ahead.
+        off_ms: how far the time of its node is ahead.
         life: a number that changes when it starts and when it ends.
         disk_is_new: whether its disk has not been used.
     """
@@ -58,7 +61,8 @@ class Process:
     simulator: Simulator
     number: int
     disk: Disk
-    skew_ms: int
+    wall_off_ms: int
+    off_ms: int = field(default=0, init=False)
     life: int = field(default=0, init=False)
     is_up: bool = field(default=False, init=False)
     disk_is_new: bool = field(default=True, init=False)
@@ -71,8 +75,8 @@ class Process:
 
     @property
     def now_ms(self) -> int:
-        """The time by its clock."""
-        return START_MS + self.simulator.now + self.skew_ms
+        """The time of its node."""
+        return START_MS + self.simulator.now + self.off_ms
 
     @property
     def owner(self) -> str:
@@ -93,6 +97,7 @@ class Process:
         self.life += 1
         self.is_up, self.disk_is_new = True, False
         self._paused_until, self._wake_at = 0, None
+        self.off_ms = self.off_at_start_ms()
         self.node = Node(
             scenario.node_settings(self.number, self.owner),
             simulator.new_id,
@@ -109,6 +114,10 @@ class Process:
         self.perform()
         if self.is_up:
             simulator.workload.resume(self.number)
+
+    def off_at_start_ms(self) -> int:
+        """Return how far the time of a new node is ahead: the runner reads the ledger's first."""
+        return 0
 
     def crash(self) -> None:
         """End at once; a new life begins later."""
@@ -149,12 +158,10 @@ class Process:
         """Do nothing for so long, and everything that was due after that."""
         self._paused_until = self.simulator.now + for_ms
 
-    def jump(self, by_ms: int) -> None:
-        """Set its clock."""
-        self.skew_ms += by_ms
-        self.node.shift_timers(by_ms)
-        self._wake_at = None
-        self._arm()
+    def suspend(self, for_ms: int) -> None:
+        """Do nothing for so long, and believe afterwards that no time has passed."""
+        self.pause(for_ms)
+        self.off_ms -= for_ms
 
     # -- events from outside -----------------------------------------------------------------
 
@@ -206,7 +213,7 @@ class Process:
         if due_ms is None:
             return
         simulator = self.simulator
-        wake_at = max(due_ms - START_MS - self.skew_ms, simulator.now)
+        wake_at = max(due_ms - START_MS - self.off_ms, simulator.now)
         if self._wake_at is None or wake_at < self._wake_at:
             self._wake_at = wake_at
             simulator.after(wake_at - simulator.now, self._wake, (self.life, wake_at))
@@ -248,9 +255,21 @@ class Process:
         elif resolve.answer is not None:
             self.simulator.network.redeliver(resolve.waiter)
 
+    def _follow_time(self, effect: FollowTime) -> None:
+        self.off_ms += effect.by_ms
+        self.simulator.note("follow", self.number, effect.by_ms, self.wall_off_ms)
+        self.node.clock_followed(effect.by_ms, self.wall_off_ms - self.off_ms)
+        self._wake_at = None
+        self._has_news = True
+
     def _notice(
         self,
-        notice: NoticeReceived | NoticeSettled | NoticeFailure | NoticeAbandoned | NoticeOutdated,
+        notice: NoticeReceived
+        | NoticeSettled
+        | NoticeFailure
+        | NoticeAbandoned
+        | NoticeOutdated
+        | NoticeClock,
     ) -> None:
         self.simulator.note("notice", self.number, type(notice).__name__)
 
@@ -258,6 +277,7 @@ class Process:
 
     def _persist(self, persist: Persist) -> None:
         simulator = self.simulator
+        simulator.witness.asked(self.node.settings, self.node.time.off_ms, persist.operation)
         fault = simulator.dice.on_operation(persist.operation)
         simulator.after(simulator.latency(), self._on_disk, (self.life, persist, fault))
 
@@ -279,7 +299,7 @@ class Process:
         except StoreError:
             self.simulator.note("undone", self.number, operation._value_)
             return _STORE_ERROR
-        self.simulator.note(operation._value_, self.number, arguments[0], "->", result)
+        self.simulator.note(operation._value_, self.number, *arguments[:1], "->", result)
         self.simulator.witness.performed(self.disk, operation, arguments, result)
         return result
 
@@ -358,6 +378,8 @@ _PERFORM: dict[type, Callable[[Process, Any], None]] = {
     NoticeFailure: Process._notice,
     NoticeAbandoned: Process._notice,
     NoticeOutdated: Process._notice,
+    NoticeClock: Process._notice,
+    FollowTime: Process._follow_time,
 }
 
 _STORE_FAULTS: dict[Fault, Callable[[Process, Persist], None]] = {

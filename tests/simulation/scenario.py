@@ -49,7 +49,8 @@ class Scenario:
     Attributes:
         disks: for every process, the number of its ledger.
         agents: for every agent, the processes with which it is registered.
-        skews_ms: for every process, the error of its clock at first.
+        clocks_off_ms: for every process, how far the clock of its machine is ahead at first.
+        compares_clocks: whether processes whose clocks are far off may not claim.
         faults, rate: see `Dice`.
         heal_ms: when faults end, in ms after the start.
         latency_ms: of the network and of the ledgers: at least 1, at most this.
@@ -63,7 +64,8 @@ class Scenario:
     topology: Topology
     disks: tuple[int, ...]
     agents: dict[str, tuple[int, ...]]
-    skews_ms: tuple[int, ...]
+    clocks_off_ms: tuple[int, ...]
+    compares_clocks: bool
     requests: int
     faults: tuple[Fault, ...]
     rate: float
@@ -91,9 +93,8 @@ class Scenario:
     @property
     def keeps_leases(self) -> bool:
         """Whether nothing in it makes a process lose a claim, or give one back."""
-        same_time = self.topology is Topology.SEPARATE or not any(self.skews_ms)
         lives_long = self.ttl_ms == _LONG_TTL_MS
-        return same_time and lives_long and set(self.faults) <= set(LEASE_KEEPING)
+        return lives_long and set(self.faults) <= set(LEASE_KEEPING)
 
     def node_settings(self, process: int, owner: str) -> NodeSettings:
         """Return the settings for the node of a process that claims under this name."""
@@ -108,6 +109,7 @@ class Scenario:
             max_held_by_agent=self.max_held_by_agent,
             has_transport=self.topology is not Topology.SHARED,
             shared=self.disks.count(self.disks[process]) > 1,
+            max_clock_off_ms=self.lease_ms // 3 if self.compares_clocks else None,
         )
 
 
@@ -128,7 +130,10 @@ def draw(seed: int, rng: Random, requests: int | None = None) -> Scenario:
         topology,
         disks,
         _agents(rng, disks),
-        tuple(rng.choice((0, 0, rng.randint(-500, 500))) for _ in disks),
+        tuple(
+            rng.choice((0, 0, rng.randint(-500, 500), rng.randint(0, 90_000_000))) for _ in disks
+        ),
+        rng.random() < 0.5,
         drawn_requests if requests is None else requests,
         faults,
         rng.choice((0.02, 0.05, 0.1, 0.2)),

@@ -62,11 +62,11 @@ class Simulator:
         self.network = SimulatedNetwork(self)
         self.workload = Workload(self)
         self.disks = [
-            Disk(number, self.database, incarnation=START_MS + number)
+            Disk(number, self.database, self.time_ms, incarnation=START_MS + number)
             for number in range(max(self.scenario.disks) + 1)
         ]
         self.processes = [
-            Process(self, number, self.disks[disk], self.scenario.skews_ms[number])
+            Process(self, number, self.disks[disk], self.scenario.clocks_off_ms[number])
             for number, disk in enumerate(self.scenario.disks)
         ]
         self.registered = {agent: list(where) for agent, where in self.scenario.agents.items()}
@@ -78,6 +78,10 @@ class Simulator:
         self._ids = 0
         self._runs = 0
         self._rested = False
+
+    def time_ms(self) -> int:
+        """Return the time by a right clock, in ms since 1970."""
+        return START_MS + self.now
 
     # -- for all parts --------------------------------------------------------------------------
 
@@ -147,6 +151,8 @@ class Simulator:
         self.healed = True
         self.dice.heal()
         self.network.cut.clear()
+        for process in self.processes:
+            process.wall_off_ms = 0
         for executor, execution in self.stuck:
             self.after(0, executor.end, execution)
         self.after(_REST_CHECK_MS, self._check_rest, None)
@@ -240,9 +246,16 @@ class Simulator:
 
     def _jump(self, fault: Fault, chance: int, by_ms: int) -> None:
         process = self._process(chance)
-        if process is not None:
+        if process is not None and not self.healed:
             self._strike(fault, process.number, by_ms)
-            process.jump(by_ms)
+            process.wall_off_ms += by_ms
+
+    def _suspend(self, chance: int) -> None:
+        process = self._process(chance)
+        if process is not None:
+            for_ms = self.below(2 * self.scenario.lease_ms)
+            self._strike(Fault.SUSPENSION, process.number, for_ms)
+            process.suspend(for_ms)
 
     def _unregister(self, chance: int) -> None:
         """Move an agent away from a process, and back there or to another with its ledger."""
@@ -286,7 +299,7 @@ class Simulator:
         self.lost.add(number)
         self.witness.lost(process.disk)
         self.disks[number] = Disk(
-            number, self.database, incarnation=START_MS + len(self.disks) + self.now
+            number, self.database, self.time_ms, incarnation=START_MS + len(self.disks) + self.now
         )
         process.lose_disk(self.disks[number])
 
@@ -302,6 +315,7 @@ _SPELLS: dict[Fault, Callable[[Simulator, int], None]] = {
     Fault.SHUTDOWN: Simulator._shut_down,
     Fault.CLOCK_FORWARD: Simulator._jump_forward,
     Fault.CLOCK_BACKWARD: Simulator._jump_backward,
+    Fault.SUSPENSION: Simulator._suspend,
     Fault.UNREGISTER: Simulator._unregister,
     Fault.LOST_LEDGER: Simulator._lose_ledger,
 }

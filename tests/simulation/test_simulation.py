@@ -33,6 +33,8 @@ CLASSIC = (
     plants.outcome_overwritten,
     plants.lease_ignored,
     plants.lease_not_renewed,
+    plants.wall_clock_trusted,
+    plants.wrong_clock_ignored,
     plants.seq_reused_after_a_crash,
     plants.tombstone_not_sent,
     plants.tombstone_executed,

@@ -129,7 +129,7 @@ _SHOWN_BY: dict[type, Any] = {
     Appended: _appended,
     Received: _received,
     Claim: _claim,
-    Claimed: lambda claimed: f"{_show_all(claimed.claims)} next {claimed.next_at_ms}",
+    Claimed: lambda claimed: f"{_show_all(claimed.claims)} again {claimed.again_at_ms}",
     Completed: _completed,
     ClaimCompletion: _completion,
     Release: _release,

@@ -53,7 +53,7 @@ class FaultyStore(InMemoryAACPPersistenceAdapter):
         self.closed += 1
         self.is_open = False
 
-    def on_change(self, callback: Callable[[], object]) -> None:
+    def on_change(self, callback: Callable[[Any], object]) -> None:
         self.listeners.append(callback)
 
     def fail(self, operation: str, *, after: bool = False, times: int = 1) -> None:

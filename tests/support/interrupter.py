@@ -36,6 +36,8 @@ class Interrupter:
     def watching(self) -> Iterator[None]:
         """Count, and raise, while this lasts, in this thread."""
         before = sys.gettrace()
+        # Python 3.12 has no events of opcodes before a frame wanted them when tracing began.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self._on_call)
         try:
             yield

@@ -16,7 +16,12 @@ from attrs import define, field
 from foundation_rt.agents.ledger.encoder import decode, encode
 from foundation_rt.agents.ledger.types import Envelope
 from foundation_rt.agents.persistence import StoreError
-from foundation_rt.agents.transports import Deliver, TransportError
+from foundation_rt.agents.transports import (
+    AgentServedElsewhereError,
+    Deliver,
+    OnLoss,
+    TransportError,
+)
 
 
 @define(eq=False)
@@ -85,11 +90,16 @@ class LoopbackTransport:
     max_envelope_bytes: int = 1 << 20
     deliver: Deliver | None = None
     agents: set[str] = field(factory=set)
+    lost: OnLoss | None = None
+    ledger_uid: str = ""
 
-    async def open(self, deliver: Deliver) -> None:
+    async def open(self, deliver: Deliver, ledger_uid: str) -> None:
         if self.network.is_down:
             raise TransportError("the network is down")
-        self.deliver = deliver
+        self.deliver, self.ledger_uid = deliver, ledger_uid
+
+    def on_loss(self, callback: OnLoss) -> None:
+        self.lost = callback
 
     async def close(self) -> None:
         self.deliver = None
@@ -98,6 +108,9 @@ class LoopbackTransport:
     async def listen(self, agent_id: str) -> None:
         if self.network.is_down:
             raise TransportError("the network is down")
+        for end in self.network.ends:
+            if agent_id in end.agents and end.ledger_uid != self.ledger_uid:
+                raise AgentServedElsewhereError(f"{agent_id} is served by another ledger")
         self.agents.add(agent_id)
 
     async def unlisten(self, agent_id: str) -> None:

@@ -50,6 +50,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual_clock.monotonic()
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for the threads: the bound of Python 3.12 is over at once in virtual time."""
+        await super().shutdown_default_executor()
+
     def turn(self, times: int = 1) -> None:
         """Run what is ready now, and what that makes ready, `times` turns deep; wait for nothing.
 

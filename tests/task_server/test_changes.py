@@ -91,11 +91,11 @@ async def test_subscribers_are_notified_of_many_changes_at_once() -> None:
         seen = []
         server_updated = server.resource_updated
 
-        def note(uri: str) -> None:
+        def note(uri: str, *, all_workers: bool) -> None:
             seen.append(uri)
-            server_updated(uri)
+            server_updated(uri, all_workers=all_workers)
 
-        server.resource_updated = note  # type: ignore[method-assign]
+        server.resource_updated = note  # type: ignore[assignment,method-assign]
         for number in range(1, 1001):
             notifier.note(Change(tasks=((number, number),)))
         assert seen == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -10,11 +11,22 @@ from attrs import define, evolve, field
 
 from ...errors import ErrorCode, StructuredError
 from ...shown import Shown
+from .awake_agents import AwakeAgents
 from .effects import Abandon, Execute, NoticeAbandoned, NoticeFailure, Operation, Persist
 from .exchange import Exchange
+from .ledger_time import LedgerTime
 from .operations import Operations
 from .retransmitter import Retransmitter
-from .types import Claim, ClaimCompletion, Claimed, Completed, Release, RequestState
+from .types import (
+    LOCKED,
+    Claim,
+    ClaimCompletion,
+    Claimed,
+    Completed,
+    Locked,
+    Release,
+    RequestState,
+)
 
 if TYPE_CHECKING:
     from ..messages import OutcomeWrite
@@ -46,6 +58,8 @@ class Claims:
 
     operations: Operations
     exchange: Exchange
+    time: LedgerTime
+    awake: AwakeAgents
     retransmitter: Retransmitter
     held: dict[str, Claim] = field(factory=dict, init=False)
     _agents: dict[str, _Quota] = field(factory=dict, init=False)
@@ -54,20 +68,28 @@ class Claims:
     # Agents whose claims were given back during a CLAIM: it may bring what is behind those.
     _overtaken: set[str] = field(factory=set, init=False)
     _lost_claims: int = field(default=0, init=False)
+    # Agents with claims that are being given back, and how many: those come before what is behind.
+    _releasing: Counter[str] = field(factory=Counter, init=False)
     _stopping: bool = field(default=False, init=False)
 
     def stop(self) -> None:
         """Claim nothing any more."""
         self._stopping = True
 
+    @property
+    def is_claiming(self) -> bool:
+        """Return whether this node claims what is entered for its agents."""
+        return bool(self.time.is_right) and not self._stopping
+
     def add_agent(self, agent_id: str) -> None:
         """Claim requests for an agent from now on."""
         self._agents.setdefault(agent_id, _Quota())
-        self.operations.want(Operation.CLAIM)
+        self.awake.add(agent_id)
 
     def remove_agent(self, agent_id: str) -> None:
         """Claim nothing more for an agent."""
         self._agents.pop(agent_id, None)
+        self.awake.remove(agent_id)
 
     def executed(
         self,
@@ -109,7 +131,7 @@ class Claims:
                 self._overtaken.add(claim.target_agent_id)
             self._release(claim, not_before_ms, begun)
 
-    def forget_failed_claim(self) -> None:
+    def forget_failed_claim(self, persist: Persist) -> None:
         """Change the owner after a CLAIM that failed.
 
         What it may have claimed must lapse before it, or what is behind it, is claimed again: as a
@@ -117,18 +139,22 @@ class Claims:
         """
         self._lost_claims += 1
         self._overtaken.clear()
+        self.awake.wake_some(persist.arguments[0])
 
     # -- operations and their results ---------------------------------------------------------
 
     def claim_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
-        """Return what may be claimed for each agent."""
-        wanted = {
-            agent_id: quota.capacity - quota.held
-            for agent_id, quota in self._agents.items()
-            if quota.held < quota.capacity
-        }
-        if self._stopping or not wanted or self.operations.is_pending(Operation.RELEASE):
-            return None  # what is being given back comes before what is behind it
+        """Return what may be claimed for each agent whose queue may have something."""
+        if not self.is_claiming:
+            return None
+        wanted = {}
+        for agent_id in self.awake.now_awake(now_ms):
+            quota = self._agents[agent_id]
+            if quota.held < quota.capacity and not self._releasing[agent_id]:
+                wanted[agent_id] = quota.capacity - quota.held
+        self.awake.put_to_sleep(wanted, now_ms)
+        if not wanted:
+            return None
         idle = {agent_id for agent_id in wanted if not self._agents[agent_id].held}
         owner = self.operations.settings.owner
         if self._lost_claims:
@@ -149,11 +175,11 @@ class Claims:
 
     def release_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
         """Return the claims to release."""
-        return (batch,)
+        return ([release for release, _ in batch],)
 
     def claimed(self, persist: Persist, claimed: Claimed, now_ms: int) -> None:
         """Have the new claims executed."""
-        operations, settings = self.operations, self.operations.settings
+        settings = self.operations.settings
         overtaken, self._overtaken = self._overtaken, set()
         for claim in claimed.claims:
             held = self.held.get(claim.request_id)
@@ -166,21 +192,26 @@ class Claims:
                 self._agents[claim.target_agent_id].held += 1
                 self._begin(claim, now_ms)
         if claimed.claims:
-            operations.arm(Operation.RENEW, now_ms + settings.lease_ms // 3)
+            self.operations.arm(Operation.RENEW, now_ms + settings.lease_ms // 3)
         wanted: dict[str, int] = persist.arguments[0]
         counts = Counter(claim.target_agent_id for claim in claimed.claims)
-        if any(count == wanted[agent_id] for agent_id, count in counts.items()):
-            operations.want(Operation.CLAIM)  # there may be more, and capacity for it by now
-        if claimed.next_at_ms is not None:
-            operations.arm(Operation.CLAIM, max(claimed.next_at_ms, now_ms + 1))
-        if settings.shared and self._agents:
-            operations.arm(Operation.CLAIM, now_ms + settings.poll_ms)
+        for agent_id, count in counts.items():
+            if count == wanted[agent_id]:
+                self.awake.wake(agent_id)  # there may be more, and capacity for it by now
+        self.awake.wake_some(overtaken)
+        self.awake.wake_at(claimed.again_at_ms, now_ms)
 
-    def completed(self, persist: Persist, results: list[Completed], now_ms: int) -> None:
+    def completed(
+        self, persist: Persist, results: Sequence[Completed | Locked], now_ms: int
+    ) -> None:
         """Settle the requests whose outcome was recorded, and send the RESPONSEs."""
         responses = []
         ended: list[tuple[ClaimCompletion, Claim]] = persist.batch
         for (completion, claim), completed in zip(ended, results, strict=True):
+            if completed is LOCKED:
+                request_id = completion.request_id
+                self.operations.delay(Operation.COMPLETE, (completion, claim), request_id, now_ms)
+                continue
             record = completed.record
             if completed.failure is not None:
                 self._fail_writes(claim, completed.failure, now_ms)
@@ -201,8 +232,8 @@ class Claims:
             if completed.response is not None:
                 responses.append(self.exchange.first_attempt(completed.response))
                 self.operations.arm(Operation.TAKE_DUE, completion.reply_next_attempt_at_ms)
+            self.awake.wake(claim.target_agent_id)  # there is capacity again
         self.operations.send(responses)
-        self.operations.want(Operation.CLAIM)
 
     def renewed(self, persist: Persist, results: list[bool], now_ms: int) -> None:
         """Stop the executions whose claims were lost."""
@@ -216,9 +247,16 @@ class Claims:
             lease_ms = self.operations.settings.lease_ms
             self.operations.arm(Operation.RENEW, now_ms + lease_ms // 3)
 
-    def released(self, persist: Persist, result: None, now_ms: int) -> None:
+    def released(self, persist: Persist, locked: list[Release], now_ms: int) -> None:
         """Claim again: what was given back may be next."""
-        self.operations.want(Operation.CLAIM)
+        left = set(map(id, locked))
+        for item in persist.batch:
+            release, agent_id = item
+            if id(release) in left:
+                self.operations.delay(Operation.RELEASE, item, release.request_id, now_ms)
+            else:
+                self._releasing -= Counter([agent_id])
+                self.awake.wake(agent_id)
 
     # -- parts of that ------------------------------------------------------------------------
 
@@ -233,7 +271,8 @@ class Claims:
     def _release(self, claim: Claim, not_before_ms: int | None, begun: bool) -> None:
         executions = claim.executions if begun else claim.executions - 1
         release = Release(claim.request_id, claim.epoch, executions, not_before_ms)
-        self.operations.add(Operation.RELEASE, release)
+        self._releasing[claim.target_agent_id] += 1
+        self.operations.add(Operation.RELEASE, (release, claim.target_agent_id))
 
     def _held_behind(self, claim: Claim) -> list[Claim]:
         """Return the claims that must wait for a request that is executed again (AACP-04)."""
@@ -260,7 +299,7 @@ class Claims:
         for each in behind:
             self.give_back(each)
             self.operations.effects.append(Abandon(each))
-        self.operations.want(Operation.CLAIM)  # there is capacity again
+        self.awake.wake(claim.target_agent_id)  # there is capacity again
 
     def _let_go(self, claim: Claim) -> None:
         del self.held[claim.request_id]

@@ -8,7 +8,7 @@ the same mailboxes.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,8 @@ from ...protocol.principal import identity_of
 from ..local import AgentCoordinator
 from ..mailbox import current_entry, waiting_for
 from ..messages import AgentHandler
+from ..persistence import StoreError
+from .administration import MAX_PAGE, PAGE_START, Changed, RequestQuery, Verdict, key_of
 from .encoder import is_agent_id
 from .errors import RequestFailedError
 from .ownership import is_request_id, owned_id, owner_of
@@ -36,7 +38,7 @@ from .rules import recorded_error
 from .sending import Sender, check_request_id, milliseconds
 from .setup import check_settings, make_limits, make_node, make_store, make_transport
 from .status import MessageStatus, message_status, request_status
-from .types import MessageType, Outcome
+from .types import LedgerNews, MessageType, Outcome
 
 if TYPE_CHECKING:
     import asyncio
@@ -47,7 +49,9 @@ if TYPE_CHECKING:
     from ..transports import AACPTransport
     from .hooks import CompletedHook, FailedHook, MessageHook
     from .late_calls import LateCalls
+    from .operator import LedgerOperator
     from .runner import NodeRunner
+    from .types import RequestRecord, RequestState
 
 _MAX_BACKLOG, _MAX_BACKLOG_BYTES = 10_000, 64 * 1024 * 1024
 """Messages, and bytes of their payloads, that may wait for the ledger: behind a slow disk."""
@@ -102,6 +106,8 @@ class AgentCoordinatorV2(AgentCoordinator):
     on_message_completed: CompletedHook | None = field(default=None, kw_only=True)
     on_message_failed: FailedHook | None = field(default=None, kw_only=True)
     _shares: ServerConfig | None = field(default=None, init=False)
+    # By agent: how long an execution may take; None for as long as it needs.
+    _timeouts_ms: dict[str, int | None] = field(factory=dict, init=False)
     _running: _Running | None = field(default=None, init=False)
     _starting: asyncio.Future[None] | None = field(default=None, init=False)
 
@@ -126,6 +132,15 @@ class AgentCoordinatorV2(AgentCoordinator):
         """Return a new request id."""
         return self._ids.run_id()
 
+    def execution_timeout_ms(self, agent_id: str) -> int | None:
+        """Return how long one execution of an agent may take, in ms; None: as long as it needs."""
+        return self._timeouts_ms.get(agent_id)
+
+    def is_ready(self) -> bool:
+        """Return whether this machine's clock is right enough to execute requests (AACP-94)."""
+        running = self._running
+        return running is None or running.runner.node.time.is_right is not False
+
     # -- its life -----------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -133,6 +148,7 @@ class AgentCoordinatorV2(AgentCoordinator):
 
         Raises:
             StoreError, TransportError: one of them cannot be reached; a later call tries again.
+            AgentServedElsewhereError: another ledger serves one of the agents over the transport.
             UsageError: says what to change.
         """
         import asyncio
@@ -185,8 +201,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         )
         now_ms = NodeClock(self.clock)
         runner = NodeRunner(node, store, transport, now_ms, logger, executor.execute, hooks)
-        await runner.start()
-        runner.listen(name)
+        await runner.start({name, *self.agent_ids()})
         for agent_id in self.agent_ids():
             runner.add_agent(agent_id)
         late_calls = LateCalls(
@@ -264,16 +279,35 @@ class AgentCoordinatorV2(AgentCoordinator):
     # -- agents -------------------------------------------------------------------------------
 
     def register_agent(
-        self, agent_id: str, handler: AgentHandler, *, scopes: Iterable[str] = ()
+        self,
+        agent_id: str,
+        handler: AgentHandler,
+        *,
+        scopes: Iterable[str] = (),
+        timeout_ms: int | None = None,
     ) -> None:
-        """Add an agent, as `AgentCoordinator` does; execute what the ledger has for it."""
+        """Add an agent, as `AgentCoordinator` does; execute what the ledger has for it.
+
+        Args:
+            agent_id: as there.
+            handler: as there.
+            scopes: as there.
+            timeout_ms: how long one execution may take; by default as long as it needs (AACP-96).
+
+        Raises:
+            ToolError: INVALID_ARGUMENT, the time is no number of ms.
+            RegistrationError, UsageError: as there.
+        """
+        limit = None if timeout_ms is None else milliseconds(timeout_ms, timeout_ms)
         super().register_agent(agent_id, handler, scopes=scopes)
+        self._timeouts_ms[agent_id] = limit
         if self._running is not None:
             self._running.runner.add_agent(agent_id)
 
     def unregister_agent(self, agent_id: str) -> bool:
         """Remove an agent; its messages wait in the ledger (AACP-25)."""
         present = super().unregister_agent(agent_id)
+        self._timeouts_ms.pop(agent_id, None)
         if present and self._running is not None:
             self._running.runner.remove_agent(agent_id)
         return present
@@ -401,6 +435,19 @@ class AgentCoordinatorV2(AgentCoordinator):
             return MessageStatus(None, message_or_request_id, Outcome.UNKNOWN, runner.now_ms())
         return None
 
+    async def pending_requests(self, limit: int = 200) -> list[MessageStatus]:
+        """Return the requests in the ledger that have no outcome yet, of all owners.
+
+        Args:
+            limit: the most that are returned.
+
+        Raises:
+            StoreError: the ledger cannot be asked.
+        """
+        running = await self._started()
+        records = await running.runner.store.list_pending_requests()
+        return [request_status(each) for each in records[:limit]]
+
     def process_retries_once(self) -> None:
         """Send again now the messages that are due; it happens by itself as well."""
         if self._running is not None:
@@ -445,9 +492,133 @@ class AgentCoordinatorV2(AgentCoordinator):
         return message is not None
 
     async def purge_expired(self) -> int:
-        """Delete what has expired, now; it happens by itself as well (AACP-15)."""
+        """Delete what has expired, now; it happens by itself as well (AACP-15).
+
+        Raises:
+            StoreError: the ledger cannot be asked, or the clock of this machine is wrong (AACP-94).
+        """
         runner = (await self._started()).runner
-        return await runner.store.purge_expired(runner.now_ms())
+        if not self.is_ready():
+            raise StoreError("the clock of this machine is wrong: set it right before you purge")
+        purged = 0
+        while batch := await runner.store.purge_expired(runner.now_ms()):
+            purged += batch
+        return purged
+
+    # -- what operators ask -------------------------------------------------------------------
+
+    async def list_requests(
+        self,
+        *,
+        agent_id: str | None = None,
+        states: Collection[RequestState] = (),
+        older_than_ms: int | None = None,
+        after: RequestRecord | None = None,
+        limit: int = 100,
+        principal: Principal | None = None,
+    ) -> list[RequestRecord]:
+        """Return a page of the requests in the ledger, the oldest first (AACP-111).
+
+        Args:
+            agent_id: their target; by default all.
+            states: those that count; none for all.
+            older_than_ms: only requests made at least so long ago.
+            after: the last request of the page before.
+            limit: the most of a page, from 1 to 1,000.
+            principal: the owner of the ids (AACP-48); by default the host, who sees all.
+
+        Returns:
+            Records without payloads and results: `status` gives the result of one.
+
+        Raises:
+            UsageError: the limit is not a number from 1 to 1,000.
+            StoreError: the ledger cannot be asked.
+        """
+        if type(limit) is not int or not 1 <= limit <= MAX_PAGE:
+            raise UsageError(f"list_requests: limit is a number from 1 to {MAX_PAGE:,}")
+        runner = (await self._started()).runner
+        query = RequestQuery(
+            agent_id,
+            states,
+            None if older_than_ms is None else runner.now_ms() - older_than_ms + 1,
+            owner_of(owned_id("any", identity_of(principal))),
+            PAGE_START if after is None else key_of(after),
+            limit,
+        )
+        return await runner.store.list_requests(query)
+
+    async def cancel_request(
+        self, request_id: str, *, reason: str | None = None, principal: Principal | None = None
+    ) -> bool:
+        """Make a request FAILED with `cancelled`, whether it was begun or not (AACP-114).
+
+        The handler of one that is executed has its abort signal fired: at once in this process, in
+        another one with the next renewal of its lease.
+
+        Args:
+            request_id: the id; of the host also one of another owner, as `list_requests` gives it.
+            reason: for the audit record.
+            principal: the owner of the id (AACP-48); by default the host.
+
+        Returns:
+            Whether it had no outcome yet and is executed in this ledger; else nothing happens.
+
+        Raises:
+            StoreError: the ledger cannot be asked.
+        """
+        running = await self._started()
+        key = _key_of(request_id, principal)
+        [changed] = await self._operator(running).cancel([key], reason)
+        return self._follow(running, changed)
+
+    async def requeue_request(
+        self,
+        request_id: str,
+        reason: str,
+        *,
+        ttl_ms: int | None = None,
+        principal: Principal | None = None,
+    ) -> bool:
+        """Have a request that FAILED executed again, behind the others of its agent (AACP-112).
+
+        Args:
+            request_id: the id; of the host also one of another owner, as `list_requests` gives it.
+            reason: for the audit record.
+            ttl_ms: how long it counts from now on; by default `aacp.default_ttl_ms`.
+            principal: the owner of the id (AACP-48); by default the host.
+
+        Returns:
+            Whether it had FAILED and is executed in this ledger for nobody in another one; else
+            nothing happens.
+
+        Raises:
+            ToolError: INVALID_ARGUMENT, the time is no number of ms.
+            StoreError: the ledger cannot be asked.
+        """
+        lifetime = milliseconds(ttl_ms, self.aacp.default_ttl_ms)
+        running = await self._started()
+        key = _key_of(request_id, principal)
+        [changed] = await self._operator(running).requeue([key], reason, lifetime)
+        return self._follow(running, changed)
+
+    def _operator(self, running: _Running) -> LedgerOperator:
+        from .operator import LedgerOperator
+
+        runner = running.runner
+        return LedgerOperator(runner.store, self._own_logger(), self._ids.run_id, runner.now_ms)
+
+    def _follow(self, running: _Running, changed: Changed) -> bool:
+        """Have the node look at what was changed."""
+        runner, record = running.runner, changed.record
+        if changed.verdict is not Verdict.DONE or record is None:
+            return False
+        news = LedgerNews([record.target_agent_id], [record.request_id])
+        runner.node.look_around(news, runner.now_ms())
+        runner.node.check_claims(runner.now_ms())
+        if changed.response is not None:
+            runner.node.process_retries_once(runner.now_ms())
+        runner.kick()
+        return True
 
     # -- the running parts --------------------------------------------------------------------
 
@@ -470,3 +641,8 @@ class AgentCoordinatorV2(AgentCoordinator):
         super()._enter_loop()
         if self._loop is not before:
             self._running = self._starting = None
+
+
+def _key_of(request_id: str, principal: Principal | None) -> str:
+    """Return the id under which the ledger has what a principal, or the host, calls so."""
+    return owned_id(request_id, identity_of(principal))

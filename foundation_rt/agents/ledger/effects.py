@@ -29,8 +29,10 @@ class Operation(StrEnum):
     RENEW = "renew"
     RELEASE = "release"
     TAKE_DUE = "take_due"
+    HASTEN = "hasten"
     LOOK_UP = "get_request_records"
     PURGE = "purge_expired"
+    READ_TIME = "read_time"
 
 
 @define(eq=False, repr=False)
@@ -65,6 +67,25 @@ class Abandon(Shown):
     """Stop the execution of a claim that was lost."""
 
     claim: Claim
+
+
+@define(eq=False, repr=False)
+class FollowTime(Shown):
+    """Set the clock by which the node is told the time; report by `Node.clock_followed`."""
+
+    by_ms: int
+
+
+@define(eq=False, repr=False)
+class NoticeClock(Shown):
+    """The machine's clock has become too far off that of the ledger, or is right again (AACP-94).
+
+    Attributes:
+        off_ms: how far it is ahead.
+    """
+
+    off_ms: int
+    is_right: bool
 
 
 @define(eq=False, repr=False)
@@ -123,4 +144,6 @@ Effect: TypeAlias = (
     | NoticeFailure
     | NoticeOutdated
     | NoticeAbandoned
+    | FollowTime
+    | NoticeClock
 )

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from attrs import define, evolve, field
 
 from ...errors import ErrorCode, StructuredError
+from ..persistence import StoreError
 from ..stores.memory_usage import MemoryLimits, Usage
+from .awake_agents import AwakeAgents
 from .effects import AnyWaiter, NoticeOutdated, NoticeReceived, Operation, Persist, ResolveWaiter
 from .operations import Operations
 from .outcomes import Outcomes
 from .retransmitter import Retransmitter
 from .rules import digest_of
 from .types import (
+    LOCKED,
+    OUTBOX_START,
     VOID_PAYLOAD,
     Appended,
     Due,
     EntryVerdict,
     Envelope,
+    Hastened,
     IncomingEnvelope,
     Link,
+    Locked,
     MessageRecord,
     MessageType,
+    OutboxKey,
     OutgoingMessage,
     Received,
 )
@@ -44,11 +51,14 @@ class Exchange:
 
     operations: Operations
     outcomes: Outcomes
+    awake: AwakeAgents
     retransmitter: Retransmitter
     new_id: Callable[[], str]
     notices: bool = False
     backlog: Usage = field(factory=lambda: Usage(MemoryLimits()))
     incarnation: int = 0
+    # Messages made before this time are sent again; up to this one they are.
+    _resending: tuple[int, OutboxKey] | None = field(default=None, init=False)
     # The number that is acknowledged, and its incarnation.
     _acks: dict[Link, tuple[int, int]] = field(factory=dict, init=False)
     # Links on which a message of an older ledger was noticed.
@@ -56,13 +66,18 @@ class Exchange:
 
     def send(self, message: OutgoingMessage, waiter: AnyWaiter) -> None:
         """Enter a message, then send it; resolve `waiter` with `Appended`."""
-        self.operations.add(Operation.APPEND, (message, waiter))
+        self.operations.add(Operation.APPEND, (message, waiter), message.target_agent_id)
         self.backlog.change(message.request_id, 1, len(message.payload))
 
     def deliver(self, envelopes: Iterable[Envelope], waiter: AnyWaiter, now_ms: int) -> None:
         """Enter envelopes that have come in; resolve `waiter` with None."""
         incoming = [self._incoming(envelope, now_ms) for envelope in envelopes]
         self.operations.add(Operation.RECEIVE, (incoming, waiter))
+
+    def resend(self, before_ms: int) -> None:
+        """Send every message that was made before then again, page by page (AACP-100)."""
+        self._resending = (before_ms, OUTBOX_START)
+        self.operations.want(Operation.HASTEN)
 
     def rescheduled(self, message: MessageRecord, *, given_up: bool) -> None:
         """Follow a change of one message's next attempt by the host (AACP-50)."""
@@ -91,20 +106,35 @@ class Exchange:
 
         return (now_ms, self.operations.settings.max_batch, decide)
 
-    def appended(self, persist: Persist, results: list[Appended], now_ms: int) -> None:
+    def hasten_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
+        """Return which messages are due next because the transport has lost them."""
+        if self._resending is None:
+            return None
+        before_ms, after = self._resending
+        return (before_ms, now_ms, after, self.operations.settings.max_batch)
+
+    def appended(self, persist: Persist, results: Sequence[Appended | Locked], now_ms: int) -> None:
         """Send the messages that were entered for other ledgers; claim those for agents here."""
         operations, envelopes = self.operations, []
-        for (message, waiter), appended in zip(persist.batch, results, strict=True):
+        for item, appended in zip(persist.batch, results, strict=True):
+            message, waiter = item
+            if appended is LOCKED:
+                operations.delay(Operation.APPEND, item, message.target_agent_id, now_ms)
+                continue
             self.backlog.change(message.request_id, -1, -len(message.payload))
             operations.effects.append(ResolveWaiter(waiter, appended))
             if appended.message is not None:
                 envelopes.append(self.first_attempt(appended.message))
             if message.local:
-                operations.want(Operation.CLAIM)
+                self.awake.wake(message.target_agent_id)
+                # What has expired makes way for the others of its queue at once (AACP-98).
+                operations.arm(Operation.PURGE, message.expires_at_ms)
             else:
                 operations.arm(Operation.TAKE_DUE, message.next_attempt_at_ms)
             if self.notices and appended.verdict is EntryVerdict.NEW:
                 self._notice_appended(message, appended.seq)
+        if LOCKED in results:
+            operations.sort_out(Operation.APPEND, lambda item: item[0].target_agent_id)
         operations.send(envelopes)
 
     def received(self, persist: Persist, received: Received, now_ms: int) -> None:
@@ -114,7 +144,10 @@ class Exchange:
             self._remember_ack(link, (ack, received.incarnation[link]))
         for envelope in received.outdated:
             self._notice_outdated(envelope)
-        operations.effects += [ResolveWaiter(waiter, None) for _, waiter in persist.batch]
+        locked = set(map(id, received.locked))
+        for incoming, waiter in persist.batch:
+            is_locked = any(id(each.envelope) in locked for each in incoming)
+            operations.effects.append(ResolveWaiter(waiter, _LOCKED if is_locked else None))
         if self.notices:
             operations.effects += [NoticeReceived(envelope) for envelope in received.accepted]
         for message in received.acknowledged:
@@ -134,15 +167,31 @@ class Exchange:
         ]
         operations.send(responses + acks)
         if received.ready:
-            operations.want(Operation.CLAIM)
+            self.awake.wake_some(target for _, target in received.acks)
 
     def taken(self, persist: Persist, due: Due, now_ms: int) -> None:
         """Send what was due."""
         self.operations.send([self._envelope(each, self.new_id()) for each in due.messages])
         for message in due.given_up:
             self._notice_given_up(message)
+        settings = self.operations.settings
         if due.next_at_ms is not None:
             self.operations.arm(Operation.TAKE_DUE, max(due.next_at_ms, now_ms))
+        if settings.shared and settings.has_transport:
+            # A process that has no transport, or died, may have entered messages (AACP-118).
+            self.operations.arm(Operation.TAKE_DUE, now_ms + settings.outbox_poll_ms)
+
+    def hastened(self, persist: Persist, hastened: Hastened, now_ms: int) -> None:
+        """Send a page of messages; go on with the next one after a pause."""
+        operations, (before_ms, _, after, _) = self.operations, persist.arguments
+        if hastened.count:
+            operations.want(Operation.TAKE_DUE)
+        if self._resending != (before_ms, after):  # more was lost meanwhile
+            return
+        self._resending = None if hastened.last is None else (before_ms, hastened.last)
+        if hastened.last is not None:
+            pause_ms = operations.settings.resend_pause_ms if hastened.count else 0
+            operations.arm(Operation.HASTEN, now_ms + pause_ms)
 
     # -- envelopes ----------------------------------------------------------------------------
 
@@ -232,6 +281,8 @@ class Exchange:
     def _notice_given_up(self, message: MessageRecord) -> None:
         self.outcomes.notice_end(message.request_id or message.message_id, _GIVEN_UP)
 
+
+_LOCKED = StoreError("another process keeps rows of the ledger locked")
 
 _GIVEN_UP = StructuredError(
     ErrorCode.TIMEOUT,

@@ -19,7 +19,7 @@ from .types import Claim
 
 if TYPE_CHECKING:
     from ...logs.logger import StructuredLogger
-    from ..local import AgentCoordinator
+    from .coordinator import AgentCoordinatorV2
     from .workers import Ended
 
 _NO_LIMIT = 2**62
@@ -35,7 +35,7 @@ class Executor:
         max_result_bytes: returns the size of the largest result.
     """
 
-    coordinator: AgentCoordinator
+    coordinator: AgentCoordinatorV2
     logger: StructuredLogger
     takes_writes: bool
     max_result_bytes: Callable[[], int]
@@ -64,13 +64,19 @@ class Executor:
         assert entry is not None
         if self.takes_writes:
             entry.context.begin_writes()
+        timeout_ms = self.coordinator.execution_timeout_ms(claim.target_agent_id)
+        limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
         try:
-            result = encode_result(await handle(read_message(claim)), self.max_result_bytes())
+            async with limit:
+                answer = await handle(read_message(claim))
+            result = encode_result(answer, self.max_result_bytes())
             writes = entry.context.end_writes()
             return result, None, partial(_write_all, writes) if writes else None
         except ToolError as error:
             return None, keepable(error.to_structured()), None
         except BaseException as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                return None, _timed_out(timeout_ms), None
             if _is_stopped(error, signal):
                 raise
             self._log_failure(claim, error)
@@ -79,6 +85,14 @@ class Executor:
     def _log_failure(self, claim: Claim, error: BaseException) -> None:
         fields = {**claim.identity_fields, "error": describe_exception(error)}
         self.logger.error("agent handler failed", fields)
+
+
+def _timed_out(timeout_ms: int | None) -> StructuredError:
+    return StructuredError(
+        ErrorCode.TIMEOUT,
+        f"The agent took longer than {timeout_ms} ms.",
+        {"reason": "execution_timeout"},
+    )
 
 
 async def _write_all(writes: list[OutcomeWrite], connection: Any) -> None:

@@ -20,13 +20,15 @@ from attrs import Factory, define, field
 
 from ...errors import StructuredError
 from ..stores.memory_usage import MemoryLimits, Usage
+from .awake_agents import AwakeAgents
 from .claims import Claims
 from .effects import AnyWaiter, Effect, Operation, Persist, ResolveWaiter
 from .exchange import Exchange
+from .ledger_time import LedgerTime
 from .operations import MakeArguments, NodeSettings, Operations
 from .outcomes import Outcomes
 from .retransmitter import Retransmitter
-from .types import Claim, Envelope, MessageRecord, OutgoingMessage
+from .types import Claim, Envelope, LedgerNews, MessageRecord, OutgoingMessage
 
 if TYPE_CHECKING:
     from ..messages import OutcomeWrite
@@ -53,7 +55,9 @@ class Node:
     backlog: Usage = field(factory=lambda: Usage(MemoryLimits()), kw_only=True)
     operations: Operations = field(init=False)
     outcomes: Outcomes = field(init=False)
+    awake: AwakeAgents = field(init=False)
     exchange: Exchange = field(init=False)
+    time: LedgerTime = field(init=False)
     claims: Claims = field(init=False)
     _arguments: Mapping[Operation, MakeArguments] = field(init=False)
     _continuations: Mapping[Operation, Callable[[Persist, Any, int], None]] = field(init=False)
@@ -62,15 +66,18 @@ class Node:
     def __attrs_post_init__(self) -> None:
         self.operations = operations = Operations(self.settings)
         self.outcomes = outcomes = Outcomes(operations)
+        self.awake = awake = AwakeAgents(operations)
         self.exchange = exchange = Exchange(
             operations,
             outcomes,
+            awake,
             self.sending,
             self.new_id,
             self.notices,
             self.backlog,
         )
-        self.claims = claims = Claims(operations, exchange, self.retransmitter)
+        self.time = time = LedgerTime(operations)
+        self.claims = claims = Claims(operations, exchange, time, awake, self.retransmitter)
         self._arguments = {
             Operation.APPEND: exchange.append_arguments,
             Operation.RECEIVE: exchange.receive_arguments,
@@ -79,8 +86,10 @@ class Node:
             Operation.RENEW: claims.renew_arguments,
             Operation.RELEASE: claims.release_arguments,
             Operation.TAKE_DUE: exchange.take_due_arguments,
+            Operation.HASTEN: exchange.hasten_arguments,
             Operation.LOOK_UP: outcomes.look_up_arguments,
-            Operation.PURGE: _purge_arguments,
+            Operation.PURGE: self._purge_arguments,
+            Operation.READ_TIME: time.arguments,
         }
         self._continuations = {
             Operation.APPEND: exchange.appended,
@@ -90,16 +99,17 @@ class Node:
             Operation.RENEW: claims.renewed,
             Operation.RELEASE: claims.released,
             Operation.TAKE_DUE: exchange.taken,
+            Operation.HASTEN: exchange.hastened,
             Operation.LOOK_UP: outcomes.looked_up,
             Operation.PURGE: outcomes.purged,
+            Operation.READ_TIME: time.read,
         }
 
     # -- what happens -------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> None:
         """Resume what is pending (AACP-27)."""
-        self.operations.want(Operation.PURGE)
-        self.operations.want(Operation.CLAIM)
+        self.operations.want(Operation.READ_TIME)
         if self.settings.has_transport:
             self.operations.want(Operation.TAKE_DUE)
         self._now_ms = now_ms
@@ -169,16 +179,41 @@ class Node:
         """Return whether a claim may still be executed: ask before beginning."""
         return self.claims.held.get(claim.request_id) is claim
 
-    def look_around(self, now_ms: int) -> None:
-        """Look for changes of the ledger by other processes."""
-        self.operations.want(Operation.CLAIM)
-        if self.outcomes.waiting:
+    def look_around(self, news: LedgerNews | None, now_ms: int) -> None:
+        """Look for changes of the ledger by other processes.
+
+        Args:
+            news: those changes; None: all that there can be.
+            now_ms: the time.
+        """
+        waiting = self.outcomes.waiting
+        if news is None:
+            self.awake.wake_all()
+        else:
+            self.awake.wake_some(news.agents)
+        if waiting and (news is None or not waiting.keys().isdisjoint(news.finished)):
             self.operations.want(Operation.LOOK_UP)
+        self._now_ms = now_ms
+
+    def check_claims(self, now_ms: int) -> None:
+        """Find out at once, by a renewal, which claims an operator has taken (AACP-114)."""
+        if self.claims.held:
+            self.operations.want(Operation.RENEW)
         self._now_ms = now_ms
 
     def process_retries_once(self, now_ms: int) -> None:
         """Send again what is due now; a tick does the same when it is time."""
         self.operations.want(Operation.TAKE_DUE)
+        self._now_ms = now_ms
+
+    def resend(self, before_ms: int | None, now_ms: int) -> None:
+        """Send again, at once, what the transport has lost (AACP-100).
+
+        Args:
+            before_ms: messages made later are not sent again; None: all are.
+            now_ms: the time.
+        """
+        self.exchange.resend(now_ms + 1 if before_ms is None else before_ms)
         self._now_ms = now_ms
 
     def rescheduled(self, message: MessageRecord, now_ms: int, *, given_up: bool) -> None:
@@ -191,9 +226,15 @@ class Node:
         self.operations.tick(now_ms)
         self._now_ms = now_ms
 
-    def shift_timers(self, by_ms: int) -> None:
-        """Keep every delay as it is although the clock was corrected by `by_ms`."""
-        self.operations.shift(by_ms)
+    def clock_followed(self, by_ms: int, off_ms: int) -> None:
+        """Continue after the clock was moved by `by_ms`; every delay stays as it is.
+
+        Args:
+            by_ms: as `FollowTime` said.
+            off_ms: how far the machine's own clock is ahead of it now.
+        """
+        self.time.followed(by_ms, off_ms)
+        self._now_ms += by_ms
 
     @property
     def wake_at_ms(self) -> int | None:
@@ -204,6 +245,9 @@ class Node:
     def is_quiet(self) -> bool:
         """Return whether no operation of the ledger is under way or waits to be."""
         return self.operations.is_quiet
+
+    def _purge_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
+        return (now_ms,) if self.time.is_right else None
 
     # -- what is to be done -------------------------------------------------------------------
 
@@ -219,6 +263,8 @@ class Node:
         if self.operations.succeeded(persist):
             for consequence in _CONSEQUENCES.get(persist.operation, ()):
                 self.operations.want(consequence)
+            if persist.operation is Operation.RECEIVE:
+                self.awake.wake_all()
         self._continuations[persist.operation](persist, result, now_ms)
         self._now_ms = now_ms
 
@@ -231,20 +277,16 @@ class Node:
         if operation is Operation.RECEIVE:
             self.operations.effects += [ResolveWaiter(waiter, error) for _, waiter in persist.batch]
         elif operation is Operation.CLAIM:
-            self.claims.forget_failed_claim()
+            self.claims.forget_failed_claim(persist)
         self.operations.failed(persist, now_ms, repeat=operation in _REPEATED)
         self._now_ms = now_ms
-
-
-def _purge_arguments(batch: list[Any], now_ms: int) -> tuple[Any, ...]:
-    return (now_ms,)
 
 
 _REPEATED = frozenset({Operation.APPEND, Operation.COMPLETE, Operation.RELEASE})
 """The operations whose items go into the next one when they fail."""
 
 _CONSEQUENCES = {
-    Operation.RECEIVE: (Operation.CLAIM, Operation.TAKE_DUE, Operation.LOOK_UP),
+    Operation.RECEIVE: (Operation.TAKE_DUE, Operation.LOOK_UP),
     Operation.COMPLETE: (Operation.TAKE_DUE,),
 }
 """The operations that may be due after one that failed and yet happened."""

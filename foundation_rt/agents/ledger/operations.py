@@ -28,24 +28,32 @@ class NodeSettings:
         lease_ms: how long a claim lasts unless it is renewed, which happens three times as often.
         ttl_ms: lifetime of messages that do not state their own.
         poll_ms: how often a shared ledger is polled for changes.
+        outbox_poll_ms: how often a shared ledger is polled for messages that others have entered
+            and not sent.
         purge_ms: how often expired records are deleted.
         store_retry_ms: the delay before a failed operation of the ledger is tried again.
+        resend_pause_ms: the pause after `max_batch` messages that a transport has lost.
         max_batch: the largest number of items in one operation of the ledger.
         max_held_by_agent: the largest number of claims held at once for one agent.
         has_transport: whether there are other ledgers to send to.
         shared: whether other processes use this ledger.
+        max_clock_off_ms: how far the machine's clock may be off the ledger's for claims and purges;
+            None: any.
     """
 
     owner: str
     lease_ms: int = 30_000
     ttl_ms: int = 86_400_000
     poll_ms: int = 1_000
+    outbox_poll_ms: int = 10_000
     purge_ms: int = 60_000
     store_retry_ms: int = 500
+    resend_pause_ms: int = 100
     max_batch: int = 500
     max_held_by_agent: int = 100
     has_transport: bool = False
     shared: bool = False
+    max_clock_off_ms: int | None = None
 
 
 @define(eq=False, repr=False)
@@ -54,6 +62,8 @@ class _Queue(Shown):
 
     Attributes:
         pending: the items of the next one.
+        delayed: items that wait before they are tried again, by what they are behind (AACP-90).
+        delayed_until_ms: when they are.
         wanted: whether the next one is to begin even without items.
         busy: whether one is under way.
         in_doubt: whether the last one failed, and so may have happened.
@@ -61,6 +71,8 @@ class _Queue(Shown):
     """
 
     pending: list[Any] = field(factory=list)
+    delayed: dict[str, list[Any]] = field(factory=dict)
+    delayed_until_ms: int = 0
     wanted: bool = False
     busy: bool = False
     in_doubt: bool = False
@@ -87,7 +99,9 @@ class Operations:
     @property
     def is_quiet(self) -> bool:
         """Return whether no operation is under way or waits to be."""
-        return not any(queue.busy or queue.pending for queue in self._queues.values())
+        return not any(
+            queue.busy or queue.pending or queue.delayed for queue in self._queues.values()
+        )
 
     def is_busy(self, operation: Operation) -> bool:
         """Return whether an operation is under way."""
@@ -96,15 +110,37 @@ class Operations:
     def is_pending(self, operation: Operation) -> bool:
         """Return whether an operation is under way or has items waiting for it."""
         queue = self._queues[operation]
-        return queue.busy or bool(queue.pending)
+        return queue.busy or bool(queue.pending) or bool(queue.delayed)
 
     def want(self, operation: Operation) -> None:
         """Begin an operation soon, after the one that is under way."""
         self._queues[operation].wanted = True
 
-    def add(self, operation: Operation, item: Any) -> None:
-        """Put an item into the next operation of a kind."""
-        self._queues[operation].pending.append(item)
+    def add(self, operation: Operation, item: Any, behind: str = "") -> None:
+        """Put an item into the next operation of a kind.
+
+        Args:
+            operation: the kind.
+            item: what its arguments are made from.
+            behind: items that were delayed with the same value go first.
+        """
+        queue = self._queues[operation]
+        queue.delayed.get(behind, queue.pending).append(item)
+
+    def delay(self, operation: Operation, item: Any, behind: str, now_ms: int) -> None:
+        """Put an item that is locked into an operation after a delay (AACP-90)."""
+        queue = self._queues[operation]
+        if not queue.delayed:
+            queue.delayed_until_ms = now_ms + self.settings.store_retry_ms
+            self.arm(operation, queue.delayed_until_ms)
+        queue.delayed.setdefault(behind, []).append(item)
+
+    def sort_out(self, operation: Operation, behind_of: Callable[[Any], str]) -> None:
+        """Put waiting items behind those that were delayed."""
+        queue = self._queues[operation]
+        waiting, queue.pending = queue.pending, []
+        for item in waiting:
+            self.add(operation, item, behind_of(item))
 
     def arm(self, operation: Operation, due_ms: int) -> None:
         """Begin an operation at that time, unless it is due earlier."""
@@ -125,6 +161,7 @@ class Operations:
             self.timers[operation] += by_ms
         for queue in self._queues.values():
             queue.not_before_ms += by_ms
+            queue.delayed_until_ms += by_ms
 
     def send(self, envelopes: list[Envelope]) -> None:
         """Decide to send envelopes, if there are any."""
@@ -136,6 +173,10 @@ class Operations:
     ) -> list[Effect]:
         """Begin every operation that is wanted and not under way; return all that is to be done."""
         for operation, queue in self._queues.items():
+            if queue.delayed and queue.delayed_until_ms <= now_ms:
+                # Nothing that comes after one of them waits there: see `add` and `sort_out`.
+                queue.pending += [item for items in queue.delayed.values() for item in items]
+                queue.delayed = {}
             if queue.busy or not (queue.pending or queue.wanted):
                 continue
             if queue.not_before_ms > now_ms:

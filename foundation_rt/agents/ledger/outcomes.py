@@ -71,7 +71,8 @@ class Outcomes:
     def purged(self, persist: Persist, purged: int, now_ms: int) -> None:
         """Forget the messages that have expired too, the oldest first."""
         settings = self.operations.settings
-        self.operations.arm(Operation.PURGE, now_ms + settings.purge_ms)
+        # Others get their turn between two batches.
+        self.operations.arm(Operation.PURGE, now_ms + (1 if purged else settings.purge_ms))
         if purged and settings.has_transport:
             self.operations.want(Operation.TAKE_DUE)  # there may be new tombstones
         for key, (_, expires_at_ms) in list(self._unsettled.items()):

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 _DIGEST_BYTES = 16
 
+PURGE_BATCH = 1_000
+"""The records of a kind that one purge deletes: 3 ms in memory, 10 ms in SQLite (AACP-98)."""
+
 
 def digest_of(
     source_agent_id: str, target_agent_id: str, message_type: MessageType, payload: bytes
@@ -206,8 +209,9 @@ def _claim(record: RequestRecord, owner: str, lease_until_ms: int, begins: bool)
 def _note_stop(claimed: Claimed, record: RequestRecord) -> None:
     is_claimed = record.state is RequestState.CLAIMED
     until_ms = record.lease_until_ms if is_claimed else record.not_before_ms
-    if until_ms is not None and (claimed.next_at_ms is None or until_ms < claimed.next_at_ms):
-        claimed.next_at_ms = until_ms
+    if until_ms is not None:
+        # Once it has expired, it does not stop what is behind it.
+        claimed.again_at_ms[record.target_agent_id] = min(until_ms, record.expires_at_ms)
 
 
 # -- messages that are sent again ---------------------------------------------------------------

@@ -7,7 +7,7 @@ run as tasks, of which the node keeps few; `workers` execute claims, `hooks` cal
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
@@ -17,12 +17,14 @@ from attrs import define, field
 
 from ...errors import describe_exception
 from ..persistence import StoreError
-from ..transports import TransportError
+from ..transports import AgentServedElsewhereError, TransportError
 from .effects import (
     Abandon,
     Effect,
     Execute,
+    FollowTime,
     NoticeAbandoned,
+    NoticeClock,
     NoticeFailure,
     NoticeOutdated,
     NoticeReceived,
@@ -32,8 +34,9 @@ from .effects import (
     SendEnvelopes,
 )
 from .hooks import Hooks
+from .lease_keeper import LeaseKeeper
 from .node import Node
-from .types import Envelope
+from .types import Envelope, LedgerNews
 from .workers import Run, Workers
 
 if TYPE_CHECKING:
@@ -42,9 +45,8 @@ if TYPE_CHECKING:
     from ..persistence import AACPPersistenceAdapter
     from ..transports import AACPTransport
 
-_CLOCK_TOLERANCE_MS = 1_000
-
 _LISTEN_RETRY_SECONDS = 1.0
+_REFUSAL_RETRY_SECONDS = 5.0
 
 _MAX_UNSENT = 100
 _SEND_ATTEMPTS = 30
@@ -58,10 +60,9 @@ _POLL_SECONDS = 0.01
 
 
 class NodeClock:
-    """Whole milliseconds since 1970 that do not jump with the wall clock.
+    """Whole milliseconds since 1970 that do not jump with the machine's wall clock.
 
-    It is the wall clock when it was last followed, and the monotonic time since then. A wall clock
-    that was corrected, or a machine that was suspended, is noticed by `set_by_wall`.
+    It begins with that, goes by the monotonic time, and follows the clock of a ledger (AACP-33).
     """
 
     __slots__ = ("_clock", "_origin_ms")
@@ -73,14 +74,13 @@ class NodeClock:
     def __call__(self) -> int:
         return int(self._origin_ms + self._clock.monotonic() * 1000)
 
-    def set_by_wall(self) -> int:
-        """Follow the wall clock if it is more than a second off; return by how much, in ms."""
-        origin_ms = self._wall_origin_ms()
-        jump_ms = int(origin_ms - self._origin_ms)
-        if abs(jump_ms) <= _CLOCK_TOLERANCE_MS:
-            return 0
-        self._origin_ms = origin_ms
-        return jump_ms
+    def move(self, by_ms: int) -> None:
+        """Set it forward by so many ms; negative: back."""
+        self._origin_ms += by_ms
+
+    def wall_off_ms(self) -> int:
+        """Return how far the machine's wall clock is ahead of it, in ms."""
+        return int(self._wall_origin_ms() - self._origin_ms)
 
     def _wall_origin_ms(self) -> float:
         return self._clock.now().timestamp() * 1000 - self._clock.monotonic() * 1000
@@ -103,12 +103,14 @@ class NodeRunner:
     run: Run
     hooks: Hooks
     workers: Workers = field(init=False)
+    _keeper: LeaseKeeper | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop = field(init=False)
     # Tasks and timers serve all callers: they inherit the context variables of none.
     _context: Context = field(factory=Context, init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
     _due_ms: int | None = field(default=None, init=False)
-    _kicked: bool = field(default=False, init=False)
+    # What is decided before the start is performed then.
+    _kicked: bool = field(default=True, init=False)
     _stopping: bool = field(default=False, init=False)
     _over: bool = field(default=False, init=False)
     _stopped: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -124,24 +126,49 @@ class NodeRunner:
 
     # -- its life -----------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self, agent_ids: Iterable[str]) -> None:
         """Open store and transport and resume what is pending (AACP-27).
+
+        Args:
+            agent_ids: those that get messages from other ledgers (AACP-42).
 
         Raises:
             StoreError, TransportError, UsageError: one of them cannot be used.
+            AgentServedElsewhereError: another ledger serves one of the agents; nothing was taken.
         """
         self._loop = asyncio.get_running_loop()
         try:
             await self.store.open()
             self.node.exchange.incarnation = self.store.incarnation
             if self.transport is not None:
-                await self.transport.open(self.deliver)
+                self.transport.on_loss(self._on_loss)
+                await self.transport.open(self.deliver, self.store.uid)
+                # In one order everywhere: of two ledgers that begin together one gets all.
+                for agent_id in sorted(agent_ids):
+                    await self.transport.listen(agent_id)
+            ledger_ms = await self.store.read_time()
         except BaseException:
             await self._close()
             raise
         self.store.on_change(self._on_change)
+        if ledger_ms is not None:
+            self.now_ms.move(ledger_ms - self.now_ms())
+        self._keep_leases()
         self.node.start(self.now_ms())
+        self._kicked = False
         self.kick()
+
+    def _keep_leases(self) -> None:
+        renewer = self.store.renewer()
+        if renewer is not None:
+            self._keeper = LeaseKeeper(
+                self.node.claims.held.values,
+                self.workers.agent_of,
+                renewer,
+                self.now_ms,
+                self.node.settings.lease_ms,
+                self.logger,
+            )
 
     async def stop(self, grace: float, last: Callable[[], Awaitable[None]]) -> None:
         """Stop; a second call waits for the end of the first.
@@ -200,6 +227,8 @@ class NodeRunner:
 
     async def _close(self) -> None:
         try:
+            if self._keeper is not None:
+                await self._keeper.stop()
             if self.transport is not None:
                 with suppress(TransportError):
                     await self.transport.close()
@@ -258,9 +287,16 @@ class NodeRunner:
             task.add_done_callback(self._listening.discard)
 
     async def _do_listen(self, transport: AACPTransport, agent_id: str) -> None:
+        refusal = ""
         while True:
             try:
                 await transport.listen(agent_id)
+            except AgentServedElsewhereError as error:
+                if str(error) != refusal:
+                    refusal = str(error)
+                    what = {"agentId": agent_id, "error": refusal}
+                    self.logger.error("an agent is served by another ledger", what)
+                await asyncio.sleep(_REFUSAL_RETRY_SECONDS)
             except TransportError as error:
                 what = {"agentId": agent_id, "why": str(error)}
                 self.logger.warn("cannot listen; it is tried again", what)
@@ -307,15 +343,15 @@ class NodeRunner:
 
     def _tick(self) -> None:
         self._timer = self._due_ms = None
-        jump_ms = self.now_ms.set_by_wall()
-        if jump_ms:
-            self.logger.warn("the clock was put right", {"byMs": jump_ms})
-            self.node.shift_timers(jump_ms)
         self.node.tick(self.now_ms())
         self._perform()
 
-    def _on_change(self) -> None:
-        self.node.look_around(self.now_ms())
+    def _on_change(self, news: LedgerNews | None) -> None:
+        self.node.look_around(news, self.now_ms())
+        self.kick()
+
+    def _on_loss(self, before_ms: int | None) -> None:
+        self.node.resend(before_ms, self.now_ms())
         self.kick()
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -385,6 +421,15 @@ class NodeRunner:
         finally:
             self._unsent -= 1
 
+    def _execute(self, effect: Execute) -> None:
+        self.workers.execute(effect.claim)
+        if self._keeper is not None:
+            self._keeper.need()
+
+    def _follow_time(self, effect: FollowTime) -> None:
+        self.now_ms.move(effect.by_ms)
+        self.node.clock_followed(effect.by_ms, self.now_ms.wall_off_ms())
+
     def _notice(self, effect: NoticeReceived | NoticeSettled) -> None:
         self.hooks.notice(effect, self._spawn)
 
@@ -412,6 +457,15 @@ def _log_abandoned(runner: NodeRunner, effect: NoticeAbandoned) -> None:
     runner.logger.error("request abandoned: its execution never ends", fields)
 
 
+def _log_clock(runner: NodeRunner, effect: NoticeClock) -> None:
+    fields = {"aheadMs": effect.off_ms}
+    if effect.is_right:
+        runner.logger.info("the clock is right again: claiming and purging", fields)
+    else:
+        what = "the clock of this machine is off that of the ledger's database: set it right;"
+        runner.logger.error(f"{what} until then nothing is claimed or purged", fields)
+
+
 def _resolve(runner: NodeRunner, effect: ResolveWaiter) -> None:
     waiter: asyncio.Future[Any] = effect.waiter
     if waiter.done():
@@ -428,11 +482,13 @@ _PERFORM: dict[type[Effect], Callable[[NodeRunner, Any], None]] = {
     Persist: NodeRunner._persist,
     SendEnvelopes: NodeRunner._send,
     ResolveWaiter: _resolve,
-    Execute: lambda runner, effect: runner.workers.execute(effect.claim),
+    Execute: NodeRunner._execute,
     Abandon: lambda runner, effect: runner.workers.abandon(effect.claim),
     NoticeFailure: _log_failure,
     NoticeOutdated: _log_outdated,
     NoticeAbandoned: _log_abandoned,
+    NoticeClock: _log_clock,
+    FollowTime: NodeRunner._follow_time,
     NoticeReceived: NodeRunner._notice,
     NoticeSettled: NodeRunner._notice,
 }

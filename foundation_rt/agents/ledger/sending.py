@@ -93,7 +93,7 @@ class Sender:
         runner = self.runner
         if not is_agent_id(target_agent_id):
             raise invalid("The target must be the id of an agent.", "invalid_agent_id")
-        local = self.is_registered(target_agent_id)
+        served = local = self.is_registered(target_agent_id)
         if not local and runner.transport is None and not runner.store.shared:
             raise AgentNotFoundError(target_agent_id)
         local = local or runner.transport is None
@@ -113,6 +113,7 @@ class Sender:
             now_ms + milliseconds(ttl_ms, self.settings.default_ttl_ms),
             local,
             0 if local else now_ms + runner.node.sending.backoff_delay_ms(1),
+            served and runner.node.claims.is_claiming,
         )
 
     async def enter(self, message: OutgoingMessage, timeout: float) -> None:

@@ -113,7 +113,9 @@ def make_store(
     if scheme in POSTGRES_SCHEMES:
         from ..stores.postgres import PostgresAACPPersistenceAdapter
 
-        return PostgresAACPPersistenceAdapter(settings.store, logger=logger)
+        return PostgresAACPPersistenceAdapter(
+            settings.store, lease_ms=settings.lease_ms, logger=logger
+        )
     from ..stores.memory import InMemoryAACPPersistenceAdapter
 
     limits = make_limits(settings.max_memory_records, settings.max_memory_bytes, shares)
@@ -178,6 +180,7 @@ def make_node(
         ttl_ms=settings.default_ttl_ms,
         has_transport=transport is not None,
         shared=store.shared,
+        max_clock_off_ms=settings.lease_ms // 3 if store.compares_clocks else None,
     )
     retransmitter = sending = Retransmitter(policy or RetransmissionPolicy(), random)
     if policy is None and transport is not None and transport.keeps:

@@ -4,7 +4,7 @@ They are the envelopes on the wire, the records in a ledger, and the arguments a
 ledger's operations. Times are whole milliseconds since 1970 in UTC; payloads, results and errors
 are JSON in UTF-8, encoded once where they enter.
 
-The state of a record never goes back (spec/aacp.md):
+The state of a record never goes back, unless an operator requeues it (spec/aacp.md):
 
     a request, where it was made:      SENT ─────────────────────────────► COMPLETED | FAILED
     a request, where it is executed:   HELD ─► RECEIVED ─► CLAIMED ───────► COMPLETED | FAILED
@@ -17,10 +17,10 @@ The state of a record never goes back (spec/aacp.md):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from ...shown import Shown
 
@@ -67,7 +67,7 @@ class RequestState(StrEnum):
 _OUTCOMES = {RequestState.COMPLETED: Outcome.COMPLETED, RequestState.FAILED: Outcome.FAILED}
 
 TERMINAL = frozenset(_OUTCOMES)
-"""The states that are never left (AACP-21)."""
+"""The states that are left by an operator only (AACP-21)."""
 
 
 class MessageState(StrEnum):
@@ -101,6 +101,12 @@ class _Value(Shown):
 
 Link = tuple[str, str]
 """Source and target: one sequence of numbers (AACP-10)."""
+
+OutboxKey = tuple[str, str, int]
+"""The link of a message and its number."""
+
+OUTBOX_START: OutboxKey = ("", "", 0)
+"""Before every message."""
 
 
 @define(eq=False, repr=False)
@@ -262,6 +268,7 @@ class OutgoingMessage(Shown):
         request_id: None for an EVENT without one.
         local: the target's queue is in this ledger; otherwise the message goes over a transport.
         next_attempt_at_ms: when it is sent again unless it is acknowledged before.
+        served: this process executes for the target, so that others need not be told.
     """
 
     message_id: str
@@ -275,11 +282,25 @@ class OutgoingMessage(Shown):
     expires_at_ms: int
     local: bool
     next_attempt_at_ms: int
+    served: bool = False
 
     @property
     def key(self) -> str:
         """The id under which the ledger keeps it."""
         return self.request_id or self.message_id
+
+
+@frozen
+class LedgerNews:
+    """The changes that another process has made.
+
+    Attributes:
+        agents: those whose queues may have something new to claim.
+        finished: requests that have their outcome now.
+    """
+
+    agents: Sequence[str] = ()
+    finished: Sequence[str] = ()
 
 
 @define(eq=False, repr=False)
@@ -380,6 +401,16 @@ class EntryVerdict(StrEnum):
     """The ledger has no room for it, or its owner has no share left (AACP-49)."""
 
 
+class Locked(Enum):
+    """The answer for an item with which nothing has happened (AACP-90)."""
+
+    LOCKED = "LOCKED"
+    """Another process keeps what it needs locked: ask again later."""
+
+
+LOCKED: Final = Locked.LOCKED
+
+
 @define(eq=False, repr=False)
 class Appended(_Value):
     """The result of entering an `OutgoingMessage`.
@@ -412,6 +443,7 @@ class Received(_Value):
         ready: whether there may be something new to claim.
         incarnation: for every link in `acks`, the incarnation of its number.
         outdated: the envelopes of ledgers that have successors.
+        locked: the envelopes with which nothing has happened (`LOCKED`): they have to come again.
     """
 
     acks: dict[Link, int]
@@ -423,6 +455,19 @@ class Received(_Value):
     ready: bool
     incarnation: dict[Link, int] = field(factory=dict)
     outdated: list[Envelope] = field(factory=list)
+    locked: list[Envelope] = field(factory=list)
+
+    def add(self, other: Received) -> None:
+        """Add the result of another part of the same batch."""
+        self.acks |= other.acks
+        self.incarnation |= other.incarnation
+        self.accepted += other.accepted
+        self.finished += other.finished
+        self.acknowledged += other.acknowledged
+        self.responses += other.responses
+        self.refused += other.refused
+        self.ready = self.ready or other.ready
+        self.outdated += other.outdated
 
 
 @define(eq=False, repr=False)
@@ -430,12 +475,12 @@ class Claimed(_Value):
     """The result of claiming.
 
     Attributes:
-        next_at_ms: when to ask again if nothing happens before: a lease of another owner lapses,
-            or a request is tried again.
+        again_at_ms: by agent, when to ask again for it if nothing happens before: a lease of
+            another owner lapses, or a request is tried again.
     """
 
     claims: list[Claim]
-    next_at_ms: int | None
+    again_at_ms: dict[str, int] = field(factory=dict)
 
 
 @define(eq=False, repr=False)
@@ -451,6 +496,19 @@ class Completed(_Value):
     record: RequestRecord | None
     response: MessageRecord | None
     failure: Exception | None = None
+
+
+@define(eq=False, repr=False)
+class Hastened(_Value):
+    """A page of messages that were made due.
+
+    Attributes:
+        count: how many of them are due now that were not before.
+        last: the last message of the page; None when there was none.
+    """
+
+    count: int
+    last: OutboxKey | None
 
 
 @define(eq=False, repr=False)

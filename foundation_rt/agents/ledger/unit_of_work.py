@@ -20,6 +20,7 @@ from attrs import define, evolve, field
 
 from ...errors import UsageError
 from ...shown import Shown
+from .administration import Changed, Verdict, judge_cancelling, judge_requeueing
 from .rules import (
     conflict_error,
     is_repeated,
@@ -413,6 +414,43 @@ class UnitOfWork(Shown):
             record, self.respond(record, payload, record.expires_at_ms, completion, now_ms)
         )
 
+    # -- what an operator changes -------------------------------------------------------------
+
+    def cancel(self, cancellation: ClaimCompletion, now_ms: int) -> Changed:
+        """Give a request that is not finished its outcome, whoever has claimed it (AACP-114).
+
+        Its RESPONSE is entered by `answer_cancelled`.
+        """
+        record = self.requests.get(cancellation.request_id)
+        verdict = judge_cancelling(record)
+        if record is None or verdict is not Verdict.DONE:
+            return Changed(verdict, None if record is None else snapshot(record))
+        held = self.held.get((record.source_agent_id, record.target_agent_id), {})
+        if held.get(record.seq) is record:
+            del held[record.seq]
+        record.epoch += 1  # the claim that there may be is fenced off (AACP-23)
+        self._finish(record, cancellation.state, None, cancellation.error, now_ms)
+        return Changed(verdict, record)
+
+    def answer_cancelled(
+        self, changed: Changed, cancellation: ClaimCompletion, now_ms: int
+    ) -> None:
+        """Enter the RESPONSE to a request that was just cancelled, if it came by a message."""
+        if changed.verdict is Verdict.DONE and changed.record is not None:
+            changed.response = self.answer(changed.record, cancellation, now_ms).response
+
+    def requeue(self, request_id: str, expires_at_ms: int) -> Changed:
+        """Put a request that FAILED at the end of its queue, as if it were new (AACP-112)."""
+        found = self.requests.get(request_id)
+        verdict = judge_requeueing(found)
+        if found is None or verdict is not Verdict.DONE:
+            return Changed(verdict, None if found is None else snapshot(found))
+        # A copy: a record with an outcome is given out as it is.
+        record = self.requests[request_id] = evolve(found)
+        self._reopen(record, expires_at_ms)
+        self._queue(record)
+        return Changed(verdict, snapshot(record))
+
     # -- changes ------------------------------------------------------------------------------
 
     def _add(self, record: RequestRecord) -> None:
@@ -437,6 +475,14 @@ class UnitOfWork(Shown):
         record.owner = record.lease_until_ms = None
         record.finished_at_ms = now_ms
         self.finished[record.request_id] = record
+
+    def _reopen(self, record: RequestRecord, expires_at_ms: int) -> None:
+        """Take the outcome of a request away."""
+        record.epoch += 1
+        record.executions = 0
+        record.error = record.result = record.completion_ref = None
+        record.finished_at_ms = record.not_before_ms = None
+        record.expires_at_ms = expires_at_ms
 
     def _post(self, message: MessageRecord) -> None:
         """Take a message into the ledger; its fields may be changed later by the caller."""

@@ -79,6 +79,10 @@ class Workers:
             self.logger.warn("lease lost", claim.identity_fields)
             self._abort(execution, "lease_lost")
 
+    def agent_of(self, task: asyncio.Task[object] | None) -> str | None:
+        """Return the agent that executes in a task; from any thread."""
+        return next((agent for agent, each in list(self.tasks.items()) if each is task), None)
+
     def give_back_waiting(self, agent_id: str) -> None:
         """Give back what an agent has not begun."""
         self._give_back_all(self._queues.get(agent_id, deque()))

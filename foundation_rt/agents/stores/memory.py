@@ -8,13 +8,22 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from uuid import uuid4
 
 import orjson
 from attrs import Factory, define, evolve, field
 
 from ...errors import StructuredError
 from ...shown import Shown
-from ..ledger.rules import claim_from, make_void, retry
+from ..ledger.administration import (
+    AgentSummary,
+    Changed,
+    RequestQuery,
+    key_of,
+    outline,
+    summaries,
+)
+from ..ledger.rules import PURGE_BATCH, claim_from, make_void, retry
 from ..ledger.types import (
     TERMINAL,
     VOID_PAYLOAD,
@@ -24,10 +33,13 @@ from ..ledger.types import (
     Completed,
     Due,
     Envelope,
+    Hastened,
     IncomingEnvelope,
+    LedgerNews,
     Link,
     MessageRecord,
     MessageState,
+    OutboxKey,
     Outcome,
     OutgoingMessage,
     Received,
@@ -78,6 +90,11 @@ class MemoryLedger(UnitOfWork):
     ) -> None:
         self.waiting.get(record.target_agent_id, {}).pop(record.request_id, None)
         self.usage.finish(record, state, result, error, now_ms)
+
+    def _reopen(self, record: RequestRecord, expires_at_ms: int) -> None:
+        self.usage.change(record.request_id, 0, -outcome_size(record.error))
+        super()._reopen(record, expires_at_ms)
+        heapq.heappush(self.expiries, (expires_at_ms, record.request_id))
 
     def _post(self, message: MessageRecord) -> None:
         kept = evolve(message)
@@ -157,9 +174,9 @@ class MemoryLedger(UnitOfWork):
             heapq.heappush(self.attempts, (at_ms, message.message_id))
 
     def purge(self, now_ms: int) -> int:
-        """Delete expired records; return how many (AACP-15)."""
+        """Delete a batch of the expired records; return how many (AACP-15)."""
         purged = 0
-        while self.expiries and self.expiries[0][0] <= now_ms:
+        while self.expiries and self.expiries[0][0] <= now_ms and purged < PURGE_BATCH:
             at_ms, key = heapq.heappop(self.expiries)
             purged += self._purge_request(key, at_ms) + self._purge_message(key, at_ms, now_ms)
         return purged
@@ -210,8 +227,10 @@ class InMemoryAACPPersistenceAdapter(Shown):
     shared = False
     takes_writes = False
     immediate = True
+    compares_clocks = False
 
     limits: MemoryLimits = field(factory=MemoryLimits, kw_only=True)
+    uid: str = field(factory=lambda: uuid4().hex, init=False)
     incarnation: int = field(factory=lambda: time.time_ns() // 1_000_000, kw_only=True)
     ledger: MemoryLedger = field(
         default=Factory(
@@ -226,8 +245,16 @@ class InMemoryAACPPersistenceAdapter(Shown):
     async def close(self) -> None:
         """Do nothing: the records stay until the adapter is collected."""
 
-    def on_change(self, callback: Callable[[], object]) -> None:
+    def on_change(self, callback: Callable[[LedgerNews | None], object]) -> None:
         """Ignore the callback: no other process can change the ledger."""
+
+    async def read_time(self) -> int | None:
+        """Return None: nobody else goes by a time that is kept here."""
+        return None
+
+    def renewer(self) -> None:
+        """Return None: there is nobody else who could claim."""
+        return
 
     # -- messages and requests ----------------------------------------------------------------
 
@@ -250,7 +277,7 @@ class InMemoryAACPPersistenceAdapter(Shown):
         idle: Collection[str] = (),
     ) -> Claimed:
         """See `AACPPersistenceAdapter`."""
-        claimed = Claimed([], None)
+        claimed = Claimed([])
         for agent_id, most in wanted.items():
             queue = self.ledger.waiting.get(agent_id, {}).values()
             claim_from(queue, most, owner, now_ms, lease_until_ms, agent_id in idle, claimed)
@@ -272,7 +299,7 @@ class InMemoryAACPPersistenceAdapter(Shown):
             held.append(record is not None)
         return held
 
-    async def release(self, releases: Sequence[Release]) -> None:
+    async def release(self, releases: Sequence[Release]) -> list[Release]:
         """See `AACPPersistenceAdapter`."""
         for release in releases:
             record = self._claimed(release.request_id, release.epoch)
@@ -281,12 +308,44 @@ class InMemoryAACPPersistenceAdapter(Shown):
                 record.owner = record.lease_until_ms = None
                 record.not_before_ms = release.not_before_ms
                 record.executions = release.executions
+        return []
 
     def _claimed(self, request_id: str, epoch: int) -> RequestRecord | None:
         record = self.ledger.requests.get(request_id)
         if record is None or record.state is not RequestState.CLAIMED or record.epoch != epoch:
             return None
         return record
+
+    # -- what operators ask -------------------------------------------------------------------
+
+    async def list_requests(self, query: RequestQuery) -> list[RequestRecord]:
+        """See `AACPPersistenceAdapter`."""
+        found = filter(query.takes, self.ledger.requests.values())
+        return [outline(record) for record in heapq.nsmallest(query.limit, found, key_of)]
+
+    async def summarize_agents(self, after: str, limit: int) -> list[AgentSummary]:
+        """See `AACPPersistenceAdapter`."""
+        rows: dict[tuple[str, str], tuple[int, int]] = {}
+        for record in self.ledger.requests.values():
+            key = (record.target_agent_id, str(record.state))
+            count, oldest_ms = rows.get(key, (0, record.created_at_ms))
+            rows[key] = (count + 1, min(oldest_ms, record.created_at_ms))
+        agents = heapq.nsmallest(limit, {agent_id for agent_id, _ in rows if agent_id > after})
+        shown = set(agents)
+        return summaries([(*key, *rows[key]) for key in sorted(rows) if key[0] in shown])
+
+    async def cancel(self, cancellations: Sequence[ClaimCompletion], now_ms: int) -> list[Changed]:
+        """See `AACPPersistenceAdapter`."""
+        answers = []
+        for cancellation in cancellations:
+            changed = self.ledger.cancel(cancellation, now_ms)
+            self.ledger.answer_cancelled(changed, cancellation, now_ms)
+            answers.append(changed)
+        return answers
+
+    async def requeue(self, request_ids: Sequence[str], expires_at_ms: int) -> list[Changed]:
+        """See `AACPPersistenceAdapter`."""
+        return [self.ledger.requeue(request_id, expires_at_ms) for request_id in request_ids]
 
     # -- retransmission -----------------------------------------------------------------------
 
@@ -306,6 +365,19 @@ class InMemoryAACPPersistenceAdapter(Shown):
             heapq.heappop(attempts)
             ledger.retry(message, now_ms, decide, due)
         return due
+
+    async def hasten(self, before_ms: int, at_ms: int, after: OutboxKey, limit: int) -> Hastened:
+        """See `AACPPersistenceAdapter`."""
+        ledger = self.ledger
+        keys = ((*link, seq) for link, outbox in ledger.outbox.items() for seq in outbox)
+        page = heapq.nsmallest(limit, (key for key in keys if key > after))
+        hastened = Hastened(0, page[-1] if page else None)
+        for source, target, seq in page:
+            message = ledger.outbox[source, target][seq]
+            if message.created_at_ms < before_ms and (message.next_attempt_at_ms or 0) > at_ms:
+                ledger.plan(message, at_ms)
+                hastened.count += 1
+        return hastened
 
     async def reschedule(
         self, message_id: str, at_ms: int, *, give_up: bool = False

@@ -37,7 +37,7 @@ from ...errors import MissingExtraError, UsageError
 from ...logs.logger import StructuredLogger
 from ..ledger.encoder import encode
 from ..ledger.types import Envelope
-from . import Deliver, TransportError
+from . import Deliver, OnLoss, TransportError
 
 try:
     from nats.aio.client import Client
@@ -47,6 +47,7 @@ try:
 except ImportError:
     raise MissingExtraError("AACP over NATS", "nats") from None
 
+from .nats_claims import NatsClaims
 from .nats_layout import NatsLayout
 from .nats_listener import RETRY_DELAY, NatsListener
 
@@ -63,6 +64,9 @@ _HEADER_BYTES = len(f"NATS/1.0\r\n{_ID_HEADER}: \r\n\r\n") + 36
 # that large envelopes do not fill the memory.
 _WINDOW = 512
 _WINDOW_BYTES = 4 * 1024 * 1024
+
+# How far the clock of the server may be behind those of ledgers (AACP-33).
+_MAX_SKEW_MS = 10_000
 
 _RECONNECT_DELAY = 0.25  # seconds
 _PING_INTERVAL = 20  # seconds; two that are not answered end a connection
@@ -83,6 +87,10 @@ def _address(url: str) -> str:
     raise UsageError("the URL of NATS is expected as nats://host:port")
 
 
+def _ignore(before_ms: int | None) -> None:
+    pass
+
+
 # -- the transport ------------------------------------------------------------------------------
 
 
@@ -100,6 +108,7 @@ class NatsTransport:
         max_age_ms: the time after which a stream that is made here deletes undelivered envelopes.
         ack_wait_ms: the time after which envelopes of a process that died are delivered again.
         timeout_ms: the longest wait for the server, to connect and to acknowledge a batch.
+        claim_ms: the time after which another ledger may serve an agent whose ledger died.
         logger: logs lost connections and malformed envelopes.
 
     Raises:
@@ -123,6 +132,7 @@ class NatsTransport:
     max_age_ms: int = field(default=DEFAULT_MAX_AGE_MS, kw_only=True)
     ack_wait_ms: int = field(default=10_000, kw_only=True)
     timeout_ms: int = field(default=5_000, kw_only=True)
+    claim_ms: int = field(default=30_000, kw_only=True)
     logger: StructuredLogger | None = field(default=None, kw_only=True)
 
     max_envelope_bytes: int = field(default=1024 * 1024 - _HEADER_BYTES, init=False)
@@ -133,8 +143,15 @@ class NatsTransport:
     _server: str = field(init=False)
     _client: Client | None = field(default=None, init=False)
     _deliver: Deliver | None = field(default=None, init=False)
+    _claims: NatsClaims | None = field(default=None, init=False)
     _revival: asyncio.Task[None] | None = field(default=None, init=False)
     _listeners: dict[str, NatsListener] = field(factory=dict, init=False)
+    _on_loss: OnLoss = field(default=_ignore, init=False)
+    # When the stream was made, and the last number that it has given out, as far as is known; how
+    # often that was found to be another stream, or an earlier state.
+    _created: str = field(default="", init=False)
+    _last_seq: int = field(default=0, init=False)
+    _losses: int = field(default=0, init=False)
     # The subject on which the server answers, and the batches that wait for answers.
     _inbox: str = field(default="", init=False)
     _answers: dict[str, Answers] = field(factory=dict, init=False)
@@ -143,12 +160,17 @@ class NatsTransport:
     def __attrs_post_init__(self) -> None:
         self._server = _address(self.url)
         self.layout = NatsLayout(
-            self.stream, self.prefix, self.max_age_ms, self.ack_wait_ms, self.timeout_ms
+            self.stream,
+            self.prefix,
+            self.max_age_ms,
+            self.ack_wait_ms,
+            self.timeout_ms,
+            self.claim_ms,
         )
 
     # -- the connection -----------------------------------------------------------------------
 
-    async def open(self, deliver: Deliver) -> None:
+    async def open(self, deliver: Deliver, ledger_uid: str) -> None:
         """Connect, and make the stream if it is missing.
 
         From then on a lost connection is made again, until that succeeds.
@@ -159,6 +181,13 @@ class NatsTransport:
         """
         await self._establish()
         self._deliver = deliver
+        self._claims = NatsClaims(
+            self.layout, self.connected, self._server, ledger_uid, self._on_claim_lost, self.logger
+        )
+
+    def on_loss(self, callback: OnLoss) -> None:
+        """Call `callback` when the stream is another one, or ends earlier, than before."""
+        self._on_loss = callback
 
     async def close(self) -> None:
         """Finish the current deliveries and disconnect; a second call does nothing."""
@@ -167,10 +196,14 @@ class NatsTransport:
             if self._revival is not None:
                 self._revival.cancel()
                 await asyncio.wait((self._revival,))
-            await asyncio.gather(*(self.unlisten(agent_id) for agent_id in [*self._listeners]))
+            await asyncio.gather(*(self._stop_listening(each) for each in [*self._listeners]))
         finally:
-            self._end_waiting("the transport was closed")
-            await self._disconnect()
+            try:
+                if self._claims is not None:
+                    await self._claims.close()
+            finally:
+                self._end_waiting("the transport was closed")
+                await self._disconnect()
 
     async def _establish(self) -> None:
         self._client = client = await self._connect()
@@ -178,7 +211,7 @@ class NatsTransport:
             self._learn_limits(client)
             self._inbox = client.new_inbox()
             await client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
-            await self.layout.ensure_stream(client)
+            await self.ensure_stream(client)
         except NatsError as error:
             await self._disconnect()
             raise TransportError(f"NATS at {self._server}: {error}") from None
@@ -290,6 +323,28 @@ class NatsTransport:
         if self._revival is None or self._revival.done():
             self._revival = asyncio.get_running_loop().create_task(self._revive())
 
+    async def ensure_stream(self, client: Client) -> None:
+        """Make the stream if it is missing; report what it has lost (AACP-100, AACP-101).
+
+        Raises:
+            nats.errors.Error: the server refuses.
+            UsageError: the existing stream, or a new one, cannot be used.
+        """
+        losses, last_seq = self._losses, self._last_seq
+        stream = await self.layout.ensure_stream(client)
+        if losses != self._losses:
+            return  # another listener has reported it meanwhile
+        known, self._created = self._created, stream.created
+        if not known:
+            # What was sent to an earlier stream, before this process began.
+            self._on_loss(stream.created_ms + _MAX_SKEW_MS)
+        elif stream.created != known or stream.last_seq < last_seq:
+            self._losses += 1
+            self._last_seq = stream.last_seq
+            fields = {"stream": self.stream}
+            self._warn("nats: the stream has lost messages; they are sent again", fields)
+            self._on_loss(None)
+
     def _log_connected(self) -> None:
         if self.logger is not None:
             self.logger.info("nats: connected again", {"server": self._server})
@@ -340,7 +395,7 @@ class NatsTransport:
                     await client.publish(subject, data, reply, {_ID_HEADER: envelope.message_id})
                 problem = await answers.wait(self.timeout_ms / 1000)
             if problem == _NO_STREAM:  # the next attempt will find it
-                await self.layout.ensure_stream(client)
+                await self.ensure_stream(client)
         except (NatsError, UsageError) as error:
             problem = str(error)
         if problem:
@@ -359,7 +414,9 @@ class NatsTransport:
     async def _on_answer(self, message: Msg) -> None:
         answers = self._answers.get(message.subject)
         if answers is not None:
-            answers.take(_refusal(message))
+            refusal, seq = _answer_in(message)
+            self._last_seq = max(self._last_seq, seq)
+            answers.take(refusal)
 
     def _end_waiting(self, problem: str) -> None:
         for answers in self._answers.values():
@@ -368,24 +425,44 @@ class NatsTransport:
     # -- listening ----------------------------------------------------------------------------
 
     async def listen(self, agent_id: str) -> None:
-        """Deliver the envelopes for an agent; return before the first of them.
+        """Claim an agent and deliver its envelopes; return before the first of them.
 
-        After every failure of NATS this is tried again, until `unlisten`.
+        After every later failure of NATS this is tried again, until `unlisten`.
 
         Raises:
-            TransportError: the transport is not open.
+            AgentServedElsewhereError: another ledger serves it.
+            TransportError: the transport is not open, or the server does not answer.
         """
-        deliver = self._deliver
-        if deliver is None:
+        deliver, claims = self._deliver, self._claims
+        if deliver is None or claims is None:
             raise TransportError("the transport is not open")
-        if agent_id not in self._listeners:
-            self._listeners[agent_id] = NatsListener(self, agent_id, deliver)
+        if agent_id in self._listeners:
+            return
+        try:
+            await claims.take(agent_id)
+        except NatsError as error:
+            raise TransportError(f"NATS at {self._server}: {error}") from None
+        if self._deliver is deliver and agent_id not in self._listeners:
+            self._listeners[agent_id] = NatsListener(self, claims, agent_id, deliver)
 
     async def unlisten(self, agent_id: str) -> None:
-        """Finish the current deliveries to an agent; other envelopes wait in the stream."""
+        """Finish the current deliveries to an agent; other envelopes wait in the stream.
+
+        From then on another ledger may serve it.
+        """
+        await self._stop_listening(agent_id)
+        if self._claims is not None:
+            await self._claims.give_back(agent_id)
+
+    async def _stop_listening(self, agent_id: str) -> None:
         listener = self._listeners.pop(agent_id, None)
         if listener is not None:
             await listener.stop()
+
+    def _on_claim_lost(self, agent_id: str) -> None:
+        listener = self._listeners.get(agent_id)
+        if listener is not None:
+            listener.claim_again()
 
 
 # -- answers of the server ----------------------------------------------------------------------
@@ -393,12 +470,13 @@ class NatsTransport:
 _NO_STREAM = "nothing takes it"
 
 
-def _refusal(message: Msg) -> str:
-    """Return the reason of a refusal; empty when the server accepted."""
+def _answer_in(message: Msg) -> tuple[str, int]:
+    """Return the reason of a refusal, else empty and the number that the stream has given out."""
     if not message.data:
-        return _NO_STREAM if message.headers else ""
-    error = orjson.loads(message.data).get("error")
-    return str(error.get("description", "refused")) if error else ""
+        return (_NO_STREAM if message.headers else ""), 0
+    answer = orjson.loads(message.data)
+    error = answer.get("error")
+    return (str(error.get("description", "refused")) if error else ""), answer.get("seq", 0)
 
 
 class Answers:

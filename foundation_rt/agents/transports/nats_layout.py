@@ -8,10 +8,12 @@ two consumers share a message.
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
+import orjson
 from attrs import Attribute, field, frozen
 from nats.aio.client import Client
 from nats.js.api import (
@@ -22,7 +24,7 @@ from nats.js.api import (
     StorageType,
     StreamConfig,
 )
-from nats.js.errors import BadRequestError, NotFoundError
+from nats.js.errors import APIError, BadRequestError, NotFoundError
 
 from ...errors import UsageError
 from ..ledger.types import Envelope
@@ -69,6 +71,25 @@ def _check_name(layout: NatsLayout, attribute: Attribute[str], name: str) -> Non
         raise UsageError(f"{attribute.name}: expected 1 to 64 letters, digits, - and _")
 
 
+@frozen(repr=False)
+class StoredStream:
+    """A stream as it is now.
+
+    Attributes:
+        created: when it was made, by the server's clock: a stream that was lost and made again has
+            another.
+        last_seq: the number of the last message that it took.
+    """
+
+    created: str
+    last_seq: int
+
+    @property
+    def created_ms(self) -> int:
+        """The same in ms since 1970."""
+        return int(datetime.fromisoformat(self.created).timestamp() * 1000)
+
+
 @frozen(eq=False, repr=False)
 class NatsLayout:
     """The stream and the consumers of one prefix.
@@ -78,6 +99,7 @@ class NatsLayout:
         max_age_ms: the lifetime of undelivered envelopes, in a stream that is made here.
         ack_wait_ms: the time after which a consumer delivers unacknowledged envelopes again.
         timeout_ms: the longest wait for the server.
+        claim_ms: the time after which the claim of a ledger that died ends.
 
     Raises:
         UsageError: a name is malformed.
@@ -88,6 +110,7 @@ class NatsLayout:
     max_age_ms: int
     ack_wait_ms: int
     timeout_ms: int
+    claim_ms: int
 
     @property
     def subjects(self) -> str:
@@ -99,29 +122,48 @@ class NatsLayout:
         source, target = token_of(envelope.source_agent_id), token_of(envelope.target_agent_id)
         return f"{self.prefix}.{source}.{target}"
 
+    @property
+    def claims(self) -> str:
+        """The name of the bucket that says which ledger serves an agent."""
+        return f"{self.prefix}-claims"
+
     def consumer_of(self, agent_id: str) -> str:
         """Return the name of the consumer of an agent."""
         return f"{self.prefix}-{token_of(agent_id)}"
 
-    async def ensure_stream(self, client: Client) -> None:
-        """Make the stream if it is missing.
+    async def ensure_stream(self, client: Client) -> StoredStream:
+        """Make the stream if it is missing; return what the server says of it.
 
         Raises:
             nats.errors.Error: the server refuses.
             UsageError: the existing stream, or a new one, cannot be used.
         """
+        try:
+            info = await self._info(client)
+        except NotFoundError:
+            await self._make_stream(client)
+            info = await self._info(client)
+        self._check(StreamConfig.from_response(info["config"]))
+        return StoredStream(info["created"], info["state"]["last_seq"])
+
+    async def _info(self, client: Client) -> dict[str, Any]:
+        """Return what the server says of the stream; nats-py drops when it was made."""
+        subject = f"$JS.API.STREAM.INFO.{self.stream}"
+        answer = await client.request(subject, timeout=self.timeout_ms / 1000)
+        info: dict[str, Any] = orjson.loads(answer.data)
+        if "error" in info:
+            raise APIError.from_error(info["error"])
+        return info
+
+    async def _make_stream(self, client: Client) -> None:
         streams = client.jetstream(timeout=self.timeout_ms / 1000)
         try:
-            info = await streams.stream_info(self.stream)
-        except NotFoundError:
-            try:
-                info = await streams.add_stream(self._stream_config())
-            except BadRequestError as error:
-                raise UsageError(
-                    f"NATS refuses to make the stream {self.stream} for"
-                    f" {self.subjects}: {error.description}"
-                ) from None
-        self._check(info.config)
+            await streams.add_stream(self._stream_config())
+        except BadRequestError as error:
+            raise UsageError(
+                f"NATS refuses to make the stream {self.stream} for"
+                f" {self.subjects}: {error.description}"
+            ) from None
 
     async def ensure_consumer(self, client: Client, agent_id: str) -> None:
         """Make the consumer of an agent, or give an existing one these settings.

@@ -26,13 +26,17 @@ from ...errors import UsageError, describe_exception
 from ..ledger.encoder import DecodeError, decode
 from ..ledger.types import Envelope
 from ..persistence import StoreError
-from . import Deliver, TransportError
+from . import AgentServedElsewhereError, Deliver, TransportError
 
 if TYPE_CHECKING:
     from .nats import NatsTransport
+    from .nats_claims import NatsClaims
 
 RETRY_DELAY: Final = 1
 """The delay in seconds after which a failed step of the server, or of the ledger, is repeated."""
+
+CLAIM_RETRY_DELAY: Final = 5
+"""The same for an agent that another ledger serves."""
 
 # The most envelopes in one request, and their bytes, so that large ones do not fill the memory.
 # Requests that are not filled lapse at the server and, in case it forgets them, here.
@@ -61,12 +65,16 @@ class NatsListener:
 
     Args:
         transport: has the connection, the stream's layout and the logger.
-        agent_id: of the agent.
+        claims: says whether the agent is served by this ledger.
+        agent_id: of the agent, which is claimed.
         deliver: enters envelopes in the ledger.
     """
 
-    def __init__(self, transport: NatsTransport, agent_id: str, deliver: Deliver) -> None:
+    def __init__(
+        self, transport: NatsTransport, claims: NatsClaims, agent_id: str, deliver: Deliver
+    ) -> None:
         self._transport = transport
+        self._claims = claims
         self._deliver = deliver
         self._agent_id = agent_id
         self._consumer = transport.layout.consumer_of(agent_id)
@@ -77,6 +85,9 @@ class NatsListener:
         self._request = ""
         self._wanted = 0
         self._deadline = 0.0
+        # Whether the agent was claimed on this connection; who was found to serve it instead.
+        self._is_claimed = True
+        self._refusal = ""
         # Whether stream, consumer and subscription are there; if not, the reason of the server.
         self._ready = False
         self._trouble = ""
@@ -107,7 +118,11 @@ class NatsListener:
         """
         if not subscribed:
             self._subscription = None
-        self._ready = False
+        self.claim_again()
+
+    def claim_again(self) -> None:
+        """Take nothing more before it is known that this ledger serves the agent."""
+        self._ready = self._is_claimed = False
         self._news.set()
 
     async def _run(self) -> None:
@@ -116,6 +131,13 @@ class NatsListener:
                 await self._set_up()
                 while self._ready and not self._stopping:
                     await self._turn()
+                continue
+            except AgentServedElsewhereError as error:
+                self._refuse(str(error))
+                # What is still outstanding would keep messages from the other ledger.
+                await self._give_back()
+                if not self._stopping:
+                    await asyncio.sleep(CLAIM_RETRY_DELAY)
                 continue
             except (NatsError, TransportError, UsageError, _Trouble) as error:
                 self._warn("nats: not fetching", {"error": str(error)})
@@ -134,13 +156,23 @@ class NatsListener:
         else:
             await asyncio.sleep(RETRY_DELAY)
 
+    def _refuse(self, refusal: str) -> None:
+        """Log who serves the agent, once."""
+        logger = self._transport.logger
+        if logger is not None and refusal != self._refusal:
+            what = {"agentId": self._agent_id, "error": refusal}
+            logger.error("nats: an agent is served by another ledger: nothing is taken", what)
+        self._refusal = refusal
+
     async def _set_up(self) -> None:
         """Make the stream, the consumer and the subscription, where they are missing."""
         self._ready = True
         client = self._transport.connected()
-        layout = self._transport.layout
-        await layout.ensure_stream(client)
-        await layout.ensure_consumer(client, self._agent_id)
+        if not self._is_claimed:
+            await self._claims.take(self._agent_id)
+            self._is_claimed, self._refusal = True, ""
+        await self._transport.ensure_stream(client)
+        await self._transport.layout.ensure_consumer(client, self._agent_id)
         if self._subscription is None:
             self._inbox = client.new_inbox()
             self._subscription = await client.subscribe(f"{self._inbox}.*", cb=self._on_message)
@@ -160,9 +192,14 @@ class NatsListener:
         if messages:
             self._busy = True
             try:
-                with suppress(NatsError, TransportError):  # the next turn raises it
-                    await self._pull()
-                await self._deliver_all(messages)
+                if self._claims.holds(self._agent_id):
+                    with suppress(NatsError, TransportError):  # the next turn raises it
+                        await self._pull()
+                    await self._deliver_all(messages)
+                else:  # this process, or its connection, was stopped for long
+                    self.claim_again()
+                    self._messages[:0] = messages
+                    await self._give_back()
             finally:
                 self._busy = False
         if self._trouble:
@@ -268,7 +305,7 @@ class NatsListener:
             self._warn("nats: not answered, is delivered again", {"error": str(error)})
 
     async def _give_back(self) -> None:
-        """End the subscription, and let the server deliver its messages again at once."""
+        """End the subscription, and let the server deliver its messages again, elsewhere."""
         subscription, self._subscription = self._subscription, None
         if subscription is None:
             return
@@ -279,7 +316,8 @@ class NatsListener:
         except (NatsError, TransportError, TimeoutError):
             with suppress(NatsError):
                 await subscription.unsubscribe()
-        await self._answer(self._messages, b"-NAK")
+        messages, self._messages = self._messages, []
+        await self._answer(messages, b"-NAK")
 
     def _fail(self, message: str, error: Exception) -> None:
         """Log an unexpected error; the messages under way are delivered again."""

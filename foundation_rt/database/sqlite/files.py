@@ -54,7 +54,9 @@ def connect(path: str, patience_s: float, *, alone: bool, private: bool) -> sqli
     """
     if private:
         _make_private(path)
-    connection = sqlite3.connect(path, patience_s, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, timeout=patience_s, isolation_level=None, check_same_thread=False
+    )
     try:
         _choose_journal(connection, path, alone)
         connection.execute("PRAGMA synchronous = FULL")

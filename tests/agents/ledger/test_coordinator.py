@@ -420,7 +420,7 @@ async def test_cancelled_callers_leave_nothing_behind(harness: CoordinatorHarnes
         assert gate.seen == [1, 2, 3]
 
 
-@pytest.mark.rule("AACP-15")
+@pytest.mark.rule("AACP-15", "AACP-98")
 async def test_expired_records_are_purged_by_timer_and_on_demand(
     harness: CoordinatorHarness,
 ) -> None:
@@ -428,13 +428,16 @@ async def test_expired_records_are_purged_by_timer_and_on_demand(
         agents.register_agent("a", echo)
         await agents.send_request("a", 1, request_id="r1", ttl_ms=1000)
         await agents.send_request("a", 1, request_id="r2", ttl_ms=90_000)
+        await agents.send_request("a", 1, request_id="r3", ttl_ms=91_000)
         await asyncio.sleep(1.001)
+        assert await agents.status("r1") is None
+        await asyncio.sleep(89)
+        assert await agents.status("r2") is not None
         assert await agents.purge_expired() == 1
         assert await agents.purge_expired() == 0
-        assert await agents.status("r1") is None
-        assert await agents.status("r2") is not None
-        await asyncio.sleep(150)
         assert await agents.status("r2") is None
+        await asyncio.sleep(60)
+        assert await agents.status("r3") is None
 
 
 # -- events and hooks -----------------------------------------------------------------------------
@@ -712,6 +715,33 @@ async def test_handler_that_cancels_its_task_is_retried_with_delay(
         assert await asyncio.gather(*(agents.send_request("a", n) for n in (1, 2))) == [1, 2]
         assert seen == [1, 1, 1, 1, 2]
         assert harness.clock.monotonic() - begin == pytest.approx(1.4, abs=0.1)
+
+
+@pytest.mark.rule("AACP-96")
+async def test_execution_that_takes_too_long_is_cancelled_and_times_out(
+    harness: CoordinatorHarness,
+) -> None:
+    gate = Gate()
+
+    async def slow_library(message: AgentMessage, context: AgentContext) -> Any:
+        if message.payload == "late":
+            raise TimeoutError  # of its own
+        return await gate(message, context)
+
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", slow_library, timeout_ms=1_000)
+        with pytest.raises(RequestFailedError) as caught:
+            await agents.send_request("a", "slow")
+        assert caught.value.code is ErrorCode.TIMEOUT
+        assert caught.value.details == {"reason": "execution_timeout"}
+        assert "longer than 1000 ms" in caught.value.message
+        with pytest.raises(RequestFailedError) as caught:
+            await agents.send_request("a", "late")
+        assert caught.value.code is ErrorCode.INTERNAL
+        gate.opened.set()
+        assert await agents.send_request("a", "quick") == "quick"
+        with pytest.raises(ToolError, match="ms"):
+            agents.register_agent("b", gate, timeout_ms=-1)
 
 
 @pytest.mark.rule("AACP-46")
@@ -1106,7 +1136,7 @@ async def test_change_hint_of_ledger_is_followed_at_once(harness: CoordinatorHar
         for _ in range(3):
             await asyncio.sleep(0.001)
             for listener in store.listeners:
-                listener()
+                listener(None)
         await sent
         assert harness.clock.monotonic() - begin < 0.1
 

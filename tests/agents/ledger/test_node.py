@@ -27,11 +27,13 @@ from foundation_rt.agents.ledger.operations import NodeSettings
 from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy, Retransmitter
 from foundation_rt.agents.ledger.rules import digest_of
 from foundation_rt.agents.ledger.types import (
+    LOCKED,
     Appended,
     Claim,
     EntryVerdict,
     Envelope,
     MessageType,
+    Release,
     RequestRecord,
     RequestState,
 )
@@ -505,6 +507,113 @@ def test_stopped_node_claims_nothing_and_gives_back() -> None:
     assert [each.request_id for each in other.claims()] == ["r0", "r1"]
 
 
+# -- what another process keeps locked ------------------------------------------------------------
+
+
+class LockedStore(InMemoryAACPPersistenceAdapter):
+    """Answers for some agents and requests as if another process kept their rows locked."""
+
+    def __init__(self) -> None:
+        super().__init__(incarnation=INCARNATION)
+        self.locked: set[str] = set()
+
+    async def append(self, messages: Any, now_ms: int) -> Any:
+        return [
+            LOCKED if each.target_agent_id in self.locked else self.ledger.append(each)
+            for each in messages
+        ]
+
+    async def receive(self, arrivals: Any, now_ms: int, ttl_ms: int) -> Any:
+        locked = [each for each in arrivals if each.envelope.target_agent_id in self.locked]
+        free = [each for each in arrivals if each not in locked]
+        received = await super().receive(free, now_ms, ttl_ms)
+        received.locked = [each.envelope for each in locked]
+        return received
+
+    async def complete(self, completions: Any, now_ms: int) -> Any:
+        return [
+            LOCKED if each.request_id in self.locked else self.ledger.complete(each, now_ms)
+            for each in completions
+        ]
+
+    async def release(self, releases: Any) -> list[Release]:
+        locked = [each for each in releases if each.request_id in self.locked]
+        await super().release([each for each in releases if each not in locked])
+        return locked
+
+
+@pytest.mark.rule("AACP-90")
+def test_locked_message_is_entered_later_and_before_those_that_follow_it() -> None:
+    store = LockedStore()
+    bench = Bench(store)
+    bench.perform()
+    store.locked = {"b"}
+    bench.node.send(outgoing("r1"), 1, bench.now)
+    bench.node.send(outgoing("r2", target="c"), 2, bench.now)
+    append = bench.waiting(Operation.APPEND)
+    bench.node.send(outgoing("r3"), 3, bench.now)  # waits while r1 is being entered
+    bench.node.persisted(append, bench.answer(append), bench.now)
+    bench.perform()
+    assert list(bench.resolved()) == [2]
+    store.locked = set()
+    bench.node.send(outgoing("r4"), 4, bench.now)
+    bench.perform()
+    assert bench.resolved() == {}
+    assert not bench.node.is_quiet
+    bench.pass_time(500)
+    assert [(key, answer.seq) for key, answer in bench.resolved().items()] == [
+        (1, 1),
+        (3, 2),
+        (4, 3),
+    ]
+    assert bench.node.is_quiet
+
+
+@pytest.mark.rule("AACP-90")
+def test_locked_envelope_is_not_acknowledged_and_comes_again() -> None:
+    store = LockedStore()
+    bench = Bench(store, has_transport=True)
+    bench.perform()
+    store.locked = {"b"}
+    bench.node.deliver([arrived(1)], "locked", bench.now)
+    bench.node.deliver([arrived(1, "q", target="c")], "free", bench.now)
+    bench.perform()
+    resolved = bench.resolved()
+    assert isinstance(resolved["locked"], StoreError)
+    assert resolved["free"] is None
+    assert [each.source_agent_id for each in bench.sent()] == ["c"]
+
+
+@pytest.mark.rule("AACP-90")
+def test_locked_outcome_is_recorded_later() -> None:
+    store = LockedStore()
+    bench, claims = executing(2, store=store)
+    store.locked = {"r0"}
+    for claim in claims:
+        bench.finish(claim)
+    bench.perform()
+    assert list(bench.node.claims.held) == ["r0"]
+    store.locked = set()
+    bench.pass_time(500)
+    assert bench.node.claims.held == {}
+    assert store.ledger.requests["r0"].state is RequestState.COMPLETED
+
+
+@pytest.mark.rule("AACP-90", "AACP-92")
+def test_locked_release_bars_only_its_agent() -> None:
+    store = LockedStore()
+    bench, claims = executing(1, store=store)
+    bench.add_busy_agent("c")
+    bench.node.send(outgoing("r2", target="c"), 2, bench.now)
+    store.locked = {"r0"}
+    bench.node.give_back(claims[0], bench.now)
+    bench.perform()
+    assert [each.request_id for each in bench.claims()] == ["r2"]
+    store.locked = set()
+    bench.pass_time(500)
+    assert [(each.request_id, each.epoch) for each in bench.claims()] == [("r0", 2)]
+
+
 # -- who waits ------------------------------------------------------------------------------------
 
 
@@ -684,6 +793,19 @@ def test_restarted_node_sends_unacknowledged_messages() -> None:
     assert envelope.message_id != bench.sent()[0].message_id
 
 
+@pytest.mark.rule("AACP-118")
+def test_message_that_another_process_has_entered_is_sent() -> None:
+    bench = Bench(has_transport=True, shared=True)
+    bench.perform()
+    bench.pass_time(60_000)
+    other = Bench(bench.store, has_transport=True)
+    other.node.send(outgoing("r1", local=False), "waiter", other.now)
+    other.perform()
+    bench.pass_time(10_000)
+    [envelope] = bench.sent()
+    assert envelope.request_id == "r1"
+
+
 @pytest.mark.rule("AACP-29")
 def test_notice_is_given_once_and_forgotten() -> None:
     bench = Bench(notices=True)
@@ -706,3 +828,54 @@ def test_the_digest_of_what_comes_in_is_that_of_what_is_sent() -> None:
     assert bench.store.ledger.requests["q1"].digest == digest_of(
         "far", "b", MessageType.REQUEST, b"7"
     )
+
+
+# -- a transport that loses what it held ----------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-100")
+def test_lost_messages_are_sent_again_page_by_page() -> None:
+    bench = Bench(has_transport=True, max_batch=10, resend_pause_ms=50)
+    for number in range(25):
+        bench.node.send(outgoing(f"r{number:02}", target="far", local=False), None, bench.now)
+    bench.perform()
+    bench.take(SendEnvelopes)
+    pages = []
+    bench.node.resend(None, bench.now)
+    bench.perform()
+    for _ in range(4):
+        envelopes = [each for sent in bench.take(SendEnvelopes) for each in sent.envelopes]
+        pages.append(sorted(each.seq for each in envelopes))
+        bench.pass_time(50)
+    assert pages == [[*range(1, 11)], [*range(11, 21)], [*range(21, 26)], []]
+    assert bench.calls.count(Operation.HASTEN) == 4
+
+
+@pytest.mark.rule("AACP-100")
+def test_messages_made_after_the_transport_was_are_not_sent_again() -> None:
+    bench = Bench(has_transport=True)
+    bench.node.send(outgoing("r1", target="far", local=False), None, bench.now)
+    bench.perform()
+    bench.take(SendEnvelopes)
+    bench.node.resend(NOW, bench.now)
+    bench.perform()
+    assert bench.take(SendEnvelopes) == []
+
+
+@pytest.mark.rule("AACP-100")
+def test_second_loss_begins_again_and_a_fault_of_the_ledger_loses_no_page() -> None:
+    bench = Bench(has_transport=True, max_batch=10, store_retry_ms=5, resend_pause_ms=10)
+    for number in range(15):
+        bench.node.send(outgoing(f"r{number:02}", target="far", local=False), None, bench.now)
+    bench.perform()
+    bench.take(SendEnvelopes)
+    bench.node.resend(None, bench.now)
+    bench.fail(bench.waiting(Operation.HASTEN))
+    bench.pass_time(5)
+    first_page = [each.seq for sent in bench.take(SendEnvelopes) for each in sent.envelopes]
+    assert sorted(first_page) == [*range(1, 11)]
+    bench.node.resend(None, bench.now)
+    bench.perform()
+    bench.pass_time(20)
+    again = [each.seq for sent in bench.take(SendEnvelopes) for each in sent.envelopes]
+    assert sorted(again) == [*range(1, 16)]

@@ -92,7 +92,7 @@ class RunnerHarness:
 async def running(clock: ManualClock, **options: Any) -> AsyncIterator[RunnerHarness]:
     """Yield a harness whose runner is started before and stopped afterwards."""
     harness = RunnerHarness(clock, **options)
-    await harness.runner.start()
+    await harness.runner.start(())
     harness.runner.add_agent("b")
     yield harness
     await harness.runner.stop(0, nothing)
@@ -272,7 +272,7 @@ async def test_events_after_stop_change_nothing(harness: RunnerHarness) -> None:
     harness.runner.add_agent("c")
     harness.runner.kick()
     for listener in harness.store.listeners:
-        listener()
+        listener(None)
     await asyncio.sleep(100)
     assert harness.store.calls == calls
     assert harness.runner.is_here()

@@ -57,6 +57,7 @@ async def delete_stream(url: str, stream: str) -> None:
 
     client = await nats.connect(url)
     await client.jetstream().delete_stream(stream)
+    await client.jetstream().delete_key_value(f"{stream}-claims")
     await client.close()
 
 

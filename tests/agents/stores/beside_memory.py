@@ -27,6 +27,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from foundation_rt.agents.ledger.administration import CANCELLED, Changed, RequestQuery
 from foundation_rt.agents.ledger.types import (
     Claim,
     Claimed,
@@ -262,6 +263,16 @@ class BesideMemory(RuleBasedStateMachine):
         now = self.now
         self.ask(lambda store: store.take_due(now, limit, decide(now)))
 
+    @rule(
+        before=st.integers(-50, 50),
+        at=st.sampled_from((0, 5, 400)),
+        after=st.tuples(st.sampled_from(LOCAL), st.sampled_from(FAR), st.integers(0, 5)),
+        limit=st.sampled_from((1, 3, 50)),
+    )
+    def hasten(self, before: int, at: int, after: tuple[str, str, int], limit: int) -> None:
+        now = self.now
+        self.ask(lambda store: store.hasten(now + before, now + at, after, limit))
+
     @precondition(lambda self: self.messages)
     @rule(data=st.data(), delay=st.sampled_from((0, 5, 400)), give_up=st.booleans())
     def reschedule(self, data: st.DataObject, delay: int, give_up: bool) -> None:
@@ -319,6 +330,32 @@ class BesideMemory(RuleBasedStateMachine):
     @rule(to=st.sampled_from(LOCAL + FAR), seq=st.integers(0, 6))
     def update_last_sequence(self, to: str, seq: int) -> None:
         self.ask(lambda store: store.update_last_sequence("a", to, seq))
+
+    @rule(ids=st.lists(request_ids, min_size=1, max_size=4))
+    def cancel(self, ids: list[str]) -> None:
+        ended = []
+        for request_id in ids:
+            end = completion((request_id, 0), error=CANCELLED)
+            end.reply_id = uuid_of(self.new_name())
+            ended.append(end)
+        now = self.now
+        self.ask(lambda store: store.cancel(ended, now))
+
+    @rule(ids=st.lists(request_ids, min_size=1, max_size=4), lifetime=st.sampled_from(LIFETIMES))
+    def requeue(self, ids: list[str], lifetime: int) -> None:
+        expires_at_ms = self.now + lifetime
+        self.ask(lambda store: store.requeue(ids, expires_at_ms))
+
+    @rule(
+        states=st.lists(st.sampled_from(RequestState), max_size=3, unique=True),
+        age=st.none() | times,
+        limit=st.sampled_from((1, 3, 50)),
+    )
+    def list_requests(self, states: list[RequestState], age: int | None, limit: int) -> None:
+        before_ms = None if age is None else self.now - age
+        query = RequestQuery("b", states, before_ms, limit=limit)
+        self.ask(lambda store: store.list_requests(query))
+        self.ask(lambda store: store.summarize_agents("", limit))
 
     @rule()
     def purge(self) -> None:
@@ -384,6 +421,8 @@ def comparable(answer: Any) -> Any:
         return evolve(answer, position=None if answer.position is None else 0)
     if isinstance(answer, Completed):
         return comparable(answer.record), answer.response
+    if isinstance(answer, Changed):
+        return answer.verdict, comparable(answer.record), answer.response
     if isinstance(answer, Received):
         return evolve(
             answer,

@@ -34,10 +34,19 @@ import orjson
 import pytest
 from attrs import evolve
 
-from foundation_rt.agents.ledger.ownership import owned_id
-from foundation_rt.agents.ledger.rules import digest_of
+from foundation_rt.agents.ledger.administration import (
+    CANCELLED,
+    AgentSummary,
+    Changed,
+    RequestQuery,
+    Verdict,
+    key_of,
+)
+from foundation_rt.agents.ledger.ownership import owned_id, owner_of
+from foundation_rt.agents.ledger.rules import PURGE_BATCH, digest_of
 from foundation_rt.agents.ledger.session_manager import WINDOW
 from foundation_rt.agents.ledger.types import (
+    OUTBOX_START,
     VOID_PAYLOAD,
     Appended,
     Claim,
@@ -47,10 +56,12 @@ from foundation_rt.agents.ledger.types import (
     Due,
     EntryVerdict,
     Envelope,
+    Hastened,
     IncomingEnvelope,
     MessageRecord,
     MessageState,
     MessageType,
+    OutboxKey,
     Outcome,
     OutgoingMessage,
     Received,
@@ -187,6 +198,11 @@ def completion(
     return ClaimCompletion(request_id, epoch, state, result, error, reply_id, NOW + RETRY)
 
 
+def cancellation(request_id: str) -> ClaimCompletion:
+    """Return the end of a request that an operator cancels."""
+    return completion((request_id, 0), error=CANCELLED)
+
+
 COMPLETED_PAYLOAD = b'{"outcome":"COMPLETED","result":"done"}'
 
 
@@ -277,6 +293,9 @@ class Ledger:
     ) -> Due:
         return self.run(self.adapter.take_due(now, limit, decide))
 
+    def hasten(self, before_ms: int, at_ms: int, after: OutboxKey, limit: int) -> Hastened:
+        return self.run(self.adapter.hasten(before_ms, at_ms, after, limit))
+
     def request(self, request_id: str) -> RequestRecord:
         """Return a request that must be there."""
         record = self.run(self.adapter.get_request_record(request_id))
@@ -311,10 +330,34 @@ class Ledger:
         return self.run(self.adapter.reschedule(message_id, at_ms, give_up=give_up))
 
     def purge(self, now: int) -> int:
-        return self.run(self.adapter.purge_expired(now))
+        purged = 0
+        while batch := self.run(self.adapter.purge_expired(now)):
+            purged += batch
+        return purged
 
     def state(self, request_id: str) -> RequestState:
         return self.request(request_id).state
+
+    def list(self, **query: Any) -> list[RequestRecord]:
+        return self.run(self.adapter.list_requests(RequestQuery(**query)))
+
+    def listed_ids(self, **query: Any) -> list[str]:
+        return [record.request_id for record in self.list(**query)]
+
+    def summaries(self, after: str = "", limit: int = 100) -> list[AgentSummary]:
+        return self.run(self.adapter.summarize_agents(after, limit))
+
+    def cancel(self, *request_ids: str, now: int = NOW) -> list[Changed]:
+        return self.run(self.adapter.cancel([*map(cancellation, request_ids)], now))
+
+    def requeue(self, *request_ids: str, expires_at_ms: int = NOW + TTL) -> list[Changed]:
+        return self.run(self.adapter.requeue(request_ids, expires_at_ms))
+
+    def fail(self, *agents: str) -> list[Claim]:
+        """Claim what there is and let it fail."""
+        claims = self.claim(*agents).claims
+        self.complete(*(completion(claim, error=b'{"code":"X"}') for claim in claims))
+        return claims
 
 
 def sequences(appended: Sequence[Appended]) -> list[int]:
@@ -384,7 +427,7 @@ class StoreContract:
         assert ledger.complete() == []
         assert ledger.renew(until=NOW) == []
         ledger.release()
-        assert ledger.run(ledger.adapter.claim({}, "me", NOW, NOW + 1)) == Claimed([], None)
+        assert ledger.run(ledger.adapter.claim({}, "me", NOW, NOW + 1)) == Claimed([])
         assert ledger.run(ledger.adapter.get_request_records([])) == []
 
     @pytest.mark.rule("AACP-20")
@@ -983,8 +1026,19 @@ class StoreContract:
         wanted = {"c": 2, "nobody": 9, "b": 1, "d": 0}
         claimed = ledger.run(ledger.adapter.claim(wanted, "me", NOW, NOW + LEASE))
         assert [each.request_id for each in claimed.claims] == ["c1", "c2", "b1"]
-        assert claimed.next_at_ms is None
+        assert claimed.again_at_ms == {}
         assert ledger.claim_ids("b", "c", "d", most=2) == ["b2", "b3", "c3", "d1", "d2"]
+
+    @pytest.mark.rule("AACP-22")
+    def test_queues_among_many_without_anything_are_found(self, ledger: Ledger) -> None:
+        targets = ["z", "m", "m2"]
+        ledger.append(*(outgoing(f"{each}{n}", target=each) for each in targets for n in (1, 2)))
+        ledger.claim("m2")
+        wanted = {f"idle-{n}": 1 for n in range(40)} | {"m": 1, "z": 2, "m2": 2}
+        claimed = ledger.run(ledger.adapter.claim(wanted, "me", NOW, NOW + LEASE))
+        assert [each.request_id for each in claimed.claims] == ["m1", "z1", "z2"]
+        idle = {f"idle-{n}": 1 for n in range(40)}
+        assert ledger.run(ledger.adapter.claim(idle, "me", NOW, NOW + LEASE)) == Claimed([])
 
     @pytest.mark.rule("AACP-46")
     def test_only_a_request_begun_at_once_counts_as_an_execution(self, ledger: Ledger) -> None:
@@ -1025,7 +1079,7 @@ class StoreContract:
         ledger.claim("b", most=1)
         claimed = ledger.claim("b", "c", owner="another", now=NOW + LEASE - 1)
         assert [claim.request_id for claim in claimed.claims] == ["other"]
-        assert claimed.next_at_ms == NOW + LEASE
+        assert claimed.again_at_ms == {"b": NOW + LEASE}
 
     @pytest.mark.rule("AACP-22", "AACP-30")
     def test_live_claims_of_the_same_owner_are_passed_over(self, ledger: Ledger) -> None:
@@ -1050,18 +1104,28 @@ class StoreContract:
         ledger.claim(most=1)
         ledger.release(Release("r1", 1, 1, NOW + 50))
         claimed = ledger.claim(now=NOW + 49)
-        assert claimed == Claimed([], NOW + 50)
+        assert claimed == Claimed([], {"b": NOW + 50})
         claims = ledger.claim(now=NOW + 50).claims
         assert [(claim.request_id, claim.epoch) for claim in claims] == [("r1", 2), ("r2", 1)]
         assert ledger.request("r1").not_before_ms is None
 
     @pytest.mark.rule("AACP-22")
-    def test_hint_is_the_earliest_of_all_queues(self, ledger: Ledger) -> None:
+    def test_every_queue_that_stops_has_a_hint(self, ledger: Ledger) -> None:
         ledger.append(outgoing("b1"), outgoing("c1", target="c"), outgoing("d1", target="d"))
         ledger.claim("b", lease=300)
         ledger.claim("c", lease=200)
         ledger.claim("d", lease=400)
-        assert ledger.claim("b", "c", "d", owner="another") == Claimed([], NOW + 200)
+        assert ledger.claim("b", "c", "d", owner="another") == Claimed(
+            [], {"b": NOW + 300, "c": NOW + 200, "d": NOW + 400}
+        )
+
+    @pytest.mark.rule("AACP-15", "AACP-98")
+    def test_a_purge_takes_a_batch_at_a_time(self, ledger: Ledger) -> None:
+        here = [outgoing(f"r{n}") for n in range(PURGE_BATCH + 1)]
+        ledger.append(*here, *(outgoing(f"f{n}", target="far", local=False) for n in range(3)))
+        counts = [ledger.run(ledger.adapter.purge_expired(NOW + TTL)) for _ in range(4)]
+        assert sum(counts) == PURGE_BATCH + 1 + 6 and counts[-1] == 0
+        assert max(counts) <= PURGE_BATCH + 6
 
     @pytest.mark.rule("AACP-15", "AACP-22")
     def test_expired_request_is_passed_over(self, ledger: Ledger) -> None:
@@ -1070,7 +1134,7 @@ class StoreContract:
         assert ledger.state("r1") is RequestState.RECEIVED
 
     def test_nothing_to_claim_gives_no_hint(self, ledger: Ledger) -> None:
-        assert ledger.claim("b") == Claimed([], None)
+        assert ledger.claim("b") == Claimed([])
 
     # -- complete, renew, release -----------------------------------------------------------------
 
@@ -1336,6 +1400,32 @@ class StoreContract:
                 assert ledger.reschedule(message_id, NOW, give_up=give_up) is None
         assert ledger.message(made.message_id) == before
         assert ledger.take_due(NOW + TTL - 1).messages == []
+
+    @pytest.mark.rule("AACP-100")
+    def test_pages_of_messages_are_made_due(self, ledger: Ledger) -> None:
+        far, near = [
+            [
+                outgoing(f"{target}{n}", "a", target, local=False, created_at_ms=NOW + n)
+                for n in range(3)
+            ]
+            for target in ("far", "near")
+        ]
+        ledger.append(*near, *far)
+        ledger.receive(bare_ack(1))  # to a, from far
+        ledger.reschedule(near[0].message_id, NOW + 3)  # due earlier than now
+        at_ms, before_ms = NOW + 50, NOW + 2
+        first = ledger.hasten(before_ms, at_ms, OUTBOX_START, 2)
+        assert first == Hastened(1, ("a", "far", 3))
+        assert first.last is not None
+        second = ledger.hasten(before_ms, at_ms, first.last, 2)
+        assert second == Hastened(1, ("a", "near", 2))
+        assert second.last is not None
+        third = ledger.hasten(before_ms, at_ms, second.last, 2)
+        assert third == Hastened(0, ("a", "near", 3))
+        assert ledger.hasten(before_ms, at_ms, ("a", "near", 3), 2) == Hastened(0, None)
+        made = [far[1], far[2], near[0], near[1], near[2]]
+        planned = [ledger.message(each.message_id).next_attempt_at_ms for each in made]
+        assert planned == [at_ms, NOW + RETRY, NOW + 3, at_ms, NOW + RETRY]
 
     # -- records and numbers ----------------------------------------------------------------------
 
@@ -1629,8 +1719,150 @@ class StoreContract:
         ledger.run(ledger.adapter.close())
 
     def test_callback_may_be_given(self, ledger: Ledger) -> None:
-        ledger.adapter.on_change(lambda: None)
+        ledger.adapter.on_change(lambda news: None)
         ledger.append(outgoing("r1"))
+
+    # -- what operators ask -----------------------------------------------------------------------
+
+    @pytest.mark.rule("AACP-111")
+    def test_requests_are_listed_by_agent_state_and_age_in_pages(self, ledger: Ledger) -> None:
+        ledger.append(*(outgoing(f"r{n}", created_at_ms=NOW + n // 2) for n in range(6)))
+        ledger.append(outgoing("z", target="c", created_at_ms=NOW - 1))
+        ledger.append(outgoing("s", target="far", local=False, created_at_ms=NOW + 9))
+        claims = ledger.claim("b", most=3).claims
+        ledger.complete(completion(claims[0], result=b'"large"'))
+        assert ledger.listed_ids() == ["z", *(f"r{n}" for n in range(6)), "s"]
+        assert ledger.listed_ids(agent_id="b", before_ms=NOW + 2) == ["r0", "r1", "r2", "r3"]
+        assert ledger.listed_ids(states=[RequestState.CLAIMED]) == ["r1", "r2"]
+        assert ledger.listed_ids(states=[RequestState.SENT, RequestState.COMPLETED]) == ["r0", "s"]
+        first = ledger.list(limit=3)
+        assert ledger.listed_ids(after=key_of(first[-1]), limit=3) == ["r2", "r3", "r4"]
+        assert [(each.payload, each.result) for each in first] == [(VOID_PAYLOAD, None)] * 3
+
+    @pytest.mark.rule("AACP-48")
+    def test_requests_are_listed_by_the_owner_of_their_ids(self, ledger: Ledger) -> None:
+        ids = [owned_id("r1", name) for name in ("alice", "bob")]
+        ledger.append(*map(outgoing, ["r1", *ids]))
+        assert ledger.listed_ids(id_owner=owner_of(ids[0])) == [ids[0]]
+        assert sorted(ledger.listed_ids()) == sorted(["r1", *ids])
+
+    @pytest.mark.rule("AACP-111")
+    def test_agents_are_summarized_in_pages(self, ledger: Ledger) -> None:
+        ledger.append(*(outgoing(f"r{n}", created_at_ms=NOW + n) for n in range(4)))
+        ledger.append(outgoing("z", target="c"), outgoing("s", target="far", local=False))
+        claims = ledger.claim("b", "c", most=2).claims
+        ledger.complete(completion(claims[0]), completion(claims[2]))
+        assert ledger.summaries() == [
+            AgentSummary(
+                "b",
+                {
+                    RequestState.CLAIMED: 1,
+                    RequestState.COMPLETED: 1,
+                    RequestState.RECEIVED: 2,
+                },
+                NOW + 1,
+            ),
+            AgentSummary("c", {RequestState.COMPLETED: 1}, None),
+            AgentSummary("far", {RequestState.SENT: 1}, NOW),
+        ]
+        assert [each.agent_id for each in ledger.summaries("b", 1)] == ["c"]
+
+    @pytest.mark.rule("AACP-03", "AACP-21", "AACP-112")
+    def test_failed_request_is_requeued_behind_the_others(self, ledger: Ledger) -> None:
+        ledger.append(outgoing("r1"), event("e1"))
+        old = ledger.fail("b")
+        ledger.append(outgoing("r2"))
+        [changed] = ledger.requeue("r1", expires_at_ms=NOW + 2 * TTL)
+        assert changed.verdict is Verdict.DONE
+        record = ledger.request("r1")
+        assert changed.record == record
+        assert (record.state, record.executions) == (RequestState.RECEIVED, 0)
+        assert (record.error, record.finished_at_ms) == (None, None)
+        assert record.expires_at_ms == NOW + 2 * TTL
+        assert record.epoch > old[0].epoch
+        assert ledger.complete(completion(old[0])) == [Completed(None, None)]
+        assert ledger.purge(NOW + TTL) == 2  # r2 and e1
+        assert ledger.claim_ids("b") == ["r1"]
+
+    @pytest.mark.rule("AACP-112")
+    def test_requeued_requests_are_executed_in_the_order_asked_for(self, ledger: Ledger) -> None:
+        ledger.append(outgoing("r1"), outgoing("r2"))
+        ledger.fail("b")
+        ledger.append(outgoing("r3"))
+        assert [each.verdict for each in ledger.requeue("r2", "r1", "r2")] == [
+            Verdict.DONE,
+            Verdict.DONE,
+            Verdict.NOT_FAILED,
+        ]
+        claims = ledger.claim("b").claims
+        assert [claim.request_id for claim in claims] == ["r3", "r2", "r1"]
+        ledger.complete(*map(completion, claims))
+        assert ledger.state("r2") is RequestState.COMPLETED
+
+    @pytest.mark.rule("AACP-113")
+    def test_only_failed_requests_of_this_ledger_are_requeued(self, ledger: Ledger) -> None:
+        ledger.append(outgoing("done"), outgoing("there", target="far", local=False))
+        ledger.complete(completion(ledger.claim("b").claims[0]))
+        ledger.run(ledger.adapter.mark_failed("there", ERROR, NOW))
+        ledger.receive(incoming(1, "asked"))
+        ledger.fail("b")
+        ledger.append(outgoing("new"))
+        asked = ("done", "there", "asked", "new", "strange")
+        assert [each.verdict for each in ledger.requeue(*asked)] == [
+            Verdict.NOT_FAILED,
+            Verdict.ELSEWHERE,
+            Verdict.ANSWERED,
+            Verdict.NOT_FAILED,
+            Verdict.UNKNOWN_ID,
+        ]
+        assert ledger.state("asked") is RequestState.FAILED
+
+    @pytest.mark.rule("AACP-114")
+    def test_cancelled_request_is_never_claimed(self, ledger: Ledger) -> None:
+        ledger.append(outgoing("r1"), outgoing("r2"))
+        [changed] = ledger.cancel("r1", now=NOW + 3)
+        assert changed.verdict is Verdict.DONE
+        record = ledger.request("r1")
+        assert (record.state, record.error) == (RequestState.FAILED, CANCELLED)
+        assert record.finished_at_ms == NOW + 3
+        assert ledger.claim_ids("b") == ["r2"]
+        assert ledger.cancel("r1")[0].verdict is Verdict.FINISHED
+        assert ledger.requeue("r1")[0].verdict is Verdict.DONE
+        assert ledger.claim_ids("b") == ["r1"]
+
+    @pytest.mark.rule("AACP-114", "AACP-23")
+    def test_claim_of_a_cancelled_request_is_lost(self, ledger: Ledger) -> None:
+        ledger.append(outgoing("r1"))
+        [claim] = ledger.claim("b").claims
+        ledger.cancel("r1")
+        assert ledger.renew((claim.request_id, claim.epoch), until=NOW + LEASE) == [False]
+        assert ledger.complete(completion(claim)) == [Completed(None, None)]
+        ledger.release(Release(claim.request_id, claim.epoch, 1))
+        assert ledger.request("r1").error == CANCELLED
+
+    @pytest.mark.rule("AACP-114", "AACP-16")
+    def test_cancelling_answers_the_ledger_that_asked(self, ledger: Ledger) -> None:
+        ledger.receive(incoming(1, "first"), incoming(3, "held"))
+        assert ledger.state("held") is RequestState.HELD
+        answers = ledger.cancel("first", "held")
+        assert [each.response.seq for each in answers if each.response] == [1, 2]
+        sent = ledger.unacknowledged("b", "far")
+        assert [each.request_id for each in sent] == ["first", "held"]
+        assert all(CANCELLED in each.payload for each in sent)
+        ledger.receive(incoming(2, "late"))  # fills the gap
+        assert ledger.claim_ids("b") == ["late"]
+
+    @pytest.mark.rule("AACP-115")
+    def test_only_unfinished_requests_of_this_ledger_are_cancelled(self, ledger: Ledger) -> None:
+        ledger.append(outgoing("done"), outgoing("there", target="far", local=False))
+        ledger.complete(completion(ledger.claim("b").claims[0]))
+        assert [each.verdict for each in ledger.cancel("done", "there", "strange")] == [
+            Verdict.FINISHED,
+            Verdict.ELSEWHERE,
+            Verdict.UNKNOWN_ID,
+        ]
+        assert ledger.state("done") is RequestState.COMPLETED
+        assert ledger.state("there") is RequestState.SENT
 
 
 class WithinIsRefused:
@@ -1744,7 +1976,7 @@ class SharedStoreContract(DurableStoreContract):
         assert ledger.claim_ids("b", owner="first", most=1) == ["r1"]
         claimed = other.claim("b", "c", owner="second")
         assert [claim.request_id for claim in claimed.claims] == ["r3"]
-        assert claimed.next_at_ms == NOW + LEASE
+        assert claimed.again_at_ms == {"b": NOW + LEASE}
         [late] = other.claim("b", owner="second", now=NOW + LEASE, most=1).claims
         assert late.epoch == 2
         assert ledger.renew(("r1", 1), until=NOW + 9 * LEASE) == [False]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
@@ -16,16 +16,27 @@ from typing import Any
 
 import psycopg
 import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 
-from foundation_rt.agents.ledger.types import Appended, Completed, EntryVerdict, RequestState
+from foundation_rt.agents.ledger.types import (
+    LOCKED,
+    Appended,
+    Completed,
+    EntryVerdict,
+    LedgerNews,
+    Release,
+    RequestState,
+)
 from foundation_rt.agents.messages import OutcomeWrite
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.postgres import (
     PostgresAACPPersistenceAdapter,
-    adapter,
     connections,
     migrations,
 )
+from foundation_rt.agents.stores.postgres.news import read, write
 from foundation_rt.clock import ManualClock
 from foundation_rt.errors import UsageError
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
@@ -43,24 +54,10 @@ from tests.agents.stores.contract import (
 from tests.support.services import postgres_schema
 from tests.support.sizes import size
 
+ROOT = Path(__file__).parents[3]
+
 PATIENCE = 30.0
 """Seconds after which something that should have happened counts as hanging."""
-
-
-@pytest.mark.rule("AACP-33")
-def test_clock_that_is_far_off_is_refused() -> None:
-    async def main(off_s: float) -> None:
-        with postgres_schema() as (url, schema):
-            store = PostgresAACPPersistenceAdapter(
-                url, schema=schema, wall_ms=lambda: (time.time() + off_s) * 1000
-            )
-            await store.open()
-            await store.close()
-
-    asyncio.run(main(5))
-    for off_s in (60, -60):
-        with pytest.raises(StoreError, match=r"is -?\d+ ms ahead of the database server's: put"):
-            asyncio.run(main(off_s))
 
 
 class _Contract(SharedStoreContract):
@@ -87,6 +84,11 @@ TestContract = pytest.mark.rule(
     "AACP-22",
     "AACP-23",
     "AACP-30",
+    "AACP-111",
+    "AACP-112",
+    "AACP-113",
+    "AACP-114",
+    "AACP-115",
 )(_Contract)
 
 
@@ -174,14 +176,15 @@ async def test_new_ledger_may_be_opened_by_many_at_once(place: Place) -> None:
     adapters = [place.adapter() for _ in range(8)]
     await asyncio.gather(*(each.open() for each in adapters))
     await asyncio.gather(*(each.close() for each in adapters))
-    assert await place.rows("SELECT version FROM {schema}.migration") == [(1,)]
+    versions = await place.rows("SELECT version FROM {schema}.migration ORDER BY version")
+    assert versions == [(number,) for number, _ in enumerate(migrations.MIGRATIONS, 1)]
 
 
 async def test_ledger_of_a_newer_version_is_refused(place: Place) -> None:
     async with place.open() as ledger:
         await ledger.append([outgoing("r1")], NOW)
     await place.rows("INSERT INTO {schema}.migration VALUES (99)")
-    with pytest.raises(UsageError, match=r"version 99.*up to 1: use the newer"):
+    with pytest.raises(UsageError, match=r"version 99.*up to \d: use the newer"):
         await place.adapter().open()
     await place.rows("DELETE FROM {schema}.migration WHERE version = 99")
     async with place.open() as ledger:
@@ -190,7 +193,7 @@ async def test_ledger_of_a_newer_version_is_refused(place: Place) -> None:
 
 @pytest.mark.rule("DB-22")
 def test_ledger_of_an_earlier_release_is_opened(place: Place) -> None:
-    [first] = migrations.MIGRATIONS
+    first = migrations.MIGRATIONS[0]
 
     async def main() -> None:
         # As that release made it.
@@ -199,12 +202,19 @@ def test_ledger_of_an_earlier_release_is_opened(place: Place) -> None:
         await place.rows(first.text)
         await place.rows("INSERT INTO {schema}.migration VALUES (1)")
         [(series,)] = await place.rows("SELECT series FROM {schema}.ledger")
+        uids = set()
         for _ in range(2):
             async with place.open() as ledger:
                 assert ledger.incarnation == series
+                uids.add(ledger.uid)
                 await ledger.append([outgoing("r1")], NOW)
         found = await place.rows("SELECT version, name, checksum FROM {schema}.migration")
-        assert found == [(1, "V1", first.checksum)]
+        assert found == [
+            (number, f"V{number}", each.checksum)
+            for number, each in enumerate(migrations.MIGRATIONS, 1)
+        ]
+        [uid] = uids
+        assert re.fullmatch("[0-9a-f]{32}", uid)
 
     run(main())
 
@@ -361,28 +371,135 @@ async def test_locked_mailbox_is_passed_over_with_a_hint(place: Place) -> None:
         async with place.locked("mailbox WHERE agent_id = 'b'"):
             claimed = await ledger.claim({"b": 10, "c": 10}, "me", NOW, NOW + LEASE)
             assert [each.request_id for each in claimed.claims] == ["r2"]
-            assert claimed.next_at_ms is not None
-            assert NOW < claimed.next_at_ms < NOW + 100
+            assert NOW < claimed.again_at_ms["b"] < NOW + 100
         claimed = await ledger.claim({"b": 10, "c": 10}, "me", NOW, NOW + LEASE)
         assert [each.request_id for each in claimed.claims] == ["r1"]
 
 
-@pytest.mark.rule("AACP-22")
-async def test_lease_renewed_concurrently_is_not_claimed(place: Place) -> None:
+@pytest.mark.rule("AACP-22", "AACP-90")
+async def test_locked_request_and_what_is_behind_it_is_passed_over(place: Place) -> None:
     async with place.open() as ledger, place.direct() as other:
-        await ledger.append([outgoing("r1"), outgoing("r2")], NOW)
+        await ledger.append([*map(outgoing, ("r1", "r2", "r3")), outgoing("r4", target="c")], NOW)
         await ledger.claim({"b": 1}, "first", NOW, NOW + LEASE)
         later = NOW + LEASE
+        wanted = {"b": 10, "c": 10}
         async with other.transaction():  # what `renew` does, not committed yet
             await other.execute(
                 f"UPDATE {place.schema}.request SET lease_until_ms = {later + LEASE}"
                 " WHERE request_id = 'r1'".encode()
             )
-            claim = asyncio.create_task(ledger.claim({"b": 10}, "second", later, later + LEASE))
-            await place.waiting()
-        claimed = await claim
+            claimed = await ledger.claim(wanted, "second", later, later + LEASE)
+            assert [each.request_id for each in claimed.claims] == ["r4"]
+            assert later < claimed.again_at_ms["b"] < later + 100
+        claimed = await ledger.claim(wanted, "second", later, later + LEASE)
         assert claimed.claims == []  # not even r2, for it is behind r1
-        assert claimed.next_at_ms == later + LEASE
+        assert claimed.again_at_ms == {"b": later + LEASE}
+
+
+@pytest.mark.rule("AACP-90")
+async def test_locked_part_of_a_batch_does_not_keep_the_rest_waiting(place: Place) -> None:
+    async with place.open(lease_ms=1_000) as ledger:
+        agents = [f"a{number}" for number in range(9)]
+        messages = [outgoing(f"{agent} {n}", target=agent) for agent in agents for n in range(3)]
+        await ledger.append([outgoing(f"{agent} first", target=agent) for agent in agents], NOW)
+        async with place.locked("queue WHERE agent_id IN ('a2', 'a7')"):
+            for _ in range(2):  # the second time it is known which are locked
+                appended = await ledger.append(messages, NOW)
+                locked = {
+                    message.target_agent_id
+                    for message, answer in zip(messages, appended, strict=True)
+                    if answer is LOCKED
+                }
+                assert locked == {"a2", "a7"}
+        appended = await ledger.append(messages, NOW)
+        assert LOCKED not in appended
+        assert [each.seq for each in appended if each is not LOCKED] == [2, 3, 4] * 9
+
+
+@pytest.mark.rule("AACP-90")
+async def test_locked_claims_keep_no_other_ones_waiting(place: Place) -> None:
+    async with place.open(lease_ms=1_000) as ledger:
+        await ledger.append([outgoing("r1"), outgoing("r2", target="c")], NOW)
+        claims = (await ledger.claim({"b": 1, "c": 1}, "me", NOW, NOW + LEASE)).claims
+        pairs = [(each.request_id, each.epoch) for each in claims]
+        releases = [Release(each.request_id, each.epoch, 1) for each in claims]
+        async with place.locked("request WHERE request_id = 'r1'"):
+            assert await ledger.renew(pairs, NOW + 2 * LEASE) == [True, True]
+            assert await ledger.release(releases) == releases[:1]
+        assert await ledger.renew(pairs, NOW + 3 * LEASE) == [True, False]
+        [again] = (await ledger.claim({"c": 1}, "me", NOW, NOW + LEASE)).claims
+        async with place.locked("request WHERE request_id = 'r1'"):
+            answers = await ledger.complete([completion(each) for each in (claims[0], again)], NOW)
+            assert [each is LOCKED for each in answers] == [True, False]
+        [answer] = await ledger.complete([completion(claims[0])], NOW)
+        assert answer is not LOCKED
+        assert answer.record is not None
+
+
+@pytest.mark.rule("AACP-90")
+async def test_locked_link_keeps_no_other_envelope_waiting(place: Place) -> None:
+    async with place.open(lease_ms=1_000) as ledger:
+        first = [incoming(1, target="b"), incoming(1, "q2", target="c")]
+        await ledger.receive(first, NOW, TTL)
+        arrivals = [incoming(2, "q3", target="b"), incoming(2, "q4", target="c")]
+        async with place.locked("link WHERE target_agent_id = 'b'"):
+            received = await ledger.receive(arrivals, NOW, TTL)
+            assert received.locked == [arrivals[0].envelope]
+            assert [each.request_id for each in received.accepted] == ["q4"]
+            assert list(received.acks.values()) == [2]
+        assert (await ledger.receive(arrivals, NOW, TTL)).locked == []
+
+
+@pytest.mark.rule("AACP-91")
+@pytest.mark.parametrize(
+    ("lease_ms", "pause_s", "operation_s"),
+    [(100, 1.0, 5.0), (3_000, 1.5, 5.0), (8_000, 4.0, 8.0), (30_000, 15.0, 15.0)],
+)
+def test_stopped_transactions_end_within_a_lease(
+    lease_ms: int, pause_s: float, operation_s: float
+) -> None:
+    limits = connections.Limits.of_lease(lease_ms)
+    assert (limits.pause_s, limits.operation_s) == (pause_s, operation_s)
+    assert 100 <= limits.lock_ms <= 1_000
+
+
+STOPPED = """
+import asyncio, os, signal, sys
+from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter, adapter
+from tests.agents.stores.contract import NOW, outgoing
+
+async def stop(transaction, unit, then=()):
+    print("stopped", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+adapter.flush = stop
+
+async def main():
+    store = PostgresAACPPersistenceAdapter(sys.argv[1], schema=sys.argv[2], lease_ms=2_000)
+    await store.open()
+    await store.append([outgoing("of the stopped one")], NOW)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.rule("AACP-90", "AACP-91")
+async def test_process_stopped_in_a_transaction_keeps_only_its_agent_waiting(place: Place) -> None:
+    async with place.open(lease_ms=2_000) as ledger:
+        await ledger.append([outgoing("r0"), outgoing("r00", target="c")], NOW)
+        words = [sys.executable, "-c", STOPPED, place.url, place.schema]
+        with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                assert await asyncio.to_thread(process.stdout.readline) == "stopped\n"
+                batch = [outgoing("r1"), outgoing("r2", target="c")]
+                locked, free = await ledger.append(batch, NOW)
+                assert locked is LOCKED
+                assert free is not LOCKED
+                while LOCKED in await ledger.append(batch[:1], NOW):
+                    pass  # until the server ends the transaction of the other one
+            finally:
+                process.kill()
 
 
 @pytest.mark.rule("AACP-12", "AACP-30")
@@ -501,12 +618,12 @@ def test_two_processes_execute_each_request_once_and_in_order(place: Place) -> N
 
     run(prepare())
     words = [sys.executable, "-c", WORKER, place.url, place.schema]
-    root = Path(__file__).parents[3]
+
     with contextlib.ExitStack() as stack:
         children = [
             stack.enter_context(
                 subprocess.Popen(
-                    [*words, owner], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root
+                    [*words, owner], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
                 )
             )
             for owner in ("one", "two")
@@ -624,32 +741,44 @@ class Calls:
     """Counts calls, and waits for them."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.news: list[LedgerNews | None] = []
         self._called = asyncio.Event()
 
-    def __call__(self) -> None:
-        self.count += 1
+    def __call__(self, news: LedgerNews | None) -> None:
+        self.news.append(news)
         self._called.set()
 
     async def until(self, number: int) -> None:
         async with asyncio.timeout(PATIENCE):
-            while self.count < number:
+            while len(self.news) < number:
                 self._called.clear()
                 await self._called.wait()
 
 
-async def test_changes_of_other_processes_are_notified_and_own_are_not(place: Place) -> None:
+@pytest.mark.rule("AACP-97")
+async def test_processes_tell_each_other_whose_queue_and_which_request_has_changed(
+    place: Place,
+) -> None:
     async with place.open() as one, place.open() as two:
         calls = Calls()
         one.on_change(calls)
         await calls.until(1)  # it listens
-        await one.append([outgoing("r1")], NOW)
-        await two.append([outgoing("r2")], NOW)
-        await calls.until(2)
-        assert calls.count == 2
+        await one.append([outgoing("own")], NOW)
+        await two.append([evolve(outgoing("served"), served=True)], NOW)
+        await two.append([outgoing("r2"), outgoing("r3", target="c")], NOW)
         [claim] = (await one.claim({"b": 1}, "me", NOW, NOW + LEASE)).claims
         await two.complete([completion(claim)], NOW)
-        await calls.until(3)
+        await two.append([outgoing(f"m{n}", target=f"{n}" * 200) for n in range(50)], NOW)
+        await calls.until(4)
+        told = [None, LedgerNews(["b", "c"], []), LedgerNews([], [claim.request_id]), None]
+        assert calls.news == told
+
+
+@pytest.mark.rule("AACP-97")
+@given(st.text() | st.sampled_from(["", "[]", "[1, 2]", '["a"]', '[["a"], null]', "{}"]))
+def test_any_payload_of_a_notification_is_read(payload: str) -> None:
+    news = read(payload)
+    assert news is None or read(write(news)) == news
 
 
 async def test_listener_that_was_cut_off_listens_again(place: Place) -> None:
@@ -664,19 +793,6 @@ async def test_listener_that_was_cut_off_listens_again(place: Place) -> None:
         await calls.until(2)  # for what was missed
         await two.append([outgoing("r1")], NOW)
         await calls.until(3)
-
-
-@pytest.mark.rule("AACP-15")
-async def test_large_purge_takes_several_transactions(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(adapter, "_PURGE_BATCH", 2)
-
-    async with place.open() as ledger:
-        await ledger.append([outgoing(f"r{n}") for n in range(5)], NOW)
-        await ledger.append([outgoing(f"f{n}", target="far", local=False) for n in range(5)], NOW)
-        assert await ledger.purge_expired(NOW + TTL) == 15
-        assert await ledger.purge_expired(NOW + TTL) == 0
 
 
 async def test_handlers_numbers_and_arrays_are_taken_as_psycopg_does(place: Place) -> None:

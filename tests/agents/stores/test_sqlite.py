@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -17,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.agents.ledger.types import Outcome, Release, RequestState
+from foundation_rt.agents.ledger.types import Claimed, Outcome, Release, RequestState
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter, schema
-from foundation_rt.database.migrations import migrations_of
+from foundation_rt.database.migrations import Migration, migrations_of
 from foundation_rt.database.sqlite import WAL_VERSION
 from foundation_rt.errors import UsageError
 from tests.agents.stores.contract import (
@@ -76,6 +77,11 @@ TestContract = pytest.mark.rule(
     "AACP-25",
     "AACP-27",
     "AACP-30",
+    "AACP-111",
+    "AACP-112",
+    "AACP-113",
+    "AACP-114",
+    "AACP-115",
 )(_Contract)
 
 
@@ -292,14 +298,18 @@ def test_ledger_of_a_newer_version_is_refused(path: Path) -> None:
     assert "use the newer foundation-rt" in message
 
 
+def with_another(text: str) -> tuple[Migration, ...]:
+    """Return the migrations with one more."""
+    return migrations_of((*(each.text for each in schema.MIGRATIONS), text))
+
+
 def test_older_ledger_is_migrated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(path) as ledger:
         ledger.append(outgoing("r1"))
         assert query(ledger, "PRAGMA user_version") == len(schema.MIGRATIONS)
         assert query(ledger, "PRAGMA application_id") == schema.APPLICATION_ID
-    [first] = schema.MIGRATIONS
     further = "CREATE TABLE more (x); INSERT INTO more VALUES (7)"
-    monkeypatch.setattr(schema, "MIGRATIONS", migrations_of((first.text, further)))
+    monkeypatch.setattr(schema, "MIGRATIONS", with_another(further))
     for _ in range(2):
         with opened(path) as ledger:
             assert query(ledger, "SELECT sum(x) FROM more") == 7
@@ -308,17 +318,29 @@ def test_older_ledger_is_migrated(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.rule("DB-22")
 def test_ledger_of_an_earlier_release_is_opened(path: Path) -> None:
-    [first] = schema.MIGRATIONS
+    first = schema.MIGRATIONS[0]
     with closing(sqlite3.connect(path)) as connection:  # as that release made it
         connection.executescript(first.text)
         connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         connection.execute("PRAGMA user_version = 1")
         [series] = connection.execute("SELECT series FROM ledger").fetchone()
+    uids = set()
     for _ in range(2):
         with opened(path) as ledger:
             assert ledger.adapter.incarnation == series
-            assert query(ledger, "SELECT checksum FROM migration") == first.checksum
+            uids.add(ledger.adapter.uid)
+            assert (
+                query(ledger, "SELECT checksum FROM migration WHERE version = 1") == first.checksum
+            )
             ledger.append(outgoing("r1"))
+    [uid] = uids
+    assert re.fullmatch("[0-9a-f]{32}", uid)
+
+
+@pytest.mark.rule("AACP-101")
+def test_two_files_have_two_names(tmp_path: Path) -> None:
+    with opened(tmp_path / "one.db") as one, opened(tmp_path / "other.db") as other:
+        assert one.adapter.uid != other.adapter.uid
 
 
 def test_migration_that_fails_leaves_the_ledger_as_it_was(
@@ -327,7 +349,7 @@ def test_migration_that_fails_leaves_the_ledger_as_it_was(
     with opened(path) as ledger:
         ledger.append(outgoing("r1"))
     known = schema.MIGRATIONS
-    further = migrations_of((known[0].text, "CREATE TABLE more (x); nonsense"))
+    further = with_another("CREATE TABLE more (x); nonsense")
     monkeypatch.setattr(schema, "MIGRATIONS", further)
     with pytest.raises(StoreError):
         opened(path)
@@ -435,7 +457,7 @@ def test_claims_of_another_process_are_respected(path: Path) -> None:
         ledger.append(outgoing("ours"))
         assert ledger.state("theirs") is RequestState.CLAIMED
         claimed = ledger.claim()
-        assert (claimed.claims, claimed.next_at_ms) == ([], NOW + LEASE)
+        assert claimed == Claimed([], {"b": NOW + LEASE})
         assert [claim.epoch for claim in ledger.claim(now=NOW + LEASE).claims] == [2, 1]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import orjson
 from attrs import define, field
 
-from ....database.errors import DatabaseError
+from ....database.errors import DatabaseError, DatabaseLockedError
 from ....database.migrations import migrate_postgres
 from ....database.postgres import (
     Listener,
@@ -25,8 +25,10 @@ from ....database.postgres import (
 from ....errors import StructuredError, UsageError
 from ....logs.logger import StructuredLogger
 from ....shown import Shown
-from ...ledger.rules import retry
+from ...ledger.administration import AgentSummary, Changed, RequestQuery, summaries
+from ...ledger.rules import PURGE_BATCH, retry
 from ...ledger.types import (
+    LOCKED,
     MESSAGE_STATES,
     Appended,
     ClaimCompletion,
@@ -34,9 +36,13 @@ from ...ledger.types import (
     Completed,
     Due,
     Envelope,
+    Hastened,
     IncomingEnvelope,
+    LedgerNews,
+    Locked,
     MessageRecord,
     MessageType,
+    OutboxKey,
     Outcome,
     OutgoingMessage,
     Received,
@@ -45,23 +51,24 @@ from ...ledger.types import (
     RequestState,
 )
 from ...ledger.unit_of_work import UnitOfWork
-from ...persistence import RetryDecision, StoreError
+from ...persistence import LeaseRenewer, RetryDecision, StoreError
 from .. import records
-from . import statements
-from .connections import connections_of
+from . import administration, news, statements
+from .connections import Limits, connections_of
+from .locked_lanes import LockedLanes, Work
 from .migrations import MIGRATIONS
 from .outcome_writes import OutcomeWrites
 from .working_set import flush, load, load_held, load_response_links
 
 T = TypeVar("T")
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-_MAX_CLOCK_DIFFERENCE_MS = 10_000
-"""With a larger difference live claims would seem lapsed, and live records expired."""
-_BUSY_MS = 10
-"""The delay before asking again for a queue from which another process is claiming."""
-_PURGE_BATCH = 5_000
-"""The records deleted in one transaction: few enough for the time limit of a statement."""
+_BUSY_MS = 5
+_MAX_BUSY_MS = 500
+"""The delays before asking again for a queue from which another process is claiming: each time it
+still is, twice as long."""
 
 
 @define(eq=False, repr=False)
@@ -78,8 +85,8 @@ class PostgresAACPPersistenceAdapter(Shown):
         url: ``postgresql://user:password@host:port/database``, or another form that libpq takes.
         schema: lower-case letters, digits and ``_``; it is made, and its tables with it.
         connections: the most that are used, beside one that listens.
+        lease_ms: how long the claims of those who use it last: no wait is longer than that.
         logger: gets a warning when the server is set to lose what it has acknowledged.
-        wall_ms: returns the time of this machine, in ms since 1970.
 
     Raises:
         UsageError: the message says what to change.
@@ -93,18 +100,28 @@ class PostgresAACPPersistenceAdapter(Shown):
     shared = True
     takes_writes = True
     immediate = False
+    compares_clocks = True
 
+    uid: str = field(default="", init=False)
     incarnation: int = field(default=0, init=False)
     _parameters: dict[str, Any] = field(alias="url", converter=read_url)
     _schema: str = field(default="aacp", kw_only=True)
     _size: int = field(default=4, alias="connections", kw_only=True)
+    _lease_ms: int = field(default=30_000, kw_only=True)
     _logger: StructuredLogger | None = field(default=None, kw_only=True)
     _connections: PostgresConnections | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop = field(init=False)  # while it is open
-    _callback: Callable[[], object] | None = field(default=None, init=False)
+    _callback: Callable[[LedgerNews | None], object] | None = field(default=None, init=False)
     _listening: asyncio.Task[None] | None = field(default=None, init=False)
-    _wall_ms: Callable[[], float] = field(default=lambda: time.time() * 1000, kw_only=True)
     _writes: OutcomeWrites = field(factory=OutcomeWrites, init=False)
+    # By operation.
+    _lanes: defaultdict[str, LockedLanes] = field(
+        factory=lambda: defaultdict(LockedLanes), init=False
+    )
+    # How often in a row a claim found that another process was claiming.
+    _busy: int = field(default=0, init=False)
+    # By the clock of the loop: when transactions of stopped processes may be ended again.
+    _end_stalled_at: float = field(default=0.0, init=False)
 
     @_schema.validator
     def _check_schema(self, _: object, schema: str) -> None:
@@ -122,13 +139,12 @@ class PostgresAACPPersistenceAdapter(Shown):
             UsageError: the tables are those of a newer version of this package.
         """
         self._loop = asyncio.get_running_loop()
-        self._connections = connections_of(self._parameters, self._schema, self._size)
+        limits = Limits.of_lease(self._lease_ms)
+        self._connections = connections_of(self._parameters, self._schema, self._size, limits)
         try:
             await self._migrate(self._connections)
-            [(self.incarnation,)] = await self._ask(statements.incarnation())
+            [(self.incarnation, self.uid)] = await self._ask(statements.names())
             _warn_if_unsafe(await self._ask(statements.server_settings()), self._logger)
-            [(server_ms,)] = await self._ask(statements.server_time())
-            _check_clock(int(self._wall_ms() - server_ms))
         except BaseException:
             await self.close()
             raise
@@ -145,7 +161,7 @@ class PostgresAACPPersistenceAdapter(Shown):
         if connections is not None:
             await connections.close()
 
-    def on_change(self, callback: Callable[[], object]) -> None:
+    def on_change(self, callback: Callable[[LedgerNews | None], object]) -> None:
         """See `AACPPersistenceAdapter`; told by NOTIFY."""
         self._callback = callback
         self._listen()
@@ -154,7 +170,9 @@ class PostgresAACPPersistenceAdapter(Shown):
         if self._callback is not None and self._connections is not None and not self._listening:
             callback = self._callback
             channel = f'"{self._schema}"'
-            listener = Listener(self._connections, channel, lambda _: callback())
+            listener = Listener(
+                self._connections, channel, lambda payload: callback(news.read(payload))
+            )
             self._listening = self._loop.create_task(listener.run())
 
     async def _migrate(self, connections: PostgresConnections) -> None:
@@ -166,37 +184,102 @@ class PostgresAACPPersistenceAdapter(Shown):
             raise StoreError(str(error)) from None
 
     async def _transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        try:
+            return await self._try(work, None)
+        except DatabaseError as error:
+            raise StoreError(str(error)) from None
+
+    async def _try(self, work: Callable[[Transaction], Awaitable[T]], lock_ms: int | None) -> T:
+        """Perform a transaction, with the longest wait for a lock if it is not that of others.
+
+        Raises:
+            DatabaseError: it failed, or may have failed.
+        """
         if self._connections is None:
             raise StoreError("the ledger is not open")
         try:
-            return await self._connections.transact(work)
+            return await self._connections.transact(work, lock_ms=lock_ms)
+        except DatabaseLockedError:
+            await self._end_stalled_transactions(self._connections)
+            raise
+
+    async def _end_stalled_transactions(self, connections: PostgresConnections) -> None:
+        """End transactions of stopped processes that the server does not end by itself (DB-06)."""
+        if self._loop.time() >= self._end_stalled_at:
+            self._end_stalled_at = self._loop.time() + connections.operation_s
+            with suppress(DatabaseError):
+                await connections.end_stalled_transactions()
+
+    async def _enter(
+        self,
+        operation: str,
+        items: Sequence[Item],
+        lane_of: Callable[[Item], str],
+        work: Work[Item, Answer],
+    ) -> list[Answer | Locked]:
+        """Enter a batch, or what of it no other process keeps locked (AACP-90)."""
+        try:
+            return await self._lanes[operation].enter(items, lane_of, work)
         except DatabaseError as error:
             raise StoreError(str(error)) from None
 
     async def _ask(self, *queries: Query, then: Sequence[Query] = ()) -> list[Row]:
         """Execute queries in one transaction; return the rows of the last query."""
+        try:
+            return await self._commit(None, *queries, then=then)
+        except DatabaseError as error:
+            raise StoreError(str(error)) from None
+
+    async def _commit(
+        self, lock_ms: int | None, *queries: Query, then: Sequence[Query] = ()
+    ) -> list[Row]:
+        """Do the same, with the longest wait for a lock.
+
+        Raises:
+            DatabaseError: it failed, or may have failed.
+        """
 
         async def work(transaction: Transaction) -> list[Row]:
             return (await transaction.commit(*queries, then=then))[-1]
 
-        return await self._transact(work)
+        return await self._try(work, lock_ms)
 
-    @property
-    def _news(self) -> tuple[Query]:
-        """The query that notifies other processes, once for a batch and after its commit.
+    async def read_time(self) -> int:
+        """See `AACPPersistenceAdapter`: the time of the database server."""
+        [(server_ms,)] = await self._ask(statements.server_time())
+        return int(server_ms)
+
+    def renewer(self) -> LeaseRenewer:
+        """See `AACPPersistenceAdapter`: it has a connection of its own, made when it is used."""
+        limits = Limits.of_lease(self._lease_ms)
+        return _Renewer(connections_of(self._parameters, self._schema, 1, limits))
+
+    def _tell(self, told: LedgerNews | None) -> Sequence[Query]:
+        """Return the query that tells other processes, once for a batch and after its commit.
 
         Within the transaction it would keep all others that notify from committing until this one
         is on disk.
+
+        Args:
+            told: nothing is told of no news; None: anything may have changed.
         """
-        return (statements.notify(self._schema),)
+        if told is not None and not (told.agents or told.finished):
+            return ()
+        return (statements.notify(self._schema, news.write(told)),)
 
     # -- messages and requests ----------------------------------------------------------------
 
-    async def append(self, messages: Sequence[OutgoingMessage], now_ms: int) -> list[Appended]:
+    async def append(
+        self, messages: Sequence[OutgoingMessage], now_ms: int
+    ) -> list[Appended | Locked]:
         """See `AACPPersistenceAdapter`."""
-        if not messages:
-            return []
+        return await self._enter(
+            "append", messages, lambda message: message.target_agent_id, self._append
+        )
 
+    async def _append(
+        self, messages: Sequence[OutgoingMessage], lock_ms: int | None
+    ) -> list[Appended]:
         async def work(transaction: Transaction) -> list[Appended]:
             unit = await load(
                 transaction,
@@ -212,15 +295,40 @@ class PostgresAACPPersistenceAdapter(Shown):
             )
             await load_held(transaction, unit, unit.releases_here(messages))
             appended = [unit.append(outgoing) for outgoing in messages]
-            await flush(transaction, unit, self._news if any(d.local for d in messages) else ())
+            queues = {each.target_agent_id for each in messages if each.local and not each.served}
+            await flush(transaction, unit, self._tell(LedgerNews(sorted(queues))))
             return appended
 
-        return await self._transact(work)
+        return await self._try(work, lock_ms)
 
     async def receive(
         self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int
     ) -> Received:
         """See `AACPPersistenceAdapter`."""
+
+        async def work(arrivals: Sequence[IncomingEnvelope], lock_ms: int | None) -> list[Received]:
+            received = await self._receive(arrivals, now_ms, ttl_ms, lock_ms)
+            return [received] * len(arrivals)
+
+        entered = await self._enter("receive", arrivals, _agents_of, work)
+        parts = {id(part): part for part in entered if part is not LOCKED}
+        received = Received({}, [], [], [], [], 0, False)
+        for part in parts.values():
+            received.add(part)
+        received.locked = [
+            incoming.envelope
+            for incoming, part in zip(arrivals, entered, strict=True)
+            if part is LOCKED
+        ]
+        return received
+
+    async def _receive(
+        self,
+        arrivals: Sequence[IncomingEnvelope],
+        now_ms: int,
+        ttl_ms: int,
+        lock_ms: int | None,
+    ) -> Received:
         envelopes = [incoming.envelope for incoming in arrivals]
         numbered = [each for each in envelopes if each.seq]
         there = [(each.source_agent_id, each.target_agent_id) for each in envelopes]
@@ -241,11 +349,13 @@ class PostgresAACPPersistenceAdapter(Shown):
             )
             await load_held(transaction, unit, unit.releases(numbered))
             received = unit.receive(arrivals, now_ms, ttl_ms)
-            news = self._news if received.ready or received.finished else ()
-            received.acknowledged = await flush(transaction, unit, news)
+            queues = {each.target_agent_id for each in numbered} if received.ready else ()
+            finished = [each.request_id for each in received.finished]
+            told = self._tell(LedgerNews(sorted(queues), finished))
+            received.acknowledged = await flush(transaction, unit, told)
             return received
 
-        return await self._transact(work)
+        return await self._try(work, lock_ms)
 
     async def claim(
         self,
@@ -261,34 +371,57 @@ class PostgresAACPPersistenceAdapter(Shown):
         claimer sees them.
         """
 
-        async def work(transaction: Transaction) -> Claimed:
+        async def work(transaction: Transaction) -> tuple[Claimed, set[str]]:
             mailboxes, heads = await transaction.ask(
                 statements.lock_mailboxes(wanted, owner, now_ms),
                 statements.heads(wanted, owner, now_ms),
             )
-            chosen, next_at_ms = _choose(heads, {agent for (agent,) in mailboxes}, now_ms, idle)
+            chosen, again_at_ms, busy = _choose(heads, {agent for (agent,) in mailboxes}, idle)
             if not chosen:
                 await transaction.commit()
-                return Claimed([], next_at_ms)
+                return Claimed([], again_at_ms), busy
             [rows] = await transaction.commit(
                 statements.claim(chosen, owner, now_ms, lease_until_ms)
             )
-            claims = {row[0]: statements.claim_of(row) for row in rows}
-            return Claimed([claims[request_id] for request_id, _, _ in chosen], next_at_ms)
+            found = {row[0]: statements.claim_of(row) for row in rows}
+            claims = [found[each[0]] for each in chosen if each[0] in found]
+            missed = {each[0] for each in chosen} - found.keys()
+            busy |= {head[1] for head in heads if head[0] in missed}
+            return Claimed(claims, again_at_ms), busy
 
-        return await self._transact(work)
+        claimed, busy = await self._transact(work)
+        self._busy = self._busy + 1 if busy else 0
+        soon_ms = now_ms + min(_BUSY_MS << min(self._busy, 10), _MAX_BUSY_MS)
+        for agent_id in busy:
+            claimed.again_at_ms[agent_id] = min(soon_ms, claimed.again_at_ms.get(agent_id, soon_ms))
+        return claimed
 
     async def complete(
         self, completions: Sequence[ClaimCompletion], now_ms: int
-    ) -> list[Completed]:
+    ) -> list[Completed | Locked]:
         """See `AACPPersistenceAdapter`.
 
         `ClaimCompletion.in_transaction` is called with a `psycopg.AsyncConnection` in a
         transaction. It may use savepoints (``connection.transaction()``), and may neither commit
         nor roll back.
         """
-        if not completions:
-            return []
+
+        async def work(
+            completions: Sequence[ClaimCompletion], lock_ms: int | None
+        ) -> list[Completed]:
+            return await self._complete(completions, now_ms, lock_ms)
+
+        completed = await self._enter("complete", completions, lambda each: each.request_id, work)
+        self._writes.forget(
+            completion.request_id
+            for completion, answer in zip(completions, completed, strict=True)
+            if answer is not LOCKED
+        )
+        return completed
+
+    async def _complete(
+        self, completions: Sequence[ClaimCompletion], now_ms: int, lock_ms: int | None
+    ) -> list[Completed]:
         request_ids = [each.request_id for each in completions]
 
         async def work(transaction: Transaction) -> list[Completed]:
@@ -314,23 +447,35 @@ class PostgresAACPPersistenceAdapter(Shown):
             await load_response_links(transaction, unit)
             for place, completion, record in taken:
                 completed[place] = unit.answer(record, completion, now_ms)
-            await flush(transaction, unit, self._news if taken else ())
+            finished = [completion.request_id for _, completion, _ in taken]
+            await flush(transaction, unit, self._tell(LedgerNews((), finished)))
             return completed
 
-        completed = await self._transact(work)
-        self._writes.forget(request_ids)
-        return completed
+        return await self._try(work, lock_ms)
 
     async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> list[bool]:
         """See `AACPPersistenceAdapter`."""
-        held = set(await self._ask(statements.renew(claims, lease_until_ms)))
-        return [claim in held for claim in claims]
 
-    async def release(self, releases: Sequence[Release]) -> None:
+        async def work(claims: Sequence[tuple[str, int]], lock_ms: int | None) -> list[bool]:
+            rows = await self._commit(lock_ms, statements.renew(claims, lease_until_ms))
+            held = set(rows)
+            return [claim in held for claim in claims]
+
+        renewed = await self._enter("renew", claims, lambda claim: claim[0], work)
+        return [is_held is not False for is_held in renewed]
+
+    async def release(self, releases: Sequence[Release]) -> list[Release]:
         """See `AACPPersistenceAdapter`."""
-        # Of several for one claim the first counts: after it the claim is no longer held.
-        firsts = {(each.request_id, each.epoch): each for each in reversed(releases)}
-        await self._ask(statements.release(list(firsts.values())), then=self._news)
+
+        async def work(releases: Sequence[Release], lock_ms: int | None) -> list[None]:
+            # Of several for one claim the first counts: after it the claim is no longer held.
+            firsts = {(each.request_id, each.epoch): each for each in reversed(releases)}
+            query = statements.release(list(firsts.values()))
+            await self._commit(lock_ms, query, then=self._tell(None))
+            return [None] * len(releases)
+
+        released = await self._enter("release", releases, lambda each: each.request_id, work)
+        return [each for each, done in zip(releases, released, strict=True) if done is LOCKED]
 
     async def take_due(self, now_ms: int, limit: int, decide: RetryDecision) -> Due:
         """See `AACPPersistenceAdapter`; processes that ask at once get different messages."""
@@ -351,6 +496,11 @@ class PostgresAACPPersistenceAdapter(Shown):
             return due
 
         return await self._transact(work)
+
+    async def hasten(self, before_ms: int, at_ms: int, after: OutboxKey, limit: int) -> Hastened:
+        """See `AACPPersistenceAdapter`."""
+        rows = await self._ask(statements.hasten(before_ms, at_ms, after, limit))
+        return Hastened(rows[0][0], tuple(rows[0][1:])) if rows else Hastened(0, None)
 
     async def reschedule(
         self, message_id: str, at_ms: int, *, give_up: bool = False
@@ -413,7 +563,8 @@ class PostgresAACPPersistenceAdapter(Shown):
         now_ms: int,
     ) -> bool:
         queries = statements.mark(request_id, state, result, error, completion_ref, now_ms)
-        return await self._ask(*queries, then=self._news) == [(state,)]
+        told = self._tell(LedgerNews((), [request_id]))
+        return await self._ask(*queries, then=told) == [(state,)]
 
     # -- numbers ------------------------------------------------------------------------------
 
@@ -460,13 +611,63 @@ class PostgresAACPPersistenceAdapter(Shown):
 
     async def purge_expired(self, now_ms: int) -> int:
         """See `AACPPersistenceAdapter`; several transactions, so that none holds locks for long."""
-        purged = 0
-        for query in statements.purges(now_ms, _PURGE_BATCH):
-            batch = _PURGE_BATCH
-            while batch == _PURGE_BATCH:
-                batch = len(await self._ask(query))
-                purged += batch
-        return purged
+        queries = statements.purges(now_ms, PURGE_BATCH)
+        return sum([len(await self._ask(query)) for query in queries])
+
+    # -- what operators ask -------------------------------------------------------------------
+
+    async def list_requests(self, query: RequestQuery) -> list[RequestRecord]:
+        """See `AACPPersistenceAdapter`."""
+        return list(map(records.request_of, await self._ask(administration.page(query))))
+
+    async def summarize_agents(self, after: str, limit: int) -> list[AgentSummary]:
+        """See `AACPPersistenceAdapter`."""
+        rows = await self._ask(administration.summary(after, limit))
+        return summaries([(row[0], row[1], row[2], row[3]) for row in rows])
+
+    async def cancel(self, cancellations: Sequence[ClaimCompletion], now_ms: int) -> list[Changed]:
+        """See `AACPPersistenceAdapter`."""
+        return await self._transact(
+            lambda transaction: administration.cancel(
+                transaction, self.incarnation, cancellations, now_ms, self._tell
+            )
+        )
+
+    async def requeue(self, request_ids: Sequence[str], expires_at_ms: int) -> list[Changed]:
+        """See `AACPPersistenceAdapter`."""
+        return await self._transact(
+            lambda transaction: administration.requeue(
+                transaction, self.incarnation, request_ids, expires_at_ms, self._tell
+            )
+        )
+
+
+def _agents_of(incoming: IncomingEnvelope) -> str:
+    """Return a name for the links that an envelope touches, in both directions."""
+    envelope = incoming.envelope
+    return "\0".join(sorted((envelope.source_agent_id, envelope.target_agent_id)))
+
+
+@define(eq=False, repr=False)
+class _Renewer:
+    """Renews leases through a connection of its own."""
+
+    _connections: PostgresConnections
+
+    async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> object:
+        """See `LeaseRenewer`."""
+
+        async def work(transaction: Transaction) -> object:
+            return await transaction.commit(statements.renew(claims, lease_until_ms))
+
+        try:
+            return await self._connections.transact(work)
+        except DatabaseError as error:
+            raise StoreError(str(error)) from None
+
+    async def close(self) -> None:
+        """See `LeaseRenewer`."""
+        await self._connections.close()
 
 
 def _warn_if_unsafe(settings: Sequence[Row], logger: StructuredLogger | None) -> None:
@@ -478,28 +679,22 @@ def _warn_if_unsafe(settings: Sequence[Row], logger: StructuredLogger | None) ->
         )
 
 
-def _check_clock(off_ms: int) -> None:
-    """Raise `StoreError` if the clock is wrong, by which this process compares leases."""
-    if abs(off_ms) > _MAX_CLOCK_DIFFERENCE_MS:
-        raise StoreError(
-            f"the clock of this machine is {off_ms} ms ahead of the database server's:"
-            " put them right"
-        )
-
-
 def _choose(
-    heads: Sequence[Row], mailboxes: set[str], now_ms: int, idle: Collection[str]
-) -> tuple[list[statements.Choice], int | None]:
-    """Return the requests to claim, in order, and the time when it is useful to ask again."""
+    heads: Sequence[Row], mailboxes: set[str], idle: Collection[str]
+) -> tuple[list[statements.Choice], dict[str, int], set[str]]:
+    """Return what to claim, in order; when to ask again, by agent; and for whom others claim."""
     chosen: list[statements.Choice] = []
     begin = set(idle)
-    hints = []
+    number: Counter[str] = Counter()
+    again_at_ms: dict[str, int] = {}
+    busy: set[str] = set()
     for request_id, agent_id, epoch, stops, until_ms in heads:
         if stops:
-            hints.append(until_ms)
+            again_at_ms[agent_id] = until_ms
         elif agent_id in mailboxes:
-            chosen.append((request_id, epoch, agent_id in begin))
+            number[agent_id] += 1
+            chosen.append((request_id, epoch, agent_id in begin, number[agent_id]))
             begin.discard(agent_id)
         else:
-            hints.append(now_ms + _BUSY_MS)
-    return chosen, min(hints, default=None)
+            busy.add(agent_id)
+    return chosen, again_at_ms, busy

@@ -5,7 +5,8 @@ at once.
 
 How the tables are shaped:
 
-- `ledger` has one row: the name of the ledger, which is its creation time in ms since 1970.
+- `ledger` has one row: the names of the ledger, which are its creation time in ms since 1970 and a
+  random one.
 - `link` and `queue` are counters. A transaction that enters something locks them until it is
   committed. So numbers and positions have no gaps and are committed in their order; sequences of
   the database promise neither (AACP-10, AACP-22).
@@ -97,5 +98,10 @@ CREATE INDEX message_due ON {schema}.message (next_attempt_at_ms)
 CREATE INDEX message_expiry ON {schema}.message (expires_at_ms) WHERE state <> 'TOMBSTONE';
 """
 
-MIGRATIONS = migrations_of((_FIRST,))
+_SECOND = """
+ALTER TABLE {schema}.ledger ADD COLUMN uid text;
+UPDATE {schema}.ledger SET uid = replace(gen_random_uuid()::text, '-', '');
+"""
+
+MIGRATIONS = migrations_of((_FIRST, _SECOND))
 """The n-th migration makes version n out of version n - 1."""

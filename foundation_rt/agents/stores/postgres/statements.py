@@ -22,6 +22,7 @@ from ...ledger.types import (
     Link,
     MessageRecord,
     MessageState,
+    OutboxKey,
     Release,
     RequestRecord,
     RequestState,
@@ -45,7 +46,7 @@ _LOCK_QUEUES = """
 SELECT agent_id, last_position FROM {schema}.queue WHERE agent_id = ANY (%b)
 ORDER BY agent_id FOR UPDATE
 """
-_INCARNATION = "SELECT series FROM {schema}.ledger"
+_NAMES = "SELECT series, uid FROM {schema}.ledger"
 _LAST_SEQ = """
 SELECT last_seq FROM {schema}.link WHERE source_agent_id = %b AND target_agent_id = %b
 """
@@ -88,9 +89,9 @@ def lock_links(links: Iterable[Link]) -> Query:
     return _LOCK_LINKS, _ends(links)
 
 
-def incarnation() -> Query:
-    """Read the incarnation of the ledger: one row."""
-    return _INCARNATION, ()
+def names() -> Query:
+    """Read the incarnation and the unique name of the ledger: one row."""
+    return _NAMES, ()
 
 
 def last_seq(link: Link) -> Query:
@@ -203,7 +204,7 @@ DELETE FROM {schema}.request WHERE request_id IN (
         SELECT request_id FROM {schema}.request WHERE expires_at_ms <= %b::bigint
         ORDER BY expires_at_ms LIMIT %b::bigint
     )
-    ORDER BY target_agent_id, position, request_id FOR UPDATE
+    ORDER BY target_agent_id, position, request_id FOR UPDATE SKIP LOCKED
 )
 RETURNING true
 """
@@ -317,7 +318,10 @@ CROSS JOIN LATERAL (
     SELECT *, count(*) FILTER (WHERE stops) OVER (ORDER BY position) AS stopped
     FROM (
         SELECT request_id, epoch, position, {_STOPS} AS stops,
-            CASE WHEN state = 'CLAIMED' THEN lease_until_ms ELSE not_before_ms END AS until_ms
+            LEAST(
+                CASE WHEN state = 'CLAIMED' THEN lease_until_ms ELSE not_before_ms END,
+                expires_at_ms
+            ) AS until_ms
         FROM {{schema}}.request
         WHERE target_agent_id = a.agent_id AND queued AND {_COUNTS}
         ORDER BY position LIMIT a.most
@@ -326,25 +330,31 @@ CROSS JOIN LATERAL (
 WHERE h.stopped = 0 OR h.stopped = 1 AND h.stops
 ORDER BY a.place, h.position
 """
-# The owner of an earlier claim may have renewed it, completed it, or given it back. All are
-# claimed or none, because they are the head of a queue: otherwise the division fails, and with it
-# the COMMIT that was sent together with it, which saves a round trip.
+
+# The owner of an earlier claim may have renewed it, completed it, or given it back; or a process
+# that is stopped keeps it locked. What is behind such a request in its queue waits for it.
 _CLAIM = f"""
-WITH claimed AS (
-    UPDATE {{schema}}.request AS r
-    SET state = 'CLAIMED', epoch = r.epoch + 1, owner = %(owner)b, lease_until_ms = %(until)b,
-        not_before_ms = NULL, executions = r.executions + given.begins::integer
-    FROM unnest(%(request_ids)b::text[], %(epochs)b::bigint[], %(begins)b::boolean[])
-        AS given (request_id, epoch, begins)
-    WHERE r.request_id = given.request_id AND r.epoch = given.epoch AND queued AND NOT {_STOPS}
-    RETURNING r.request_id, r.epoch, executions + (NOT given.begins)::integer, source_agent_id,
-        target_agent_id, message_type, payload, seq, created_at_ms, expires_at_ms
+WITH free AS MATERIALIZED (
+    SELECT r.request_id, target_agent_id, position, given.begins, given.number
+    FROM {{schema}}.request AS r
+    JOIN unnest(
+        %(request_ids)b::text[], %(epochs)b::bigint[], %(begins)b::boolean[], %(numbers)b::bigint[]
+    ) AS given (request_id, epoch, begins, number) USING (request_id, epoch)
+    WHERE queued AND NOT {_STOPS} ORDER BY target_agent_id, position FOR UPDATE OF r SKIP LOCKED
 ),
-counted AS (
-    SELECT 1 / (count(*) = cardinality(%(request_ids)b::text[]))::integer AS all_of_them
-    FROM claimed
+taken AS (
+    SELECT request_id, begins FROM (
+        SELECT *, row_number() OVER (PARTITION BY target_agent_id ORDER BY position) AS place
+        FROM free
+    ) AS placed
+    WHERE place = number
 )
-SELECT claimed.* FROM counted LEFT JOIN claimed ON true WHERE all_of_them = 1
+UPDATE {{schema}}.request AS r
+SET state = 'CLAIMED', epoch = r.epoch + 1, owner = %(owner)b, lease_until_ms = %(until)b,
+    not_before_ms = NULL, executions = r.executions + taken.begins::integer
+FROM taken WHERE r.request_id = taken.request_id
+RETURNING r.request_id, r.epoch, executions + (NOT taken.begins)::integer, source_agent_id,
+    target_agent_id, message_type, payload, seq, created_at_ms, expires_at_ms
 """
 _RENEW = """
 WITH kept AS MATERIALIZED (
@@ -370,8 +380,9 @@ FROM kept WHERE r.request_id = kept.request_id
 """
 
 
-Choice = tuple[str, int, bool]
-"""A request that is to be claimed, the epoch that it has, and whether it is begun at once."""
+Choice = tuple[str, int, bool, int]
+"""A request that is to be claimed, the epoch that it has, whether it is begun at once, and its
+number among the chosen ones of its agent."""
 
 
 def lock_mailboxes(agents: Iterable[str], owner: str, now_ms: int) -> Query:
@@ -394,11 +405,12 @@ def heads(wanted: Mapping[str, int], owner: str, now_ms: int) -> Query:
 
 
 def claim(chosen: Sequence[Choice], owner: str, now_ms: int, until_ms: int) -> Query:
-    """Claim, with rows for `claim_of` in any order; fail if one may no longer be claimed."""
+    """Claim what still may be claimed, with rows for `claim_of` in any order."""
     return _CLAIM, {
         "request_ids": texts([each[0] for each in chosen]),
         "epochs": numbers([each[1] for each in chosen]),
         "begins": flags([each[2] for each in chosen]),
+        "numbers": numbers([each[3] for each in chosen]),
         "owner": owner,
         "now": now_ms,
         "until": until_ms,
@@ -471,6 +483,23 @@ FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[])
     AS n (message_id, state, attempts, next_attempt_at_ms)
 WHERE m.message_id = n.message_id
 """
+_HASTEN = """
+WITH page AS (
+    SELECT message_id, source_agent_id, target_agent_id, seq FROM {schema}.message
+    WHERE state <> 'ACKNOWLEDGED'
+        AND (source_agent_id, target_agent_id, seq) > (%b, %b, %b::bigint)
+    ORDER BY source_agent_id, target_agent_id, seq LIMIT %b::bigint
+), early AS (
+    SELECT message_id FROM {schema}.message JOIN page USING (message_id)
+    WHERE created_at_ms < %b::bigint AND next_attempt_at_ms > %b::bigint
+    FOR UPDATE OF message SKIP LOCKED
+), hastened AS (
+    UPDATE {schema}.message AS m SET next_attempt_at_ms = %b::bigint FROM early
+    WHERE m.message_id = early.message_id RETURNING true
+)
+SELECT (SELECT count(*) FROM hastened), source_agent_id, target_agent_id, seq FROM page
+ORDER BY source_agent_id DESC, target_agent_id DESC, seq DESC LIMIT 1
+"""
 _RESCHEDULE = f"""
 UPDATE {{schema}}.message
 SET state = coalesce(%b::text, state), payload = coalesce(%b::bytea, payload),
@@ -490,7 +519,7 @@ _PURGE_ACKNOWLEDGED = """
 DELETE FROM {schema}.message WHERE message_id IN (
     SELECT message_id FROM {schema}.message
     WHERE expires_at_ms <= %b::bigint AND state = 'ACKNOWLEDGED'
-    ORDER BY expires_at_ms LIMIT %b::bigint FOR UPDATE
+    ORDER BY expires_at_ms LIMIT %b::bigint FOR UPDATE SKIP LOCKED
 )
 RETURNING true
 """
@@ -499,7 +528,7 @@ UPDATE {schema}.message SET state = 'TOMBSTONE', payload = %b, next_attempt_at_m
 WHERE message_id IN (
     SELECT message_id FROM {schema}.message
     WHERE expires_at_ms <= %b::bigint AND state = 'PENDING'
-    ORDER BY expires_at_ms LIMIT %b::bigint FOR UPDATE
+    ORDER BY expires_at_ms LIMIT %b::bigint FOR UPDATE SKIP LOCKED
 )
 RETURNING true
 """
@@ -557,6 +586,11 @@ def plan(records: Sequence[MessageRecord]) -> Query:
     ]
 
 
+def hasten(before_ms: int, at_ms: int, after: OutboxKey, limit: int) -> Query:
+    """Make a page of messages due: one row, of how many and the last one's key, or none."""
+    return _HASTEN, (*after, limit, before_ms, at_ms, at_ms)
+
+
 def reschedule(message_id: str, at_ms: int, give_up: bool) -> Query:
     """Return a row for `records.message_of`, unless it is acknowledged or not there."""
     void = (str(MessageState.TOMBSTONE), VOID_PAYLOAD) if give_up else (None, None)
@@ -588,16 +622,16 @@ def _ranges(settled: Settled) -> list[object]:
 
 # -- others ---------------------------------------------------------------------------------------
 
-_NOTIFY = "SELECT pg_notify(%b, '')"
+_NOTIFY = "SELECT pg_notify(%b, %b)"
 _SERVER_SETTINGS = """
 SELECT name, setting FROM pg_settings
 WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name
 """
 
 
-def notify(channel: str) -> Query:
+def notify(channel: str, payload: str) -> Query:
     """Notify all processes that listen."""
-    return _NOTIFY, (channel,)
+    return _NOTIFY, (channel, payload)
 
 
 def purges(now_ms: int, limit: int) -> list[Query]:

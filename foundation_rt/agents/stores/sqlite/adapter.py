@@ -13,6 +13,7 @@ from ....database.errors import DatabaseError
 from ....database.sqlite import SqliteDatabase
 from ....errors import StructuredError
 from ....shown import Shown
+from ...ledger.administration import AgentSummary, Changed, RequestQuery
 from ...ledger.types import (
     Appended,
     ClaimCompletion,
@@ -20,18 +21,22 @@ from ...ledger.types import (
     Completed,
     Due,
     Envelope,
+    Hastened,
     IncomingEnvelope,
+    LedgerNews,
     MessageRecord,
+    OutboxKey,
     Outcome,
     OutgoingMessage,
     Received,
     Release,
     RequestRecord,
 )
-from ...persistence import RetryDecision, StoreError
+from ...persistence import LeaseRenewer, RetryDecision, StoreError
+from . import administration, maintenance, schema
 from . import claims as claiming
-from . import maintenance, schema
 from . import messages as messaging
+from .ledger_clock import MachineClocks, note_time, read_clock, set_clock
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,6 +63,7 @@ class SqliteAACPPersistenceAdapter(Shown):
 
     Args:
         path: of the file; it is made if it is missing, in a folder that exists.
+        clocks: of this machine.
     """
 
     durability = (
@@ -67,9 +73,12 @@ class SqliteAACPPersistenceAdapter(Shown):
     shared = True
     takes_writes = False
     immediate = False
+    compares_clocks = False
 
+    uid: str = field(default="", init=False)
     incarnation: int = field(default=0, init=False)
     _path: str | os.PathLike[str]
+    _clocks: MachineClocks = field(factory=MachineClocks, kw_only=True)
     _database: SqliteDatabase = field(init=False)
 
     @_database.default
@@ -97,7 +106,7 @@ class SqliteAACPPersistenceAdapter(Shown):
         """See `AACPPersistenceAdapter`."""
         await self._database.close()
 
-    def on_change(self, callback: Callable[[], object]) -> None:
+    def on_change(self, callback: Callable[[LedgerNews | None], object]) -> None:
         """Ignore the callback: SQLite does not notify a process of the changes of another."""
 
     async def _perform(
@@ -114,13 +123,41 @@ class SqliteAACPPersistenceAdapter(Shown):
         except DatabaseError as error:
             raise StoreError(str(error)) from error
 
+    async def _look(
+        self,
+        operation: Callable[Concatenate[sqlite3.Connection, P], T],
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """Do the same with an operation that changes nothing."""
+        try:
+            return await self._database.read(
+                lambda connection: operation(connection, *arguments, **named)
+            )
+        except DatabaseError as error:
+            raise StoreError(str(error)) from error
+
     # -- in the thread ------------------------------------------------------------------------
 
     def _prepare(self, connection: sqlite3.Connection, alone: bool) -> None:
         schema.migrate(connection, self.path)
-        self.incarnation = maintenance.get_incarnation(connection)
+        self.incarnation, self.uid = maintenance.get_names(connection)
+        set_clock(connection, self._clocks, alone)
         if alone:
             claiming.release_all(connection)
+
+    async def read_time(self) -> int:
+        """See `AACPPersistenceAdapter`: a time that goes on whatever the wall clock does."""
+        try:
+            return await self._database.read(
+                lambda connection: read_clock(connection, self._clocks), quick=True
+            )
+        except DatabaseError as error:
+            raise StoreError(str(error)) from error
+
+    def renewer(self) -> LeaseRenewer:
+        """See `AACPPersistenceAdapter`: operations may be asked for in any event loop."""
+        return _Renewer(self)
 
     # -- operations ---------------------------------------------------------------------------
 
@@ -155,13 +192,18 @@ class SqliteAACPPersistenceAdapter(Shown):
         """See `AACPPersistenceAdapter`."""
         return await self._perform(claiming.renew, claims, lease_until_ms)
 
-    async def release(self, releases: Sequence[Release]) -> None:
+    async def release(self, releases: Sequence[Release]) -> list[Release]:
         """See `AACPPersistenceAdapter`."""
         await self._perform(claiming.release, releases)
+        return []
 
     async def take_due(self, now_ms: int, limit: int, decide: RetryDecision) -> Due:
         """See `AACPPersistenceAdapter`."""
         return await self._perform(messaging.take_due, now_ms, limit, decide)
+
+    async def hasten(self, before_ms: int, at_ms: int, after: OutboxKey, limit: int) -> Hastened:
+        """See `AACPPersistenceAdapter`."""
+        return await self._perform(messaging.hasten, before_ms, at_ms, after, limit)
 
     async def reschedule(
         self, message_id: str, at_ms: int, *, give_up: bool = False
@@ -233,4 +275,41 @@ class SqliteAACPPersistenceAdapter(Shown):
 
     async def purge_expired(self, now_ms: int) -> int:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(maintenance.purge, now_ms)
+        return await self._perform(_purge, now_ms)
+
+    async def list_requests(self, query: RequestQuery) -> list[RequestRecord]:
+        """See `AACPPersistenceAdapter`."""
+        return await self._look(administration.list_requests, query)
+
+    async def summarize_agents(self, after: str, limit: int) -> list[AgentSummary]:
+        """See `AACPPersistenceAdapter`."""
+        return await self._look(administration.summarize, after, limit)
+
+    async def cancel(self, cancellations: Sequence[ClaimCompletion], now_ms: int) -> list[Changed]:
+        """See `AACPPersistenceAdapter`."""
+        return await self._perform(administration.cancel, cancellations, self.incarnation, now_ms)
+
+    async def requeue(self, request_ids: Sequence[str], expires_at_ms: int) -> list[Changed]:
+        """See `AACPPersistenceAdapter`."""
+        return await self._perform(
+            administration.requeue, request_ids, self.incarnation, expires_at_ms
+        )
+
+
+@define(eq=False, repr=False)
+class _Renewer:
+    """Renews leases in the thread of the file."""
+
+    _adapter: SqliteAACPPersistenceAdapter
+
+    async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> object:
+        """See `LeaseRenewer`."""
+        return await self._adapter.renew(claims, lease_until_ms)
+
+    async def close(self) -> None:
+        """See `LeaseRenewer`."""
+
+
+def _purge(connection: sqlite3.Connection, now_ms: int) -> int:
+    note_time(connection, now_ms)
+    return maintenance.purge(connection, now_ms)

@@ -17,6 +17,22 @@ from .. import records
 from .rows import IS_QUEUED, REQUEST
 from .working_set import flush, load, read_links
 
+_FEW = 16
+"""Up to so many queues are looked into one by one, which costs 13 us for each."""
+
+# Goes from the first entry of each agent in the index to that of the next agent.
+_WITH_A_QUEUE = f"""
+WITH RECURSIVE queued (agent_id) AS (
+    SELECT min(target_agent_id) FROM requests INDEXED BY queues WHERE {IS_QUEUED}
+    UNION ALL
+    SELECT (
+        SELECT min(target_agent_id) FROM requests INDEXED BY queues
+        WHERE {IS_QUEUED} AND target_agent_id > agent_id
+    ) FROM queued WHERE agent_id IS NOT NULL
+)
+SELECT agent_id FROM queued WHERE agent_id IS NOT NULL
+"""
+
 
 def claim(
     connection: sqlite3.Connection,
@@ -27,7 +43,10 @@ def claim(
     idle: Collection[str],
 ) -> Claimed:
     """See `AACPPersistenceAdapter`."""
-    claimed = Claimed([], None)
+    claimed = Claimed([])
+    if len(wanted) > _FEW:
+        queued = {agent_id for (agent_id,) in connection.execute(_WITH_A_QUEUE)}
+        wanted = {agent_id: most for agent_id, most in wanted.items() if agent_id in queued}
     for agent_id, most in wanted.items():
         # `claimability` passes over the requests that are left out here: see the module's head.
         rows = connection.execute(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import orjson
 
 from ....errors import StructuredError
+from ...ledger.rules import PURGE_BATCH
 from ...ledger.types import (
     MESSAGE_STATES,
     VOID_PAYLOAD,
@@ -22,10 +23,10 @@ from .. import records
 from .rows import INSERT_REQUEST, IS_OUTBOUND, MESSAGE, REQUEST, Row, read_requests, request_row
 
 
-def get_incarnation(connection: sqlite3.Connection) -> int:
-    """See `AACPPersistenceAdapter.incarnation`."""
-    [incarnation] = connection.execute("SELECT series FROM ledger").fetchone()
-    return int(incarnation)
+def get_names(connection: sqlite3.Connection) -> tuple[int, str]:
+    """Return `incarnation` and `uid` of `AACPPersistenceAdapter`."""
+    incarnation, uid = connection.execute("SELECT series, uid FROM ledger").fetchone()
+    return int(incarnation), str(uid)
 
 
 def put_request(connection: sqlite3.Connection, record: RequestRecord) -> None:
@@ -91,8 +92,8 @@ def list_pending(connection: sqlite3.Connection, older_than_ms: int | None) -> l
     """See `AACPPersistenceAdapter.list_pending_requests`."""
     rows = connection.execute(
         f"SELECT {REQUEST} FROM requests WHERE state NOT IN ('COMPLETED', 'FAILED')"
-        " AND (?1 IS NULL OR created_at_ms < ?1) ORDER BY created_at_ms, request_id",
-        (older_than_ms,),
+        " AND (? IS NULL OR created_at_ms < ?) ORDER BY created_at_ms, request_id",
+        (older_than_ms, older_than_ms),
     )
     return list(map(records.request_of, rows))
 
@@ -102,22 +103,32 @@ def list_messages(
 ) -> list[MessageRecord]:
     """See `AACPPersistenceAdapter.list_messages_in_state`."""
     rows = connection.execute(
-        f"SELECT {MESSAGE} FROM messages WHERE state = ?1"
-        " AND (?2 IS NULL OR created_at_ms < ?2) ORDER BY created_at_ms, message_id",
-        (MESSAGE_STATES[outcome]._value_, older_than_ms),
+        f"SELECT {MESSAGE} FROM messages WHERE state = ?"
+        " AND (? IS NULL OR created_at_ms < ?) ORDER BY created_at_ms, message_id",
+        (MESSAGE_STATES[outcome]._value_, older_than_ms, older_than_ms),
     )
     return list(map(records.message_of, rows))
 
 
 def purge(connection: sqlite3.Connection, now_ms: int) -> int:
     """See `AACPPersistenceAdapter.purge_expired`."""
+    expired = (now_ms, PURGE_BATCH)
     statements: tuple[tuple[str, Row], ...] = (
-        ("DELETE FROM requests WHERE expires_at_ms <= ?", (now_ms,)),
-        ("DELETE FROM messages WHERE expires_at_ms <= ? AND state = 'ACKNOWLEDGED'", (now_ms,)),
         (
-            "UPDATE messages SET state = 'TOMBSTONE', payload = ?2, next_attempt_at_ms = ?1"
-            " WHERE expires_at_ms <= ?1 AND state = 'PENDING'",
-            (now_ms, VOID_PAYLOAD),
+            "DELETE FROM requests WHERE id IN"
+            " (SELECT id FROM requests WHERE expires_at_ms <= ? LIMIT ?)",
+            expired,
+        ),
+        (
+            "DELETE FROM messages WHERE id IN (SELECT id FROM messages"
+            " WHERE expires_at_ms <= ? AND state = 'ACKNOWLEDGED' LIMIT ?)",
+            expired,
+        ),
+        (
+            "UPDATE messages SET state = 'TOMBSTONE', payload = ?, next_attempt_at_ms = ?"
+            " WHERE id IN (SELECT id FROM messages"
+            " WHERE expires_at_ms <= ? AND state = 'PENDING' LIMIT ?)",
+            (VOID_PAYLOAD, now_ms, *expired),
         ),
     )
     return sum(connection.execute(sql, values).rowcount for sql, values in statements)

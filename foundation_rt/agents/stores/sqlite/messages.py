@@ -10,9 +10,11 @@ from ...ledger.types import (
     VOID_PAYLOAD,
     Appended,
     Due,
+    Hastened,
     IncomingEnvelope,
     Link,
     MessageRecord,
+    OutboxKey,
     OutgoingMessage,
     Received,
 )
@@ -98,6 +100,22 @@ def take_due(connection: sqlite3.Connection, now_ms: int, limit: int, decide: Re
         "SELECT min(next_attempt_at_ms) FROM messages WHERE next_attempt_at_ms IS NOT NULL"
     ).fetchone()
     return due
+
+
+def hasten(
+    connection: sqlite3.Connection, before_ms: int, at_ms: int, after: OutboxKey, limit: int
+) -> Hastened:
+    """See `AACPPersistenceAdapter`."""
+    page = connection.execute(
+        "SELECT source_agent_id, target_agent_id, seq, id, created_at_ms, next_attempt_at_ms"
+        f" FROM messages WHERE {IS_OUTBOUND}"
+        " AND (source_agent_id, target_agent_id, seq) > (?, ?, ?)"
+        " ORDER BY source_agent_id, target_agent_id, seq LIMIT ?",
+        (*after, limit),
+    ).fetchall()
+    early = [(at_ms, row[3]) for row in page if row[4] < before_ms and row[5] > at_ms]
+    connection.executemany("UPDATE messages SET next_attempt_at_ms = ? WHERE id = ?", early)
+    return Hastened(len(early), page[-1][:3] if page else None)
 
 
 def reschedule(

@@ -88,7 +88,18 @@ INSERT INTO ledger
     VALUES (CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER));
 """
 
-MIGRATIONS = migrations_of((_FIRST,))
+_SECOND = """
+-- One row, once the file was opened: see `ledger_clock`.
+CREATE TABLE clock (boot_id TEXT NOT NULL, origin_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL);
+"""
+
+_THIRD = """
+-- The unique name of the ledger.
+ALTER TABLE ledger ADD COLUMN uid TEXT NOT NULL DEFAULT '';
+UPDATE ledger SET uid = lower(hex(randomblob(16)));
+"""
+
+MIGRATIONS = migrations_of((_FIRST, _SECOND, _THIRD))
 """The n-th migration makes version n out of version n - 1."""
 
 

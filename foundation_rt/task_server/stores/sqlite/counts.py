@@ -89,9 +89,9 @@ def summarize(connection: sqlite3.Connection, project: str | None) -> Summary:
     )
     ends = [
         connection.execute(
-            "SELECT (SELECT min(due_date) FROM due_counts WHERE project = ?1 AND status = ?2),"
-            " (SELECT max(due_date) FROM due_counts WHERE project = ?1 AND status = ?2)",
-            (name, status),
+            "SELECT (SELECT min(due_date) FROM due_counts WHERE project = ? AND status = ?),"
+            " (SELECT max(due_date) FROM due_counts WHERE project = ? AND status = ?)",
+            (name, status, name, status),
         ).fetchone()
         for status in STATUSES
     ]

@@ -30,7 +30,7 @@ _JOB = (
 _UNFINISHED = "status IN ('PENDING', 'RUNNING')"
 _HAS_PAYLOAD = "EXISTS (SELECT 1 FROM batch_job_payloads AS p WHERE p.number = batch_jobs.number)"
 _HELD = "job_id = ? AND status = 'RUNNING' AND attempts = ? AND lease_owner = ?"
-_MS_SINCE_START = "CAST(round((julianday(?1) - julianday(started_at)) * 86400000) AS INTEGER)"
+_MS_SINCE_START = "CAST(round((julianday(?) - julianday(started_at)) * 86400000) AS INTEGER)"
 # A clock that was set back makes no negative duration.
 _DURATION = f"max(0, {_MS_SINCE_START})"
 
@@ -164,11 +164,12 @@ def complete(
     _delete_payload(connection, job_id)
     added = _insert(connection, tasks, claim.job, now(connection))
     # After the tasks: what they took is part of the duration.
+    at = now(connection)
     connection.execute(
-        "UPDATE batch_jobs SET status = 'COMPLETED', processed_tasks = ?2, updated_at = ?1,"
-        f" completed_at = ?1, duration_ms = {_DURATION}, lease_owner = NULL, lease_until = NULL"
-        " WHERE job_id = ?3",
-        (now(connection), len(tasks), job_id),
+        "UPDATE batch_jobs SET status = 'COMPLETED', processed_tasks = ?, updated_at = ?,"
+        f" completed_at = ?, duration_ms = {_DURATION}, lease_owner = NULL, lease_until = NULL"
+        " WHERE job_id = ?",
+        (len(tasks), at, at, at, job_id),
     )
     change_log.record(connection, Change(tasks=added, jobs=(job_id,), lists=bool(tasks)))
     return get(connection, job_id)
@@ -212,11 +213,12 @@ def fail(connection: sqlite3.Connection, claim: JobClaim, error_message: str) ->
 
 
 def _fail(connection: sqlite3.Connection, job_id: str, error_message: str) -> Job:
+    at = now(connection)
     connection.execute(
-        "UPDATE batch_jobs SET status = 'FAILED', error_message = ?2, updated_at = ?1,"
-        f" completed_at = ?1, duration_ms = {_DURATION}, lease_owner = NULL, lease_until = NULL"
-        " WHERE job_id = ?3",
-        (now(connection), error_message, job_id),
+        "UPDATE batch_jobs SET status = 'FAILED', error_message = ?, updated_at = ?,"
+        f" completed_at = ?, duration_ms = {_DURATION}, lease_owner = NULL, lease_until = NULL"
+        " WHERE job_id = ?",
+        (error_message, at, at, at, job_id),
     )
     _delete_payload(connection, job_id)
     return _changed(connection, job_id)

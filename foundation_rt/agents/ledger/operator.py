@@ -1,0 +1,98 @@
+"""An operator at a ledger: requests are listed, cancelled, requeued and purged, with audit records.
+
+It works on any open store, beside the processes that serve its agents (AACP-116).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import define
+
+from ...logs.logger import StructuredLogger
+from ...middleware.audit import MESSAGE
+from ..persistence import AACPPersistenceAdapter
+from .administration import CANCELLED, Changed, Verdict
+from .types import ClaimCompletion, RequestState
+
+_WORDS = {
+    Verdict.UNKNOWN_ID: "the ledger has no request of this id, or not any more",
+    Verdict.FINISHED: "it is finished: cancelling it has no effect",
+    Verdict.NOT_FAILED: "it has not FAILED: only what FAILED is requeued",
+    Verdict.ELSEWHERE: "another ledger executes it: ask there",
+    Verdict.ANSWERED: (
+        "another ledger asked for it and has the outcome: have it sent again under a new id"
+    ),
+}
+
+
+@define(eq=False, repr=False)
+class LedgerOperator:
+    """Changes an open ledger for an operator.
+
+    Args:
+        store: the ledger.
+        logger: lends sink, clock and redactor to the audit records, whatever its level is.
+        new_id: returns a new message id.
+        now_ms: returns the time of the ledger.
+    """
+
+    store: AACPPersistenceAdapter
+    logger: StructuredLogger
+    new_id: Callable[[], str]
+    now_ms: Callable[[], int]
+
+    async def cancel(self, request_ids: Sequence[str], reason: str | None) -> list[Changed]:
+        """Cancel requests (AACP-114)."""
+        now_ms = self.now_ms()
+        cancellations = [
+            ClaimCompletion(
+                request_id, 0, RequestState.FAILED, None, CANCELLED, self.new_id(), now_ms
+            )
+            for request_id in request_ids
+        ]
+        answers = await self.store.cancel(cancellations, now_ms)
+        self._note("AGENT_REQUEST_CANCELLED", request_ids, answers, reason)
+        return answers
+
+    async def requeue(self, request_ids: Sequence[str], reason: str, ttl_ms: int) -> list[Changed]:
+        """Requeue requests that FAILED; they count for `ttl_ms` from now on (AACP-112)."""
+        answers = await self.store.requeue(request_ids, self.now_ms() + ttl_ms)
+        self._note("AGENT_REQUEST_REQUEUED", request_ids, answers, reason)
+        return answers
+
+    async def purge(self) -> int:
+        """Delete what has expired; return how many records (AACP-15)."""
+        purged = 0
+        while batch := await self.store.purge_expired(self.now_ms()):
+            purged += batch
+        self._write("AGENT_LEDGER_PURGED", True, {"metadata": {"purged": purged}})
+        return purged
+
+    def _note(
+        self,
+        event_type: str,
+        request_ids: Sequence[str],
+        answers: Sequence[Changed],
+        reason: str | None,
+    ) -> None:
+        for request_id, changed in zip(request_ids, answers, strict=True):
+            fields: dict[str, Any] = {"requestId": request_id}
+            if changed.record is not None:
+                fields["agentId"] = changed.record.target_agent_id
+            if changed.verdict is not Verdict.DONE:
+                fields["errorMessage"] = refusal_of(changed)
+            if reason is not None:
+                fields["metadata"] = {"reason": reason}
+            self._write(event_type, changed.verdict is Verdict.DONE, fields)
+
+    def _write(self, event_type: str, success: bool, fields: dict[str, Any]) -> None:
+        stream = StructuredLogger(self.logger.sink, self.logger.clock, "info", self.logger.redactor)
+        record = {"eventType": event_type, "category": "ADMIN", "success": success}
+        stream.log("info" if success else "warn", MESSAGE, record | fields)
+
+
+def refusal_of(changed: Changed) -> str | None:
+    """Return why a change was refused, in words; None if it was made."""
+    return _WORDS.get(changed.verdict)

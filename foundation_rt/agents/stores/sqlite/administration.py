@@ -1,0 +1,107 @@
+"""Operators list requests, cancel them and put them into their queues again."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+import orjson
+
+from ...ledger.administration import (
+    AgentSummary,
+    Changed,
+    RequestQuery,
+    Verdict,
+    summaries,
+)
+from ...ledger.types import ClaimCompletion, RequestRecord
+from .. import records
+from .working_set import flush, load, read_links
+
+_LEFT_OUT = {"payload": "CAST('null' AS BLOB)", "result": "NULL"}
+_OUTLINE = ", ".join(_LEFT_OUT.get(name, name) for name in records.REQUEST_COLUMNS)
+
+
+def list_requests(connection: sqlite3.Connection, query: RequestQuery) -> list[RequestRecord]:
+    """See `AACPPersistenceAdapter`."""
+    conditions, values = ["(created_at_ms, request_id) > (?, ?)"], [*query.after]
+    if query.agent_id is not None:
+        conditions.append("target_agent_id = ?")
+        values.append(query.agent_id)
+    if query.states:
+        conditions.append("state IN (SELECT value FROM json_each(?))")
+        values.append(orjson.dumps([*query.states]).decode())
+    if query.before_ms is not None:
+        conditions.append("created_at_ms < ?")
+        values.append(query.before_ms)
+    if query.id_owner is not None:
+        conditions.append("request_id LIKE ?")
+        values.append(f"%@{query.id_owner}")
+    rows = connection.execute(
+        f"SELECT {_OUTLINE} FROM requests WHERE {' AND '.join(conditions)}"
+        " ORDER BY created_at_ms, request_id LIMIT ?",
+        (*values, query.limit),
+    )
+    return list(map(records.request_of, rows))
+
+
+def summarize(connection: sqlite3.Connection, after: str, limit: int) -> list[AgentSummary]:
+    """See `AACPPersistenceAdapter.summarize_agents`."""
+    rows = connection.execute(
+        "SELECT target_agent_id, state, count(*), min(created_at_ms) FROM requests"
+        " WHERE target_agent_id IN (SELECT DISTINCT target_agent_id FROM requests"
+        " WHERE target_agent_id > ? ORDER BY target_agent_id LIMIT ?)"
+        " GROUP BY target_agent_id, state ORDER BY target_agent_id, state",
+        (after, limit),
+    )
+    return summaries(rows.fetchall())
+
+
+def cancel(
+    connection: sqlite3.Connection,
+    cancellations: Sequence[ClaimCompletion],
+    incarnation: int,
+    now_ms: int,
+) -> list[Changed]:
+    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
+    unit = load(connection, incarnation, request_ids=[each.request_id for each in cancellations])
+    answered = [record for record in unit.requests.values() if record.needs_response]
+    unit.links = read_links(
+        connection, ((each.target_agent_id, each.source_agent_id) for each in answered)
+    )
+    answers = []
+    for cancellation in cancellations:
+        changed = unit.cancel(cancellation, now_ms)
+        unit.answer_cancelled(changed, cancellation, now_ms)
+        answers.append(changed)
+    flush(connection, unit)
+    connection.executemany(
+        "UPDATE requests SET epoch = ? WHERE request_id = ?",
+        [(record.epoch, record.request_id) for record in unit.finished.values()],
+    )
+    return answers
+
+
+def requeue(
+    connection: sqlite3.Connection,
+    request_ids: Sequence[str],
+    incarnation: int,
+    expires_at_ms: int,
+) -> list[Changed]:
+    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
+    unit = load(connection, incarnation, request_ids=request_ids)
+    agents = {record.target_agent_id for record in unit.requests.values()}
+    unit.queues.update(load(connection, incarnation, agents=agents).queues)
+    answers = [unit.requeue(request_id, expires_at_ms) for request_id in request_ids]
+    flush(connection, unit)
+    connection.executemany(
+        "UPDATE requests SET epoch = ?, executions = 0, not_before_ms = NULL, result = NULL,"
+        " error = NULL, completion_ref = NULL, finished_at_ms = NULL, expires_at_ms = ?"
+        " WHERE request_id = ?",
+        [
+            (changed.record.epoch, expires_at_ms, changed.record.request_id)
+            for changed in answers
+            if changed.verdict is Verdict.DONE and changed.record is not None
+        ],
+    )
+    return answers

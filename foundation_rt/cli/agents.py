@@ -1,0 +1,438 @@
+"""The command `foundation-rt agents`: an operator at a ledger of agents (CLI-58)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import orjson
+from attrs import define, evolve
+
+from ..config.types import POSTGRES_SCHEMES
+from ..errors import UsageError
+from .args import CommandLine, CommandLineError, Valued, parse
+from .main import OPTIONS
+from .render import Heading, Json, Output, Page, Paragraph, Part, Table
+
+if TYPE_CHECKING:
+    from ..agents.ledger.administration import AgentSummary, Changed, RequestQuery
+    from ..agents.ledger.operator import LedgerOperator
+    from ..agents.ledger.types import RequestRecord
+    from ..agents.persistence import AACPPersistenceAdapter
+    from ..config.settings import ServerConfig
+
+HELP = """\
+usage: foundation-rt agents list [OPTION ...]
+       foundation-rt agents show ID [OPTION ...]
+       foundation-rt agents cancel ID ... [--reason TEXT] [OPTION ...]
+       foundation-rt agents requeue ID ... --reason TEXT [OPTION ...]
+       foundation-rt agents purge [OPTION ...]
+
+Look into a ledger of agents, and change what is in it, also while servers use it.
+
+commands:
+  list                            list requests, the oldest first; without a filter, agents too
+  show ID                         show a request with its payload and outcome
+  cancel ID ...                   make requests without an outcome FAILED, also while they run
+  requeue ID ...                  have requests that FAILED executed again
+  purge                           delete what has expired
+
+options of every command:
+  --store DSN                     sqlite:PATH or postgresql://...; by default aacp.store
+  --config FILE                   a configuration file, .toml or .json
+  --json                          print JSON, errors too
+
+options of list:
+  --agent AGENT                   only requests to this agent
+  --state STATE                   only requests in this state; may be repeated
+  --older-than S                  only requests made at least S seconds ago
+  --after ID                      the page behind this request
+  --limit N                       at most N requests and agents, by default 100, up to 1000
+
+options of cancel, requeue and purge:
+  --reason TEXT                   why, for the audit record on stderr
+  --yes                           do it without asking
+
+examples:
+  foundation-rt agents list --store sqlite:/var/lib/office.db
+  foundation-rt agents list --agent clerk --state FAILED --config office.toml
+  foundation-rt agents requeue order-17 --reason 'the printer has paper' --config office.toml
+
+exit codes: 0; 1 a request was refused, or nobody agreed; 2 the command line is wrong; 3 the ledger
+cannot be reached; 4 stdout cannot be written; 130 interrupted
+"""
+
+_STATES = ("SENT", "HELD", "RECEIVED", "CLAIMED", "COMPLETED", "FAILED")
+_STORE: Valued = {**OPTIONS, "--store": "sqlite:PATH or postgresql://..."}
+LIST_OPTIONS: Valued = {
+    **_STORE,
+    "--agent": "the id of an agent",
+    "--state": _STATES,
+    "--older-than": "a number of seconds",
+    "--after": "the id of a request",
+    "--limit": "a number",
+}
+SHOW_OPTIONS: Valued = _STORE
+PURGE_OPTIONS: Valued = _STORE
+CHANGE_OPTIONS: Valued = {**_STORE, "--reason": "a text"}
+FLAGS = ("--json",)
+CHANGE_FLAGS = (*FLAGS, "--yes")
+
+_REFUSED_EXIT = 1
+_UNREACHABLE_EXIT = 3
+_MAX_IDS = 1_000
+_MAX_REASON = 500
+_MAX_SECONDS = 10**10
+
+Result = TypeVar("Result")
+
+
+def agents(arguments: list[str]) -> int:
+    """Run the command; return the exit code."""
+    from ..agents.persistence import StoreError
+    from .run import INTERRUPTED_EXIT, EndedBySignal
+
+    name = arguments[0] if arguments else ""
+    if name not in COMMANDS:
+        raise CommandLineError(_unknown(name))
+    output = Output(sys.stdout, sys.stderr, as_json="--json" in arguments)
+    try:
+        return COMMANDS[name](arguments[1:], output)
+    except StoreError as error:
+        output.error({"code": "LEDGER", "message": str(error)}, f"the ledger: {error}")
+        return _UNREACHABLE_EXIT
+    except KeyboardInterrupt:
+        return INTERRUPTED_EXIT
+    except EndedBySignal as ended:
+        return 128 + ended.number
+    except UsageError as error:
+        output.error({"code": "USAGE", "message": str(error)}, str(error))
+        return _REFUSED_EXIT
+
+
+def _unknown(name: str) -> str:
+    if not name or name.startswith("-"):
+        return f"name what to do: {', '.join(COMMANDS)}"
+    from .nearest import LONGEST_SHOWN, did_you_mean
+
+    return f"there is no command {name[:LONGEST_SHOWN]!r}{did_you_mean(name, COMMANDS)}"
+
+
+# -- the ledger -----------------------------------------------------------------------------------
+
+
+@define(eq=False)
+class _Ledger:
+    """An open ledger, and the time of its clock when it was opened."""
+
+    store: AACPPersistenceAdapter
+    operator: LedgerOperator
+    now_ms: int
+    ttl_ms: int
+
+
+def _at_ledger(line: CommandLine, work: Callable[[_Ledger], Awaitable[Result]]) -> Result:
+    """Open the ledger, do the work, close it; audit records go to stderr.
+
+    Raises:
+        UsageError: there can be no such ledger.
+        StoreError: it cannot be reached.
+    """
+    from ..agents.ledger.operator import LedgerOperator
+    from ..agents.ledger.setup import check_settings, make_store
+    from ..clock import SystemClock
+    from ..ids import UuidGenerator
+    from ..logs.logger import StderrSink, StructuredLogger
+    from ..logs.redaction import Redactor
+    from .run import run_to_end
+
+    config = _configured(line)
+    check_settings(config.aacp)
+    sink = StderrSink()
+    logger = StructuredLogger(sink, SystemClock(), "warn", Redactor(config.logging.redact_keys))
+    store = make_store(config.aacp, logger, None)
+
+    async def perform() -> Result:
+        await store.open()
+        try:
+            now_ms = await store.read_time() or 0
+            operator = LedgerOperator(store, logger, UuidGenerator().run_id, lambda: now_ms)
+            return await work(_Ledger(store, operator, now_ms, config.aacp.default_ttl_ms))
+        finally:
+            await store.close()
+
+    try:
+        return run_to_end(perform)
+    finally:
+        sink.close(1.0)
+
+
+def _configured(line: CommandLine) -> ServerConfig:
+    """Return the configuration, with the ledger of `--store` and without a transport."""
+    from ..config.loading import load_config
+
+    config = load_config(file=line.option("--config"), environ=os.environ)
+    store = line.option("--store")
+    if store is None:
+        store = config.aacp.store
+    if store == "memory":
+        raise UsageError("a ledger in memory is in its process only: name one with --store")
+    scheme, _, path = store.partition(":")
+    if scheme not in ("sqlite", *POSTGRES_SCHEMES):
+        # Not repeated: it may be a URL with a password.
+        raise CommandLineError("--store is sqlite:PATH or postgresql://...")
+    if scheme == "sqlite" and not Path(path).exists():
+        raise UsageError(f"there is no ledger {path!r}: name the file of one")
+    return evolve(config, aacp=evolve(config.aacp, store=store, transport="none"))
+
+
+# -- list and show --------------------------------------------------------------------------------
+
+
+def _list(arguments: list[str], output: Output) -> int:
+    line = parse(arguments, LIST_OPTIONS, FLAGS, at_most=0)
+    limit = _number(line, "--limit", 100, _MAX_IDS)
+    age_s = _number(line, "--older-than", None, _MAX_SECONDS)
+    filters = ("--agent", "--state", "--older-than", "--after")
+    is_whole = not any(option in line.options for option in filters)
+
+    async def work(ledger: _Ledger) -> tuple[list[AgentSummary], list[RequestRecord], int]:
+        found = await ledger.store.summarize_agents("", limit) if is_whole else []
+        query = await _query(ledger, line, limit, age_s)
+        return found, await ledger.store.list_requests(query), ledger.now_ms
+
+    found, records, now_ms = _at_ledger(line, work)
+    following = records[-1].request_id if len(records) == limit else None
+    data: dict[str, Any] = {"requests": [*map(_outline, records)], "next": following}
+    page: list[Part] = []
+    if is_whole:
+        data["agents"] = [_summary(each) for each in found]
+        page += _agents_page(found, now_ms)
+    page += _requests_page(records, now_ms)
+    if following is not None:
+        page.append(Paragraph(f"There may be more: --after {following}"))
+    return output.result(data, page)
+
+
+async def _query(
+    ledger: _Ledger, line: CommandLine, limit: int | None, age_s: int | None
+) -> RequestQuery:
+    from ..agents.ledger.administration import PAGE_START, RequestQuery, key_of
+    from ..agents.ledger.types import RequestState
+
+    last, after = line.option("--after"), PAGE_START
+    if last is not None:
+        record = await ledger.store.get_request_record(last)
+        if record is None:
+            raise UsageError("--after: the ledger has no request of this id, or not any more")
+        after = key_of(record)
+    states = [RequestState(each) for each in line.options.get("--state", ())]
+    before_ms = None if age_s is None else ledger.now_ms - age_s * 1000 + 1
+    return RequestQuery(line.option("--agent"), states, before_ms, None, after, limit or _MAX_IDS)
+
+
+def _number(line: CommandLine, option: str, default: int | None, most: int) -> Any:
+    text = line.option(option)
+    if text is None:
+        return default
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+    if not (is_number and (option != "--limit" or int(text)) and int(text) <= most):
+        raise CommandLineError(f"{option} is a number up to {most}, not {text!r}")
+    return int(text)
+
+
+def _show(arguments: list[str], output: Output) -> int:
+    line = parse(arguments, SHOW_OPTIONS, FLAGS, at_most=1)
+    if not line.positional:
+        raise CommandLineError("show needs the ID of a request")
+    [request_id] = line.positional
+    record = _at_ledger(line, lambda ledger: ledger.store.get_request_record(request_id))
+    if record is None:
+        raise UsageError("the ledger has no request of this id, or not any more")
+    result = None if record.result is None else orjson.loads(record.result)
+    data = {**_outline(record), "payload": orjson.loads(record.payload), "result": result}
+    values = [("payload", data["payload"]), ("result", result), ("error", data["error"])]
+    shown = {name: value for name, value in values if value is not None}
+    facts = {name: value for name, value in data.items() if name not in dict(values)}
+    rows = [(name, str(value)) for name, value in facts.items() if value is not None]
+    page: list[Part] = [Heading(record.request_id), Table(rows)]
+    for name, value in shown.items():
+        page += [Heading(name.upper()), Json(value)]
+    return output.result(data, page)
+
+
+# -- cancel, requeue and purge --------------------------------------------------------------------
+
+
+def _cancel(arguments: list[str], output: Output) -> int:
+    line, ids = _change_line(arguments, "cancel")
+    reason = _reason(line)
+    question = f"Cancel {_counted(ids)}?"
+    return _change(line, output, question, ids, lambda ledger: ledger.operator.cancel(ids, reason))
+
+
+def _requeue(arguments: list[str], output: Output) -> int:
+    line, ids = _change_line(arguments, "requeue")
+    reason = _reason(line)
+    if reason is None:
+        raise CommandLineError("requeue needs --reason TEXT, for the audit record")
+    question = f"Have {_counted(ids)} executed again?"
+    return _change(
+        line,
+        output,
+        question,
+        ids,
+        lambda ledger: ledger.operator.requeue(ids, reason, ledger.ttl_ms),
+    )
+
+
+def _change_line(arguments: list[str], name: str) -> tuple[CommandLine, list[str]]:
+    line = parse(arguments, CHANGE_OPTIONS, CHANGE_FLAGS)
+    ids = line.positional
+    if not 1 <= len(ids) <= _MAX_IDS:
+        raise CommandLineError(f"{name} needs the ID of a request, or up to {_MAX_IDS:,}")
+    return line, ids
+
+
+def _reason(line: CommandLine) -> str | None:
+    reason = line.option("--reason")
+    if reason is not None and not 1 <= len(reason.strip()) <= _MAX_REASON:
+        raise CommandLineError(f"--reason is a text of 1 to {_MAX_REASON} characters")
+    return reason
+
+
+def _counted(ids: Sequence[str]) -> str:
+    return f"request {ids[0]}" if len(ids) == 1 else f"{len(ids)} requests"
+
+
+def _change(
+    line: CommandLine,
+    output: Output,
+    question: str,
+    ids: Sequence[str],
+    work: Callable[[_Ledger], Awaitable[list[Changed]]],
+) -> int:
+    from ..agents.ledger.administration import Verdict
+    from ..agents.ledger.operator import refusal_of
+
+    if not _is_agreed(line, output, question):
+        return _REFUSED_EXIT
+    answers = _at_ledger(line, work)
+    changes = [
+        {
+            "requestId": request_id,
+            "verdict": str(changed.verdict),
+            "state": None if changed.record is None else str(changed.record.state),
+            "refusal": refusal_of(changed),
+        }
+        for request_id, changed in zip(ids, answers, strict=True)
+    ]
+    rows = [("REQUEST", "STATE", "REFUSED BECAUSE")]
+    rows += [
+        (str(each["requestId"]), each["state"] or "", each["refusal"] or "") for each in changes
+    ]
+    code = output.result({"requests": changes}, [Table(rows, has_head=True)])
+    is_done = all(changed.verdict is Verdict.DONE for changed in answers)
+    return code or (0 if is_done else _REFUSED_EXIT)
+
+
+def _purge(arguments: list[str], output: Output) -> int:
+    line = parse(arguments, PURGE_OPTIONS, CHANGE_FLAGS, at_most=0)
+    if not _is_agreed(line, output, "Delete what has expired?"):
+        return _REFUSED_EXIT
+    purged = _at_ledger(line, lambda ledger: ledger.operator.purge())
+    return output.result({"purged": purged}, [Paragraph(f"{purged:,} records deleted")])
+
+
+def _is_agreed(line: CommandLine, output: Output, question: str) -> bool:
+    """Ask the person at the terminal, unless `--yes` is given; without one, it is not agreed."""
+    if "--yes" in line.options:
+        return True
+    if sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty():
+        from ..client.safe_text import printable_line
+
+        sys.stderr.write(f"{printable_line(question)} [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return True
+    text = "nothing was changed; --yes changes it without asking"
+    output.error({"code": "NOT_CONFIRMED", "message": text}, text)
+    return False
+
+
+COMMANDS: Mapping[str, Callable[[list[str], Output], int]] = {
+    "list": _list,
+    "show": _show,
+    "cancel": _cancel,
+    "requeue": _requeue,
+    "purge": _purge,
+}
+
+
+# -- what is shown --------------------------------------------------------------------------------
+
+
+def _outline(record: RequestRecord) -> dict[str, Any]:
+    """Return a request for programs, without payload and result."""
+    return {
+        "requestId": record.request_id,
+        "messageType": str(record.message_type),
+        "sourceAgentId": record.source_agent_id,
+        "targetAgentId": record.target_agent_id,
+        "state": str(record.state),
+        "createdAt": _time(record.created_at_ms),
+        "expiresAt": _time(record.expires_at_ms),
+        "finishedAt": _time(record.finished_at_ms),
+        "executions": record.executions,
+        "owner": record.owner,
+        "leaseUntil": _time(record.lease_until_ms),
+        "error": None if record.error is None else orjson.loads(record.error),
+    }
+
+
+def _summary(summary: AgentSummary) -> dict[str, Any]:
+    counts = {str(state): count for state, count in summary.counts.items()}
+    return {
+        "agentId": summary.agent_id,
+        **{name.lower(): counts.get(name, 0) for name in _STATES},
+        "oldestAt": _time(summary.oldest_at_ms),
+    }
+
+
+def _agents_page(found: Sequence[AgentSummary], now_ms: int) -> Page:
+    head = ("AGENT", "WAITING", "CLAIMED", "COMPLETED", "FAILED", "SENT", "OLDEST")
+    rows = [head]
+    for each in found:
+        counts = {str(state): count for state, count in each.counts.items()}
+        numbers = [counts.get(name, 0) for name in ("CLAIMED", "COMPLETED", "FAILED", "SENT")]
+        waiting = counts.get("RECEIVED", 0) + counts.get("HELD", 0)
+        oldest = "" if each.oldest_at_ms is None else _age(now_ms - each.oldest_at_ms)
+        rows.append((each.agent_id, *map(str, (waiting, *numbers)), oldest))  # type: ignore[arg-type]
+    return [Heading("AGENTS", str(len(found))), Table(rows, has_head=True)]
+
+
+def _requests_page(records: Sequence[RequestRecord], now_ms: int) -> Page:
+    rows = [("REQUEST", "AGENT", "STATE", "AGE", "ERROR")]
+    for each in records:
+        error = "" if each.error is None else orjson.loads(each.error).get("message", "")
+        age = _age(now_ms - each.created_at_ms)
+        rows.append((each.request_id, each.target_agent_id, str(each.state), age, error))
+    return [Heading("REQUESTS", str(len(records))), Table(rows, has_head=True)]
+
+
+def _time(at_ms: int | None) -> str | None:
+    from ..agents.ledger.encoder import format_time
+
+    return None if at_ms is None else format_time(at_ms)
+
+
+def _age(ms: int) -> str:
+    """Return an age in the largest unit of which there are two."""
+    seconds = max(ms, 0) // 1000
+    for name, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {name}"
+    return f"{seconds} s"

@@ -1,0 +1,343 @@
+"""An agent is served by one ledger over NATS; a second one is refused by name (AACP-101).
+
+Where time passes, it is that of the server: claims of a lifetime that is short, or so long that
+nothing in a test can have waited for its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+from nats.js.kv import KeyValue
+
+from foundation_rt.agents import (
+    AgentCoordinatorV2,
+    AgentServedElsewhereError,
+    NatsTransport,
+    PostgresAACPPersistenceAdapter,
+    SqliteAACPPersistenceAdapter,
+)
+from foundation_rt.agents.messages import AgentContext, AgentMessage
+from foundation_rt.agents.transports import nats_listener
+from foundation_rt.config.settings import ServerConfig
+from foundation_rt.ids import UuidGenerator
+from tests.support.nats_server import NatsServer, need_nats_server, own_nats_server
+from tests.support.recorded_log import RecordedLog
+from tests.support.services import postgres_schema
+
+FOREVER_MS = 3_600_000
+SHORT_MS = 600
+
+
+class World:
+    """A server, and coordinators that serve the agent `clerk` on ledgers of their own.
+
+    Attributes:
+        executions: how often each number was executed, and by which coordinator.
+    """
+
+    def __init__(self, folder: Path, server: NatsServer, claim_ms: int) -> None:
+        self.folder = folder
+        self.claim_ms = claim_ms
+        self.server = server
+        self.executions: Counter[int] = Counter()
+        self.by: Counter[str] = Counter()
+
+    def coordinator(
+        self,
+        ledger: str,
+        name: str | None = None,
+        agents: tuple[str, ...] = ("clerk",),
+        store: Any = None,
+        log: RecordedLog | None = None,
+    ) -> AgentCoordinatorV2:
+        """Return one that is not started; its name is that of its file, by default."""
+
+        async def execute(message: AgentMessage, context: AgentContext) -> int:
+            number: int = message.payload
+            self.executions[number] += 1
+            self.by[ledger] += 1
+            return number
+
+        logger = None if log is None else log.logger()
+        coordinator = AgentCoordinatorV2(
+            store=store or SqliteAACPPersistenceAdapter(self.folder / f"{ledger}.db"),
+            transport=NatsTransport(self.server.url, claim_ms=self.claim_ms, logger=logger),
+            name=name or ledger,
+        )
+        if logger is not None:
+            coordinator.attach(logger, ServerConfig(), UuidGenerator())
+        for agent_id in agents:
+            coordinator.register_agent(agent_id, execute)
+        return coordinator
+
+    async def request(self, asker: AgentCoordinatorV2, number: int) -> Any:
+        return await asker.send_request("clerk", AgentMessage("work", number), timeout_ms=60_000)
+
+    @asynccontextmanager
+    async def bucket(self) -> AsyncIterator[KeyValue]:
+        """Yield the bucket of claims, as an operator sees it."""
+        client = Client()
+        await client.connect(self.server.url)
+        try:
+            yield await client.jetstream().key_value("aacp-claims")
+        finally:
+            await client.close()
+
+
+@asynccontextmanager
+async def world(
+    tmp_path: Path, claim_ms: int = FOREVER_MS
+) -> AsyncIterator[tuple[World, AsyncExitStack]]:
+    need_nats_server()
+    async with own_nats_server(tmp_path / "nats") as (server, stack):
+        yield World(tmp_path, server, claim_ms), stack
+
+
+async def refused(starting: Coroutine[Any, Any, None]) -> str:
+    """Return why a coordinator is refused."""
+    with pytest.raises(AgentServedElsewhereError) as caught:
+        await starting
+    return str(caught.value)
+
+
+@pytest.mark.rule("AACP-101")
+async def test_second_ledger_is_refused_by_name_before_it_takes_anything(tmp_path: Path) -> None:
+    async with world(tmp_path) as (here, stack):
+        asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
+        first = await stack.enter_async_context(here.coordinator("first"))
+        second = here.coordinator("second")
+        asked = [asyncio.create_task(here.request(asker, number)) for number in range(300)]
+        message = await refused(second.start())
+        assert "agent 'clerk' is served by another ledger" in message
+        assert first.store is not None
+        assert f"ledger {first.store.uid}, process {os.getpid()} on" in message
+        assert "one ledger in PostgreSQL (aacp.store)" in message
+        assert "nats kv del aacp-claims clerk" in message
+        assert await asyncio.gather(*asked) == [*range(300)]
+    assert here.executions == dict.fromkeys(range(300), 1)
+    assert here.by == {"first": 300}
+
+
+@pytest.mark.rule("AACP-101")
+async def test_of_two_that_start_in_the_same_moment_one_is_refused(tmp_path: Path) -> None:
+    agents = tuple(f"agent-{number}" for number in range(10))
+    async with world(tmp_path) as (here, _):
+        both = [here.coordinator(name, agents=agents) for name in ("first", "second")]
+        for _round in range(5):
+            ends = await asyncio.gather(*(each.start() for each in both), return_exceptions=True)
+            assert sorted(map(str, map(type, ends))) == [
+                str(type(None)),
+                str(AgentServedElsewhereError),
+            ]
+            # One that stopped has given its claims back, and one that was refused all that it had.
+            for each in both:
+                await each.stop()
+
+
+@pytest.mark.rule("AACP-101")
+async def test_ledgers_with_one_name_are_refused_as_well(tmp_path: Path) -> None:
+    async with world(tmp_path) as (here, stack):
+        await stack.enter_async_context(here.coordinator("first", "shop", agents=()))
+        message = await refused(here.coordinator("second", "shop", agents=()).start())
+        assert "agent 'shop' is served by another ledger" in message
+        assert "aacp.name" in message
+
+
+@pytest.mark.rule("AACP-101", "AACP-102")
+async def test_ledger_that_was_killed_starts_again_at_once(tmp_path: Path) -> None:
+    async with world(tmp_path) as (here, stack):
+        asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
+        process = start_killable(here)
+        process.kill()
+        process.wait()
+        # The same file, so it waits for nothing; another one would wait for an hour.
+        await refused(here.coordinator("other").start())
+        await stack.enter_async_context(here.coordinator("killable"))
+        assert await here.request(asker, 1) == 1
+
+
+@pytest.mark.rule("AACP-102")
+async def test_ledger_that_died_for_good_is_replaced_after_the_lifetime_of_its_claim(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, SHORT_MS) as (here, stack):
+        asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
+        process = start_killable(here)
+        process.kill()
+        process.wait()
+        other = here.coordinator("other")
+        while True:
+            try:
+                await stack.enter_async_context(other)
+            except AgentServedElsewhereError:
+                continue
+            break
+        assert await here.request(asker, 1) == 1
+
+
+@pytest.mark.rule("AACP-102")
+async def test_operator_ends_the_claim_of_a_ledger_that_died(tmp_path: Path) -> None:
+    async with world(tmp_path) as (here, stack):
+        process = start_killable(here)
+        process.kill()
+        process.wait()
+        other = here.coordinator("other")
+        message = await refused(other.start())
+        found = re.search(r"`nats kv del (\S+) (\S+)`", message)
+        assert found is not None
+        async with here.bucket() as bucket:
+            assert found[1] == "aacp-claims"
+            assert await bucket.delete(found[2])
+        await stack.enter_async_context(other)
+
+
+@pytest.mark.rule("AACP-101", "AACP-102")
+async def test_claim_of_a_ledger_that_lives_is_renewed(tmp_path: Path) -> None:
+    async with world(tmp_path, SHORT_MS) as (here, stack):
+        await stack.enter_async_context(here.coordinator("first"))
+        async with here.bucket() as bucket:
+            first = (await bucket.get("clerk")).revision
+            while (await bucket.get("clerk")).revision < (first or 0) + 20:
+                await refused(here.coordinator("second").start())
+
+
+@pytest.mark.rule("AACP-103")
+async def test_owner_that_finds_another_ledger_stops_taking_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_listener, "CLAIM_RETRY_DELAY", 0.05)
+    async with world(tmp_path, SHORT_MS) as (here, stack):
+        log = RecordedLog()
+        asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
+        first = here.coordinator("first", log=log)
+        await stack.enter_async_context(first)
+        assert await here.request(asker, 1) == 1
+        async with here.bucket() as bucket:
+            # As when it was cut off for long: the claim has ended, and another one has it.
+            await bucket.put("clerk", b'{"ledger": "7f3a", "pid": 4711, "host": "web-2"}')
+            await log.says("nats: an agent is served by another ledger: nothing is taken")
+            asked = asyncio.create_task(here.request(asker, 2))
+            [record] = log.said("nats: an agent is served by another ledger: nothing is taken")
+            assert record["level"] == "error"
+            assert "ledger 7f3a, process 4711 on web-2" in record["error"]
+            assert here.executions == {1: 1}
+            await bucket.delete("clerk")
+        assert await asked == 2
+    assert here.executions == {1: 1, 2: 1}
+
+
+@pytest.mark.rule("AACP-103")
+async def test_agent_registered_later_is_taken_when_the_other_ledger_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foundation_rt.agents.ledger.runner._REFUSAL_RETRY_SECONDS", 0.05)
+    async with world(tmp_path) as (here, stack):
+        log = RecordedLog()
+        asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
+        first = await stack.enter_async_context(here.coordinator("first"))
+        second = await stack.enter_async_context(here.coordinator("second", agents=(), log=log))
+        second.register_agent("clerk", here.coordinator("second")._agents["clerk"].handler)
+        await log.says("an agent is served by another ledger")
+        assert log.said("an agent is served by another ledger")[0]["level"] == "error"
+        assert await here.request(asker, 1) == 1
+        await first.stop()
+        assert await here.request(asker, 2) == 2
+    assert here.by == {"first": 1, "second": 1}
+
+
+@pytest.mark.rule("AACP-101", "AACP-102")
+async def test_processes_of_one_ledger_share_its_claims(tmp_path: Path) -> None:
+    with postgres_schema() as (url, schema):
+        async with world(tmp_path, SHORT_MS) as (here, stack):
+
+            def shared(process: str) -> AgentCoordinatorV2:
+                store = PostgresAACPPersistenceAdapter(url, schema=schema)
+                return here.coordinator(process, "shop", store=store)
+
+            asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
+            await stack.enter_async_context(shared("one"))
+            async with shared("two"):
+                assert await here.request(asker, 1) == 1
+            # The end of one gives nothing back that the other needs.
+            await refused(here.coordinator("stranger").start())
+            assert await here.request(asker, 2) == 2
+
+
+@pytest.mark.rule("AACP-101", "AACP-103")
+async def test_claims_lost_with_the_servers_files_are_made_again(tmp_path: Path) -> None:
+    async with world(tmp_path) as (here, stack):
+        log = RecordedLog()
+        asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
+        await stack.enter_async_context(here.coordinator("first", log=log))
+        here.server.lose_files()
+        assert await here.request(asker, 1) == 1
+        await refused(here.coordinator("second").start())
+
+
+@pytest.mark.rule("AACP-103")
+async def test_process_that_was_frozen_takes_nothing_after_its_claim(tmp_path: Path) -> None:
+    async with world(tmp_path, SHORT_MS) as (here, stack):
+        asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
+        process = start_killable(here)
+        process.send_signal(signal.SIGSTOP)
+        try:
+            other = here.coordinator("other")
+            while True:
+                try:
+                    await stack.enter_async_context(other)
+                except AgentServedElsewhereError:
+                    continue
+                break
+            asked = [asyncio.create_task(here.request(asker, number)) for number in range(50)]
+            process.send_signal(signal.SIGCONT)
+            assert await asyncio.gather(*asked) == [*range(50)]
+        finally:
+            process.kill()
+            process.wait()
+    assert here.executions == dict.fromkeys(range(50), 1)
+
+
+_KILLABLE = """
+import asyncio, sys
+from foundation_rt.agents import AgentCoordinatorV2, NatsTransport, SqliteAACPPersistenceAdapter
+
+async def main(url, path, claim_ms):
+    coordinator = AgentCoordinatorV2(
+        store=SqliteAACPPersistenceAdapter(path),
+        transport=NatsTransport(url, claim_ms=claim_ms),
+        name="killable",
+    )
+    async def answer(message, context):
+        return "from the process"
+    coordinator.register_agent("clerk", answer)
+    async with coordinator:
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+"""
+
+
+def start_killable(here: World) -> subprocess.Popen[bytes]:
+    """Start a process that serves the agent on a file of its own; return when it does."""
+    arguments = [here.server.url, str(here.folder / "killable.db"), str(here.claim_ms)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", _KILLABLE, *arguments], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == b"ready\n"
+    return process
