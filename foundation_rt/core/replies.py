@@ -13,7 +13,7 @@ from attrs import define, field
 
 from ..errors import ErrorCode, JsonRpcError, JsonRpcErrorCode, to_json_rpc_error
 from ..protocol.jsonrpc import encode
-from ..protocol.peer import SERVER_INFO_KEY
+from ..protocol.peer import CORRELATION_KEY, SERVER_INFO_KEY
 from ..shown import Shown
 from .effects import Reply
 
@@ -38,7 +38,7 @@ def client_correlation_id(params: Any) -> str | None:
     """Return the correlation id in the `_meta` of a request, if it has a valid one (CALL-03)."""
     meta = params.get("_meta") if type(params) is dict else None
     if type(meta) is dict:
-        candidate = meta.get("correlationId")
+        candidate = meta.get(CORRELATION_KEY)
         if type(candidate) is str and 0 < len(candidate) <= MAX_CORRELATION_ID_LENGTH:
             return candidate
     return None

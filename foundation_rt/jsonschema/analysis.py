@@ -46,7 +46,7 @@ class SchemaAnalysis:
     """The facts about one schema.
 
     Attributes:
-        root: the schema, unchanged.
+        root: the schema. Read as draft-07, it has `prefixItems` as that has them: as `items`.
         dialect: the dialect of the schema.
         declared: whether `$schema` names that dialect.
         reason: the place and the keyword that need 2020-12, if no dialect is declared.
@@ -72,6 +72,7 @@ class SchemaAnalysis:
     header_params: list[str] = field(factory=list)
     _walked: set[int] = field(factory=set)
     _unresolved: list[tuple[str, str]] = field(factory=list)
+    _tuples: list[dict[str, Any]] = field(factory=list)
 
     @property
     def size(self) -> int:
@@ -111,6 +112,8 @@ class SchemaAnalysis:
                 self.walk(subschema, its_path)
         if "$ref" in schema:
             self._note_siblings(schema, path)
+        if "prefixItems" in schema:
+            self._tuples.append(schema)
         if "contentEncoding" in schema and "pattern" not in schema:
             self._note_content(schema, step(path, "contentEncoding"))
         partners = _PARTNERS_IN_04 if self.dialect == DRAFT_04 else _PARTNERS
@@ -139,6 +142,15 @@ class SchemaAnalysis:
                     " put `properties` or `items` between the references"
                 )
 
+    def read_as_draft_07(self) -> None:
+        """Take the schema, which declares no dialect, as one of draft-07 (SCHEMA-04)."""
+        self.dialect = DRAFT_07
+        for schema in self._tuples:
+            items = {"items": schema.pop("prefixItems")}
+            if "items" in schema:
+                items["additionalItems"] = schema.pop("items")
+            schema.update(items)
+
     def _shape(self, keyword: str, value: Any, at: str) -> str | None:
         """Return the shape of `keyword` in this dialect, checked; None for an unknown keyword."""
         shape = SHAPES_IN[self.dialect].get(keyword)
@@ -147,7 +159,7 @@ class SchemaAnalysis:
             return None
         if shape is None or not has_shape(value, shape):
             raise RegistrationError(self._refusal(keyword, value, at))
-        if not self.declared and keyword not in SHAPES_IN[DRAFT_07]:
+        if not self.declared and keyword not in SHAPES_IN[DRAFT_07] | _RENAMED:
             self._require_modern(at, f"`{keyword}` is new in 2020-12 or 2019-09")
         return shape
 
@@ -243,6 +255,8 @@ _NOTES: Final[dict[str, Callable[[SchemaAnalysis, Any, str], None]]] = {
     "pattern": SchemaAnalysis._note_pattern,
     "patternProperties": SchemaAnalysis._note_patterns,
 }
+_RENAMED: Final = {"prefixItems": "items"}
+"""The keywords of 2020-12 that draft-07 has under other names."""
 _PARTNERS: Final = {
     "additionalItems": "items",
     "else": "if",
@@ -262,7 +276,7 @@ def analyze(root: dict[str, Any], *, check_formats: bool = True) -> SchemaAnalys
     """Return the analysis of the schema `root`.
 
     Args:
-        root: the schema.
+        root: the schema; the analysis may rewrite it.
         check_formats: whether `format` is enforced; otherwise it is an annotation.
 
     Raises:
@@ -277,5 +291,5 @@ def analyze(root: dict[str, Any], *, check_formats: bool = True) -> SchemaAnalys
     if found.reason is None:
         found.resolve_references()
     if not declared and found.reason is None:
-        found.dialect = DRAFT_07
+        found.read_as_draft_07()
     return found

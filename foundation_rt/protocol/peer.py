@@ -37,6 +37,9 @@ LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
 SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID_KEY = "io.modelcontextprotocol/subscriptionId"
 
+CORRELATION_KEY = "correlationId"
+"""The member of `_meta` with which a client names a chain of requests."""
+
 SUPPORTED_REVISIONS: tuple[str, ...] = tuple(reversed([*REVISIONS]))
 """The names of all supported revisions, the newest first, as clients get them."""
 

@@ -34,10 +34,10 @@ def write_json(value: Any) -> bytes:
     own = orjson.OPT_PASSTHROUGH_DATACLASS if "pydantic.dataclasses" in sys.modules else 0
     try:
         try:
-            return orjson.dumps(value, default=_unstructure, option=own)
+            return orjson.dumps(value, default=unstructured, option=own)
         except TypeError:
             # With this option at once, every result would be slower for the few with such keys.
-            return orjson.dumps(value, default=_unstructure, option=own | orjson.OPT_NON_STR_KEYS)
+            return orjson.dumps(value, default=unstructured, option=own | orjson.OPT_NON_STR_KEYS)
     except BaseException as error:  # the value's own code: it may raise anything (ERR-07)
         raise not_serializable() from error
 
@@ -63,7 +63,12 @@ def not_serializable() -> ToolError:
     )
 
 
-def _unstructure(value: Any) -> Any:
+def unstructured(value: Any) -> Any:
+    """Return a value that orjson does not write as one that it does; its members are as they are.
+
+    Raises:
+        TypeError: it has no form in JSON.
+    """
     if has_type(value, ExplicitResult):
         raise TypeError("content inside of a plain value: return a list that begins with content")
     if attrs.has(type(value)):

@@ -1,12 +1,12 @@
 """Completions: possible values of an argument of a prompt or a variable of a template (COMP-01).
 
 A completer belongs to the prompt or the template whose argument it completes, and is removed with
-it.
+it. One more may complete every argument that has none of its own (COMP-08).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
@@ -65,6 +65,25 @@ class Completion:
 
 
 @frozen
+class CompletionRequest:
+    """An argument to complete, as the general completer of a server is given it (COMP-08).
+
+    Attributes:
+        prompt: the name of the prompt; None if it is a template.
+        template: the URI template as it was registered; None if it is a prompt.
+        argument: the name of the argument, or of the variable.
+        value: the text so far.
+        arguments: the other arguments that are known, by name.
+    """
+
+    prompt: str | None
+    template: str | None
+    argument: str
+    value: str
+    arguments: Mapping[str, str]
+
+
+@frozen
 class Choices:
     """A completer that knows all possible values."""
 
@@ -106,16 +125,52 @@ class CompletionRegistry:
 
     _prompts: PromptRegistry
     _resources: ResourceRegistry
+    general: HandlerSpec | None = field(default=None, init=False)
     _was_used: bool = field(default=False, init=False)
 
     @property
     def is_offered(self) -> bool:
         """Return whether the server advertises completions: it has or has had one (COMP-06)."""
         if not self._was_used:
-            self._was_used = any(
-                prompt.completers for prompt in self._prompts.prompts.all_registered()
-            ) or any(template.completers for template in self._resources.templates.all_registered())
+            self._was_used = (
+                self.general is not None
+                or any(prompt.completers for prompt in self._prompts.prompts.all_registered())
+                or any(
+                    template.completers for template in self._resources.templates.all_registered()
+                )
+            )
         return self._was_used
+
+    def add_general(
+        self,
+        function: Callable[..., Any],
+        context_type: type,
+        *,
+        inline: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Let `function` complete every argument that has no completer of its own (COMP-08).
+
+        Args:
+            function: called with a `CompletionRequest`; returns None where it knows no values.
+            context_type: a parameter of this type is given the context of the call.
+            inline: see `CompletionOptions`.
+            timeout_ms: see `CompletionOptions`.
+
+        Raises:
+            RegistrationError: there is one already, or the function has other parameters.
+        """
+        from .feature_signatures import derive_general_completion
+
+        typed = derive_general_completion(function, context_type, inline=inline)
+        if self.general is not None:
+            raise RegistrationError(
+                f"completion {typed.name!r}: there is a completion of all arguments already"
+            )
+        checks = DefinitionChecks(f"completion {typed.name!r}")
+        self.general = checks.handler_spec(
+            typed.handler, typed.execution, inline=inline, timeout_ms=timeout_ms
+        )
 
     def add_function(
         self,

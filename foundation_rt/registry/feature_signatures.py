@@ -9,7 +9,7 @@ these are its completions.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -23,7 +23,7 @@ from ..signatures.docstrings import parse_docstring
 from ..signatures.function_signature import FunctionSignature
 from ..signatures.parameters import ParameterCollector, dependency_of, make_plan
 from ..signatures.type_schema import NoneType, Schema, TypeSchema, UnsupportedType
-from .completions import Choices
+from .completions import Choices, CompletionRequest
 from .prompts import PromptArgument
 from .resources import URI
 from .tools import ExecutionMode
@@ -115,7 +115,48 @@ def derive_completion(
     Raises:
         RegistrationError: names the function and what to change.
     """
-    signature = FunctionSignature(function, "completion", context_type)
+    return _derive_completer(
+        FunctionSignature(function, "completion", context_type),
+        "value: str",
+        ("value", "arguments"),
+        lambda arguments: (arguments["value"], arguments["arguments"]),
+        inline,
+    )
+
+
+def derive_general_completion(
+    function: Callable[..., Any], context_type: type, *, inline: bool = False
+) -> TypedFeature:
+    """Derive a completer of any argument: it takes a `CompletionRequest` (COMP-08).
+
+    Raises:
+        RegistrationError: names the function and what to change.
+    """
+    return _derive_completer(
+        FunctionSignature(function, "completion", context_type),
+        "request: CompletionRequest",
+        ("request",),
+        lambda arguments: (CompletionRequest(**arguments),),
+        inline,
+    )
+
+
+def _derive_completer(
+    signature: FunctionSignature,
+    first: str,
+    taken: Sequence[str],
+    read: Callable[[dict[str, Any]], tuple[Any, ...]],
+    inline: bool,
+) -> TypedFeature:
+    """Derive a completer.
+
+    Args:
+        signature: of its function.
+        first: the parameter that it needs, for errors.
+        taken: the names of the parameters that it may have, besides context and dependencies.
+        read: returns their values for the arguments of the call.
+        inline: whether it runs in place.
+    """
     context_name: str | None = None
     names: list[str] = []
     dependencies: dict[str, Callable[..., Any]] = {}
@@ -125,24 +166,23 @@ def derive_completion(
             dependencies[parameter.name] = depended
         elif _is_context(signature, parameter):
             context_name = parameter.name
-        elif parameter.kind is parameter.KEYWORD_ONLY or len(names) == 2:
-            raise signature.refusal(parameter.name, "a completion takes value and arguments")
+        elif parameter.kind is parameter.KEYWORD_ONLY or len(names) == len(taken):
+            raise signature.refusal(parameter.name, f"a completion takes {' and '.join(taken)}")
         else:
             names.append(parameter.name)
     if not names:
         raise RegistrationError(
-            f"completion {signature.name!r}: it takes the text so far: "
-            f"def {signature.name}(value: str)"
+            f"completion {signature.name!r}: it needs a parameter: def {signature.name}({first})"
         )
 
     plan = make_plan(signature, dependencies, inline=inline) if dependencies else None
 
     def handler(arguments: dict[str, Any], context: Any) -> Any:
-        given = (arguments["value"], arguments["arguments"])[: len(names)]
+        given = read(arguments)[: len(names)]
         named = {context_name: context} if context_name else {}
         if plan is not None:
             return plan(context, {**dict(zip(names, given, strict=True)), **named})
-        return function(*given, **named)
+        return signature.function(*given, **named)
 
     return TypedFeature(signature.name, None, (), handler, _execution(signature), {})
 

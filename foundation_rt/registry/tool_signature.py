@@ -9,7 +9,7 @@ happens when the tool is registered; a call runs one generated function (`signat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -18,6 +18,9 @@ from ..signatures.binding import Handler, make_check
 from ..signatures.function_signature import FunctionSignature
 from ..signatures.parameters import ParameterCollector
 from ..signatures.type_schema import UnsupportedType
+
+if TYPE_CHECKING:
+    from ..signatures.writers import Writer
 
 _ADVICE = ", or give the schema by hand: @server.tool(input_schema={...})"
 _BY_NAME = (
@@ -104,38 +107,45 @@ def derive_tool(
         schema = dict(input_schema)
         _check_given_schema(schema, collector, signature)
     handler = collector.handler(check, inline=inline)  # its dependencies may make it async
-    return TypedTool(
-        signature.name,
-        description,
-        schema,
-        _output_schema(signature, output_schema),
-        handler,
-        signature.is_async,
-    )
+    output, write = _output(signature, output_schema)
+    if write is not None:
+        handler = _writing(handler, write, signature.is_async)
+    return TypedTool(signature.name, description, schema, output, handler, signature.is_async)
 
 
-def _output_schema(
+def _output(
     signature: FunctionSignature, wanted: Mapping[str, Any] | bool | None
-) -> dict[str, Any] | None:
-    if wanted is False:
-        return None
-    if wanted is not None and wanted is not True:
-        return dict(wanted)
+) -> tuple[dict[str, Any] | None, Writer | None]:
+    """Return the output schema, and what is applied to a result before it is written."""
+    given = dict(wanted) if isinstance(wanted, Mapping) else None
     try:
         hint = signature.returned()
-        if wanted is None and any(hint is each for each in _WITHOUT_STRUCTURE):
-            return None
-        from ..signatures.outputs import derive_output_schema, is_structure
+        if wanted is not True and any(hint is each for each in _WITHOUT_STRUCTURE):
+            return given, None
+        from ..signatures.outputs import derive_output, is_structure
 
-        schema = derive_output_schema(hint, signature.names)
-        return schema if wanted or is_structure(schema) else None
+        schema, write = derive_output(hint, signature.names)
+        if wanted is True or (wanted is None and is_structure(schema)):
+            return schema, write
+        return given, write
     except UnsupportedType as error:
-        if wanted is None:
-            return None
+        if wanted is not True:
+            return given, None
         raise RegistrationError(
             f"tool {signature.name!r}, result: {error}; change it, or give the schema by hand: "
             "@server.tool(output_schema={...})"
         ) from None
+
+
+def _writing(handler: Handler, write: Writer, is_async: bool) -> Handler:
+    """Return a handler whose results are replaced as their annotation says (TYPED-81)."""
+    if not is_async:
+        return lambda arguments, context: write(handler(arguments, context))
+
+    async def writing(arguments: dict[str, Any], context: Any) -> Any:
+        return write(await handler(arguments, context))
+
+    return writing
 
 
 def _check_given_schema(

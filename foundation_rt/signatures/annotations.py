@@ -92,6 +92,7 @@ def names_of_function(function: FunctionType, fallbacks: Mapping[str, Any]) -> N
             local_names.setdefault(name, cell.cell_contents)
         except ValueError:  # the enclosing function has not bound it yet
             continue
+    local_names.update(_type_parameters(function))
     return Names(function.__globals__, local_names, fallbacks)
 
 
@@ -108,7 +109,13 @@ def names_of_class(cls: type, around: Names) -> Names:
     if "<locals>" in cls.__qualname__:
         local_names.setdefault(cls.__name__, cls)
         local_names = {**around.local_names, **local_names}
+    local_names.update(_type_parameters(cls))
     return Names(module_names, local_names, {})
+
+
+def _type_parameters(holder: Any) -> dict[str, Any]:
+    """Return the parameters of `class Box[T]` or `def first[T]`, by name; of Python 3.12."""
+    return {each.__name__: each for each in getattr(holder, "__type_params__", ())}
 
 
 def _enclosing_locals(qualified_name: str, module_names: dict[str, Any]) -> dict[str, Any]:

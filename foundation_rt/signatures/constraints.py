@@ -169,7 +169,8 @@ def _is_without_limits(marker: Any) -> bool:
 def _predicate(derived: TypeSchema, marker: Any) -> None:
     """Check every value by the function of a ``Predicate`` (TYPED-59)."""
     if type(marker).__module__ != "annotated_types" or not callable(getattr(marker, "func", None)):
-        if type(marker).__name__ == "Timezone" and getattr(marker, "tz", None) is ...:
+        is_aware = type(marker).__name__ == "Timezone" and getattr(marker, "tz", None) is ...
+        if is_aware and derived.accepts == {str}:
             return  # every moment and every time of day has an offset (TYPED-31)
         raise UnsupportedType(
             f"its Annotated holds {_shown(marker)}, which is not understood here and would be "

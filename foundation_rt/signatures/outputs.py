@@ -12,16 +12,17 @@ from datetime import datetime, time
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.plain_values import ExplicitResult
-from .schema_deriver import DIALECT, Deriver
+from .schema_deriver import Deriver
 from .type_schema import ANYTHING, Schema, TypeSchema, UnsupportedType
 
 if TYPE_CHECKING:
     from .annotations import Names
     from .classes import Member
+    from .writers import Writer
 
 
-def derive_output_schema(hint: Any, names: Names) -> Schema:
-    """Return the schema of the results of a function that returns `hint`.
+def derive_output(hint: Any, names: Names) -> tuple[Schema, Writer | None]:
+    """Return the schema of the results of a function, and what is applied before one is written.
 
     Args:
         hint: the return type, resolved.
@@ -33,7 +34,7 @@ def derive_output_schema(hint: Any, names: Names) -> Schema:
     deriver = OutputDeriver(names)
     derived = deriver.derive(hint)
     definitions = deriver.definitions()
-    schema: Schema = {"$schema": DIALECT} if deriver.needs_dialect else {}
+    schema: Schema = {}
     if derived.accepts == {dict} and "type" not in derived.schema:
         # Until 2025-11-25 a root needs `type` itself.
         root = {"allOf": [derived.schema]} if "$ref" in derived.schema else derived.schema
@@ -42,7 +43,11 @@ def derive_output_schema(hint: Any, names: Names) -> Schema:
         schema |= derived.schema
     if definitions:
         schema["definitions"] = definitions
-    return schema
+    if not deriver.has_writers:
+        return schema, None
+    from .writers import writer_of
+
+    return schema, writer_of(hint, names)
 
 
 def is_structure(schema: Schema) -> bool:
@@ -62,8 +67,7 @@ def is_structure(schema: Schema) -> bool:
 def _has_open_items(schema: Schema) -> bool:
     if schema.get("type") != "array":
         return False
-    items = schema.get("items", {})
-    return any(map(_is_open, items if isinstance(items, list) else (items,)))
+    return any(map(_is_open, schema.get("prefixItems", [schema.get("items", {})])))
 
 
 def _is_open(schema: Schema) -> bool:
@@ -96,6 +100,13 @@ class OutputDeriver(Deriver):
 
         accepts = frozenset[type]().union(*(derived.accepts for derived in alternatives))
         return TypeSchema(union_schema([derived.schema for derived in alternatives]), accepts)
+
+    def _mapping(self, key: TypeSchema, item: TypeSchema) -> TypeSchema:
+        if key.accepts & {list, dict} or "$ref" in key.schema:
+            raise UnsupportedType("the keys of a JSON object are texts, and no arrays or objects")
+        if key.accepts != {str} and key.schema:  # numbers and the like are written as texts
+            key = TypeSchema({"type": "string"}, frozenset((str,)))
+        return super()._mapping(TypeSchema(key.schema, key.accepts), item)
 
     def _members(self, hint: Any) -> Sequence[Member]:
         from .classes import written_members_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import RegistrationError
 from .binding import NO_DEFAULT, Arguments, Binding, Handler, MadeDefault, make_handler
-from .schema_deriver import DIALECT, Deriver
+from .schema_deriver import Deriver
 from .type_schema import COMPUTED, REQUIRED, Schema, TypeSchema, UnsupportedType
 
 if TYPE_CHECKING:
@@ -174,9 +174,8 @@ class ParameterCollector:
         Args:
             keywords: of JSON Schema, besides those for the properties.
         """
-        schema: Schema = {"$schema": DIALECT} if self._deriver.needs_dialect else {}
         properties = {name: derived.schema for name, derived in self.types.items()}
-        schema |= {"type": "object", "properties": properties, **keywords}
+        schema: Schema = {"type": "object", "properties": properties, **keywords}
         if definitions := self._deriver.definitions():
             schema["definitions"] = definitions
         return schema

@@ -139,6 +139,15 @@ def is_for_pydantic(marker: Any) -> bool:
     )
 
 
+def is_serialized(hint: Any) -> bool:
+    """Return whether `hint` is an ``Annotated`` with a serializer or an encoding of pydantic."""
+    return typing.get_origin(hint) is typing.Annotated and any(
+        type(marker).__module__ == "pydantic.functional_serializers"
+        or type(marker).__name__ in ("EncodedBytes", "EncodedStr")
+        for marker in hint.__metadata__
+    )
+
+
 def divided(markers: Iterable[Any]) -> tuple[list[Any], list[Any]]:
     """Return the markers for pydantic, in their order, and those that are applied here.
 

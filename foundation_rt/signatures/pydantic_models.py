@@ -14,6 +14,7 @@ import re
 import sys
 import typing
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -24,6 +25,7 @@ from ..jsonschema.formats import ENFORCED
 from .converters import ConversionError, Converter, json_pointer, refusal_text
 from .pydantic_fields import is_field, is_for_pydantic, unfolded
 from .type_schema import Schema, TypeSchema, UnsupportedType, accepted_types, any_value
+from .unions import tuple_items
 
 MAX_ISSUES = 20
 """The most problems of one refusal (SCHEMA-21)."""
@@ -83,7 +85,6 @@ class Adapted:
     Attributes:
         schema: of the type. References are those of pydantic, ``#/$defs/{name}``.
         definitions: the schemas that it and they refer to, by name.
-        needs_dialect: a schema uses a keyword that draft-07 and 2020-12 read differently.
     """
 
     def __init__(self, hint: Any, *, is_written: bool) -> None:
@@ -99,12 +100,11 @@ class Adapted:
         except (pydantic.PydanticUserError, pydantic.errors.PydanticInvalidForJsonSchema) as error:
             text = str(error).partition("\n")[0]
             raise UnsupportedType(f"pydantic has no schema for it: {text}") from None
-        except (NameError, TypeError, ValueError) as error:
+        except (ImportError, NameError, TypeError, ValueError) as error:
             raise UnsupportedType(f"pydantic cannot read it: {error}") from None
         self._is_written = is_written
         self.schema: Schema = schemas["it", mode]
         self.definitions: dict[str, Schema] = shared.get("$defs", {})
-        self.needs_dialect = False
         for schema in (self.schema, *self.definitions.values()):
             self._rewrite(schema)
         for name, schema in self.definitions.items():
@@ -117,11 +117,14 @@ class Adapted:
         return TypeSchema(self.schema, accepts, _converter(self._adapter.validator))
 
     def _rewrite(self, schema: Any) -> None:
-        """Make keywords of 2020-12 those of draft-07; drop what nothing enforces (TYPED-68)."""
+        """Use the keywords of both dialects, and drop what nothing enforces (TYPED-68)."""
         if not isinstance(schema, dict):
             return
         for keyword in _NOT_ENFORCED:
             schema.pop(keyword, None)
+        for keyword in ("max_digits", "decimal_places"):  # on what is no Decimal
+            if keyword in schema:
+                raise UnsupportedType(f"{keyword} does not apply to its type")
         if "const" in schema and "enum" not in schema:
             schema["enum"] = [schema.pop("const")]
         if "oneOf" in schema and "anyOf" not in schema:
@@ -140,16 +143,16 @@ class Adapted:
             schema.update(any_value())
 
     def _rewrite_tuple(self, schema: Schema) -> None:
-        first, *others = items = schema.pop("prefixItems")
+        first, *others = items = schema["prefixItems"]
         is_fixed = len(items) == schema.get("maxItems")
         if is_fixed and all(other == first for other in others):
+            del schema["prefixItems"]
             schema["items"] = first
             return
-        rest = False if is_fixed else schema.get("items")
-        schema["items"] = items
-        if rest is not None:
-            schema["additionalItems"] = rest
-        self.needs_dialect = True
+        again = deepcopy(items)
+        if not is_fixed:
+            again.append(schema.pop("items", {}))
+        schema |= tuple_items(items, again)
 
 
 def places(schema: Any) -> Iterator[Schema]:
@@ -159,9 +162,7 @@ def places(schema: Any) -> Iterator[Schema]:
     if "$ref" in schema:
         yield schema
     for keyword, value in schema.items():
-        shape = "items" if keyword == "items" else _SHAPES.get(keyword)
-        if keyword == "additionalItems":
-            shape = "schema"
+        shape = _SHAPES.get(keyword)
         if shape is not None:
             for subschema, _ in subschemas(shape, value, ""):
                 yield from places(subschema)
@@ -201,6 +202,21 @@ def _generator() -> Any:
         def emit_warning(self, kind: Any, detail: str) -> None:
             """Say nothing: a default that JSON cannot express is left out (TYPED-28)."""
 
+        def ser_schema(self, schema: Any) -> Any:
+            made = super().ser_schema(schema)
+            # A function that does not say what it returns may return anything.
+            is_whole = schema["type"] == "function-plain" or schema.get("is_field_serializer")
+            is_silent = schema["type"].startswith("function-") and "return_schema" not in schema
+            return {} if made is None and is_whole and is_silent else made
+
+        def model_field_schema(self, schema: Any) -> Any:
+            _check_alias(schema, self.mode)
+            return super().model_field_schema(schema)
+
+        def dataclass_field_schema(self, schema: Any) -> Any:
+            _check_alias(schema, self.mode)
+            return super().dataclass_field_schema(schema)
+
         def field_title_should_be_set(self, schema: Any) -> bool:
             return False
 
@@ -227,6 +243,19 @@ def _generator() -> Any:
             return made
 
     return Generator
+
+
+def _check_alias(field: Any, mode: str) -> None:
+    """Refuse a field that is only found deep in another one: no property can be its own."""
+    alias = field.get("validation_alias")
+    if mode == "serialization" or not isinstance(alias, list):
+        return
+    paths = alias if isinstance(alias[0], list) else [alias]  # AliasChoices, or one AliasPath
+    if all(len(path) > 1 for path in paths):
+        raise UnsupportedType(
+            f"a field with the AliasPath {'.'.join(map(str, paths[0]))} has no name of its own in "
+            "a schema: give it an alias too, as AliasChoices does"
+        )
 
 
 def _clock(made: Schema, core_schema: Any, mode: str) -> Schema:

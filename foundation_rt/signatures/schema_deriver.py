@@ -1,7 +1,7 @@
 """The walk over a type.
 
-The keywords have one meaning in draft-07 and in 2020-12; the one exception comes with its dialect
-(TYPED-12). A class stands in the schema where it is used; one that is used more than once, by
+The keywords have one meaning in draft-07 and in 2020-12, but for those of tuples
+(TYPED-86). A class stands in the schema where it is used; one that is used more than once, by
 itself for example, stands in ``definitions`` (TYPED-11).
 
 Modules that only some types need are imported with the first such type.
@@ -36,13 +36,12 @@ from .type_schema import (
     any_value,
     enumerated,
     enumeration,
+    is_by_name,
     json_default,
 )
 
 if TYPE_CHECKING:
     from .classes import Member
-
-DIALECT = "http://json-schema.org/draft-07/schema#"
 
 
 class _Named:
@@ -100,15 +99,15 @@ class Deriver:
 
     Attributes:
         names: those that its annotations may use; the classes it uses may use them too.
-        needs_dialect: a schema uses a keyword that draft-07 and 2020-12 read differently.
         is_written: the values are those that are written, not those that are read.
+        has_writers: a type says itself how its values are written (`writers`).
     """
 
     is_written = False
+    has_writers = False
 
     def __init__(self, names: Names) -> None:
         self.names = names
-        self.needs_dialect = False
         self._named: dict[Any, _Named] = {}
         self._classes: list[type] = []  # the ones whose members are being derived, outermost first
 
@@ -127,12 +126,21 @@ class Deriver:
         if description:
             derived.schema.setdefault("description", description)
         if default is not REQUIRED and default is not COMPUTED:
-            advertised = json_default(default)
+            advertised = json_default(self._written(default, hint))
             if advertised is REQUIRED:
                 _check_default(default, hint)
             elif type(advertised) in derived.accepts:
                 derived.schema["default"] = advertised
         return derived
+
+    def _written(self, default: Any, hint: Any) -> Any:
+        """Return a default as its type says that it is written."""
+        if not self.has_writers:
+            return default
+        from .writers import writer_of
+
+        write = writer_of(hint, self.names)
+        return default if write is None else write(default)
 
     def definitions(self) -> dict[str, Schema]:
         """Return the schemas for ``definitions``; call it once, after the last `derive`."""
@@ -198,7 +206,8 @@ class Deriver:
         if hint in _DICTS or hint in _LISTS or hint in _SETS:
             return self._container(hint, ())
         if issubclass(hint, enum.Enum) and not issubclass(hint, enum.Flag):
-            return enumerated(hint, is_written=self.is_written)
+            self.has_writers |= is_by_name(hint)
+            return enumerated(hint)
         if adapted := self._adapted(hint):
             return adapted
         from .classes import is_class_with_members
@@ -227,11 +236,24 @@ class Deriver:
                 derived = self._adapt(typing.Annotated[hint, *theirs])
         if any(isinstance(marker, ByName) for marker in metadata):
             metadata = [marker for marker in metadata if not isinstance(marker, ByName)]
-            derived = enumerated(hint, by_name=True, is_written=self.is_written)
+            derived = self._by_name(hint)
         derived = derived or self._derive(hint)
         for marker in metadata:
             constrain(derived, marker)
         return derived
+
+    def _by_name(self, hint: Any) -> TypeSchema:
+        """Return the type schema of an enumeration by its names, alone or in a union."""
+        if isinstance(hint, type) and issubclass(hint, enum.Enum):
+            self.has_writers = True
+            return enumerated(hint, by_name=True)
+        if typing.get_origin(hint) not in (typing.Union, types.UnionType):
+            raise UnsupportedType("ByName applies to an Enum or to a union with one")
+        found = [
+            self._derive(one) if one is NoneType else self._by_name(one)
+            for one in typing.get_args(hint)
+        ]
+        return self._union(found)
 
     def _union(self, alternatives: Sequence[TypeSchema]) -> TypeSchema:
         from .unions import union
@@ -279,10 +301,11 @@ class Deriver:
         return self._adapt(hint) if needs_pydantic(hint) else None
 
     def _adapt(self, hint: Any) -> TypeSchema:
+        from .pydantic_fields import is_serialized
         from .pydantic_models import Adapted, closure
 
         adapted = Adapted(hint, is_written=self.is_written)
-        self.needs_dialect = self.needs_dialect or adapted.needs_dialect
+        self.has_writers |= any(map(is_serialized, (hint, *typing.get_args(hint))))
         definitions = adapted.definitions
         self._share(adapted.schema, definitions, {n: closure(n, definitions) for n in definitions})
         return adapted.type_schema()
@@ -333,8 +356,11 @@ class Deriver:
                 schema["items"] = items[0].schema
         else:
             items = [self._derive(argument) for argument in arguments]
-            schema.update(items=[item.schema for item in items], additionalItems=False)
-            self.needs_dialect = True
+            from .unions import tuple_items
+
+            # Derived again, for each place has a schema of its own.
+            again = [self._derive(argument).schema for argument in arguments]
+            schema |= tuple_items([item.schema for item in items], again)
         convert = converters.tuple_converter([item.convert for item in items])
         return TypeSchema(schema, frozenset((list,)), convert)
 

@@ -164,18 +164,13 @@ def _enum(values: Sequence[Any]) -> Schema:
     return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
-def enumerated(cls: Any, *, by_name: bool = False, is_written: bool = False) -> TypeSchema:
+def enumerated(cls: type[enum.Enum], *, by_name: bool = False) -> TypeSchema:
     """Return the type schema of an enumeration (TYPED-08, TYPED-81).
 
     Args:
         cls: the class.
         by_name: by the names of its members, as if a value is no JSON scalar.
-        is_written: of the members as they are written: by their values.
     """
-    if not (isinstance(cls, type) and issubclass(cls, enum.Enum)):
-        raise UnsupportedType("ByName applies to an Enum, and to nothing around it")
-    if is_written and (by_name or is_by_name(cls)):
-        raise UnsupportedType(f"a {cls.__name__} is written as its value: return its name, a str")
     if by_name or is_by_name(cls):
         return enumeration([(member.name, member) for member in cls])
     return enumeration([(member.value, member) for member in cls])

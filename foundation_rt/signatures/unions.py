@@ -204,6 +204,20 @@ def union_schema(schemas: Sequence[Schema]) -> Schema:
     return alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
 
 
+def tuple_items(first: Sequence[Schema], again: Sequence[Schema]) -> Schema:
+    """Return the keywords for the items of a tuple, in both dialects (TYPED-86).
+
+    draft-07 does not know `prefixItems` and applies `items` to all of them; so `items` takes what
+    any of them is. Without it hosts refuse the array.
+
+    Args:
+        first: the schemas of the items, in order.
+        again: equal schemas, at least one more if any number of items may follow.
+    """
+    keywords: Schema = {"prefixItems": [*first]}
+    return keywords if {} in again else {**keywords, "items": union_schema(again)}
+
+
 def _add(alternatives: list[Schema], schema: Schema) -> None:
     if schema in alternatives:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -134,7 +135,6 @@ def test_undeclared_schema_is_draft_07_if_2020_12_agrees() -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        {"prefixItems": [{}]},
         {"dependentRequired": {"a": ["b"]}},
         {"dependentSchemas": {"a": {}}},
         {"unevaluatedProperties": False},
@@ -150,6 +150,24 @@ def test_undeclared_schema_is_draft_07_if_2020_12_agrees() -> None:
 )
 def test_undeclared_schema_is_2020_12_if_needed(schema: dict[str, Any]) -> None:
     assert compile_schema(tool(schema, **{"$defs": {"a": {}}})).dialect == "2020-12"
+
+
+@pytest.mark.rule("SCHEMA-43")
+@pytest.mark.parametrize("where", ["here", "a definition"])
+def test_undeclared_prefix_items_are_those_of_draft_07(where: str) -> None:
+    items = {"prefixItems": [{"type": "string"}, {"$ref": "#/$defs/b"}], "items": {"minimum": 5}}
+    schema = tool(
+        items if where == "here" else {"$ref": "#/$defs/a"},
+        **{"$defs": {"a": items, "b": {"prefixItems": [{"const": 1}]}}},
+    )
+    given = json.dumps(schema)
+    compiled = compile_schema(schema)
+    assert (compiled.dialect, compiled.warnings) == ("draft-07", ())
+    assert json.dumps(schema) == given
+    for value in ("x", [], ["a"], ["a", []], ["a", [1, 2], 5], ["a", 0, 6, "x"]):
+        assert compiled.validate({"v": value}) == ()
+    for value, path in ([1], "/v/0"), (["a", [2]], "/v/1/0"), (["a", [1], 6, 4], "/v/3"):
+        assert [each.path for each in compiled.validate({"v": value})] == [path]
 
 
 @pytest.mark.rule("SCHEMA-33")
@@ -174,7 +192,9 @@ def test_keywords_of_older_dialects_need_declaration(schema: dict[str, Any]) -> 
 @pytest.mark.rule("SCHEMA-04")
 def test_target_of_reference_may_need_2020_12() -> None:
     """The definition stands where no keyword leads."""
-    schema = tool({"$ref": "#/x-shared/a"}, **{"x-shared": {"a": {"prefixItems": [True]}}})
+    schema = tool(
+        {"$ref": "#/x-shared/a"}, **{"x-shared": {"a": {"minContains": 1, "contains": {}}}}
+    )
     assert compile_schema(schema).dialect == "2020-12"
 
 

@@ -105,7 +105,8 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
         "definitions": {"a": REGION},
         "properties": {"a": {"$ref": "#/definitions/a"}},
     },
-    "2020-12": {"$defs": {"a": REGION}, "prefixItems": [{}]},
+    "a tuple": {"properties": {"a": {"prefixItems": [REGION]}}},
+    "2020-12": {"dependentRequired": {}, "$defs": {"a": REGION}, "prefixItems": [{}]},
 }
 
 

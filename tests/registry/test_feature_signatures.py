@@ -357,8 +357,8 @@ def test_completer_with_other_parameters_is_refused() -> None:
     def keyword(a: str, *, b: str) -> None: ...
 
     for function, problem in (
-        (none, r"it takes the text so far: def none\(value: str\)"),
-        (only, "it takes the text so far"),
+        (none, r"it needs a parameter: def none\(value: str\)"),
+        (only, "it needs a parameter"),
         (many, "'c': a completion takes value and arguments"),
         (keyword, "'b': a completion takes value and arguments"),
     ):

@@ -46,7 +46,6 @@ from foundation_rt.errors import RegistrationError
 from foundation_rt.signatures.constraints import Constraints
 from tests.support.signatures import derive_tool
 
-DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 T = TypeVar("T")
 
 
@@ -246,26 +245,22 @@ def test_containers(hint: Any, schema: dict[str, Any]) -> None:
     assert it(hint) == schema
 
 
-@pytest.mark.rule("TYPED-12")
-def test_a_tuple_of_different_items_names_its_dialect() -> None:
-    assert schema_of(list[tuple[int, str]]) == {
-        "$schema": DRAFT_07,
-        "type": "object",
-        "properties": {
-            "it": {
-                "type": "array",
-                "items": {
-                    "type": "array",
-                    "items": [{"type": "integer"}, {"type": "string"}],
-                    "additionalItems": False,
-                    "minItems": 2,
-                    "maxItems": 2,
-                },
-            }
-        },
-        "required": ["it"],
-        "additionalProperties": False,
+@pytest.mark.rule("TYPED-86")
+def test_a_tuple_of_different_items_is_for_both_dialects() -> None:
+    assert schema_of(list[tuple[int, str]])["properties"]["it"]["items"] == {
+        "type": "array",
+        "prefixItems": [{"type": "integer"}, {"type": "string"}],
+        "items": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "minItems": 2,
+        "maxItems": 2,
     }
+
+
+@pytest.mark.rule("TYPED-11", "TYPED-86")
+def test_a_class_in_a_tuple_of_different_items_is_a_definition() -> None:
+    schema = schema_of(tuple[Place, int])
+    assert schema["definitions"].keys() == {"Place"}
+    assert schema["properties"]["it"]["prefixItems"][0] == {"$ref": "#/definitions/Place"}
 
 
 def any_of(*schemas: dict[str, Any]) -> dict[str, Any]:

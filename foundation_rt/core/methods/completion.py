@@ -38,13 +38,18 @@ def complete(
     argument, typed = _read_argument(found, params.get("argument"))
     has_context = peer.revision.has("completion", "context")
     known = _read_context(params.get("context", {})) if has_context else {}
-    completer = found.completers.get(argument, Choices(()))
+    completer = found.completers.get(argument)
+    arguments: dict[str, Any] = {"value": typed, "arguments": known}
+    if completer is None:
+        completer = features.completions.general or Choices(())
+        arguments |= {"argument": argument, **_subject(found)}
     if isinstance(completer, Choices):
         result = completer.complete(typed).to_wire()
         return [dispatcher.results.reply(peer, request, result)]
 
     def to_result(value: Any, call: Invocation) -> dict[str, Any]:
-        return shape_completion(value)
+        is_unknown = value is None and completer is features.completions.general
+        return shape_completion([] if is_unknown else value)
 
     return begin_feature_call(
         dispatcher.calls,
@@ -53,9 +58,18 @@ def complete(
         request,
         name=name,
         handler=completer,
-        arguments={"value": typed, "arguments": known},
+        arguments=arguments,
         to_result=to_result,
     )
+
+
+def _subject(found: RegisteredPrompt | RegisteredTemplate) -> dict[str, str | None]:
+    """Return the prompt or the template of a `CompletionRequest`, as it was registered."""
+    from ...registry.resources import RegisteredTemplate
+
+    if isinstance(found, RegisteredTemplate):
+        return {"prompt": None, "template": found.definition.uri_template}
+    return {"prompt": found.definition.name, "template": None}
 
 
 def _find_reference(

@@ -1,0 +1,37 @@
+"""Type checkers and the code of users: the examples, and what the public names promise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import pyright
+from tests.trace import ROOT
+
+EXAMPLES = ROOT / "foundation_rt" / "examples"
+SUPPORT = ROOT / "tests" / "support"
+PROMISES = [
+    SUPPORT / f"{name}.py" for name in ("user_types", "typing_check", "client_typing_check")
+]
+
+
+@pytest.mark.rule("EXAMPLE-03", "TYPED-01", "EMBED-01")
+def test_pyright_finds_nothing_in_code_of_users(tmp_path: Path) -> None:
+    assert pyright.problems([EXAMPLES, *PROMISES], tmp_path) == []
+
+
+@pytest.mark.rule("EXAMPLE-03", "TYPED-01", "EMBED-01")
+def test_mypy_finds_nothing_in_code_of_users() -> None:
+    """Wrong uses in them are marked as such; where one would pass, the mark is an error."""
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-incremental"]
+    done = subprocess.run(
+        [*command, *map(str, [EXAMPLES, *PROMISES])],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
