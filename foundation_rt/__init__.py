@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .protocol.principal import Principal as Principal
     from .protocol.tool_annotations import ToolAnnotations as ToolAnnotations
     from .registry.completions import Completion as Completion
+    from .registry.completions import CompletionRequest as CompletionRequest
     from .registry.prompt_results import PromptMessage as PromptMessage
     from .registry.prompt_results import PromptResult as PromptResult
     from .registry.prompts import PromptArgument as PromptArgument
@@ -119,6 +120,7 @@ _HOMES = {
     "ClientErrorResponse": "server_requests.errors",
     "CompletedCall": "middleware.observers",
     "Completion": "registry.completions",
+    "CompletionRequest": "registry.completions",
     "ConfigError": "errors",
     "Connection": "engine.connection",
     "Constraints": "signatures.constraints",

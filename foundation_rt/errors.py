@@ -308,5 +308,8 @@ class MissingExtraError(UsageError):
     """An optional area is used without its extra; the message names the extra to install."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an extra: pip install 'foundation-rt[{extra}]'")
+        super().__init__(
+            f"{what} needs an extra: pip install 'foundation-rt[{extra}]',"
+            f" or in a checkout '.[{extra}]'"
+        )
         self.extra = extra

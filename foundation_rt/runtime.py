@@ -28,7 +28,7 @@ from .engine.worker_threads import WorkerPool
 from .errors import UsageError, describe_exception
 from .execution_limits import ResourceManager, resident_memory_bytes
 from .ids import IdGenerator, UuidGenerator
-from .logs.logger import StderrSink, StructuredLogger
+from .logs.logger import FormedSink, StderrSink, StructuredLogger
 from .logs.redaction import Redactor
 from .protocol.framing import LineReader
 from .registry.tools import ToolRegistry
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .engine.readiness import ReadinessChecks
     from .engine.scheduling import Scheduler
     from .engine.session_callbacks import SessionCallback
+    from .engine.stored_states import StoredStates
     from .middleware.audit import AuditLog
     from .middleware.instruments import Instruments
     from .middleware.metrics import Metrics
@@ -62,6 +63,9 @@ _DRAIN_SHARE = 0.5
 
 HttpPage = Callable[["Principal | None"], Any]
 """A function of the application that answers GET at a path; see `Server.http_get`."""
+
+HttpMiddleware = Callable[[Callable[..., Awaitable[None]]], Callable[..., Awaitable[None]]]
+"""Takes an ASGI application and returns one around it; see `Server.http_middleware`."""
 
 
 @frozen(eq=False)
@@ -106,9 +110,11 @@ class ServerOptions:
         checks: whether the application can work.
         http_pages: by path, functions that `Server.http_get` was given.
         http_app: what `Server.http_app` was given.
+        http_middleware: put around everything that is served over HTTP, the first outermost.
         publisher: notifies subscribers; that of another server, to share its subscriptions.
         dependency_overrides: what `Server.dependency_overrides` holds.
         forwarder: answers what the server has no tool, resource or prompt of its own for.
+        log_form: what `Server.log_as` was given.
     """
 
     config: ServerConfig | None = None
@@ -134,8 +140,10 @@ class ServerOptions:
     checks: ReadinessChecks | None = None
     http_pages: Mapping[str, HttpPage] = field(factory=dict)
     http_app: MountedApp | None = None
+    http_middleware: tuple[HttpMiddleware, ...] = ()
     forwarder: RequestForwarder | None = None
     dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = field(factory=dict)
+    log_form: Callable[[bytes], bytes] | None = None
 
 
 @define(eq=False, repr=False)
@@ -148,6 +156,7 @@ class Runtime:
         checks: the readiness checks of the application, if it has any.
         http_pages: the pages of the application, by path.
         http_app: the ASGI application of the author, if there is one.
+        http_middleware: put around everything that is served over HTTP, the first outermost.
         agents: the coordinator, if the server has agents.
         agents_task: the background task of the agents, once it was started.
         observers: are given the records of calls and handshakes.
@@ -171,6 +180,7 @@ class Runtime:
     checks: ReadinessChecks | None = field(default=None, init=False)
     http_pages: Mapping[str, HttpPage] = field(factory=dict, init=False)
     http_app: MountedApp | None = field(default=None, init=False)
+    http_middleware: tuple[HttpMiddleware, ...] = field(default=(), init=False)
     agents: AgentCoordinator | None = field(default=None, init=False)
     _agents_started: bool = field(default=False, init=False)
     agents_task: asyncio.Task[None] | None = field(default=None, init=False)
@@ -313,9 +323,11 @@ class Runtime:
         await self.lifespan.stop(left)
 
     async def close_middleware(self) -> None:
-        """Close the store of the rate limit, on the same event loop, once no call is served."""
+        """Close the stores of rate limit and states, on the same loop, once no call is served."""
         if self.rate_limit is not None:
             await self.rate_limit.close()
+        if self.engine.stored_states is not None:
+            self.engine.stored_states.close()
 
     def run_in_background(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `function()` on the loop thread of a host without a loop, and wait for its end.
@@ -341,10 +353,14 @@ class Runtime:
 
     async def stop_agents(self) -> None:
         """End the background task of the agents, on the same event loop."""
+        if not self._agents_started:
+            return
+        import asyncio
+
+        if self.agents_task is None:
+            await asyncio.sleep(0)  # it has begun, and the loop has yet to hand it over
         task, self.agents_task, self._agents_started = self.agents_task, None, False
         if task is not None:
-            import asyncio
-
             task.cancel()
             await asyncio.wait([task])
 
@@ -441,10 +457,13 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     """Create every component that `options` does not contain, and wire all of them."""
     clock = options.clock or SystemClock()
     ids = options.id_generator or UuidGenerator()
-    sink = None
+    sink: StderrSink | None = None
     logger = options.logger
     if logger is None:
-        sink = StderrSink(config.logging.buffer_bytes, clock=clock)
+        capacity, form = config.logging.buffer_bytes, options.log_form
+        sink = (
+            FormedSink(form, capacity, clock=clock) if form else StderrSink(capacity, clock=clock)
+        )
         redactor = Redactor(config.logging.redact_keys)
         logger = StructuredLogger(sink, clock, config.logging.level, redactor)
     registry.use_separator(config.tools.name_separator)
@@ -498,6 +517,8 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     engine = Engine(dispatcher, clock, config.tools, workers, publisher, lifespan=lifespan)
     engine.dependency_overrides = options.dependency_overrides
     engine.session_limits = config.server
+    if config.server.session_state_store != "memory":
+        engine.stored_states = _stored_states(config, clock, logger)
     runtime = Runtime(
         config,
         logger,
@@ -538,6 +559,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         runtime.checks = options.checks
         options.checks.attach(clock, logger)
     runtime.http_pages, runtime.http_app = options.http_pages, options.http_app
+    runtime.http_middleware = options.http_middleware
     if options.instruments is not None:
         runtime.attach_instruments(options.instruments)
     if config.is_dynamic_registration_effective():
@@ -545,6 +567,15 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
 
         add_admin_tools(registry, config, resources, lambda: runtime.agents)
     return runtime
+
+
+def _stored_states(config: ServerConfig, clock: Clock, logger: StructuredLogger) -> StoredStates:
+    from .engine.state_store_redis import RedisStateStore
+    from .engine.stored_states import StoredStates
+
+    limits = config.server
+    store = RedisStateStore(limits.session_state_store, limits.name, limits, clock, logger)
+    return StoredStates(store, limits.session_state_bytes)
 
 
 def _add_session_callbacks(

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from .registry.prompts import PromptDefinition
     from .registry.resources import ResourceDefinition, ResourceTemplateDefinition
     from .registry.tools import Handler
-    from .runtime import HttpPage
+    from .runtime import HttpMiddleware, HttpPage
     from .transports.http.app import HttpApplication
     from .transports.http.asgi import App
     from .transports.http.page_access import PageAccess
@@ -286,6 +286,8 @@ class Server:
         from .builtin.agents import register_agent_tools
 
         register_agent_tools(self._registry, coordinator, lambda: self.runtime.config.tools)
+        if self._runtime is None:
+            self.readiness_check("agents")(coordinator.is_ready)
 
     # -- tools -----------------------------------------------------------------------------------
 
@@ -441,6 +443,9 @@ class Server:
         for option, what in _OF_A_WHOLE_SERVER.items():
             if getattr(self._options, option):
                 raise UsageError(f"a mounted server has no {what} of its own: use the outer one's")
+        features = self._options.features
+        if features is not None and features.completions.general is not None:
+            raise UsageError("a mounted server has no completion of all arguments: name each")
 
     @property
     def revisions(self) -> tuple[str, ...]:
@@ -548,13 +553,33 @@ class Server:
         """Remove a prompt; return whether there was one."""
         return self.features.prompts.unregister(name)
 
+    @overload
+    def completion(self, function: F, /) -> F: ...
+
+    @overload
+    def completion(self, /, **options: Unpack[CompletionOptions]) -> Callable[[F], F]: ...
+
+    @overload
     def completion(
         self, subject: str, argument: str, /, **options: Unpack[CompletionOptions]
-    ) -> Callable[[F], F]:
+    ) -> Callable[[F], F]: ...
+
+    def completion(
+        self,
+        subject: str | Callable[..., Any] | None = None,
+        argument: str | None = None,
+        /,
+        **options: Unpack[CompletionOptions],
+    ) -> Any:
         """Make a function complete an argument: `@server.completion("review", "language")`.
 
-        It takes the text so far and, if it has a second parameter, the other arguments that are
-        known, by name. It returns the values that fit, or a `Completion` (spec/completion.md).
+        Without a subject, as `@server.completion`, the function completes every argument that has
+        no completion of its own. It takes a `CompletionRequest`, and returns None where it knows
+        no values (COMP-08).
+
+        With a subject, it takes the text so far and, if it has a second parameter, the other
+        arguments that are known, by name. It returns the values that fit, or a `Completion`
+        (spec/completion.md).
 
         Args:
             subject: the name of a prompt, or a URI template as it was registered.
@@ -568,9 +593,18 @@ class Server:
 
         def register(function: F) -> F:
             completions = self.features.completions
-            completions.add_function(subject, argument, function, ToolContext, **options)
+            if isinstance(subject, str) and isinstance(argument, str):
+                completions.add_function(subject, argument, function, ToolContext, **options)
+            else:
+                completions.add_general(function, ToolContext, **options)
             return function
 
+        if callable(subject) and argument is None:
+            return register(cast("Any", subject))
+        if (subject is None) != (argument is None):
+            raise UsageError(
+                "completion: name the prompt or template, and its argument, or neither"
+            )
         return register
 
     def register_completion(
@@ -632,6 +666,7 @@ class Server:
         session_key: str | None = None,
         principal: Principal | None = None,
         requests: Collection[ForwardedRequest] | None = None,
+        all_workers: bool = True,
     ) -> None:
         """Notify the clients that have subscribed to this resource; from any thread (SUB-07).
 
@@ -643,6 +678,8 @@ class Server:
             session_key: the `ToolContext.session_key` of the only session that is notified.
             principal: the `ToolContext.principal` whose clients are notified.
             requests: those that the forwarder was given, whose subscriptions alone are notified.
+            all_workers: whether clients of other workers are notified too (SUB-17); False where
+                each worker learns of the change by itself.
 
         Raises:
             UsageError: both a session and a principal are given.
@@ -652,11 +689,20 @@ class Server:
         if self._mounted_in is not None:
             outer, mount = self._mounted_in
             outer.resource_updated(
-                mount.outside(uri), session_key=session_key, principal=principal, requests=requests
+                mount.outside(uri),
+                session_key=session_key,
+                principal=principal,
+                requests=requests,
+                all_workers=all_workers,
             )
         elif self._runtime is not None:
-            seen_by = None if principal is None else _is_same_as(principal)
-            self._runtime.publisher.resource_updated(uri, seen_by, session_key, requests)
+            publisher = self._runtime.publisher
+            if requests is not None:  # a forwarder has them in this process
+                seen_by = None if principal is None else _is_same_as(principal)
+                publisher.resource_updated(uri, seen_by, session_key, requests)
+            else:
+                concerned = (session_key, identity_of(principal))
+                publisher.announce(("resource", uri, *concerned), all_workers=all_workers)
 
     def task_changed(self, task: Mapping[str, Any]) -> None:
         """Notify the clients that listen for a task of a forwarder; from any thread (FWD-27).
@@ -678,7 +724,12 @@ class Server:
         return self._runtime.publisher.subscriptions.names("resource")
 
     def list_changed(
-        self, kind: str, *, session_key: str | None = None, principal: Principal | None = None
+        self,
+        kind: str,
+        *,
+        session_key: str | None = None,
+        principal: Principal | None = None,
+        all_workers: bool = True,
     ) -> None:
         """Notify clients that a list has changed, with or without a registration (SUB-14).
 
@@ -690,6 +741,8 @@ class Server:
             kind: `tools`, `resources` or `prompts`.
             session_key: the `ToolContext.session_key` of the only session that is notified.
             principal: the `ToolContext.principal` whose clients are notified.
+            all_workers: whether clients of other workers are notified too (SUB-17); False where
+                each worker learns of the change by itself.
 
         Raises:
             UsageError: there is no such list, or both a session and a principal are given.
@@ -699,15 +752,12 @@ class Server:
         if session_key is not None and principal is not None:
             raise UsageError("a list is that of one session, or of one principal, not of both")
         if self._mounted_in is not None:
-            self._mounted_in[0].list_changed(kind, session_key=session_key, principal=principal)
-            return
-        if self._runtime is None:
-            return
-        if session_key is not None:
-            self._runtime.publisher.list_of_session_changed(kind, session_key)
-        else:
-            seen_by = None if principal is None else _is_same_as(principal)
-            self._runtime.publisher.list_changed(kind, seen_by=seen_by)
+            self._mounted_in[0].list_changed(
+                kind, session_key=session_key, principal=principal, all_workers=all_workers
+            )
+        elif self._runtime is not None:
+            concerned = (session_key, identity_of(principal))
+            self._runtime.publisher.announce(("list", kind, *concerned), all_workers=all_workers)
 
     def elicitation_completed(self, elicitation_id: str) -> None:
         """Notify the client whose user has finished on the page of an elicitation (ASK-18).
@@ -716,7 +766,7 @@ class Server:
         notification.
         """
         if self._runtime is not None:
-            self._runtime.publisher.elicitation_completed(elicitation_id)
+            self._runtime.publisher.announce(("elicitation", elicitation_id, None, None))
 
     # -- agents ----------------------------------------------------------------------------------
 
@@ -1036,6 +1086,26 @@ class Server:
         mounted = MountedApp(app, tuple(public), token, websocket, endpoint)
         self._options = evolve(self._options, http_app=mounted)
 
+    def http_middleware(self, function: F, /) -> F:
+        """Put ``function(app)``, an ASGI application, around all that is served (HTTP-70).
+
+        It sees every HTTP request before any check, and every response as it goes out; the one
+        registered first is the outermost. It has to pass on what it does not answer itself, and
+        gets neither WebSockets nor lifespan events.
+
+        Args:
+            function: takes an ASGI application and returns one around it.
+
+        Raises:
+            UsageError: the server has been started already, or it is no function.
+        """
+        self._refuse_when_started("give it HTTP middleware")
+        if not callable(function):
+            raise UsageError(f"http_middleware: {function!r} cannot be called")
+        around = (*self._options.http_middleware, cast("HttpMiddleware", function))
+        self._options = evolve(self._options, http_middleware=around)
+        return function
+
     def _check_in_health(self, checks: ReadinessChecks) -> None:
         """Have the `health` tool, unless it is the author's, wait for `checks`."""
         present = self._registry.get(HEALTH.name)
@@ -1110,6 +1180,21 @@ class Server:
         """
         self._refuse_when_started("call override()")
         self._config.override(section, settings)
+
+    def log_as(self, form: Callable[[bytes], bytes]) -> None:
+        """Write the log in another form than JSON: for people who read it on a terminal (LOG-41).
+
+        A logger of the application is left as it is.
+
+        Args:
+            form: returns the text of a log line, with its newline, given the line of JSON; empty
+                for none. It is called in the thread that logs, and never raises.
+
+        Raises:
+            UsageError: the server has been started already.
+        """
+        self._refuse_when_started("call log_as()")
+        self._options = evolve(self._options, log_form=form)
 
     def load_config(self) -> ServerConfig:
         """Return the configuration that the server would start with now.

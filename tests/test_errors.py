@@ -226,7 +226,8 @@ def test_a_registration_error_counts_as_an_invalid_argument() -> None:
 
 def test_a_missing_extra_is_named_with_the_command_that_installs_it() -> None:
     message = re.escape(
-        "OutgoingMessage 2020-12 needs an extra: pip install 'foundation-rt[jsonschema]'"
+        "OutgoingMessage 2020-12 needs an extra: pip install 'foundation-rt[jsonschema]',"
+        " or in a checkout '.[jsonschema]'"
     )
     with pytest.raises(UsageError, match=message):
         raise MissingExtraError("OutgoingMessage 2020-12", "jsonschema")

@@ -11,6 +11,7 @@ import pytest
 
 from foundation_rt import (
     Completion,
+    CompletionRequest,
     ErrorCode,
     PromptArgument,
     PromptDefinition,
@@ -22,6 +23,7 @@ from foundation_rt import (
     ToolContext,
     ToolDefinition,
     ToolError,
+    UsageError,
 )
 from foundation_rt.errors import JsonRpcErrorCode
 from foundation_rt.protocol.content import Annotations, Icon, Image
@@ -253,6 +255,58 @@ def test_invalid_registration_is_refused() -> None:
     with pytest.raises(RegistrationError, match="name is taken"):
         server.prompt(read)
         server.prompt(read)
+
+
+@pytest.mark.rule("COMP-08", "COMP-06")
+async def test_one_completion_answers_for_all_arguments_without_their_own() -> None:
+    server = Server("shop")
+
+    @server.prompt
+    def review(language: str, topic: str, tone: Literal["dry", "kind"] = "dry") -> str:
+        return language
+
+    @server.resource("repo://{owner}/{name}")
+    def repository(owner: str, name: str) -> str:
+        return name
+
+    @server.completion("review", "topic")
+    def topics(value: str) -> list[str]:
+        return ["tests"]
+
+    @server.completion
+    async def everything(request: CompletionRequest, ctx: ToolContext) -> list[str] | None:
+        assert ctx.run_id
+        if request.prompt is not None:
+            return [f"{request.prompt}.{request.argument}", request.value]
+        if request.argument == "owner":
+            return None
+        return [request.template or "", request.arguments["owner"]]
+
+    async with TestClient(server) as client:
+        assert await client.complete("review", "topic", "t") == ["tests"]
+        assert await client.complete("review", "tone", "k") == ["kind"]
+        assert await client.complete("review", "language", "p") == ["review.language", "p"]
+        assert await client.complete("repo://{owner}/{name}", "owner", "a") == []
+        assert await client.complete("repo://{owner}/{name}", "name", "", owner="ann") == [
+            "repo://{owner}/{name}",
+            "ann",
+        ]
+    with pytest.raises(RegistrationError, match="there is a completion of all arguments already"):
+        server.completion()(everything)
+    with pytest.raises(RegistrationError, match="a completion takes request"):
+        server.completion(lambda request, other: [])
+
+    def list_nothing() -> list[str]:
+        return []
+
+    with pytest.raises(RegistrationError, match="request: CompletionRequest"):
+        server.completion(list_nothing)
+    with pytest.raises(UsageError, match="or neither"):
+        server.completion("review")  # type: ignore[call-overload]
+    inner = Server("inner")
+    inner.completion(everything)
+    with pytest.raises(UsageError, match="completion of all arguments"):
+        Server("outer").mount(inner)
 
 
 @pytest.mark.rule("TYPED-01", "MRES-10", "PROMPT-03", "COMP-05")

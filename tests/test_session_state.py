@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -72,7 +74,7 @@ async def test_state_of_a_principal_without_a_session() -> None:
         server.runtime.engine.is_one_of_several = True
 
 
-@pytest.mark.rule("CALL-31")
+@pytest.mark.rule("CALL-31", "CALL-39")
 async def test_state_is_bounded() -> None:
     async with TestClient(counting(session_state_bytes=1_024)) as client:
         await client.call("append", size=600)
@@ -105,10 +107,13 @@ def test_state_is_a_dict_that_refuses_what_is_too_large(steps: list[tuple[str, A
 
 
 @pytest.mark.rule("CALL-31")
-@pytest.mark.parametrize("wrong", [object(), b"bytes", {5: 1}, {"a": {1, 2}}, ManualClock().now()])
+@pytest.mark.parametrize(
+    "wrong",
+    [object(), b"bytes", {5: 1}, {"a": {1, 2}}, ManualClock().now(), (1, 2), [math.nan], uuid4()],
+)
 def test_what_is_not_json_is_refused(wrong: Any) -> None:
     state = HandlerState(1_000)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="keep None, bool, int"):
         state["a"] = wrong
     with pytest.raises(TypeError):
         state[5] = 1  # type: ignore[index]

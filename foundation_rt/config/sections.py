@@ -1,7 +1,8 @@
 """Sections of applications: what defines one, and how they join the configuration (CONF-24).
 
 An application imports from here what it defines its section with: `Settings`, `setting`, `group`,
-and the types of settings. The README has an example. An operator sets them as ours: by a variable,
+and the types of settings. There is an example in
+`spec/guide/configuration.md`. An operator sets them as ours: by a variable,
 `FOUNDATION_RT_SHOP__MAX_ORDERS=500`, or by a table `[shop]` in a file.
 
 A start without such sections does not import this module.

@@ -57,6 +57,9 @@ CacheScope = Literal["private", "public"]
 AuditCategory = Literal["SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"]
 SensitiveData = Literal["truncate", "redact", "full"]
 
+REDIS_SCHEMES = ("redis", "rediss", "unix")
+"""The schemes of URLs of a Redis server."""
+
 _Value = TypeVar("_Value")
 _Section = TypeVar("_Section", bound="Settings")
 
@@ -146,6 +149,12 @@ class ServerSection(Settings):
     input_ttl_ms: int = milliseconds(
         600_000,
         "How long the server waits for a client's response, and accepts a stateless call's state.",
+    )
+    session_state_store: str = setting(
+        "memory",
+        StoreUrl(("memory",), REDIS_SCHEMES),
+        "Where handlers' session state over HTTP is kept: `memory` (of one process) or"
+        " `redis://...`.",
     )
     session_state_bytes: int = setting(
         65_536,
@@ -280,9 +289,6 @@ class AgentsSection(Settings):
 
 
 DEFAULT_AACP_NAME = "host"
-
-REDIS_SCHEMES = ("redis", "rediss", "unix")
-"""The schemes of URLs of a Redis server."""
 
 SIGNATURE_ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),

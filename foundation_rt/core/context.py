@@ -227,10 +227,15 @@ class ToolContext(Generic[State]):
 
             ctx.session_state["visits"] = ctx.session_state.get("visits", 0) + 1
 
+        With `server.session_state_store` it is in Redis: a call has it as it was when the call
+        first looked, and what the call has changed is written when its handler has ended (CALL-34).
+
         Raises:
-            ToolError: RESOURCE_EXHAUSTED; it is too large, or too many principals have one.
+            ToolError: RESOURCE_EXHAUSTED, it is too large, or too many principals have one;
+                INTERNAL, Redis does not answer.
             UsageError: the client has neither session nor principal; or there are several worker
-                processes, and it has no session; or the context was made without a call.
+                processes, no Redis, and it has no session; or the handler runs in place, and the
+                state is in Redis; or the context was made without a call.
         """
         call, connection = self._require_call()
         return connection.session_state(call)

@@ -1,18 +1,21 @@
 """Session state: what handlers keep for the session, or the principal, of their client (CALL-30).
 
-A state is a dict in this process. With a handshake it is part of the session and ends with it. In
-the stateless mode there is no session: over HTTP the principal has a state, which is dropped when
-it was idle for long; over other transports the connection has one, as it has one client.
+In memory, a state is a dict in this process. With a handshake it is part of the session and ends
+with it. In the stateless mode there is no session: over HTTP the principal has a state, which is
+dropped when it was idle for long; over other transports the connection has one, as it has one
+client. In a store, such as Redis, the states of HTTP are shared by all workers: a call gets a
+`StoredState`, which is written back when the call has ended.
 
 Memory is bounded: by bytes of JSON for each state, and by the number of principals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 import orjson
+from attrs import frozen
 
 from ..errors import ErrorCode, ToolError
 
@@ -22,6 +25,26 @@ _STRICT = (
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 """Values that JSON alone cannot give back as they were are refused."""
+
+
+def state_too_large(max_bytes: int) -> ToolError:
+    """Return the error for a state that would be larger than `max_bytes` (CALL-31)."""
+    return ToolError(
+        ErrorCode.RESOURCE_EXHAUSTED,
+        f"The state of this session would be larger than {max_bytes} bytes: keep less"
+        " in it, or have its operator raise server.session_state_bytes",
+        {"reason": "session_state_too_large", "maxBytes": max_bytes},
+    )
+
+
+def too_many_states(max_states: int) -> ToolError:
+    """Return the error for one more principal with a state than `max_states` (CALL-32)."""
+    return ToolError(
+        ErrorCode.RESOURCE_EXHAUSTED,
+        f"{max_states} principals have a session state: try again later, or have the"
+        " operator raise server.session_states",
+        {"reason": "session_states_full", "maxStates": max_states},
+    )
 
 
 class HandlerState(MutableMapping[str, Any]):
@@ -50,12 +73,7 @@ class HandlerState(MutableMapping[str, Any]):
 
     def _check(self, values: dict[str, Any]) -> None:
         if len(orjson.dumps(values, option=_STRICT)) > self._max_bytes:
-            raise ToolError(
-                ErrorCode.RESOURCE_EXHAUSTED,
-                f"The state of this session would be larger than {self._max_bytes} bytes: keep less"
-                " in it, or have its operator raise server.session_state_bytes",
-                {"reason": "session_state_too_large", "maxBytes": self._max_bytes},
-            )
+            raise state_too_large(self._max_bytes)
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -65,10 +83,11 @@ class HandlerState(MutableMapping[str, Any]):
 
         Raises:
             ToolError: RESOURCE_EXHAUSTED, the state would be too large.
-            TypeError: the name is no string, or the value is not JSON.
+            TypeError: the name is no string, or the value would not come back from JSON as it is.
         """
         if type(name) is not str:
             raise TypeError(f"a name in the session state is a string, not {name!r}")
+        _check_json(name, value)
         self._check({**self._values, name: value})
         self._values[name] = value
 
@@ -83,3 +102,70 @@ class HandlerState(MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"<session state {', '.join(self)}>"
+
+
+def _check_json(name: str, value: Any) -> None:
+    try:
+        comes_back = orjson.loads(orjson.dumps(value, option=_STRICT)) == value
+    except TypeError as error:
+        problem = str(error)
+    else:
+        if comes_back:
+            return
+        problem = "it would come back as another value"
+    raise TypeError(
+        f"session_state[{name!r}] is a {type(value).__name__} that JSON cannot keep ({problem}):"
+        " keep None, bool, int, float, str, and lists and dicts of them; a list instead of a tuple"
+        " or a set, text instead of a date or an object"
+    )
+
+
+@frozen
+class StateChanges:
+    """The changes of a call in a stored state.
+
+    Attributes:
+        written: the JSON of each value that is new or another one, by its name.
+        removed: the names that are there no longer.
+    """
+
+    written: Mapping[str, bytes]
+    removed: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.written or self.removed)
+
+
+class StoredState(HandlerState):
+    """The state of one call as a store had it, with the changes of this call (CALL-34).
+
+    Args:
+        max_bytes: the most bytes of all values and names together, as JSON.
+        stored: the JSON of each value, by its name.
+    """
+
+    __slots__ = ("_stored",)
+
+    def __init__(self, max_bytes: int, stored: dict[str, bytes]) -> None:
+        super().__init__(max_bytes)
+        self._stored = stored
+        self._values = {name: orjson.loads(value) for name, value in stored.items()}
+
+    def take_changes(self) -> StateChanges:
+        """Return what has changed since the state was loaded, or since the last call of this.
+
+        Values that were changed in place count, because their JSON is another one.
+
+        Raises:
+            ToolError: RESOURCE_EXHAUSTED, the state has grown too large.
+            TypeError: a value was changed in place to what JSON cannot keep.
+        """
+        self.check_size()
+        now: dict[str, bytes] = {}
+        for name, value in dict(self._values).items():  # a thread may be left that changes it
+            _check_json(name, value)
+            now[name] = orjson.dumps(value, option=_STRICT)
+        written = {name: value for name, value in now.items() if self._stored.get(name) != value}
+        removed = tuple(name for name in self._stored if name not in now)
+        self._stored = now
+        return StateChanges(written, removed)

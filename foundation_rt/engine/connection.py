@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ..server_requests.session_requests import OnResponse
     from .executor import Engine
     from .scheduling import Scheduler
+    from .state_store_redis import StateName
 
 _MESSAGES = (Reply, Notify)  # a union would be made for each look at an effect
 
@@ -86,6 +87,8 @@ class Connection:
         close_response: ends the response that carries the messages of a request, for transports
             whose clients come back for the rest of it.
         make_key: makes the key of the session (LIFE-16).
+        shared_id: returns the id of the session, which is the same in every worker; None if the
+            session can be in this process alone.
     """
 
     session: Session
@@ -98,6 +101,7 @@ class Connection:
     lock: threading.RLock = field(factory=threading.RLock, init=False)
     close_response: Callable[[RequestId], object] | None = field(default=None, init=False)
     make_key: Callable[[], str] = field(default=_random_key, init=False)
+    shared_id: Callable[[], str] | None = field(default=None, init=False)
     # By its id, the caller of each request of the server's that has no response yet.
     _callers: dict[str, OnResponse] = field(factory=dict, init=False)
 
@@ -219,7 +223,9 @@ class Connection:
 
     def session_state(self, call: Invocation) -> HandlerState:
         """Return the state of the session, or of the principal, that made `call` (CALL-30)."""
-        session = self.session
+        session, name = self.session, self.state_name(call)
+        if name is not None:
+            return self.engine.stored_state(call, name)
         if call.peer.revision.is_stateless and session.transport_type in ("http", "sse"):
             return self.engine.state_of(call.principal)
         state = session.state_of_handlers
@@ -235,6 +241,18 @@ class Connection:
         else:
             state.check_size()
         return state
+
+    def state_name(self, call: Invocation) -> StateName | None:
+        """Return the name of the stored state of `call`; None if its state is in memory."""
+        if self.engine.stored_states is None:
+            return None
+        from .state_store_redis import StateName
+
+        if not call.peer.revision.is_stateless:
+            return None if self.shared_id is None else StateName(self.shared_id(), False)
+        if call.principal is None or self.session.transport_type not in ("http", "sse"):
+            return None
+        return StateName(call.principal.identity, True)
 
     def _make_session_key(self) -> str | None:
         with self.lock:

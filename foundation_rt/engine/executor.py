@@ -43,13 +43,15 @@ if TYPE_CHECKING:
     import asyncio
 
     from ..core.effects import Effect, Performed
-    from ..core.session_state import HandlerState
+    from ..core.session_state import HandlerState, StoredState
     from ..protocol.principal import Principal
     from .connection import Connection
     from .lifespan import Lifespan
     from .principal_states import PrincipalStates
     from .publisher import Publisher
     from .session_callbacks import SessionCallback, SessionEnds
+    from .state_store_redis import StateName
+    from .stored_states import StoredStates
     from .timers import Timer
 
 
@@ -74,6 +76,7 @@ class RunningCall(Shown):
         waits_since: when the deadline was paused, in monotonic seconds.
         threads: within middleware, how many worker threads run the handler.
         left: how the task ended, if it ended before those threads.
+        state: the session state that its handler has looked at, if that is in a store.
     """
 
     connection: Connection
@@ -91,6 +94,7 @@ class RunningCall(Shown):
     waits_since: float = field(default=0.0, init=False)
     threads: int = field(default=0, init=False)
     left: CallOutcome | None = field(default=None, init=False)
+    state: StoredState | None = field(default=None, init=False)
 
     @property
     def signal(self) -> AbortSignal:
@@ -115,6 +119,7 @@ class Engine:
         dependency_overrides: by function of a dependency, the one that is called instead.
         session_limits: the `server` section of the configuration.
         is_one_of_several: this process is one of several workers.
+        stored_states: the session states that are in a store; None if they are in memory.
         session_ends: reports the ends of sessions; None if nothing is to be called with them.
         on_roots_changed: called with the key of a session whose roots have changed.
     """
@@ -133,6 +138,7 @@ class Engine:
     )
     session_limits: ServerSection = field(factory=ServerSection, init=False)
     is_one_of_several: bool = field(default=False, init=False)
+    stored_states: StoredStates | None = field(default=None, init=False)
     _principal_states: PrincipalStates | None = field(default=None, init=False)
     session_ends: SessionEnds | None = field(default=None, init=False)
     on_roots_changed: SessionCallback | None = field(default=None, init=False)
@@ -278,13 +284,26 @@ class Engine:
         if self.is_one_of_several:
             raise UsageError(
                 "there is no state for a client of the stateless mode, which meets another worker"
-                " with each call; serve without --workers, or keep the state in a database"
+                " with each call: set server.session_state_store to the URL of a Redis server, or"
+                " serve without --workers"
             )
         if self._principal_states is None:
             self._principal_states = self._make_principal_states()
         state = self._principal_states.state_of(principal.identity)
         state.check_size()
         return state
+
+    def stored_state(self, call: Invocation, name: StateName) -> HandlerState:
+        """Return the state of a call that is in a store (CALL-34).
+
+        Raises:
+            ToolError: the store does not answer.
+            UsageError: the call has ended.
+        """
+        run = self._runs.get(call.run_id)
+        if run is None or self.stored_states is None:
+            raise UsageError("the session state is read and written before the call has ended")
+        return self.stored_states.state_of(run, name)
 
     def _make_principal_states(self) -> PrincipalStates:
         from .principal_states import PrincipalStates
@@ -344,10 +363,23 @@ class Engine:
     def _run_in_thread(self, run: RunningCall) -> None:
         emit = run.connection.emit_from_thread
         try:
-            self._finish(run, self._run_in_place(run), emit)
+            self._finish(run, self._saved(run, self._run_in_place(run)), emit)
         except BaseException as error:
             self._finish(run, Raised(error), emit)
             raise
+
+    def _saved(self, run: RunningCall, outcome: CallOutcome) -> CallOutcome:
+        """Write the state of a call whose handler has ended; return how the call ends (CALL-36)."""
+        if run.state is None or self.stored_states is None:
+            return outcome
+        try:
+            self.stored_states.save(run)
+        except Exception as error:
+            if isinstance(outcome, Returned):
+                return Raised(error)
+            described = {"error": describe_exception(error)}
+            run.context.logger.warn("the session state was not stored", described)
+        return outcome
 
     async def _run_in_task(self, run: RunningCall) -> None:
         call = run.call
@@ -355,6 +387,8 @@ class Engine:
         run.started = self.clock.monotonic()
         run.due = run.started + call.timeout_ms / 1000
         try:
+            if self.stored_states is not None and self.stored_states.expects(call):
+                await self.stored_states.prepare(run, self.run_in_worker)
             if self.around is None or call.continuation is not None:
                 value = await call.handler(call.arguments, run.context)
             else:
@@ -362,9 +396,25 @@ class Engine:
         except BaseException as error:
             # Not kept in a variable: this frame is in its traceback, and only the collector would
             # find that cycle.
-            self._end_task(run, _outcome_of(error, run.signal))
+            if run.state is None or has_type(error, GeneratorExit):  # may not wait any more
+                self._end_task(run, _outcome_of(error, run.signal))
+            else:
+                await self._save_and_end(run, _outcome_of(error, run.signal))
         else:
-            self._end_task(run, Returned(value))
+            if run.state is None:
+                self._end_task(run, Returned(value))
+            else:
+                await self._save_and_end(run, Returned(value))
+
+    async def _save_and_end(self, run: RunningCall, outcome: CallOutcome) -> None:
+        """Write the state of a call, unless a thread still runs its handler; then end its task."""
+        import asyncio
+
+        saved = [outcome]
+        if not run.threads:
+            with suppress(asyncio.CancelledError):  # it is written nevertheless
+                await self.run_in_worker(lambda: saved.append(self._saved(run, saved.pop())))
+        self._end_task(run, saved.pop())
 
     def _started(self, run: RunningCall, task: asyncio.Task[None]) -> None:
         """Arm the deadline after the first step of the task, unless it has ended in it."""
@@ -445,7 +495,7 @@ class Engine:
             # The outcome of a cancelled task is not that of the call: the handler's is.
             cancelled = isinstance(left, Raised) and _is_cancellation(left.error)
             ending = outcome if cancelled or isinstance(left, Stopped) else left
-            self._finish(run, ending, run.connection.emit_from_thread)
+            self._finish(run, self._saved(run, ending), run.connection.emit_from_thread)
 
     async def run_in_worker(self, function: Callable[[], _T]) -> _T:
         """Run `function` in a worker thread for a coroutine, and wait for its end.

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from attrs import define, field
 
-from ..core.session_state import HandlerState
-from ..errors import ErrorCode, ToolError
+from ..core.session_state import HandlerState, too_many_states
 
 
 @define(eq=False, repr=False)
@@ -51,9 +50,4 @@ class PrincipalStates:
                 break
             del self._states[identity]
         if len(self._states) >= self.max_states:
-            raise ToolError(
-                ErrorCode.RESOURCE_EXHAUSTED,
-                f"{self.max_states} principals have a session state: try again later, or have the"
-                " operator raise server.session_states",
-                {"reason": "session_states_full", "maxStates": self.max_states},
-            )
+            raise too_many_states(self.max_states)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ..core.subscriptions import list_changed_method
+from ..protocol.principal import identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 
+KINDS = ("list", "resource", "elicitation")
+"""The kinds of changes that are announced."""
+
+Announcement = tuple[str, str, str | None, str | None]
+"""A change for the clients of all workers: its kind (one of `KINDS`), what has changed, and the key
+of the only session, or the identity of the only principal, that is notified.
+"""
+
+
 class Publisher:
     """Notifies the clients of one server, or of several that share it; safe from any thread.
 
@@ -31,15 +41,19 @@ class Publisher:
 
     Args:
         subscriptions: the subscribers; guarded by a lock.
+
+    Attributes:
+        relay: hands an announcement to the other workers, from any thread; None if there are none.
     """
 
-    __slots__ = ("__weakref__", "_connections", "_ids", "_ids_by_key", "subscriptions")
+    __slots__ = ("__weakref__", "_connections", "_ids", "_ids_by_key", "relay", "subscriptions")
 
     def __init__(self, subscriptions: Subscriptions) -> None:
         self.subscriptions = subscriptions
         self._ids = count(1)
         self._connections: dict[int, ref[Connection]] = {}
         self._ids_by_key: dict[str, int] = {}
+        self.relay: Callable[[Announcement], object] | None = None
 
     def session_id(self) -> int:
         """Return an id that no other session has."""
@@ -95,6 +109,30 @@ class Publisher:
             send()
         else:
             connection.scheduler.return_to_host(send)
+
+    def announce(self, announcement: Announcement, *, all_workers: bool = True) -> None:
+        """Notify the clients that a change concerns, those of other workers included (SUB-17).
+
+        Args:
+            announcement: says what has changed, and whom it concerns.
+            all_workers: whether clients of other workers are notified.
+        """
+        self.perform(announcement)
+        if self.relay is not None and all_workers and announcement[2] not in self._ids_by_key:
+            self.relay(announcement)
+
+    def perform(self, announcement: Announcement) -> None:
+        """Notify the clients of this worker alone."""
+        kind, name, key, identity = announcement
+        seen_by = None if identity is None else partial(_is_of, identity)
+        if kind == "resource":
+            self.resource_updated(name, seen_by, key)
+        elif kind == "elicitation":
+            self.elicitation_completed(name)
+        elif key is not None:
+            self.list_of_session_changed(name, key)
+        else:
+            self.list_changed(name, seen_by=seen_by)
 
     def list_changed(
         self, kind: str, *, seen_by: Callable[[Principal | None], bool] | None = None
@@ -159,6 +197,10 @@ class Publisher:
         method = "notifications/elicitation/complete"
         params = {"elicitationId": elicitation_id}
         self.publish(self.subscriptions.publish(topic, method, params, is_last=True))
+
+
+def _is_of(identity: str, principal: Principal | None) -> bool:
+    return identity_of(principal) == identity
 
 
 def _notify_of_list(connection: Connection, kind: str) -> None:

@@ -400,7 +400,7 @@ server = Server("shop", sections={"shop": ShopSettings})
 def run_check(folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     (folder / "app.py").write_text(APP)
     return subprocess.run(
-        [sys.executable, "-m", "foundation_rt", "check", str(folder / "app.py")],
+        [sys.executable, "-m", "foundation_rt", "check", str(folder / "app.py"), "--json"],
         capture_output=True,
         text=True,
         env={**os.environ, **environ},

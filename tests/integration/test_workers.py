@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import tempfile
@@ -19,7 +20,7 @@ from tests.support.http_server import serve_workers
 from tests.support.process import ServerProcess, run
 from tests.support.raw_http import META, REVISION, RawClient, RawResponse
 from tests.support.server_fixture import HANDSHAKE
-from tests.support.services import need_redis
+from tests.support.services import need_redis, unique_name
 
 APP = """
 import os
@@ -49,6 +50,28 @@ async def job(context: ToolContext) -> str:
     return str((await context.elicit("Who?", FORM)).content)
 
 
+@server.resource("note://{name}")
+def note(name: str) -> str:
+    return name
+
+
+@server.tool
+def change(name: str, context: ToolContext) -> None:
+    server.resource_updated(f"note://{name}")
+    server.list_changed("prompts")
+
+
+@server.prompt
+def greet() -> str:
+    return "hello"
+
+
+@server.tool
+def count(context: ToolContext) -> int:
+    context.session_state["count"] = context.session_state.get("count", 0) + 1
+    return context.session_state["count"]
+
+
 @server.tool
 async def session_key(context: ToolContext) -> str:
     return context.session_key or ""
@@ -70,8 +93,8 @@ def message(method: str, params: object = None, request_id: object = 1) -> dict[
     return found if params is None else {**found, "params": params}
 
 
-def call(tool: str, request_id: object = 1) -> dict[str, Any]:
-    return message("tools/call", {"name": tool, "arguments": {}}, request_id)
+def call(tool: str, request_id: object = 1, **arguments: object) -> dict[str, Any]:
+    return message("tools/call", {"name": tool, "arguments": arguments}, request_id)
 
 
 @define(eq=False)
@@ -243,7 +266,7 @@ def test_streams_questions_and_their_resumption_pass_through_other_workers(app: 
         assert b"Ada" in other.read_until(b"0\r\n\r\n")
 
 
-@pytest.mark.rule("HTTP-62", "HTTP-68", "HTTP-34", "HTTP-65")
+@pytest.mark.rule("HTTP-62", "HTTP-68", "HTTP-34", "HTTP-65", "HTTP-74")
 def test_session_with_nothing_but_its_handshake_outlives_its_worker(app: Path) -> None:
     with workers_of(app, 2) as (process, workers):
         first, second = workers.connections
@@ -266,9 +289,29 @@ def test_session_with_nothing_but_its_handshake_outlives_its_worker(app: Path) -
         assert plain.pid(successor or 0) == successor
         assert process.records_with(level="error") == []
 
-        # Once more: what was restored may be restored again.
-        end(process, successor, signal.SIGTERM)
-        assert plain.pid(second) not in (None, successor)
+        # Once more: what was restored may be restored again, and nothing is refused meanwhile.
+        os.kill(successor or 0, signal.SIGTERM)
+        while (found := plain.pid(second)) == successor:
+            pass
+        assert found is not None
+
+
+@pytest.mark.rule("HTTP-71", "HTTP-67")
+def test_request_that_a_killed_worker_has_not_read_comes_to_its_successor(app: Path) -> None:
+    with workers_of(app, 2) as (process, workers):
+        first, second = workers.connections
+        session = workers.begin(first)
+        other = workers.begin(second)
+        assert session.pid(second) == first  # the connection between the workers is kept
+        client = workers.connections[second]
+        workers.reconnect(second)
+        os.kill(first, signal.SIGSTOP)
+        client.send(client.post(call("pid"), session.headers))
+        assert other.pid(second) == second  # which has gone on: the request is on its way
+        end(process, first, signal.SIGKILL)
+        answer = client.answer()
+        assert answer.status == 200, answer
+        assert str(first) not in answer.json["result"]["content"][0]["text"]
 
 
 @pytest.mark.rule("TASK-14")
@@ -308,6 +351,96 @@ def test_messages_of_the_transport_of_old_reach_its_stream_through_any_worker(ap
         assert second.fetch(second.post(message("ping"))).status == 404
 
 
+@pytest.mark.rule("CALL-33")
+def test_state_in_memory_is_that_of_a_session_and_its_worker(app: Path) -> None:
+    with workers_of(app, 2) as (process, workers):
+        first, second = workers.connections
+        session = workers.begin(first)
+        counts = [session.post(each, call("count")).json for each in (first, second, first)]
+        assert [each["result"]["content"][0]["text"] for each in counts] == ["1", "2", "3"]
+        end(process, first, signal.SIGKILL)
+        assert session.pid(second) is None
+
+
+@pytest.mark.rule("CALL-34")
+def test_state_in_redis_is_found_by_every_worker_and_outlives_one(app: Path) -> None:
+    settings = {"server__session_state_store": need_redis(), "server__name": unique_name()}
+    key = {"X-API-Key": "a" * 16}
+    serve = ("--transport", "http")
+    with workers_of(
+        app, 2, *serve, headers=key, http__api_keys=f"alice:{'a' * 16}", **settings
+    ) as (process, workers):
+        first, second = workers.connections
+
+        def counted(answer: RawResponse) -> int:
+            """Return the count; the response is a stream if it took long."""
+            line = answer.body.strip().rpartition(b"data: ")[2]
+            return int(orjson.loads(line)["result"]["content"][0]["text"])
+
+        def count_stateless(worker: int) -> int:
+            client = workers.connections[worker]
+            headers = {
+                "MCP-Protocol-Version": REVISION,
+                "Mcp-Method": "tools/call",
+                "Mcp-Name": "count",
+            }
+            params = {"name": "count", "arguments": {}, "_meta": META}
+            return counted(
+                client.fetch(client.post(message("tools/call", params), {**key, **headers}))
+            )
+
+        assert [count_stateless(each) for each in (first, second, first)] == [1, 2, 3]
+        streams = True
+        while streams:  # a session with a stream is lost with its worker
+            session = workers.begin(first)
+            answers = [session.post(each, call("count")) for each in (first, second)]
+            assert [counted(each) for each in answers] == [1, 2]
+            streams = any("event-stream" in each.headers["content-type"] for each in answers)
+        end(process, first, signal.SIGKILL)
+        assert counted(session.post(second, call("count"))) == 3
+        assert count_stateless(second) == 4
+        assert session.delete(second) == 204
+
+
+def listen(workers: Workers, worker: int) -> tuple[Session, RawClient]:
+    """Begin a session that is subscribed to a resource, and its stream."""
+    session = workers.begin(worker)
+    subscribe = message("resources/subscribe", {"uri": "note://a"})
+    assert session.post(worker, subscribe).status == 200
+    _, stream = workers._connect()
+    stream.send(stream.head("GET", f"Accept: text/event-stream\r\n{_lines(session.headers)}"))
+    stream.read_until(b"\r\n\r\n")
+    return session, stream
+
+
+def heard(stream: RawClient, last: bytes) -> list[bytes]:
+    """Return the resources and lists that a stream names, until the resource `last`."""
+    text = stream.read_until(last)
+    return re.findall(rb"note://\w+|\w+/list_changed", text)
+
+
+@pytest.mark.rule("SUB-17")
+def test_changes_reach_the_clients_of_all_workers_once(app: Path) -> None:
+    with workers_of(app, 3) as (_, workers):
+        sessions = [listen(workers, each) for each in workers.connections]
+        listener = workers.connections[next(iter(workers.connections))]
+        wanted = {"resourceSubscriptions": ["note://a"], "promptsListChanged": True}
+        listener.send(
+            listener.request("subscriptions/listen", {"_meta": META, "notifications": wanted})
+        )
+        listener.read_until(b"acknowledged")
+        caller = workers.begin([*workers.connections][1])
+        for name in ("b", "a", "b", "a"):
+            answer = caller.post([*workers.connections][1], call("change", name=name))
+            assert answer.status == 200
+        for stream in (*(each for _, each in sessions), listener):
+            found = heard(stream, b"note://a")
+            while found.count(b"note://a") < 2:
+                found += heard(stream, b"note://a")
+            assert found.count(b"note://a") == 2 and b"note://b" not in found
+            assert 1 <= found.count(b"prompts/list_changed") <= 4
+
+
 # -- two hosts -----------------------------------------------------------------------------------
 
 
@@ -341,6 +474,23 @@ def test_session_is_found_by_the_workers_of_another_host_and_moves_there(app: Pa
         end(there, moved, signal.SIGKILL)
         [left] = set(theirs.connections) - {moved}
         assert plain.pid(left) not in (None, moved)
+
+
+@pytest.mark.rule("SUB-18")
+def test_changes_reach_the_clients_of_another_host(app: Path) -> None:
+    shared = {
+        "http__event_store": need_redis(),
+        "http__worker_address": "127.0.0.1",
+        "security__state_key": STATE_KEY,
+    }
+    with workers_of(app, 2, **shared) as (_, ours), workers_of(app, 2, **shared) as (_, theirs):
+        streams = [listen(theirs, each)[1] for each in theirs.connections]
+        caller = next(iter(ours.connections))
+        session = ours.begin(caller)
+        for _ in range(2):
+            assert session.post(caller, call("change", name="a")).status == 200
+        for stream in streams:
+            assert heard(stream, b"note://a").count(b"note://a") == 1
 
 
 @pytest.mark.rule("HTTP-64")

@@ -154,6 +154,8 @@ class HttpApplication:
         if oauth is not None:
             self._metadata_paths, self._metadata = oauth.metadata_paths, oauth.metadata
         self._app = with_security_headers(with_cors(self._serve, config.http.cors_origins))
+        for around in reversed(self.runtime.http_middleware):
+            self._app = around(self._app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or follow the lifespan of the host, as ASGI has it."""
@@ -188,6 +190,8 @@ class HttpApplication:
         if self._service is not None:
             self._service.endpoint.stop_listening()
             self._service.legacy.close()
+        if self._mounted is not None:
+            self._mounted.stop_listening()
 
     async def stop(self, timeout: float) -> None:
         """Abort all calls, wait until they have ended, and leave the lifespan.
@@ -212,6 +216,7 @@ class HttpApplication:
             await self.runtime.close_middleware()
             await service.endpoint.events.close()
             if self.group is not None:
+                self.runtime.publisher.relay = None
                 await self.group.close()
             # The host may end its process by a signal now, and with it the buffered log lines.
             self.runtime.flush_logs(FINAL_FLUSH_SECONDS)
@@ -249,7 +254,9 @@ class HttpApplication:
         await events.start()
         if self.group is not None:
             runtime.dispatcher.tasks.new_id = self.group.new_task_id
-            await self.group.start()
+            await self.group.start(runtime.publisher)
+            if runtime.dispatcher.calls.forwarding is None:
+                runtime.publisher.relay = self.group.events.announce
         service = _Service(asyncio.get_running_loop())
         scheduler = runtime.use_loop(service.loop, service)
         quota, gives_way = session_quota(runtime.config), runtime.config.has_shares()
@@ -308,7 +315,7 @@ class HttpApplication:
         serve = self._paths.get(path)
         if serve is None:
             if self._mounted is None or self._is_open(path):
-                return await self._respond_without_auth(path, send)
+                return await self._respond_without_auth(scope, send, path, mount)
             return await self._respond_by_app(self._mounted, scope, receive, send, path, mount)
         head = self._checked_head(scope)
         if isinstance(head, HttpRefusal):
@@ -326,7 +333,7 @@ class HttpApplication:
 
     def _checked_head(self, scope: Scope) -> RequestHead | HttpRefusal:
         if self._stopping:
-            return STOPPING
+            return STOPPING if self.group is None else self.group.put_off(scope, STOPPING)
         head = read_head(scope["headers"])
         if isinstance(head, HttpRefusal):
             return head
@@ -394,12 +401,17 @@ class HttpApplication:
         """Return whether the runtime answers at a path without asking who it is."""
         return path in (HEALTH_PATH, READY_PATH) or path in self._metadata_paths
 
-    async def _respond_without_auth(self, path: str, send: Send) -> HttpRefusal | None:
+    async def _respond_without_auth(
+        self, scope: Scope, send: Send, path: str, mount: str
+    ) -> HttpRefusal | None:
         """Answer at the paths that hold no secret and are open to everyone."""
         if path in (HEALTH_PATH, READY_PATH):
             await self._send_health(send, path)
         elif path in self._metadata_paths:
             await send_json(send, 200, self._metadata, _READABLE_BY_ALL)
+        elif path == "/" and self.runtime.serves_endpoint and scope["method"] in ("GET", "HEAD"):
+            text = f"The MCP endpoint is at {mount}{self.path}\n"
+            await send_body(send, 200, b"text/plain; charset=utf-8", text.encode())
         else:
             return _NOT_FOUND
         return None

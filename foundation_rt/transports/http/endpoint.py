@@ -155,12 +155,16 @@ class Endpoint:
         body = await read_body(request.head, request.receive, self.settings)
         if isinstance(body, HttpRefusal):
             return body
+        router = self.router
+        taken = None if router is None else await router.take_post(request, body)
+        if router is not None and taken is not None:
+            del body
+            return await router.respond(request, taken)
         message = parse(body)
-        if self.router is not None:
-            taken = await self.router.take_message(request, message, body)
-            if taken is not None:
-                del body, message
-                return await self.router.respond(request, taken)
+        taken = None if router is None else await router.take_task(request, message, body)
+        if router is not None and taken is not None:
+            del body, message
+            return await router.respond(request, taken)
         # The message is dropped before its response is awaited, which may take hours (HTTP-28).
         responding = self._take(request, message)
         del body, message
@@ -296,13 +300,14 @@ class Endpoint:
         self, request: HttpRequest, session_id: str, sealed: SealedSession
     ) -> HttpRefusal | None:
         """Add a session of a worker that has gone, from what its id says (HTTP-62)."""
-        if sealed.peer is None:
+        peer = sealed.peer
+        if peer is None:
             return NO_SESSION
         refusal = self.sessions.check_capacity(request.principal)
         if refusal is None:
             session = self._new_session(request)
-            session.connection.apply(self.runtime.dispatcher.restore, sealed.peer)
-            self._admit(request, session, sealed.peer, session_id)
+            session.connection.apply(self.runtime.dispatcher.restore, peer)
+            self._admit(request, session, peer, session_id)
         return refusal
 
     def _new_session(self, request: HttpRequest) -> HttpSession:

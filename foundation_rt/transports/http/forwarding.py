@@ -9,33 +9,24 @@ with it, and a worker that dies takes the connection to the client.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import httptools
 from attrs import define, field
 
 from ...errors import JsonRpcErrorCode
-from .asgi import SECURED, HttpRefusal
+from .asgi import HttpRefusal
 from .uvicorn_protocol import CUT_CONNECTION
+from .worker_connections import OF_ONE_CONNECTION
 
 if TYPE_CHECKING:
-    from .asgi import Event, RawHeader
     from .request import HttpRequest
+    from .worker_connections import Address, WorkerConnection, WorkerConnections
 
-Address = str | tuple[str, int]
-"""The path of a Unix socket; or a host and a port."""
-
-_READ_BYTES = 64 * 1024
-_CONNECT_SECONDS = 2.0
-
-_OF_ONE_CONNECTION = frozenset(
-    (b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade")
-)
-"""Headers that mean one connection (RFC 9110, section 7.6.1)."""
+_WATCHED_AFTER_SECONDS = 0.1
+"""Seconds after which the client of a request is watched. Most responses are complete by then."""
 
 # The first worker has checked `Origin`, and adds what a browser needs in the response.
-_NOT_FORWARDED = _OF_ONE_CONNECTION | {b"content-length", b"expect", b"origin"}
-_NOT_RETURNED = _OF_ONE_CONNECTION | {b"date"}
+_NOT_FORWARDED = OF_ONE_CONNECTION | {b"content-length", b"expect", b"origin"}
 
 _LOST = HttpRefusal(
     502,
@@ -51,56 +42,69 @@ class Forwarded:
 
     Attributes:
         is_stream: whether it is a GET, whose response lasts as long as its session.
+        unread: the request, if the worker has done nothing of it, because it stops or has ended.
     """
 
-    _reader: asyncio.StreamReader
-    _writer: asyncio.StreamWriter
+    _connection: WorkerConnection
+    _data: bytes
     is_stream: bool
+    unread: bytes | None = field(default=None, init=False)
     _is_ended: bool = field(default=False, init=False)
 
     @property
-    def descriptors(self) -> list[int]:
-        """Return the descriptor of the connection; none once it is closed."""
-        if self._writer.is_closing():
-            return []
-        return [self._writer.get_extra_info("socket").fileno()]
+    def address(self) -> Address:
+        """Return the address of the worker."""
+        return self._connection.address
 
     async def relay(self, request: HttpRequest) -> HttpRefusal | None:
         """Send the worker's response; return a refusal if there will be none."""
-        watcher = asyncio.ensure_future(self._watch(request))
-        response = _ResponseReader()
+        connection, data = self._connection, self._data
+        self._data = b""
         try:
-            while not response.is_complete:
-                data = await self._read()
-                if not data:
-                    break
-                for event in response.feed(data):
-                    await request.send(event)
-            if response.is_complete:
+            await connection.wait(_WATCHED_AFTER_SECONDS)
+            if connection.is_unread:
+                self.unread = data
                 return None
-            if not response.has_begun:
+            del data  # it may be large, and the response may take hours (HTTP-28)
+            if not connection.is_complete:
+                return await self._relay_on(request)
+            events = connection.take()
+        finally:
+            connection.finish()
+        for event in events:
+            await request.send(event)
+        return None
+
+    async def _relay_on(self, request: HttpRequest) -> HttpRefusal | None:
+        """Send a response that takes its time, for as long as its client is there."""
+        connection = self._connection
+        watcher = asyncio.ensure_future(self._watch(request))
+        try:
+            while True:
+                await connection.wait()
+                events = connection.take()
+                if not events:
+                    break
+                for event in events:
+                    await request.send(event)
+                if not events[-1].get("more_body", True):
+                    return None
+            if not connection.has_begun:
                 return None if watcher.done() else _LOST
             await self._break_off(request, watcher)
             return None
         finally:
             watcher.cancel()
-            self._writer.transport.abort()
 
     def end(self) -> None:
         """End the response, as a stream that is complete: this worker stops."""
         self._is_ended = True
-        self._writer.transport.abort()
-
-    async def _read(self) -> bytes:
-        try:
-            return await self._reader.read(_READ_BYTES)
-        except OSError:  # the worker died with unread bytes
-            return b""
+        self._connection.abort()
 
     async def _watch(self, request: HttpRequest) -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
-        self._writer.transport.abort()
+        self._connection.abort()
 
     async def _break_off(self, request: HttpRequest, watcher: asyncio.Future[None]) -> None:
         if self._is_ended:
@@ -112,61 +116,24 @@ class Forwarded:
             await watcher
 
 
-async def forward(request: HttpRequest, body: bytes, address: Address) -> Forwarded | None:
-    """Send a request, whose body has been read, to a worker; None if nothing listens there."""
-    try:
-        async with asyncio.timeout(_CONNECT_SECONDS):
-            if isinstance(address, str):
-                reader, writer = await asyncio.open_unix_connection(address)
-            else:
-                reader, writer = await asyncio.open_connection(*address)
-    except OSError:
+async def forward(
+    connections: WorkerConnections, address: Address, data: bytes, *, is_stream: bool
+) -> Forwarded | None:
+    """Send an encoded request to a worker; return None if nothing listens there."""
+    connection = await connections.open(address)
+    if connection is None:
         return None
-    writer.write(_encode(request, body))
-    return Forwarded(reader, writer, request.scope["method"] == "GET")
+    connection.send(data)
+    return Forwarded(connection, data, is_stream)
 
 
-def _encode(request: HttpRequest, body: bytes) -> bytes:
+def encode_request(request: HttpRequest, body: bytes) -> bytes:
+    """Return a request, whose body has been read, as it is sent to another worker."""
     scope = request.scope
     target = scope["raw_path"]
     if scope["query_string"]:
         target += b"?" + scope["query_string"]
     lines = [b"%s %s HTTP/1.1" % (scope["method"].encode(), target)]
     lines += [b"%s: %s" % each for each in scope["headers"] if each[0] not in _NOT_FORWARDED]
-    lines += [b"content-length: %d" % len(body), b"connection: close"]
+    lines.append(b"content-length: %d" % len(body))
     return b"\r\n".join((*lines, b"", body))
-
-
-class _ResponseReader:
-    """Turns the bytes of a response into the events of ASGI; httptools calls it back."""
-
-    def __init__(self) -> None:
-        self.has_begun = False
-        self.is_complete = False
-        self._headers: list[RawHeader] = []
-        self._events: list[Event] = []
-        self._parser: Any = httptools.HttpResponseParser(self)
-
-    def feed(self, data: bytes) -> list[Event]:
-        """Return the events that these bytes complete."""
-        self._parser.feed_data(data)
-        events, self._events = self._events, []
-        return events
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        if name not in _NOT_RETURNED:
-            self._headers.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        self.has_begun = True
-        status = self._parser.get_status_code()
-        start = {"type": "http.response.start", "status": status, "headers": self._headers}
-        self._events.append({**start, SECURED: True})
-
-    def on_body(self, body: bytes) -> None:
-        self._events.append({"type": "http.response.body", "body": body, "more_body": True})
-
-    def on_message_complete(self) -> None:
-        self.is_complete = True
-        self._events.append({"type": "http.response.body", "body": b"", "more_body": False})

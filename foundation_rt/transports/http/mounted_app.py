@@ -33,6 +33,7 @@ FAILED = 1011
 
 _DENIAL = "websocket.http.response"
 _PLAIN = b"text/plain; charset=utf-8"
+_EVENT_STREAM = b"text/event-stream"
 
 
 @define(eq=False, repr=False)
@@ -49,6 +50,7 @@ class MountedService:
     _authenticator: Authenticator
     _cookies: PageCookies | None
     _tasks: set[asyncio.Task[Any]] = field(factory=set, init=False)
+    _stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
 
     async def authenticate(
@@ -92,9 +94,14 @@ class MountedService:
         scope[PRINCIPAL] = principal
         with self._counted():
             if scope["type"] == "http":
-                await self._mounted.app(scope, receive, _secured(send))
+                exchange = _Exchange(receive, _secured(send), self._stopping)
+                await self._mounted.app(scope, exchange.receive, exchange.send)
             else:
                 await self._serve_socket(scope, receive, send)
+
+    def stop_listening(self) -> None:
+        """Let event streams end: the server stops (HTTP-72)."""
+        self._stopping.set()
 
     def close(self) -> None:
         """Cancel whatever the application still does; from any thread."""
@@ -146,6 +153,43 @@ class MountedService:
         finally:
             if is_open:
                 await close_socket(send, code)
+
+
+@define(eq=False, repr=False)
+class _Exchange:
+    """One request to the application; an event stream hears of the end of the server (HTTP-72)."""
+
+    _receive: Receive
+    _send: Send
+    _stopping: asyncio.Event
+    _has_body: bool = field(default=False, init=False)
+    _is_stream: bool = field(default=False, init=False)
+
+    async def receive(self) -> Event:
+        """Return the next part of the request, or that nobody listens any more."""
+        if not self._has_body:
+            event = await self._receive()
+            self._has_body = not event.get("more_body", False)
+            return event
+        coming = asyncio.ensure_future(self._receive())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((coming, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if self._is_stream and not coming.done():
+                return {"type": "http.disconnect"}
+            return await coming
+        finally:
+            coming.cancel()
+            stopping.cancel()
+
+    async def send(self, event: Event) -> None:
+        """Send a part of the response."""
+        if event["type"] == "http.response.start":
+            self._is_stream = any(
+                bytes(name).lower() == b"content-type" and bytes(value).startswith(_EVENT_STREAM)
+                for name, value in event.get("headers", ())
+            )
+        await self._send(event)
 
 
 def make_service(

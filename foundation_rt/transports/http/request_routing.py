@@ -12,15 +12,15 @@ from attrs import define
 from ...errors import JsonRpcErrorCode
 from ...protocol.jsonrpc import Request
 from .asgi import HttpRefusal
-from .forwarding import Forwarded, forward
+from .forwarding import Forwarded, encode_request, forward
 from .headers import is_stateless
 from .session_seal import SealedSession
 
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import Message
-    from .forwarding import Address
     from .request import HttpRequest
     from .session_table import SessionTable
+    from .worker_connections import Address
     from .worker_group import WorkerGroup
 
 PATIENCE_SECONDS = 15.0
@@ -56,23 +56,28 @@ class RequestRouter:
     _sessions: SessionTable[Any]
     _restore: Callable[[HttpRequest, str, SealedSession], HttpRefusal | None]
 
-    async def take_message(
-        self, request: HttpRequest, message: Message, body: bytes
-    ) -> Taken | None:
-        """Take a POST; return None if it is to be handled here.
+    async def take_post(self, request: HttpRequest, body: bytes) -> Taken | None:
+        """Take a POST for a session; return None if it is to be handled here.
+
+        The body is not read: a request that only its body makes stateless is the same anywhere.
+        """
+        if is_stateless(request.head, None):
+            return None
+        return await self.take(request, body)
+
+    async def take_task(self, request: HttpRequest, message: Message, body: bytes) -> Taken | None:
+        """Take a stateless request for a task; return None if it is to be handled here.
 
         Args:
             request: the POST.
             message: in its body.
             body: is sent again.
         """
+        task_id = _task_of(message)
         params = message.params if type(message) is Request else None
-        if is_stateless(request.head, params):
-            task_id = _task_of(message)
-            if task_id is None:
-                return None
-            return await self._take(request, body, lambda: self._find_task(request, task_id))
-        return await self.take(request, body)
+        if task_id is None or not is_stateless(request.head, params):
+            return None
+        return await self._take(request, body, lambda: self._find_task(request, task_id))
 
     async def take(self, request: HttpRequest, body: bytes = b"") -> Taken | None:
         """Take a request for a session; return None if it is to be handled here."""
@@ -92,13 +97,17 @@ class RequestRouter:
 
     async def respond(self, request: HttpRequest, taken: Taken) -> HttpRefusal | None:
         """Send the response of the other worker, or return why there is none."""
-        if isinstance(taken, HttpRefusal):
-            return taken
-        end = self.group.begin(taken)
-        try:
-            return await taken.relay(request)
-        finally:
-            end()
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not isinstance(taken, HttpRefusal):
+            end = self.group.begin(taken)
+            try:
+                refusal = await taken.relay(request)
+            finally:
+                end()
+            if taken.unread is None:
+                return refusal
+            taken = await self._forward_again(request, taken.address, taken.unread, until)
+        return taken
 
     async def _take(
         self, request: HttpRequest, body: bytes, find: Callable[[], Any]
@@ -108,12 +117,29 @@ class RequestRouter:
             found: Address | HttpRefusal | None = await find()
             if found is None or isinstance(found, HttpRefusal):
                 return found
-            forwarded = await forward(request, body, found)
-            if forwarded is not None:
-                return forwarded
-            if time.monotonic() > until:
-                return _NOT_REACHED
+            data = encode_request(request, body)
+            taken = await self._forward(request, found, data, until)
+            if taken is not None:
+                return taken
             await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _forward_again(
+        self, request: HttpRequest, address: Address, data: bytes, until: float
+    ) -> Taken:
+        """Forward a request of which a worker has done nothing; to its successor."""
+        taken: Taken | None = None if time.monotonic() <= until else _NOT_REACHED
+        while taken is None:
+            await asyncio.sleep(_RETRY_SECONDS)
+            taken = await self._forward(request, address, data, until)
+        return taken
+
+    async def _forward(
+        self, request: HttpRequest, address: Address, data: bytes, until: float
+    ) -> Taken | None:
+        """Try to forward a request; return None to be called again."""
+        is_stream = request.scope["method"] == "GET"
+        taken = await forward(self.group.connections, address, data, is_stream=is_stream)
+        return _NOT_REACHED if taken is None and time.monotonic() > until else taken
 
     async def _find_session(
         self, request: HttpRequest, session_id: str

@@ -131,6 +131,7 @@ class HttpSession:
         self.connection = self._absence.connection = connection
         connection.close_response = self.close_response
         connection.make_key = self._make_key
+        connection.shared_id = lambda: self.session_id
 
     def _make_key(self) -> str:
         self._note_state()
@@ -221,7 +222,12 @@ class HttpSession:
             response.finish()
         self._responses.clear()
         self._store.forget(self.session_id)
-        if self.group is not None and not (self.is_marked and reason == SERVER_STOPS):
+        if self.group is not None and self.is_marked and reason == SERVER_STOPS:
+            return  # another worker may restore it
+        states = self.connection.engine.stored_states
+        if states is not None and self.session_id:
+            states.forget(self.session_id)
+        if self.group is not None:
             self.group.forget(self.session_id)
 
     @property

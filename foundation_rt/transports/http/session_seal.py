@@ -29,6 +29,8 @@ from ...protocol.revisions import HANDSHAKE_REVISIONS, REVISIONS
 from ...shown import Shown
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...protocol.peer import Peer
     from ...protocol.principal import Principal
 
@@ -38,6 +40,8 @@ MAX_ID_LENGTH = 1024
 _KEY_PURPOSE = b"foundation-rt worker ids 1\n"
 _SESSION = b"session\n"
 _TASK = b"task\n"
+_EVENTS = b"events\n"
+_CHANNEL_PURPOSE = b"foundation-rt channel of workers 1\n"
 _NONCE_BYTES = 12
 
 
@@ -61,13 +65,18 @@ class WorkerName:
 class SealedSession(Shown):
     """The content of a session's id.
 
-    Attributes:
+    Args:
         owner: the worker that began the session.
-        peer: the client, as `initialize` described it; None if that was too long.
+        described: the client, as it is sealed; empty if that was too long.
     """
 
     owner: WorkerName
-    peer: Peer | None
+    _described: Sequence[Any]
+
+    @property
+    def peer(self) -> Peer | None:
+        """Return the client, as `initialize` described it; None if that was too long."""
+        return _read_peer(*self._described) if self._described else None
 
 
 @define(eq=False, repr=False)
@@ -100,11 +109,12 @@ class IdSeal:
 
     def read_session(self, session_id: str, principal: Principal | None) -> SealedSession | None:
         """Return the content of an id; None if it was not sealed for `principal` with this key."""
+        if len(session_id) > MAX_ID_LENGTH:
+            return None
         content = self._open(session_id, _SESSION + (identity_of(principal) or "").encode())
         if content is None:
             return None
-        owner = WorkerName(*content[:2])
-        return SealedSession(owner, _read_peer(*content[2:]) if content[2:] else None)
+        return SealedSession(WorkerName(*content[:2]), content[2:])
 
     def task_id(self, owner: WorkerName) -> str:
         """Return the id of a new task (TASK-10)."""
@@ -112,8 +122,23 @@ class IdSeal:
 
     def read_task(self, task_id: str) -> WorkerName | None:
         """Return the worker that made a task; None if none with this key did."""
+        if len(task_id) > MAX_ID_LENGTH:
+            return None
         content = self._open(task_id.partition(".")[2], _TASK)
         return None if content is None else WorkerName(*content)
+
+    def seal_events(self, announcements: bytes) -> bytes:
+        """Return a list of announcements, as JSON, sealed for other workers (SUB-18)."""
+        return self._seal(announcements, _EVENTS).encode()
+
+    def read_events(self, message: str) -> list[Any] | None:
+        """Return the announcements of a message; None if it was not sealed with this key."""
+        return self._open(message, _EVENTS)
+
+    @property
+    def channel(self) -> str:
+        """The name of the channel of all workers with this key, from which the key is not found."""
+        return hmac.digest(bytes.fromhex(self._state_key), _CHANNEL_PURPOSE, "sha256").hex()
 
     def _seal(self, content: bytes, bound: bytes) -> str:
         nonce = os.urandom(_NONCE_BYTES)
@@ -121,7 +146,7 @@ class IdSeal:
         return urlsafe_b64encode(sealed).decode().rstrip("=")
 
     def _open(self, text: str, bound: bytes) -> list[Any] | None:
-        if len(text) > MAX_ID_LENGTH or not text.isascii():
+        if not text.isascii():
             return None
         try:
             sealed = urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -27,20 +27,24 @@ from secrets import token_hex
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from ...errors import UsageError
 from .session_marks import SessionMarks, digest_of
 from .session_seal import IdSeal, SealedSession, WorkerName
+from .worker_connections import PUT_OFF, WorkerConnections
+from .worker_events import WorkerEvents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...engine.publisher import Publisher
     from ...protocol.peer import Peer
     from ...protocol.principal import Principal
     from ...runtime import Runtime
-    from .asgi import Scope
-    from .forwarding import Address, Forwarded
+    from .asgi import HttpRefusal, Scope
+    from .forwarding import Forwarded
+    from .worker_connections import Address
     from .worker_processes import WorkerPlace
     from .worker_registry_redis import WorkerRegistry
 
@@ -58,6 +62,10 @@ class WorkerGroup:
         registry: knows the workers of other hosts; None without Redis.
         idle_ms: how long a session is kept that nobody uses, in milliseconds.
         sockets: listen at the private addresses of this worker.
+        events: hands announcements to the other workers.
+
+    Attributes:
+        connections: to the other workers.
     """
 
     name: WorkerName
@@ -66,26 +74,34 @@ class WorkerGroup:
     _registry: WorkerRegistry | None
     _idle_ms: int
     sockets: list[socket.socket]
+    events: WorkerEvents
+    connections: WorkerConnections = field(factory=WorkerConnections, init=False)
     _parent: int = field(factory=os.getppid, init=False)
     _marks: SessionMarks = field(init=False)
     _purge: asyncio.TimerHandle | None = field(default=None, init=False)
     _forwarded: set[Forwarded] = field(factory=set, init=False)
+    _private_ports: frozenset[int] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        others = [each for each in self.sockets if each.family != socket.AF_UNIX]
+        self._private_ports = frozenset(each.getsockname()[1] for each in others)
         slot = str(self.name.slot)
         self._marks = SessionMarks(None if self._folder is None else self._folder / slot)
 
-    async def start(self) -> None:
-        """Let the workers of other hosts find this one."""
+    async def start(self, publisher: Publisher) -> None:
+        """Let the workers of other hosts find this one, and all reach its clients (SUB-17)."""
         loop = asyncio.get_running_loop()
+        self.events.start(publisher.perform)
         self._purge = loop.call_later(self._idle_ms / 1000, self._marks.forget_inherited)
         if self._registry is not None:
-            await self._registry.start()
+            await self._registry.start(self.events.receive)
 
     async def close(self) -> None:
         """Let nobody find this worker any more; its sessions have ended, or may be restored."""
         if self._purge is not None:
             self._purge.cancel()
+        await self.events.close()
+        self.connections.close()
         if self._registry is not None:
             await self._registry.close()
         for each in self.sockets:
@@ -151,24 +167,23 @@ class WorkerGroup:
         sealed = self.seal.read_session(session_id, principal)
         if sealed is None:
             return None
+        owner = sealed.owner
+        if owner.group == self.name.group and owner != self.name:
+            return None if self.is_private(scope) else self._path(owner)
         digest = digest_of(session_id)
         if self._marks.take(digest):
             return sealed
-        if sealed.owner == self.name or self._is_private(scope):
+        if owner == self.name or self.is_private(scope):
             return None
-        if sealed.owner.group == self.name.group:
-            return self._path(sealed.owner)
         if self._registry is None:
             return None
-        owner = await self._registry.find_session(digest, sealed.owner)
-        if owner == self.name:
-            return sealed
-        return await self._address(owner)
+        found = await self._registry.find_session(digest, owner)
+        return sealed if found == self.name else await self._address(found)
 
     async def find_task(self, task_id: str, scope: Scope) -> Address | None:
         """Return the address of the worker that has a task; None for this one and unknown ones."""
         owner = self.seal.read_task(task_id)
-        if owner is None or owner == self.name or self._is_private(scope):
+        if owner is None or owner == self.name or self.is_private(scope):
             return None
         return await self._address(owner)
 
@@ -182,15 +197,14 @@ class WorkerGroup:
     def _path(self, owner: WorkerName) -> str | None:
         return None if self._folder is None else _path_of(self._folder, owner.slot)
 
-    def _is_private(self, scope: Scope) -> bool:
+    def is_private(self, scope: Scope) -> bool:
         """Return whether a request came to a private address, and so from another worker."""
         server = scope["server"]
-        if server is None or server[1] is None:
-            return True
-        return any(
-            each.family != socket.AF_UNIX and each.getsockname()[1] == server[1]
-            for each in self.sockets
-        )
+        return server is None or server[1] is None or server[1] in self._private_ports
+
+    def put_off(self, scope: Scope, refusal: HttpRefusal) -> HttpRefusal:
+        """Return the refusal of a request that comes while this worker stops (HTTP-74)."""
+        return evolve(refusal, headers=(PUT_OFF,)) if self.is_private(scope) else refusal
 
     # -- requests on their way -------------------------------------------------------------------
 
@@ -210,13 +224,14 @@ class WorkerGroup:
         """Return the descriptors that no forked child may use."""
         return [
             *(each.fileno() for each in self.sockets),
-            *(found for each in self._forwarded for found in each.descriptors),
+            *self.events.descriptors,
+            *self.connections.descriptors,
         ]
 
 
 def _path_of(folder: Path | None, slot: int) -> str:
     assert folder is not None
-    return str(folder / f"{slot}.sock")
+    return f"{folder}/{slot}.sock"  # not joined as paths: it is done for each request
 
 
 def make_group(runtime: Runtime, place: WorkerPlace | None) -> WorkerGroup | None:
@@ -241,20 +256,27 @@ def make_group(runtime: Runtime, place: WorkerPlace | None) -> WorkerGroup | Non
     assert key is not None  # a worker has that of its group
     name = WorkerName(token_hex(6), 0) if place is None else WorkerName(place.group, place.slot)
     folder = None if place is None else Path(place.folder)
+    seal = IdSeal(key)
     sockets = [] if folder is None else [_listen_at_path(_path_of(folder, name.slot))]
     registry = None
     if address is not None:
         opened = _listen_at_address(address, name.slot)
         sockets.append(opened)
-        registry = _make_registry(runtime, name, address, opened.getsockname()[1])
-    return WorkerGroup(name, IdSeal(key), folder, registry, config.http.session_idle_ms, sockets)
+        registry = _make_registry(runtime, seal, name, address, opened.getsockname()[1])
+    publish = None if registry is None else registry.publish
+    events = WorkerEvents(seal, folder, name.slot, publish, runtime.logger)
+    return WorkerGroup(name, seal, folder, registry, config.http.session_idle_ms, sockets, events)
 
 
-def _make_registry(runtime: Runtime, name: WorkerName, address: str, port: int) -> WorkerRegistry:
+def _make_registry(
+    runtime: Runtime, seal: IdSeal, name: WorkerName, address: str, port: int
+) -> WorkerRegistry:
     from .worker_registry_redis import WorkerRegistry
 
     host, _ = _split(address)
-    return WorkerRegistry(runtime.config.http.event_store, runtime.logger, name, (host, port))
+    return WorkerRegistry(
+        runtime.config.http.event_store, runtime.logger, name, (host, port), seal.channel
+    )
 
 
 def _listen_at_path(path: str) -> socket.socket:

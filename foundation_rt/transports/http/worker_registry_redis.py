@@ -2,10 +2,12 @@
 
     PREFIXworker:{name}          string: the address of a worker; gone soon after the worker
     PREFIXsession:{digest}       hash: the worker that has the session, and whether it may move
+    PREFIXevents:{channel}       channel: announcements for the clients of other groups
 
 A session moves when its worker has gone, to the first worker that is asked for it, unless it has
 state. A script decides that, so that two workers cannot take the same session. Marks are written in
-the background; while Redis is away, sessions of other hosts are unknown.
+the background; while Redis is away, sessions of other hosts are unknown, and announcements reach
+the workers of this host alone.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ except ImportError:
     raise MissingExtraError("http.worker_address", "redis") from None
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...logs.logger import StructuredLogger
 
 ALIVE_MS = 10_000
@@ -40,6 +44,7 @@ MARK_MS = 24 * 3600 * 1000
 _BEAT_SECONDS = 2.0
 _TIMEOUT_SECONDS = 2.0
 _CLOSE_SECONDS = 2.0
+_CANCEL_SECONDS = 0.2
 _MAX_WRITES = 100_000
 
 _MARK = """
@@ -72,6 +77,7 @@ class WorkerRegistry:
         logger: logs when Redis fails and works again.
         name: this worker.
         address: the address at which other hosts reach it.
+        channel: of the announcements of all workers with one key.
         prefix: the prefix of all keys.
     """
 
@@ -79,13 +85,14 @@ class WorkerRegistry:
     _logger: StructuredLogger
     _name: WorkerName
     _own_address: tuple[str, int]
+    _channel: str
     _prefix: str = "foundation-rt:"
     _redis: Redis = field(init=False)
     _scripts: dict[str, AsyncScript] = field(init=False)
     _writes: asyncio.Queue[tuple[str, str]] = field(init=False)
     _loop: asyncio.AbstractEventLoop = field(init=False)
     _tasks: list[asyncio.Task[None]] = field(factory=list, init=False)
-    _failing: bool = field(default=False, init=False)
+    _failing: set[str] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
         # The first command opens the connection.
@@ -99,14 +106,19 @@ class WorkerRegistry:
         texts = {"mark": _MARK, "keep": _KEEP, "forget": _FORGET, "find": _FIND}
         self._scripts = {name: self._redis.register_script(text) for name, text in texts.items()}
 
-    async def start(self) -> None:
-        """Make this worker known; if Redis is away, as soon as it is back."""
+    async def start(self, receive: Callable[[str], object]) -> None:
+        """Make this worker known; if Redis is away, as soon as it is back.
+
+        Args:
+            receive: called with each message that workers of other groups `publish`.
+        """
         self._loop = asyncio.get_running_loop()
         self._writes = asyncio.Queue(_MAX_WRITES)
         await self._beat()
         host, port = self._own_address
         self._logger.info("other hosts reach this worker", {"address": f"{host}:{port}"})
-        self._tasks = [asyncio.create_task(each) for each in (self._beat_on(), self._write_on())]
+        lasting = (self._beat_on(), self._write_on(), self._listen_on(receive))
+        self._tasks = [asyncio.create_task(each) for each in lasting]
 
     async def close(self) -> None:
         """Write what waits, unless that takes too long, and make this worker unknown."""
@@ -114,10 +126,23 @@ class WorkerRegistry:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._writes.join()
                 await self._redis.delete(self._worker_key(self._name))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        pending = set(self._tasks)
+        while pending:
+            for task in pending:
+                task.cancel()
+            # Again, because a cancellation is lost that meets a timeout of the Redis client.
+            _, pending = await asyncio.wait(pending, timeout=_CANCEL_SECONDS)
         await self._redis.aclose()
+
+    async def publish(self, message: str) -> bool:
+        """Send a message to the workers of all other groups; return False if Redis fails."""
+        try:
+            await self._redis.publish(self._events_channel, f"{self._name.group} {message}")
+        except (RedisError, OSError) as error:
+            self._report("publish", error)
+            return False
+        self._report("publish", None)
+        return True
 
     def mark(self, digest: str) -> None:
         """Note that a session of this worker may move when the worker has gone."""
@@ -146,8 +171,9 @@ class WorkerRegistry:
         try:
             found = await self._scripts["find"]((self._mark_key(digest),), arguments)
         except (RedisError, OSError) as error:
-            self._report(error)
+            self._report("find", error)
             return None
+        self._report("find", None)
         if found is None:
             return None
         group, _, slot = str(found).partition(":")
@@ -158,7 +184,7 @@ class WorkerRegistry:
         try:
             found = await self._redis.get(self._worker_key(name))
         except (RedisError, OSError) as error:
-            self._report(error)
+            self._report("find", error)
             return None
         if found is None:
             return None
@@ -168,6 +194,10 @@ class WorkerRegistry:
     def _worker_key(self, name: WorkerName) -> str:
         return f"{self._prefix}worker:{name}"
 
+    @property
+    def _events_channel(self) -> str:
+        return f"{self._prefix}events:{self._channel}"
+
     def _mark_key(self, digest: str) -> str:
         return f"{self._prefix}session:{digest}"
 
@@ -176,9 +206,9 @@ class WorkerRegistry:
         try:
             await self._redis.set(self._worker_key(self._name), f"{host}:{port}", px=ALIVE_MS)
         except (RedisError, OSError) as error:
-            self._report(error)
+            self._report("beat", error)
         else:
-            self._report(None)
+            self._report("beat", None)
 
     async def _beat_on(self) -> None:
         while True:
@@ -197,22 +227,60 @@ class WorkerRegistry:
                 await asyncio.sleep(_BEAT_SECONDS)
             self._writes.task_done()
 
+    async def _listen_on(self, receive: Callable[[str], object]) -> None:
+        while True:
+            try:
+                await self._listen(receive)
+            except (RedisError, OSError) as error:
+                self._report("listen", error)
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    async def _listen(self, receive: Callable[[str], object]) -> None:
+        """Receive messages until Redis fails, or answers no ping: it may vanish without a word."""
+        # What answers a subscription or a ping is returned too, so that None means silence alone.
+        async with self._redis.pubsub() as channel:
+            await channel.subscribe(self._events_channel)
+            is_asked = False
+            while True:
+                found = await channel.get_message(timeout=_TIMEOUT_SECONDS)
+                if found is not None:
+                    is_asked = False
+                    self._report("listen", None)
+                    if found["type"] == "message":
+                        self._take(str(found["data"]), receive)
+                elif is_asked:
+                    raise TimeoutError("no answer to a ping")
+                else:
+                    is_asked = True
+                    await channel.ping()
+
+    def _take(self, message: str, receive: Callable[[str], object]) -> None:
+        group, _, announcements = message.partition(" ")
+        if group != self._name.group:  # those of this host have a shorter way
+            receive(announcements)
+
     async def _perform(self, script: str, digest: str, arguments: tuple[Any, ...]) -> bool:
         """Run a script; return False if it is to be tried again."""
         try:
             await self._scripts[script]((self._mark_key(digest),), arguments)
         except (ConnectionError, TimeoutError, OSError) as error:
-            self._report(error)
+            self._report("write", error)
             return False
         except RedisError as error:  # it would fail again
-            self._report(error)
+            self._report("write", error)
+        else:
+            self._report("write", None)
         return True
 
-    def _report(self, error: Exception | None) -> None:
-        """Log that Redis fails, or works again; once each."""
-        if (error is not None) == self._failing:
+    def _report(self, part: str, error: Exception | None) -> None:
+        """Log that Redis fails, or works again; once each, whatever fails or works beside it."""
+        was_failing = bool(self._failing)
+        if error is None:
+            self._failing.discard(part)
+        else:
+            self._failing.add(part)
+        if bool(self._failing) == was_failing:
             return
-        self._failing = error is not None
         if error is None:
             self._logger.info("the registry of workers in Redis works again")
         else:

@@ -37,6 +37,7 @@ async def sleep_forever(arguments: dict[str, Any], context: ToolContext) -> str:
 
 
 async def fail(arguments: dict[str, Any], context: ToolContext) -> str:
+    await asyncio.sleep(0)  # with Python 3.12 a task begins at once
     raise ValueError("failed")
 
 

@@ -66,6 +66,19 @@ async def test_application_follows_lifespan_of_host() -> None:
     await host.task
 
 
+@pytest.mark.rule("HTTP-70")
+@pytest.mark.parametrize("path", ["/mcp", "/tools/here"])
+async def test_root_says_where_the_endpoint_is(path: str) -> None:
+    app = make_server(path=path).asgi_app()
+    found = await visit(app, "GET", "/").finish()
+    assert (found.status, found.body) == (200, f"The MCP endpoint is at {path}\n".encode())
+    assert found.headers["content-type"] == "text/plain; charset=utf-8"
+    assert (await visit(app, "HEAD", "/").finish()).status == 200
+    assert (await visit(app, "POST", "/").finish()).status == 404
+    mounted = await visit(Starlette(routes=[Mount("/a", app)]), "GET", "/a/").finish()
+    assert mounted.body == f"The MCP endpoint is at /a{path}\n".encode()
+
+
 @pytest.mark.rule("HTTP-24")
 async def test_host_gets_lifespan_failure() -> None:
     server = make_server()

@@ -39,9 +39,24 @@ class Application:
             return
         if scope["path"] == "/fails":
             raise ValueError("a secret")
+        if scope["path"] in ("/events", "/download"):
+            await self._stream(scope, receive, send)
+            return
         headers = [(b"cache-control", b"max-age=60")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"page"})
+
+    async def _stream(self, scope: Any, receive: Any, send: Any) -> None:
+        kind = b"text/event-stream" if scope["path"] == "/events" else b"text/csv"
+        headers = [(b"content-type", kind)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"first", "more_body": True})
+        assert (await receive())["type"] == "http.request"
+        try:
+            self.ended.append((await receive())["type"])
+        except asyncio.CancelledError:
+            self.ended.append("cancelled")
+        await send({"type": "http.response.body", "body": b"last"})
 
     async def _socket(self, scope: Any, receive: Any, send: Any) -> None:
         assert (await receive())["type"] == "websocket.connect"
@@ -151,6 +166,23 @@ def test_server_has_one_application() -> None:
     server.http_app(Application())
     with pytest.raises(UsageError, match="one application"):
         server.http_app(Application())
+
+
+@pytest.mark.rule("HTTP-72")
+@pytest.mark.parametrize(
+    ("path", "seen"), [("/events", "http.disconnect"), ("/download", "cancelled")]
+)
+async def test_event_stream_is_told_that_the_server_stops(path: str, seen: str) -> None:
+    # A download has its time, however short.
+    async with served({"server": {"shutdown_timeout_ms": 1_000}}) as one:
+        reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
+        key = f"X-API-Key: {TOKEN}\r\nConnection: close"
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{key}\r\n\r\n".encode())
+        await reader.readuntil(b"first")
+        one.serving.stop()
+        assert b"last" in await reader.read()
+        assert one.app.ended == [seen]
+        writer.close()
 
 
 @pytest.mark.rule("HTTP-40", "HTTP-39", "HTTP-44")

@@ -12,10 +12,16 @@ from typing import Any, cast
 import pytest
 
 from foundation_rt.transports.http.asgi import HttpRefusal
-from foundation_rt.transports.http.forwarding import Forwarded, forward
+from foundation_rt.transports.http.forwarding import Forwarded, encode_request, forward
 from foundation_rt.transports.http.headers import RequestHead
 from foundation_rt.transports.http.request import HttpRequest
 from foundation_rt.transports.http.request_routing import RequestRouter
+from foundation_rt.transports.http.worker_connections import (
+    MAX_IDLE,
+    PUT_OFF,
+    Address,
+    WorkerConnections,
+)
 from tests.support.asgi import PATIENCE, Visit
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -35,27 +41,71 @@ def request(visit: Visit, method: str = "POST") -> HttpRequest:
 
 
 @asynccontextmanager
-async def worker(script: Script) -> AsyncIterator[str]:
+async def worker(script: Script, *, other_host: bool = False) -> AsyncIterator[Address]:
+    serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        serving[task] = writer
         try:
             await script(reader, writer)
         finally:
             writer.close()
 
     with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / "0.sock")
-        server = await asyncio.start_unix_server(serve, path)
+        address: Address = str(Path(folder) / "0.sock")
+        if other_host:
+            server = await asyncio.start_server(serve, "127.0.0.1", 0)
+            address = server.sockets[0].getsockname()[:2]
+        else:
+            server = await asyncio.start_unix_server(serve, address)
         async with asyncio.timeout(PATIENCE):
             try:
-                yield path
+                yield address
             finally:
                 server.close()
+                for each in serving.values():
+                    each.transport.abort()
+                await asyncio.gather(*serving, return_exceptions=True)
 
 
-async def send(path: str, visit: Visit, method: str = "POST", body: bytes = b"{}") -> Forwarded:
-    forwarded = await forward(request(visit, method), body, path)
+async def send(
+    address: Address,
+    visit: Visit,
+    method: str = "POST",
+    *,
+    connections: WorkerConnections | None = None,
+) -> Forwarded:
+    data = encode_request(request(visit, method), b"{}")
+    forwarded = await forward(
+        connections or WorkerConnections(), address, data, is_stream=method == "GET"
+    )
     assert forwarded is not None
     return forwarded
+
+
+def router_to(address: Address, connections: WorkerConnections) -> RequestRouter:
+    class Group:
+        async def find(self, session_id: str, principal: None, scope: object) -> Address:
+            return address
+
+        def begin(self, forwarded: Forwarded) -> Callable[[], None]:
+            return lambda: None
+
+    group = Group()
+    group.connections = connections  # type: ignore[attr-defined]
+    return RequestRouter(cast(Any, group), cast(Any, {}), lambda *_: None)
+
+
+async def route(router: RequestRouter) -> tuple[Visit, HttpRefusal | None]:
+    visit = Visit()
+    visit.read()
+    asked = request(visit)
+    asked.head.session_id = "a"
+    taken = await router.take(asked, b"{}")
+    assert taken is not None
+    return visit, await router.respond(asked, taken)
 
 
 @pytest.mark.rule("HTTP-61")
@@ -72,8 +122,7 @@ async def test_request_and_response_pass_without_the_headers_of_one_connection()
         forwarded = await send(path, visit)
         assert await forwarded.relay(request(visit)) is None
     assert came == [
-        b"POST /mcp?a=b HTTP/1.1\r\nhost: here\r\nx-api-key: secret\r\n"
-        b"content-length: 2\r\nconnection: close\r\n\r\n{}"
+        b"POST /mcp?a=b HTTP/1.1\r\nhost: here\r\nx-api-key: secret\r\ncontent-length: 2\r\n\r\n{}"
     ]
     assert (visit.status, visit.headers) == (200, {"content-type": "text/event-stream"})
     assert visit.body == b"abc" and visit.ended
@@ -166,8 +215,8 @@ async def test_no_more_is_read_than_the_client_takes() -> None:
 
 
 async def test_place_without_a_worker_is_no_address(tmp_path: Path) -> None:
-    assert await forward(request(Visit()), b"", str(tmp_path / "0.sock")) is None
-    assert await forward(request(Visit()), b"", ("127.0.0.1", 1)) is None
+    for address in (str(tmp_path / "0.sock"), ("127.0.0.1", 1)):
+        assert await forward(WorkerConnections(), address, b"", is_stream=False) is None
 
 
 @pytest.mark.rule("HTTP-65")
@@ -175,15 +224,147 @@ async def test_place_that_gets_no_worker_is_a_503(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("foundation_rt.transports.http.request_routing.PATIENCE_SECONDS", 0.0)
+    router = router_to(str(tmp_path / "0.sock"), WorkerConnections())
+    _, refusal = await route(router)
+    assert refusal is not None
+    assert (refusal.status, refusal.reason) == (503, "worker_unreachable")
 
-    class Group:
-        async def find(self, session_id: str, principal: None, scope: object) -> str:
-            return str(tmp_path / "0.sock")
 
-    router = RequestRouter(cast(Any, Group()), cast(Any, {}), lambda *_: None)
-    asked = request(Visit())
-    asked.head.session_id = "a"
-    taken = await router.take(asked)
-    assert isinstance(taken, HttpRefusal)
-    assert (taken.status, taken.reason) == (503, "worker_unreachable")
-    assert await router.respond(asked, taken) is taken
+ANSWER = HEAD + b"Content-Length: 2\r\n\r\nok"
+
+
+class Worker:
+    """Answers requests on any number of connections; what it does instead is scripted.
+
+    Attributes:
+        connections: how many there were.
+        requests: how many it has read.
+        closes_after: the number of requests after which it closes a connection.
+    """
+
+    def __init__(self, closes_after: int = 1_000, answer: bytes = ANSWER) -> None:
+        self.connections = self.requests = 0
+        self.closes_after = closes_after
+        self.answer = answer
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            for _ in range(self.closes_after):
+                await reader.readuntil(b"{}")
+                self.requests += 1
+                writer.write(self.answer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+
+
+@pytest.mark.rule("HTTP-71")
+async def test_connection_is_used_again_once_its_response_is_complete() -> None:
+    scripted, connections = Worker(), WorkerConnections()
+    async with worker(scripted.serve) as path:
+        router = router_to(path, connections)
+        for _ in range(3):
+            visit, refusal = await route(router)
+            assert refusal is None and visit.body == b"ok" and visit.ended
+        assert (scripted.connections, scripted.requests) == (1, 3)
+        assert len(connections.descriptors) == 1
+        together = [await send(path, Visit(), connections=connections) for _ in range(MAX_IDLE + 2)]
+        for each in together:
+            visit = Visit()
+            visit.read()
+            await each.relay(request(visit))
+            assert visit.body == b"ok"
+        while len(connections.descriptors) > MAX_IDLE:
+            await asyncio.sleep(0)
+        connections.close()
+        assert connections.descriptors == []
+
+
+@pytest.mark.rule("HTTP-71")
+async def test_connection_to_another_host_is_used_once() -> None:
+    scripted, connections = Worker(), WorkerConnections()
+    async with worker(scripted.serve, other_host=True) as address:
+        for _ in range(2):
+            visit, _ = await route(router_to(address, connections))
+            assert visit.body == b"ok"
+    assert scripted.connections == 2
+
+
+@pytest.mark.rule("HTTP-71")
+async def test_request_that_its_worker_has_not_read_is_sent_again() -> None:
+    scripted, connections = Worker(), WorkerConnections()
+    held: list[asyncio.StreamWriter] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if held:
+            await scripted.serve(reader, writer)
+            return
+        held.append(writer)
+        await reader.readuntil(b"{}")
+        writer.write(ANSWER)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await gone.wait()
+
+    gone = asyncio.Event()
+    async with worker(script) as path:
+        router = router_to(path, connections)
+        await route(router)
+        asking = asyncio.create_task(route(router))
+        while connections._idle[path]:
+            await asyncio.sleep(0)
+        held[0].transport.abort()
+        gone.set()
+        visit, refusal = await asking
+        assert refusal is None and visit.body == b"ok"
+        assert scripted.requests == 1
+
+
+@pytest.mark.rule("HTTP-74")
+async def test_request_that_a_stopping_worker_puts_off_is_sent_again() -> None:
+    put_off = ANSWER.replace(b"200 OK", b"503 No").replace(b"Date: now", b"%s: %s" % PUT_OFF)
+    scripted, connections = Worker(answer=put_off), WorkerConnections()
+    async with worker(scripted.serve) as path:
+        asking = asyncio.create_task(route(router_to(path, connections)))
+        while not scripted.requests:
+            await asyncio.sleep(0)
+        scripted.answer = ANSWER
+        visit, refusal = await asking
+        assert refusal is None and (visit.status, visit.body) == (200, b"ok")
+    async with worker(Worker(answer=put_off).serve, other_host=True) as address:
+        visit, _ = await route(router_to(address, connections))
+        assert visit.status == 503 and PUT_OFF[0].decode() not in visit.headers
+
+
+@pytest.mark.rule("HTTP-71", "HTTP-67")
+async def test_request_that_its_worker_may_have_read_is_not_sent_again() -> None:
+    scripted, connections = Worker(closes_after=2), WorkerConnections()
+    async with worker(scripted.serve) as path:
+        router = router_to(path, connections)
+        await route(router)
+        scripted.answer = b""  # after the second request it closes the connection
+        _, refusal = await route(router)
+        assert refusal is not None and refusal.reason == "worker_lost"
+        assert (scripted.connections, scripted.requests) == (1, 2)
+
+
+@pytest.mark.rule("HTTP-67")
+@pytest.mark.parametrize("answer", [b"no HTTP", ANSWER + b"more"])
+async def test_connection_that_says_more_than_was_asked_is_closed(answer: bytes) -> None:
+    scripted, connections = Worker(answer=answer), WorkerConnections()
+    async with worker(scripted.serve) as path:
+        visit, refusal = await route(router_to(path, connections))
+        assert visit.body == b"ok" if refusal is None else refusal.reason == "worker_lost"
+        while connections.descriptors:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.rule("HTTP-71")
+async def test_connection_that_its_worker_has_closed_is_not_used() -> None:
+    scripted, connections = Worker(closes_after=1), WorkerConnections()
+    async with worker(scripted.serve) as path:
+        for _ in range(2):
+            visit, _ = await route(router_to(path, connections))
+            assert visit.body == b"ok"
+            while connections.descriptors:
+                await asyncio.sleep(0)
+    assert scripted.connections == 2

@@ -35,6 +35,9 @@ def peer(declared: dict[str, object], name: str | None, revision: str) -> Peer:
     return describe_peer(REVISIONS[revision], declared, info).retain()
 
 
+SEALED = SEAL.session_id(OWNER, ALICE, peer({}, "client", "2025-11-25"))
+
+
 @pytest.mark.rule("HTTP-60", "HTTP-66", "AUTH-14", "AUTH-15")
 @settings(max_examples=examples(100))
 @given(capabilities, names, st.sampled_from(HANDSHAKE_REVISIONS), st.sampled_from([None, ALICE]))
@@ -61,7 +64,7 @@ def test_id_of_a_session_is_read_by_its_principal_alone(
 @settings(max_examples=examples(200))
 @given(st.data())
 def test_id_that_was_changed_is_unknown(data: st.DataObject) -> None:
-    session_id = SEAL.session_id(OWNER, ALICE, peer({}, "client", "2025-11-25"))
+    session_id = SEALED  # an id is random, and what is drawn may not be
     place = data.draw(st.integers(0, len(session_id) - 2))  # the last has bits that mean nothing
     other = data.draw(st.sampled_from("ABCxyz019-_").filter(lambda each: each != session_id[place]))
     changed = session_id[:place] + other + session_id[place + 1 :]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from foundation_rt.clock import ManualClock
@@ -10,6 +12,7 @@ from foundation_rt.transports.http import worker_registry_redis
 from foundation_rt.transports.http.session_seal import WorkerName
 from foundation_rt.transports.http.worker_registry_redis import WorkerRegistry
 from tests.support.http_server import free_port
+from tests.support.redis_server import redis_server
 
 
 @pytest.mark.rule("HTTP-69")
@@ -21,8 +24,9 @@ async def test_sessions_of_other_groups_do_not_exist_while_redis_is_away(
     logger = StructuredLogger(sink, ManualClock(), "info")
     url = f"redis://:hidden@127.0.0.1:{free_port()}/0"
     name = WorkerName("0123456789ab", 0)
-    registry = WorkerRegistry(url, logger, name, ("127.0.0.1", 7000))
-    await registry.start()
+    registry = WorkerRegistry(url, logger, name, ("127.0.0.1", 7000), "channel")
+    await registry.start(lambda message: None)
+    assert not await registry.publish("lost")
     registry.mark("digest")
     registry.keep("digest")
     registry.forget("digest")
@@ -34,3 +38,50 @@ async def test_sessions_of_other_groups_do_not_exist_while_redis_is_away(
         "the registry of workers in Redis fails: sessions of other hosts are unknown"
     ]
     assert "hidden" not in repr(sink.lines)
+
+
+@pytest.mark.rule("SUB-20")
+async def test_redis_that_vanishes_without_a_word_is_noticed_and_listened_to_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_registry_redis, "_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(worker_registry_redis, "_BEAT_SECONDS", 0.01)
+    sink = MemorySink()
+    logger = StructuredLogger(sink, ManualClock(), "info")
+    heard: list[str] = []
+
+    def said(text: str) -> int:
+        return sum(text in str(each["message"]) for each in sink.lines)
+
+    with redis_server() as redis:
+        names = [WorkerName("0123456789ab", 0), WorkerName("ba9876543210", 0)]
+        here, there = (
+            WorkerRegistry(redis.url, logger, each, ("127.0.0.1", 7000), "channel")
+            for each in names
+        )
+        await here.start(heard.append)
+        await there.start(lambda message: None)
+
+        async def reaches(message: str) -> None:
+            while message not in heard:
+                await there.publish(message)
+                await asyncio.sleep(0.01)
+
+        pings = 0
+        while pings < 6:  # nothing is said meanwhile, and both go on to listen
+            stats = await here._redis.info("commandstats")
+            pings = stats.get("cmdstat_ping", {"calls": 0})["calls"]
+            await asyncio.sleep(0.01)
+        assert said("fails") == 0
+        await reaches("before")
+        redis.freeze()
+        while said("fails") < 2:
+            await asyncio.sleep(0.01)
+        assert not await there.publish("late")
+        redis.thaw()
+        await reaches("thawed")
+        redis.kill()
+        redis.start()
+        await reaches("started")
+        await here.close()
+        await there.close()
