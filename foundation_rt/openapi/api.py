@@ -26,7 +26,7 @@ from .operations import (
     server_url,
 )
 from .requests import build_request
-from .responses import ApiResponse, resource_contents, tool_error, tool_result
+from .responses import ApiResponse, resource_contents, tool_error, tool_result, without_secrets
 from .schemas import SchemaConverter
 from .security import Credentials, CredentialSource, read_schemes
 from .selection import Renames, Routes, Selector, is_included, kind_of, renamed
@@ -181,7 +181,7 @@ class Api:
         if response.status >= 300:
             advice = "" if credentials.secrets else self.credentials.advice(operation)
             raise tool_error(operation, response, request.secrets, advice)
-        return response
+        return without_secrets(response, request.secrets)
 
 
 def read_api(document: Document, options: OpenApiOptions, *, transport: Any = None) -> Api:

@@ -80,7 +80,7 @@ class _Planner:
         ordered = sorted(operation.parameters, key=lambda each: _ORDER.index(each.location))
         for parameter in ordered:
             name = argument_name(parameter.name, parameter.location, self.properties)
-            schema = self.converter.convert(parameter.schema)
+            schema = self.converter.convert_value(parameter.schema)
             self.add(name, schema, parameter.is_required, parameter.description)
             self.parameters[name] = parameter
 

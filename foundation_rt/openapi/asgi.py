@@ -71,10 +71,10 @@ class InProcessApp:
             MissingExtraError: the extra `openapi` is not installed.
         """
         try:
-            import httpx2
+            from .in_process import InProcessTransport
         except ImportError:
             raise MissingExtraError("Calling an application in process", "openapi") from None
-        return httpx2.ASGITransport(app=self, raise_app_exceptions=False)
+        return InProcessTransport(self)
 
     @asynccontextmanager
     async def lifespan(self, server: object) -> AsyncIterator[None]:

@@ -157,15 +157,23 @@ def read_operations(references: References) -> Iterator[ApiOperation | SkippedOp
     if not isinstance(paths, dict):
         raise OpenApiError("the document has no `paths`: it has no operations")
     for path, given in paths.items():
+        if path.startswith("x-"):
+            continue
         if not path.startswith("/"):
+            yield SkippedOperation(path, "its path does not begin with /")
             continue
         try:
             item = references.follow(given)
         except OpenApiError as error:
             yield SkippedOperation(path, str(error))
             continue
+        if not isinstance(item, dict):
+            yield SkippedOperation(path, "it is no object")
+            continue
         for method in METHODS:
-            if isinstance(item, dict) and isinstance(item.get(method), dict):
+            if method in item and not isinstance(item[method], dict):
+                yield SkippedOperation(f"{method.upper()} {path}", "it is no object")
+            elif method in item:
                 try:
                     yield _operation(references, method, path, item)
                 except (OpenApiError, RecursionError) as error:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ..registry.resources import ResourceTemplateDefinition
+from ..signatures.type_schema import any_value
 from .api import Api, ApiResource, ApiTool
 from .arguments import ArgumentPlan
 from .client import is_form, usual_parameter
@@ -26,6 +27,8 @@ _HINTS: Final = {
     "POST": "ADDS",
 }
 _MEMBERS: Final = {"path": "values", "query": "query", "header": "headers", "cookie": "cookies"}
+_TEXT: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*["]""")
+_CHOICES: Final = re.compile(rf"Literal\[((?:{_TEXT.pattern}|, )*)\]")
 _RESERVED: Final = frozenset(("ctx", "api", "server", "uri", "self"))
 
 _HEAD: Final = '''\
@@ -207,10 +210,10 @@ def _signature(plan: ArgumentPlan, names: dict[str, str]) -> tuple[list[str], li
         schema = plan.schema["properties"][argument]
         kind = python_type(schema)
         if argument in required:
-            needed.append(f"{name}: {kind}")
+            needed.append(_annotated(name, kind, ""))
         else:
             maybe = kind if kind == "Any" or kind.endswith("None") else f"{kind} | None"
-            optional.append(f"{name}: {maybe} = None")
+            optional.append(_annotated(name, maybe, " = None"))
         text = " ".join(str(schema.get("description", "")).split())
         if text:
             notes.append(f"{name}: {text}")
@@ -224,7 +227,13 @@ def python_type(schema: Any) -> str:
     enum = schema.get("enum")
     if enum and all(isinstance(each, str) and each.isprintable() for each in enum):
         return f"Literal[{', '.join(map(written, dict.fromkeys(enum)))}]"
+    if schema.get("anyOf") == any_value()["anyOf"]:
+        return "Any"
     if "anyOf" in schema:
+        choices = [each for each in schema["anyOf"] if isinstance(each, dict)]
+        texts = [each for one in choices for each in one.get("enum", ())]
+        if texts and all(python_type(each).startswith("Literal[") for each in choices):
+            return python_type({"enum": texts})
         kinds = [python_type(each) for each in schema["anyOf"]]
         kinds = sorted(dict.fromkeys(kinds), key=lambda each: each == "None")
         return "Any" if "Any" in kinds else " | ".join(kinds)
@@ -244,7 +253,7 @@ def _parts(operation: ApiOperation, plan: ArgumentPlan, names: dict[str, str]) -
         pair = f"{written(parameter.name)}: {names[argument]}"
         by_location.setdefault(_MEMBERS[parameter.location], []).append(pair)
         special += _special(parameter)
-    parts = [f"{member}={{{', '.join(pairs)}}}" for member, pairs in by_location.items()]
+    parts = [f"{member}={_object(pairs)}" for member, pairs in by_location.items()]
     if special:
         parts.append(f"special=({', '.join(special)},)")
     body = plan.body
@@ -256,7 +265,7 @@ def _parts(operation: ApiOperation, plan: ArgumentPlan, names: dict[str, str]) -
         pairs = [
             f"{written(name)}: {names[argument]}" for argument, name in plan.properties.items()
         ]
-        parts.append(f"body={{{', '.join(pairs)}}}")
+        parts.append(f"body={_object(pairs)}")
     if body.media_type != "application/json":
         parts.append(f"media_type={written(body.media_type)}")
     if is_form(body.media_type) and body.encodings:
@@ -264,6 +273,26 @@ def _parts(operation: ApiOperation, plan: ArgumentPlan, names: dict[str, str]) -
     if body.files:
         parts.append(f"files={written(tuple(sorted(body.files)))}")
     return parts
+
+
+def _object(pairs: list[str]) -> str:
+    """Return the literal of a dict as an argument of a call, on one line if it fits."""
+    line = f"{{{', '.join(pairs)}}}"
+    if len(line) <= _WIDTH - len("        encodings=,"):
+        return line
+    return "".join(["{\n", *(f"            {each},\n" for each in pairs), "        }"])
+
+
+def _annotated(name: str, kind: str, default: str) -> str:
+    """Return a parameter; one that is too long for a line has its choices below one another."""
+    if len(name + kind + default) > _WIDTH - len("    : ,"):
+        kind = _CHOICES.sub(_below_one_another, kind)
+    return f"{name}: {kind}{default}"
+
+
+def _below_one_another(choices: re.Match[str]) -> str:
+    lines = "".join(f"        {each[0]},\n" for each in _TEXT.finditer(choices[1]))
+    return f"Literal[\n{lines}    ]"
 
 
 def _special(parameter: ApiParameter) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from .arguments import ArgumentPlan
 from .bodies import encode_body
-from .operations import ApiOperation
+from .operations import ApiOperation, ApiParameter
 from .security import CallCredentials
 from .styles import header_value, leads_away, path_value, query_pairs, refused
 
@@ -53,10 +53,13 @@ def build_request(
     query: list[str] = []
     headers = {"Accept": ACCEPT}
     cookies: list[str] = []
+    owned = credentials.places()
     for argument, parameter in plan.parameters.items():
         value = arguments.get(argument)
-        if value is None:
+        if value is None or _place(parameter) in owned:
             continue
+        if isinstance(value, dict):
+            _check_members(parameter, value, plan.parameters.values(), owned)
         if parameter.location == "path":
             path_values[parameter.name] = path_value(parameter, value)
         elif parameter.location == "query":
@@ -78,6 +81,27 @@ def build_request(
     url = _url(base_url, operation.path, path_values, query)
     headers.update(credentials.headers)
     return ApiRequest(operation.method, url, headers, content, tuple(credentials.secrets))
+
+
+def _place(parameter: ApiParameter) -> tuple[str, str]:
+    is_header = parameter.location == "header"
+    return parameter.location, parameter.name.lower() if is_header else parameter.name
+
+
+def _check_members(
+    parameter: ApiParameter,
+    value: Mapping[str, Any],
+    others: Iterable[ApiParameter],
+    owned: Collection[tuple[str, str]],
+) -> None:
+    """Raise unless the members of an object are names of its own where they are names (OAPI-22)."""
+    is_spread = parameter.style == "form" and parameter.explode and parameter.media_type is None
+    if not is_spread:
+        return
+    taken = {_place(each) for each in others if each is not parameter} | {*owned}
+    found = next((name for name in value if (parameter.location, name) in taken), None)
+    if found is not None:
+        raise refused(parameter.name, f"must have no member {found!r}: another argument has it")
 
 
 def _url(base_url: str, path: str, values: Mapping[str, str], query: list[str]) -> str:

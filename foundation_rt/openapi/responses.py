@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import orjson
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ..errors import ErrorCode, ToolError
 from ..protocol.content import (
@@ -69,7 +69,7 @@ class ApiResponse:
         found = re.search(r'charset="?([\w-]+)', self.headers.get("content-type", ""), re.I)
         try:
             return self.content.decode(found[1] if found else "utf-8", "replace")
-        except LookupError:
+        except (LookupError, UnicodeError):  # no charset, or one that replaces nothing
             return self.content.decode("utf-8", "replace")
 
 
@@ -157,7 +157,8 @@ def tool_error(
     """
     status = response.status
     details: dict[str, Any] = {"reason": "http_status", "status": status}
-    body = _redacted(response.text[:_MAX_ERROR_BYTES], secrets)
+    longest = max(map(len, secrets), default=0)  # a secret that is cut is still told
+    body = _redacted(response.text[: _MAX_ERROR_BYTES + longest], secrets)[:_MAX_ERROR_BYTES]
     summary = ""
     if _is_json_like(response) and len(response.content) <= _MAX_ERROR_BYTES:
         try:
@@ -192,6 +193,17 @@ def _summary(body: Any) -> str:
             if isinstance(value, str) and value.strip():
                 return " ".join(value.split())[:300]
     return ""
+
+
+def without_secrets(response: ApiResponse, secrets: tuple[str, ...]) -> ApiResponse:
+    """Return a response whose headers have no secrets: links often repeat the query (OAPI-28)."""
+    if not secrets:
+        return response
+    headers = {
+        name: _redacted(each, secrets) if name in _KEPT else each
+        for name, each in response.headers.items()
+    }
+    return evolve(response, headers=headers)
 
 
 def _redacted(text: str, secrets: tuple[str, ...]) -> str:

@@ -9,6 +9,7 @@ it is as simple as a string or a number.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import orjson
@@ -17,6 +18,7 @@ from attrs import define, field
 from ..jsonschema.dialects import DRAFT_2020_12, SHAPES_IN, has_shape
 from ..jsonschema.formats import ENFORCED
 from ..jsonschema.patterns import PatternError, translate
+from ..signatures.type_schema import any_value
 from .documents import MAX_DEPTH, OpenApiError, References
 from .texts import shortened
 
@@ -53,6 +55,15 @@ _PLAIN: Final = (
 _ANNOTATIONS: Final = ("description", "default", "examples", "deprecated")
 _STRUCTURE: Final = frozenset((*_SINGLE, *_CONDITIONAL, *_SEVERAL, "properties", "$ref"))
 _COMBINED: Final = ("allOf", "anyOf", "oneOf", "$ref")
+_TYPED: Final = frozenset((*_COMBINED, "type", "enum", "const", "not"))
+"""The keywords of which hosts want one in every schema."""
+
+_ALTERNATIVES: Final = ("anyOf", "oneOf")
+_OF_TYPE: Final = {
+    "array": frozenset(("items", "prefixItems", "contains")),
+    "object": frozenset(("properties", "required", "additionalProperties", "propertyNames")),
+}
+"""Keywords that hosts refuse beside another type."""
 
 
 @define
@@ -94,6 +105,24 @@ class SchemaConverter:
             return self._converted(schema)
         finally:
             self._depth -= 1
+
+    def convert_value(self, schema: Any, around: Sequence[str] = ()) -> Any:
+        """Return the JSON Schema of a whole value: an argument always says its type (OAPI-45).
+
+        Args:
+            schema: of the document.
+            around: the types of the schema that it is an alternative of.
+
+        Raises:
+            OpenApiError: a reference leads nowhere, or there are too many.
+        """
+        found = self.convert(schema)
+        if self.direction == "output" or found is False:
+            return found
+        if found is not True and _TYPED & found.keys():
+            return found
+        kind = {"type": around[0]} if len(around) == 1 else any_value()
+        return {**kind, **(found if isinstance(found, dict) else {})}
 
     def _bare(self, schema: dict[str, Any]) -> dict[str, Any]:
         """Return what a schema says without the schemas in it."""
@@ -138,10 +167,12 @@ class SchemaConverter:
     def _converted(self, schema: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         self._take_plain(schema, result)
-        self._take_subschemas(schema, result)
+        types, is_nullable = _types(schema)
+        self._take_subschemas(schema, result, types)
         if "properties" in schema and isinstance(schema["properties"], dict):
             self._take_properties(schema["properties"], result)
-        types, is_nullable = _types(schema)
+        if self.direction == "input" and "array" in types and "prefixItems" not in result:
+            result.setdefault("items", any_value())
         result = _with_types(result, types, is_nullable)
         _take_annotations(schema, result)
         return result
@@ -162,17 +193,24 @@ class SchemaConverter:
         if isinstance(pattern, str) and _is_enforceable(pattern):
             result["pattern"] = pattern
 
-    def _take_subschemas(self, schema: dict[str, Any], result: dict[str, Any]) -> None:
+    def _take_subschemas(
+        self, schema: dict[str, Any], result: dict[str, Any], types: Sequence[str]
+    ) -> None:
         for keyword in (*_SINGLE, *(_CONDITIONAL if "if" in schema else ())):
             value = schema.get(keyword)
             if isinstance(value, dict | bool):
-                result[keyword] = self.convert(value)
+                convert = self.convert_value if keyword == "items" else self.convert
+                result[keyword] = convert(value)
         if result.get("additionalProperties") == {}:
             result["additionalProperties"] = True
         for keyword in _SEVERAL:
             value = schema.get(keyword)
             if isinstance(value, list) and value:
-                result[keyword] = [self.convert(each) for each in value]
+                around = types if keyword in _ALTERNATIVES else ()
+                result[keyword] = [
+                    self.convert(each) if keyword == "allOf" else self.convert_value(each, around)
+                    for each in value
+                ]
         alternatives = result.pop("oneOf", None)
         if alternatives is not None:
             # Alternatives of documents overlap: what fits two of them is what the API may want.
@@ -191,7 +229,7 @@ class SchemaConverter:
                 if name in result.get("required", ()):
                     result["required"] = [one for one in result["required"] if one != name]
             else:
-                properties[name] = self.convert(each)
+                properties[name] = self.convert_value(each)
         result["properties"] = properties
         if result.get("required") == []:
             del result["required"]
@@ -230,10 +268,16 @@ def _with_types(result: dict[str, Any], types: list[str], is_nullable: bool) -> 
         result["enum"] = [each for each in result["enum"] if each is not None]
         if not result["enum"]:
             return {"type": "null"}
-    alternatives = [{"type": each, **result} for each in types] or [result]
+    alternatives = [{"type": each, **_of_type(result, each)} for each in types] or [result]
     if is_nullable:
         alternatives.append({"type": "null"})
     return {"anyOf": alternatives}
+
+
+def _of_type(schema: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Return a schema without the keywords that say something of another type alone."""
+    others = frozenset().union(*(words for each, words in _OF_TYPE.items() if each != kind))
+    return {keyword: value for keyword, value in schema.items() if keyword not in others}
 
 
 def _take_annotations(schema: dict[str, Any], result: dict[str, Any]) -> None:

@@ -24,8 +24,13 @@ if TYPE_CHECKING:
 Secret = str | tuple[str, str] | None
 """A token or a key; for a scheme of user and password both; None if there is none."""
 
-CredentialSource = Mapping[str, Secret] | Callable[[str, "ToolContext"], Secret | Awaitable[Secret]]
-"""Secrets by scheme; or a function that returns that of a scheme for a call."""
+CallSecret = Callable[["ToolContext"], Secret | Awaitable[Secret]]
+"""A function that returns a secret for a call."""
+
+CredentialSource = (
+    Mapping[str, Secret | CallSecret] | Callable[[str, "ToolContext"], Secret | Awaitable[Secret]]
+)
+"""Secrets, or functions that return them, by scheme; or a function of the scheme and the call."""
 
 SchemeKind = Literal["header", "query", "cookie", "bearer", "basic"]
 
@@ -71,6 +76,12 @@ class CallCredentials:
     cookies: dict[str, str] = field(factory=dict, repr=False)
     secrets: list[str] = field(factory=list, repr=False)
 
+    def places(self) -> set[tuple[str, str]]:
+        """Return the location and the name of each secret; names of headers in lower case."""
+        found = {("header", name.lower()) for name in self.headers}
+        found |= {("query", name) for name in self.query}
+        return found | {("cookie", name) for name in self.cookies}
+
     def add(self, scheme: SecurityScheme, secret: str | tuple[str, str]) -> None:
         """Add the secret of a scheme."""
         parts = [secret] if isinstance(secret, str) else [*secret]
@@ -100,11 +111,23 @@ class Credentials:
         schemes: by name.
         environment: the variables of the process.
         source: of the application; it comes before the environment. None: there is none.
+
+    Raises:
+        OpenApiError: the source names a scheme that there is not.
     """
 
     schemes: Mapping[str, SecurityScheme]
     environment: Mapping[str, str] = field(repr=False)
     source: CredentialSource | None = field(default=None, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        if isinstance(self.source, Mapping):
+            unknown = [name for name in self.source if name not in self.schemes]
+            if unknown:
+                raise OpenApiError(
+                    f"auth names {unknown[0]!r}, and the API has no such security scheme: it has "
+                    f"{', '.join(self.schemes) or 'none'}"
+                )
 
     async def of_call(self, operation: ApiOperation, context: ToolContext) -> CallCredentials:
         """Return the credentials of a call: the first alternative of which all are known.
@@ -126,10 +149,12 @@ class Credentials:
         given: Any = None
         if callable(self.source):
             given = self.source(name, context)
-            if isawaitable(given):
-                given = await given
         elif self.source is not None:
             given = self.source.get(name)
+            if callable(given):
+                given = given(context)
+        if isawaitable(given):
+            given = await given
         if given is not None or name not in self.schemes:
             return cast(Secret, given)
         values = [self.environment.get(each) for each in self.schemes[name].variables]

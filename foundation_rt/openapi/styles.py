@@ -81,8 +81,13 @@ def path_value(parameter: ApiParameter, value: Any) -> str:
 
 
 def leads_away(path: str) -> bool:
-    """Return whether a path, in any encoding, has a segment `.` or `..`."""
-    return any(part in (".", "..") for part in re.split(r"[/\\]", unquote(path)))
+    """Return whether a path has a segment `.` or `..`, however often it is encoded.
+
+    Some servers decode a path twice, or take `..;x` for `..`.
+    """
+    while (decoded := unquote(path)) != path:
+        path = decoded
+    return any(part.partition(";")[0] in (".", "..") for part in re.split(r"[/\\]", path))
 
 
 def _styled_path_value(parameter: ApiParameter, value: Any) -> str:

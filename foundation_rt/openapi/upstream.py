@@ -193,7 +193,10 @@ def _redirect_target(request: ApiRequest, response: ApiResponse) -> str | None:
     location = response.headers.get("location")
     if response.status not in _REDIRECTS or location is None:
         return None
-    target = urljoin(request.url, location)
+    try:
+        target = urljoin(request.url, location)
+    except ValueError:
+        target = ""  # no URL, such as http://[x
     is_same = is_http_url(target) and origin_of(target) == origin_of(request.url)
     if is_same and request.method == "GET":
         return target

@@ -133,3 +133,74 @@ async def test_applications_end_their_lifespan_as_they_like(how: str) -> None:
         return
     async with client:
         assert await client.call("x") == "fine"
+
+
+def application(answer: Any) -> Server:
+    """Return a server of an application of ASGI with one operation, `x`."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await answer(receive, send)
+
+    document = {"openapi": "3.1.0", "info": {}, "paths": {"/": {"get": {"operationId": "x"}}}}
+    config = {**QUIET, "tools": {"max_response_bytes": 100_000}}
+    return Server.from_asgi(app, document=document, config=config)
+
+
+START = {"type": "http.response.start", "status": 200, "headers": []}
+PIECE = {"type": "http.response.body", "body": b"x" * 10_000, "more_body": True}
+LAST = {"type": "http.response.body", "body": b"fine"}
+
+
+@pytest.mark.rule("OAPI-46", "OAPI-33")
+async def test_response_without_an_end_is_read_to_the_limit() -> None:
+    sent = ended = 0
+
+    async def endless(receive: Any, send: Any) -> None:
+        nonlocal sent, ended
+        try:
+            await send(START)
+            while True:
+                await send(PIECE)
+                sent += 1
+        finally:
+            ended += 1
+
+    async with TestClient(application(endless)) as client:
+        with pytest.raises(ToolError, match="larger than 100000 bytes"):
+            await client.call("x")
+    assert (sent, ended) == (pytest.approx(11, abs=2), 1)
+
+
+@pytest.mark.rule("OAPI-46")
+@pytest.mark.parametrize("how", ["raises", "returns", "before"])
+async def test_response_that_breaks_off_is_no_result(how: str) -> None:
+    async def broken(receive: Any, send: Any) -> None:
+        if how != "before":
+            await send(START)
+            await send(PIECE)
+        if how != "returns":
+            raise ValueError("a bug")
+
+    async with TestClient(application(broken)) as client:
+        words = "answered 500" if how == "before" else "the connection was lost"
+        with pytest.raises(ToolError, match=words):
+            await client.call("x")
+
+
+@pytest.mark.rule("OAPI-46")
+async def test_work_after_the_response_goes_on_and_is_waited_for() -> None:
+    events: list[str] = []
+    go_on = asyncio.Event()
+
+    async def answer(receive: Any, send: Any) -> None:
+        await send(START)
+        await send(LAST)
+        await go_on.wait()
+        events.append((await receive())["type"] + (await receive())["type"])
+
+    async with TestClient(application(answer)) as client:
+        assert await client.call("x") == "fine"
+        assert events == []
+        go_on.set()
+    assert events == ["http.requesthttp.disconnect"]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from foundation_rt import Server, ToolContext, ToolError
 from foundation_rt.openapi.api import Api, read_api
+from foundation_rt.openapi.documents import OpenApiError
 from foundation_rt.openapi.operations import ApiOperation
 from foundation_rt.openapi.responses import ApiResponse, tool_error, tool_result
 from foundation_rt.testing import TestClient
@@ -122,6 +123,17 @@ async def test_application_gives_the_secret_of_each_call(
     assert asked == [("a", True), ("b", True)]
     server = Server.from_openapi(given, base_url=api.url, config=QUIET, auth={"a": "x", "b": "y"})
     assert (await call(server))["headers"]["a"] == "x"
+
+    async def of_call(context: ToolContext) -> str:
+        return f"of {bool(context.run_id)}"
+
+    server = Server.from_openapi(
+        given, base_url=api.url, config=QUIET, auth={"b": of_call, "a": lambda context: None}
+    )
+    arrived = await call(server)
+    assert (arrived["headers"]["a"], arrived["headers"]["b"]) == ("of-environment", "of True")
+    with pytest.raises(OpenApiError, match="no such security scheme: it has a, b"):
+        Server.from_openapi(given, base_url=api.url, auth={"c": "x"})
     server = Server.from_openapi(
         given, base_url=api.url, config=QUIET, auth={"a": "x\r\ny: z", "b": ""}
     )
@@ -153,6 +165,47 @@ async def test_error_names_the_variables_and_no_secret(api: EchoApi) -> None:
         del api.answers["/x"]
     assert missing.value.code == refused.value.code == "UNAUTHORIZED"
     assert "s3cret" not in str(refused.value.details) + refused.value.message
+
+
+@pytest.mark.rule("OAPI-28")
+async def test_secret_is_cut_out_of_long_errors_and_links(api: EchoApi) -> None:
+    given = document({}, **secured(key={"type": "apiKey", "in": "query", "name": "api_key"}))
+    auth = {"key": "s3cret-s3cret"}
+    server = Server.from_openapi(given, base_url=api.url, config=QUIET, auth=auth)
+    try:
+        api.answers["/x"] = (500, {"content-type": "text/plain"}, b"x" * 4_090 + b"s3cret-s3cret")
+        with pytest.raises(ToolError) as refused:
+            await call(server)
+        assert "s3" not in str(refused.value.details) and "s3" not in refused.value.message
+        link = "<https://a/?api_key=s3cret-s3cret&page=2>; rel=next"
+        api.answers["/x"] = (200, {"content-type": "application/json", "link": link}, b"{}")
+        kept = (await result(server))["_meta"]["foundation-rt/http"]
+    finally:
+        del api.answers["/x"]
+    assert kept["link"] == "<https://a/?api_key=[REDACTED]&page=2>; rel=next"
+
+
+@pytest.mark.rule("OAPI-22")
+async def test_argument_never_becomes_another_parameter(api: EchoApi) -> None:
+    parameters = [
+        {"name": "filter", "in": "query", "schema": {}},
+        {"name": "admin", "in": "query", "schema": {"type": "boolean"}},
+        {"name": "X-Key", "in": "header", "schema": {"type": "string"}},
+    ]
+    schemes = {
+        "key": {"type": "apiKey", "in": "query", "name": "api_key"},
+        "other": {"type": "apiKey", "in": "header", "name": "x-key"},
+    }
+    given = document({"parameters": parameters}, **secured(**schemes))
+    given["security"] = [{"key": [], "other": []}]
+    auth = {"key": "k", "other": "o"}
+    server = Server.from_openapi(given, base_url=api.url, config=QUIET, auth=auth)
+    for name in ("admin", "api_key"):
+        with pytest.raises(ToolError, match=f"no member '{name}'"):
+            await call(server, filter={name: "x"})
+    arrived = await call(server, **{"filter": {"age": 3}, "X-Key": "mine"})
+    assert arrived["query"] == "age=3&api_key=k"
+    assert arrived["headers"]["x-key"] == "o"
 
 
 @pytest.mark.rule("OAPI-28")
@@ -191,6 +244,7 @@ async def test_arguments_that_are_not_given_are_not_sent(api: EchoApi) -> None:
         ("application/json", b"{broken", {"type": "text", "text": "{broken"}),
         ("text/html; charset=latin-1", b"\xe9", {"type": "text", "text": "é"}),
         ("text/plain; charset=none", b"a\xff", {"type": "text", "text": "a�"}),
+        ("text/plain; charset=idna", b"a\xff", {"type": "text", "text": "a�"}),
         ("image/png", b"png", {"type": "image", "data": "cG5n", "mimeType": "image/png"}),
         ("audio/wav", b"wav", {"type": "audio", "data": "d2F2", "mimeType": "audio/wav"}),
         (
@@ -308,6 +362,7 @@ async def test_redirects_stay_at_the_origin(api: EchoApi) -> None:
             "//evil.example/",
             "file:///etc",
             "https:/x",
+            "http://[x/",
             "/x",
         ):
             api.answers["/x"] = (307, {"location": target}, b"")

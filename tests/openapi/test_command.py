@@ -11,7 +11,7 @@ import pytest
 
 from foundation_rt.client import connect
 from tests.support.echo_api import EchoApi, echo_api
-from tests.support.process import command, run
+from tests.support.process import ServerProcess, command, environment, run
 
 DOCUMENT: dict[str, Any] = {
     "openapi": "3.0.3",
@@ -53,6 +53,25 @@ async def test_document_at_a_url_is_served_over_stdio(
     assert not any("s3" in each for each in log)
 
 
+@pytest.mark.rule("OAPI-26", "OAPI-41", "OAPI-28")
+async def test_secret_of_each_client_is_passed_on(api: EchoApi) -> None:
+    line = command("openapi", f"{api.url}/docs/api.json", "--secret-header", "token: X-Pets-Token")
+    served = [*line, "--http", "127.0.0.1:0", "--no-auth"]
+    with ServerProcess(served, {**environment(), "TOKEN": "fallback"}) as server:
+        url = server.record(message="serving over HTTP")["url"]
+        for headers, expected in (
+            ({"X-Pets-Token": "ann-s3"}, "Bearer ann-s3"),
+            ({"x-pets-token": "bob-s3"}, "Bearer bob-s3"),
+            ({}, "Bearer fallback"),
+        ):
+            async with connect(url, headers=headers) as client:
+                found = await client.call("getPet", {"id": "7"})
+            sent = found.wire["structuredContent"]["headers"]
+            assert sent["authorization"] == expected
+            assert "x-pets-token" not in sent
+        assert "-s3" not in server.stderr
+
+
 @pytest.mark.rule("OAPI-41", "OAPI-09", "OAPI-25")
 def test_list_shows_tools_resources_secrets_and_what_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "api.json"
@@ -77,6 +96,9 @@ def test_wrong_command_lines_say_what_to_change(api: EchoApi, tmp_path: Path) ->
     for words, code, text in (
         ((), 2, "needs FILE or URL"),
         ((str(file), "--header", "x"), 2, "NAME: VALUE"),
+        ((str(file), "--secret-header", "x"), 2, "SCHEME: NAME"),
+        ((str(file), "--secret-header", "key: X"), 1, "no such security scheme: it has token"),
+        ((str(file), "--secret-header", "token: X", "--write", "-"), 2, "ApiClient auth="),
         ((str(file),), 1, "base URL"),
         ((str(old),), 1, "swagger2openapi"),
         ((f"{api.url}/v1/x",), 1, "is no OpenAPI document"),

@@ -8,8 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
+from foundation_rt.cli.portability import findings
 from foundation_rt.openapi.api import Api, read_api
 from foundation_rt.openapi.documents import OpenApiError, read_document
+from foundation_rt.openapi.program import write_program
+from foundation_rt.signatures.type_schema import any_value
 
 BASE = "https://api.example.com"
 HEAD = "openapi: 3.0.3\ninfo: {title: x, version: '1'}\n"
@@ -215,7 +218,7 @@ def test_reference_that_leads_out_is_refused(tmp_path: Path, reference: str, wor
         ),
         ({"type": "string", "pattern": r"\p{L}", "minLength": -1}, {"type": "string"}, "3.0.3"),
         ({"type": "string", "pattern": "(?i)a"}, {"type": "string"}, "3.0.3"),
-        ({"type": "date", "required": True}, {}, "3.0.3"),
+        ({"type": "date", "required": True}, any_value(), "3.0.3"),
         ({"type": "string", "example": "Oslo"}, {"type": "string", "examples": ["Oslo"]}, "3.0.3"),
         (
             {"type": "object", "additionalProperties": {}},
@@ -224,8 +227,12 @@ def test_reference_that_leads_out_is_refused(tmp_path: Path, reference: str, wor
         ),
         ({"const": "a"}, {"const": "a"}, "3.1.0"),
         (
-            {"anyOf": [{"type": "string"}], "oneOf": [{"minLength": 1}]},
-            {"anyOf": [{"type": "string"}], "allOf": [{"anyOf": [{"minLength": 1}]}]},
+            {"type": "string", "anyOf": [{"pattern": "a"}], "oneOf": [{"minLength": 1}]},
+            {
+                "type": "string",
+                "anyOf": [{"type": "string", "pattern": "a"}],
+                "allOf": [{"anyOf": [{"type": "string", "minLength": 1}]}],
+            },
             "3.0.3",
         ),
     ],
@@ -235,6 +242,37 @@ def test_schema_of_openapi_becomes_json_schema(
 ) -> None:
     found = of_body({"type": "object", "properties": {"x": given}}, version)
     assert found["properties"]["x"] == expected
+
+
+@pytest.mark.rule("OAPI-45")
+def test_every_argument_says_its_type() -> None:
+    schema = {
+        "type": "object",
+        "required": ["list", "any"],
+        "properties": {
+            "any": {"description": "Whatever it is."},
+            "open": True,
+            "list": {"type": "array"},
+            "rows": {"type": "array", "items": {}},
+            "either": {"anyOf": [{"type": "string"}, {}]},
+            "one": {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+            "mixed": {"type": ["string", "array"]},
+        },
+    }
+    operation = {
+        "operationId": "x",
+        "parameters": [{"name": "q", "in": "query", "schema": {}}],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+    }
+    [tool] = read_api(document({"/x": {"post": operation}}), {"base_url": BASE}).tools
+    properties = tool.plan.schema["properties"]
+    assert properties["q"] == properties["open"] == any_value()
+    assert properties["any"] == {**any_value(), "description": "Whatever it is."}
+    found = findings([{"name": "x", "inputSchema": tool.plan.schema}])
+    assert [each for each in found if each.is_refused] == []
+    assert "any: Any," in write_program(
+        read_api(document({"/x": {"post": operation}}), {"base_url": BASE})
+    )
 
 
 @pytest.mark.rule("OAPI-11", "OAPI-05")
@@ -431,3 +469,21 @@ def test_base_url_comes_from_the_document_or_the_option() -> None:
     for url in ("ftp://x", "http://", "https://u:p@host", "http://h/{v}", "nothing", "http://h\\x"):
         with pytest.raises(OpenApiError, match="no URL"):
             read_api(document(paths), {"base_url": url})
+
+
+@pytest.mark.rule("OAPI-09")
+def test_what_is_no_operation_is_named() -> None:
+    paths = {
+        "x-note": 5,
+        "pets": {"get": {}},
+        "/null": {"get": None, "post": {}},
+        "/list": [],
+        "/fine": {"trace": 5, "get": {}},
+    }
+    api = read_api(document(paths), {"base_url": BASE})
+    assert {each.label: each.reason for each in api.skipped} == {
+        "pets": "its path does not begin with /",
+        "GET /null": "it is no object",
+        "/list": "it is no object",
+    }
+    assert [each.operation.label for each in api.tools] == ["POST /null", "GET /fine"]

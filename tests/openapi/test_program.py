@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import pytest
+from fastapi import FastAPI, UploadFile
+from pydantic import BaseModel
 
 from foundation_rt import Server
 from foundation_rt.cli.apps import load_app
-from foundation_rt.openapi.program import python_type, written
+from foundation_rt.openapi.api import read_api
+from foundation_rt.openapi.program import python_type, write_program, written
 from foundation_rt.testing import TestClient
 from tests.support.echo_api import EchoApi, echo_api
 from tests.support.process import run
+from tests.trace import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -161,8 +166,63 @@ def test_values_are_written_as_code(value: Any) -> None:
         ({"type": "array", "items": {"type": "object"}}, "list[dict[str, Any]]"),
         ({"type": "array"}, "list[Any]"),
         ({"enum": [1, 2], "type": "integer"}, "int"),
+        ({"anyOf": [{"enum": ["a"]}, {"enum": ["b", "a"]}]}, 'Literal["a", "b"]'),
         (True, "Any"),
     ],
 )
 def test_schemas_become_annotations(schema: Any, kind: str) -> None:
     assert python_type(schema) == kind
+
+
+class Item(BaseModel):
+    name: str
+    price: float = 1.0
+    parent: Item | None = None
+    kind: Literal["a, b", 'c"', "d]"] | Literal["e'"] = "d]"
+
+
+def of_fastapi() -> dict[str, Any]:
+    """Return the document of an application of FastAPI (3.1)."""
+    app = FastAPI(title="Shop")
+
+    @app.post("/items/{id}")
+    def add(id: int, item: Item, q: list[str] | None = None) -> Item:
+        raise NotImplementedError
+
+    @app.post("/files")
+    def upload(file: UploadFile) -> None: ...
+
+    @app.get("/class/{type}")
+    def get(type: str, self: str = "", import_: str = "") -> dict[str, int]:
+        raise NotImplementedError
+
+    found: dict[str, Any] = app.openapi()
+    return found
+
+
+def of_github() -> Any:
+    """Return a part of the document of GitHub (3.0), as `@octokit/openapi` has it (MIT)."""
+    return orjson.loads((Path(__file__).parent / "github_part.json").read_bytes())
+
+
+def ours() -> dict[str, Any]:
+    return document("http://localhost")
+
+
+@pytest.mark.rule("OAPI-43")
+def test_written_programs_pass_mypy_and_ruff(tmp_path: Path) -> None:
+    for make in (ours, of_fastapi, of_github):
+        api = read_api(make(), {"base_url": "http://localhost/v1"})
+        assert not api.skipped
+        (tmp_path / f"{make.__name__}.py").write_text(write_program(api))
+    programs = sorted(map(str, tmp_path.glob("*.py")))
+    assert len(programs) == 3
+    rules = ("--select=E4,E7,E9,F,W,I,B,UP,C4,SIM,RET", "--line-length=100")
+    for command in (
+        ("mypy", "--strict", "--config-file=", "--no-incremental"),
+        ("ruff", "check", "--isolated", "--no-cache", *rules),
+    ):
+        ended = subprocess.run(
+            [sys.executable, "-m", *command, *programs], capture_output=True, text=True, cwd=ROOT
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -194,7 +194,10 @@ def _has_spaces(text: str) -> bool:
 @pytest.mark.rule("OAPI-22")
 @pytest.mark.parametrize(
     "value",
-    ["", ".", "..", "../admin", "a/../b", "..\\x", "a/..", "./x", "x/./y", "/..", "\\..\\"],
+    [
+        *("", ".", "..", "../admin", "a/../b", "..\\x", "a/..", "./x", "x/./y", "/..", "\\..\\"),
+        *("%2e%2e", "%2F..%2F", "%252e%25252e", "..;v=1"),
+    ],
 )
 def test_value_of_a_path_leads_nowhere_else(through: Through, value: str) -> None:
     number = cases().index(("path", "simple", False, "text"))
@@ -204,7 +207,7 @@ def test_value_of_a_path_leads_nowhere_else(through: Through, value: str) -> Non
 
 
 @pytest.mark.rule("OAPI-22")
-@pytest.mark.parametrize("value", ["%2e%2e", "%2F..%2F", "?x=1", "#top", "//h", "a b", ";v=1", "…"])
+@pytest.mark.parametrize("value", ["%2F", "%2e%2e%2e", "?x=1", "#top", "//h", "a b", ";v=1", "…"])
 def test_value_of_a_path_stays_one_segment(through: Through, value: str) -> None:
     number = cases().index(("path", "simple", False, "text"))
     arrived = through.call(f"c{number}", {"v": value})
