@@ -22,7 +22,9 @@ Rewrite servers of FastMCP 2 to 4 and of the official SDK 1 and 2 for foundation
 a person has to decide. FILE is a file of Python, or a folder, whose files below it are taken.
 Comments and formatting stay. Needs the extra `migrate`.
 
-  (none)                          print the changes as a diff; write nothing
+Without options the changes are printed as a diff, and nothing is written.
+
+options:
   --write                         write the changes to the files
 
 Findings go to stderr, as FILE:LINE. `decide` has to be decided before the program runs, or before
@@ -35,14 +37,13 @@ examples:
 exit codes: 0; 1 there is something to decide, or a file cannot be read; 2 the command line is wrong
 """
 
+FLAGS = ("--write",)
 _FAILURE_EXIT = 1
 
 
 def migrate(arguments: list[str]) -> int:
     """Run the command; return the exit code (MIGR-06)."""
-    if "--help" in arguments or "-h" in arguments:
-        return write_output(HELP.encode())
-    line = parse(arguments, {}, ("--write",))
+    line = parse(arguments, {}, FLAGS)
     if not line.positional:
         raise CommandLineError("name the FILE to migrate")
     writes = "--write" in line.options

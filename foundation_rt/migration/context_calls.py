@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from . import arguments as args_of
-from .names import CONTEXT_ADVICE, CONTEXT_ATTRIBUTES, CONTEXT_KEPT, NOTIFICATIONS
-from .source import code
+from .names import CONTEXT_ADVICE, CONTEXT_ATTRIBUTES, CONTEXT_KEPT, ELICITED, NOTIFICATIONS
+from .source import code, is_roots_of_session
 
 if TYPE_CHECKING:
     from .rewriter import Rewriter
@@ -29,7 +29,8 @@ _CHANGED = {
 
 _ELICIT = {"schema": "response_type", "requested_schema": "response_type"}
 _LOGGER = {"logger_name": "logger"}
-_IN_PLACE = ("get_state", "set_state", "delete_state", "log", "close_sse_stream", *_CHANGED)
+_WITH_SERVER = (*_CHANGED, "notify_resource_updated")
+_IN_PLACE = ("get_state", "set_state", "delete_state", "log", "close_sse_stream", *_WITH_SERVER)
 
 _LEVELS = ("debug", "info", "warning", "error")
 _SESSION = {
@@ -38,6 +39,7 @@ _SESSION = {
     "elicit": "elicit",
     "elicit_url": "elicit_url",
     "list_roots": "roots",
+    "report_progress": "report_progress",
 }
 
 
@@ -54,6 +56,18 @@ class ContextCalls:
         owner, _, attr = text.rpartition(".")
         return attr == "request_context" and owner in self._to.source.low_level
 
+    def _are_roots(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression is the result of `roots/list`, which is a list here."""
+        asked = node.expression if isinstance(node, cst.Await) else node
+        return code(node) in self._to.source.rooted or is_roots_of_session(asked)
+
+    def _is_read(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression is one of the contents of a resource that was read."""
+        item = node.value if isinstance(node, cst.Subscript) else node
+        if isinstance(item, cst.Attribute) and item.attr.value == "contents":
+            item = item.value
+        return code(item) in self._to.source.read
+
     def attribute(
         self, original: cst.Attribute, updated: cst.Attribute
     ) -> cst.BaseExpression | None:
@@ -67,18 +81,27 @@ class ContextCalls:
             and code(sampled.value) in source.sampled
         ):
             return cst.Attribute(cst.Name(code(sampled.value)), cst.Name("text"))
+        if name == "content" and self._is_read(original.value):
+            text = "contents of a resource have .text, or .blob if they are bytes"
+            self._to.report(original, f"{code(original)}: {text}", True)
+        if name == "roots" and self._are_roots(original.value):
+            return updated.value
         if self._is_context(original):
             return cst.Name("ctx")
+        if name == "request_context" and self._is_context(original.value):
+            return updated.value
         inner = original.value
-        if isinstance(inner, cst.Attribute) and self._is_context(inner.value):
-            both = f"{inner.attr.value}.{name}"
-            if both in CONTEXT_ATTRIBUTES:
-                owner = updated.value
-                assert isinstance(owner, cst.Attribute)
-                return cst.Attribute(owner.value, cst.Name(CONTEXT_ATTRIBUTES[both]))
-            return updated
-        if not self._is_context(original.value):
-            return None
+        is_request = isinstance(inner, cst.Attribute) and inner.attr.value == "request_context"
+        owner = inner.value if isinstance(inner, cst.Attribute) and is_request else inner
+        if not self._is_context(owner):
+            known = isinstance(inner, cst.Attribute) and self._is_context(inner.value)
+            return updated if known else None
+        if name == "protocol_version":
+            return cst.parse_expression(f"{code(updated.value)}.client.revision.name")
+        if name == "transport":
+            text = "the transport is stdio or http here"
+            self._to.report(original, text, False)
+            return cst.parse_expression(f"{code(updated.value)}.call.session.transport_type")
         if name in CONTEXT_ATTRIBUTES:
             return updated.with_changes(attr=cst.Name(CONTEXT_ATTRIBUTES[name]))
         if name not in CONTEXT_KEPT:
@@ -88,7 +111,7 @@ class ContextCalls:
     def call(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression | None:
         """Return the rewritten call of a method of a context; None for any other call."""
         if code(original.func) == "isinstance" and len(original.args) == 2:
-            return self._is_text(original)
+            return self._is_action(original, updated) or self._is_text(original)
         func = original.func
         if not isinstance(func, cst.Attribute):
             return None
@@ -124,6 +147,9 @@ class ContextCalls:
             return updated.with_changes(args=[_spread(a) for a in _renamed(updated.args, _LOGGER)])
         if name in _CHANGED and self._server() is not None:
             return cst.parse_expression(f'{self._server()}.list_changed("{_CHANGED[name]}")')
+        if name == "notify_resource_updated" and self._server() is not None and texts:
+            what = code(args_of.unwrapped_uri(updated.args[0].value))
+            return cst.parse_expression(f"{self._server()}.resource_updated({what})")
         if name == "close_sse_stream":
             return cst.parse_expression(f"{code(owner)}.close_stream()")
         if name == "log":
@@ -173,8 +199,17 @@ class ContextCalls:
         return updated
 
     def _server(self) -> str | None:
+        """Return the name of the only server of the file, if it is known where it is used."""
         servers = self._to.source.servers
-        return next(iter(servers)) if len(servers) == 1 else None
+        names = [each for each in servers if not each.endswith("()") and each != "_"]
+        if not names and servers and self._to.source.low_level_factories >= servers:
+            return "server"  # so the statement that makes it names it
+        if len(names) != 1:
+            return None
+        scopes = self._to.source.scopes.get(names[0], {()})
+        around = tuple(self._to.functions)
+        is_known = any(around[: len(scope)] == scope for scope in scopes)
+        return names[0] if is_known or "." in names[0] else None
 
     def in_place(self, node: cst.Await) -> bool:
         """Return whether what is awaited is no coroutine here."""
@@ -183,11 +218,25 @@ class ContextCalls:
             return False
         name = call.func.attr.value
         if name in _IN_PLACE and self._is_context(call.func.value):
-            return name not in _CHANGED or self._server() is not None
+            return name not in _WITH_SERVER or self._server() is not None
         if name in (*NOTIFICATIONS, *_ABOUT, "send_log_message"):
             known = name == "send_log_message" or self._server() is not None
             return known and "session" in code(call.func.value)
         return False
+
+    def _is_action(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression | None:
+        """Return the check of the action of a user for the check of the class of an answer."""
+        kinds = original.args[1].value
+        parts = [e.value for e in kinds.elements] if isinstance(kinds, cst.Tuple) else [kinds]
+        keys = [self._to.names.key(each) or "" for each in parts]
+        if not all(each in ELICITED for each in keys):
+            return None
+        value = code(updated.args[0].value)
+        if keys == ["AcceptedElicitation"]:
+            return cst.parse_expression(f"{value}.accepted")
+        actions = ", ".join(f'"{ELICITED[each]}"' for each in keys)
+        test = f"in ({actions})" if len(keys) > 1 else f"== {actions}"
+        return cst.parse_expression(f"({value}.action {test})")
 
     def _is_text(self, original: cst.Call) -> cst.BaseExpression | None:
         """Return the text of a model's answer for the question whether it is text."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
+from . import pages
 from .names import LOW_LEVEL, LOW_LEVEL_ADVICE, NOT_NEEDED
 from .source import code
 
@@ -22,15 +23,51 @@ _REGISTER = {
 _ANSWERS = frozenset(LOW_LEVEL.values())
 
 
+_UNANSWERED = "unanswered"
+
+
+def _refusal(to: Rewriter) -> list[str]:
+    """Return the handler of entries that are listed and that nothing answers for."""
+    error, error_code = (to.need(f"foundation_rt.{n}") for n in ("ToolError", "ErrorCode"))
+    return [
+        f"    async def {_UNANSWERED}(*_: object) -> None:",
+        f'        raise {error}({error_code}.NOT_FOUND, "no handler answers for it")',
+        "",
+    ]
+
+
+def report_missing(to: Rewriter, handlers: Mapping[str, str], node: cst.CSTNode) -> None:
+    """Report handlers that list what nothing answers for, and those that answer for no list."""
+    for lister, answerer in LOW_LEVEL.items():
+        if lister in handlers and answerer not in handlers:
+            text = f"{lister} without {answerer}: its entries are listed, and NOT_FOUND if used"
+            to.report(node, text, False)
+    for answerer in sorted(_ANSWERS & handlers.keys()):
+        listers = [lister for lister, other in LOW_LEVEL.items() if other == answerer]
+        if not any(lister in handlers for lister in listers):
+            text = f"{answerer} without {listers[0]}: register what it answers for"
+            to.report(node, text, True)
+
+
 def _registration(to: Rewriter, handlers: dict[str, str]) -> str:
     """Return the hook that registers what the handlers list, with `{server}` for the server."""
-    lines = []
+    lines: list[str] = []
     for lister, answerer in LOW_LEVEL.items():
-        if lister in handlers and answerer in handlers:
-            action = _REGISTER[lister].format(answer=handlers[answerer])
+        if lister in handlers:
+            answer = handlers.get(answerer, _UNANSWERED)
+            if answer == _UNANSWERED and not any(_UNANSWERED in line for line in lines):
+                lines = [*_refusal(to), *lines]
+            action = _REGISTER[lister].format(answer=answer)
             if "partial" in action:
                 to.needed.add("functools.partial")
-            lines += [f"    for each in await {handlers[lister]}():", f"        server.{action}"]
+            if handlers[lister] in to.source.paged:
+                is_first = not any("cursor" in line for line in lines)
+                lines += pages.registration(handlers[lister], f"server.{action}", is_first)
+            else:
+                lines += [
+                    f"    for each in await {handlers[lister]}():",
+                    f"        server.{action}",
+                ]
     to.needed.add("collections.abc.AsyncIterator")
     server = to.need("foundation_rt.Server")
     head = [
@@ -43,17 +80,20 @@ def _registration(to: Rewriter, handlers: dict[str, str]) -> str:
 
 def registration_of_v2(to: Rewriter, handlers: dict[str, str], node: cst.Call) -> list[str]:
     """Return the statements that register the handlers of a server of the SDK 2."""
-    for name in sorted(set(handlers) - set(LOW_LEVEL) - _ANSWERS):
+    completer = handlers.get("completion")
+    hooks = [] if completer is None else [f"{{server}}.completion({completer})"]
+    for name in sorted(set(handlers) - set(LOW_LEVEL) - _ANSWERS - {"completion"}):
         advice = LOW_LEVEL_ADVICE.get(
             name, "it has no counterpart: remove it, or use server.forward"
         )
-        to.report(node, f"on_{name}: {advice}", name not in NOT_NEEDED)
+        to.report(node, f"on_{name}: {advice}", name != "set_logging_level")
     for name, text in handlers.items():
-        if text not in to.source.functions:
+        if text not in to.source.functions and text not in to.source.completers:
             to.report(node, f"on_{name}={text}: give it the parameters of a handler here", True)
-    if not any(a in handlers and b in handlers for a, b in LOW_LEVEL.items()):
-        return []
-    return [_registration(to, handlers)]
+    report_missing(to, handlers, node)
+    if not any(lister in handlers for lister in LOW_LEVEL):
+        return hooks
+    return [*hooks, _registration(to, handlers)]
 
 
 class LowLevel:
@@ -61,14 +101,34 @@ class LowLevel:
 
     def __init__(self, rewriter: Rewriter) -> None:
         self._to = rewriter
-        self._uris: list[bool] = []
 
     def enter(self, node: cst.FunctionDef) -> None:
         for decorator in node.decorators:
             found = self._to.source.handled(decorator)
             if found is not None and found[1] in LOW_LEVEL_ADVICE:
                 text = f"@{found[1]}: {LOW_LEVEL_ADVICE[found[1]]}"
-                self._to.report(node, text, found[1] not in NOT_NEEDED)
+                self._to.report(node, text, found[1] != "set_logging_level")
+
+    def is_not_needed(self, statement: cst.SimpleStatementLine) -> bool:
+        """Return whether a statement sets a handler that is not called any more; report it."""
+        only = statement.body[0]
+        call = only.value if isinstance(only, cst.Expr) else None
+        inner = call.func if isinstance(call, cst.Call) else None
+        found = self._to.source.server_method(inner.func) if isinstance(inner, cst.Call) else None
+        if found is None or found[1] not in NOT_NEEDED:
+            return False
+        self._to.report(statement, f"{found[1]}: {LOW_LEVEL_ADVICE[found[1]]}", True)
+        return True
+
+    def kind(self, node: cst.FunctionDef) -> str | None:
+        """Return what a function handles for a low-level server; None if it handles nothing."""
+        for decorator in node.decorators:
+            found = self._to.source.handled(decorator)
+            if found is not None:
+                return found[1]
+        if node.name.value in self._to.source.completers:
+            return "completion"
+        return self._to.source.functions.get(node.name.value)
 
     def leave(self, original: cst.FunctionDef, updated: cst.FunctionDef) -> Any:
         source = self._to.source
@@ -88,6 +148,8 @@ class LowLevel:
             return updated
         if kind in _ANSWERS:
             updated = self._answering(kind, updated)
+        elif original.name.value in source.paged and original.params.params:
+            updated = pages.rewrite(self._to, original, updated)
         elif original.params.params:
             self._to.report(
                 original,
@@ -96,11 +158,11 @@ class LowLevel:
             )
         if source.last_handlers[server] is not original:
             return updated
-        for lister, answerer in LOW_LEVEL.items():
-            has_both = (lister in source.handlers[server]) == (answerer in source.handlers[server])
-            if not has_both and answerer != "read_resource":
-                self._to.report(original, f"{lister} goes with {answerer}: one is missing", True)
-        text = _registration(self._to, source.handlers[server])
+        handlers = source.handlers[server]
+        report_missing(self._to, handlers, original)
+        if not any(lister in handlers for lister in LOW_LEVEL):
+            return updated
+        text = _registration(self._to, handlers)
         hook = cst.parse_statement(text.replace("{server}", server))
         assert isinstance(hook, cst.FunctionDef)
         hook = hook.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2)
@@ -112,6 +174,8 @@ class LowLevel:
         """Return a handler of the SDK 2, which takes ``(ctx, params)``, with our parameters."""
         if len(original.params.params) != 2 or (kind not in LOW_LEVEL and kind not in _ANSWERS):
             return updated
+        if kind in LOW_LEVEL and original.name.value in self._to.source.paged:
+            return pages.rewrite(self._to, original, updated)
         ctx, params = (each.name.value for each in original.params.params)
         context = f"{ctx}: {self._to.need('foundation_rt.ToolContext')}"
         parts, new = _PARAMS.get(kind, ({}, []))
@@ -160,10 +224,20 @@ class LowLevel:
             if params and isinstance(body, cst.IndentedBlock):
                 uri = params[0]
                 value = 'arguments["uri"]'
-                if uri.annotation is not None and "AnyUrl" in code(uri.annotation.annotation):
+                if _needs_url(uri, body):
                     value = f"AnyUrl({value})"
                 body = _with_first(updated, body, f"{uri.name.value} = {value}")
         return updated.with_changes(params=updated.params.with_changes(params=changed), body=body)
+
+
+def _needs_url(uri: cst.Param, body: cst.BaseSuite) -> bool:
+    """Return whether a handler takes its URI apart, or compares it with an `AnyUrl`.
+
+    Any other handler compares it with URIs of definitions, which are texts here.
+    """
+    if uri.annotation is None or "AnyUrl" not in code(uri.annotation.annotation):
+        return False
+    return f"{uri.name.value}." in code(body) or "AnyUrl" in code(body)
 
 
 def _with_first(function: cst.FunctionDef, body: cst.BaseSuite, text: str) -> cst.BaseSuite:

@@ -10,6 +10,7 @@ import libcst as cst
 from libcst import metadata
 
 from .findings import Finding, MigratedFile
+from .lazy_imports import LazyImports
 from .names import LIBRARIES, advice, canonical
 from .names import NAMES as _NAMES
 from .rewriter import Rewriter, local_name
@@ -51,7 +52,10 @@ def migrate_source(text: str) -> MigratedFile:
     changed = tree.visit(rewriter)
     rewriter.finish()
     left = _left(changed, rewriter)
+    if "Any" not in _expressions(changed):
+        rewriter.needed.discard("typing.Any")
     changed = changed.visit(_Imports(rewriter, {full for full, _ in left}))
+    changed = changed.visit(LazyImports(changed))
     new_text = _SCRIPT.sub(_script, changed.code)
     findings = {*rewriter.findings, *(_finding(full, line) for full, line in left)}
     libraries = tuple(sorted(reader.source.libraries))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
-LIBRARIES = ("fastmcp", "mcp", "mcp_types")
+LIBRARIES = ("fastmcp", "fastmcp_tasks", "mcp", "mcp_types")
 """The packages whose programs are migrated."""
 
 TYPES_MODULES = ("mcp.types", "mcp_types")
@@ -59,13 +59,15 @@ SERVER = ArgumentRule(
         "on_duplicate_resources": "a name that is taken is always an error",
         "on_duplicate_prompts": "a name that is taken is always an error",
         "include_fastmcp_meta": "",
+        "dereference_schemas": "references in schemas stay, which clients read",
+        "client_log_level": "each client sets its own level",
         "subscriptions": "clients are notified of changes if they ask for it",
-        "include_tags": "use server.enable(tags=...)",
-        "exclude_tags": "use server.disable(tags=...)",
+        "retry_interval": "the server tells clients itself when to come back",
         "list_page_size": "server.page_size is set in the configuration",
         "mount_path": "",
         "sse_path": "the HTTP+SSE transport of 2024 is not served",
         "message_path": "the HTTP+SSE transport of 2024 is not served",
+        "event_store": "streams are resumed without one (spec/resumption.md)",
         "tasks": 'give task="optional" to each tool that may become a task',
         "website": "",
     },
@@ -74,14 +76,84 @@ SERVER = ArgumentRule(
         "auth_server_provider": "set up OAuth in the section `http` of the configuration",
         "token_verifier": "set up OAuth in the section `http` of the configuration",
         "middleware": "write `@server.middleware async def f(call, proceed)`",
-        "event_store": "remove it: streams are resumed without one (spec/resumption.md)",
+        "cache_hints": "give cache_ttl_ms=... to each resource, or set it in the configuration",
+        "resource_security": "values of variables never leave their folder: remove it",
+        "request_state_security": "set security.state_key, and remove it",
+        "sampling_handler": "use a client that has a model, or call the model in the tool",
+        "sampling_handler_behavior": "remove it with sampling_handler=",
         "transport_security": "set http.allowed_hosts and http.allowed_origins",
         "providers": "register what the provider has, or mount a server",
         "transforms": "there are none: change the tools, or put a gateway in front",
         "extensions": "register what the extension adds",
+        "cache_ttl": "give cache_ttl_ms=... to each resource, or set it in the configuration",
+        "cache_scope": "remove it: what depends on the principal is never shared",
+        "session_state_store": "set where sessions keep their state in the configuration",
+        "experimental_capabilities": "remove it: clients ignore what they do not know",
+        "resources": "use @server.resource, or server.register_resource",
+        "get_tool_input_schema": "remove it: tools are registered with their schemas",
     },
 )
 """Of `FastMCP`, `MCPServer` and the low-level `Server`."""
+
+_SERVING = {
+    "json_response": SERVER.drops["json_response"],
+    "stateless_http": SERVER.drops["stateless_http"],
+    "stateless": SERVER.drops["stateless_http"],
+    "retry_interval": SERVER.drops["retry_interval"],
+    "log_level": SERVER.drops["log_level"],
+    "event_store": SERVER.drops["event_store"],
+    "mount_path": "",
+    "show_banner": "",
+    "debug": "",
+    "session_idle_timeout": "http.session_idle_ms is set in the configuration",
+}
+_SERVING_DECIDED = {
+    "transport_security": "set http.allowed_hosts and http.allowed_origins",
+    "middleware": "wrap server.asgi_app() in it",
+    "auth": SERVER.decides["auth"],
+    "uvicorn_config": "run server.asgi_app() with uvicorn",
+    "sockets": "run server.asgi_app() with uvicorn",
+    "host_origin_protection": "Host and Origin are always checked: remove it",
+    "allowed_hosts": "set http.allowed_hosts",
+    "allowed_origins": "set http.allowed_origins",
+    "max_request_body_size": "set http.max_body_bytes",
+    "max_sessions": "set http.max_sessions",
+    "custom_starlette_routes": "use server.http_app(Starlette(routes=...))",
+    "token_verifier": SERVER.decides["auth"],
+    "auth_server_provider": SERVER.decides["auth"],
+}
+ASGI_APP = ArgumentRule(
+    positions=("path",),
+    keeps=("path",),
+    renames={"streamable_http_path": "path"},
+    drops={
+        **_SERVING,
+        "transport": "Streamable HTTP is served",
+        "host": "the server of the application says where it listens",
+    },
+    decides=_SERVING_DECIDED,
+)
+"""Of `http_app` and `streamable_http_app`."""
+
+RUN = ArgumentRule(drops={**_SERVING, "transport": ""}, decides=_SERVING_DECIDED)
+"""Of `run` and its kind, besides the transport and the address."""
+
+SWITCH = ArgumentRule(
+    keeps=("tags", "only"),
+    decides={
+        "keys": "give the names of tools and prompts, and the URIs of resources",
+        "components": "give names or tags: it concerns tools, resources and prompts here",
+        "version": "an entry has one version: give names or tags",
+        "match_all": "remove it, or name all",
+    },
+)
+"""Of `enable` and `disable`, besides the names."""
+
+SESSION_MANAGER = ArgumentRule(
+    drops=_SERVING,
+    decides={**_SERVING_DECIDED, "security_settings": _SERVING_DECIDED["transport_security"]},
+)
+"""Of `StreamableHTTPSessionManager`, besides the server."""
 
 TOOL = ArgumentRule(
     positions=("name",),
@@ -140,17 +212,18 @@ LOW_LEVEL = {
 """The handlers of a low-level server that list, and those that answer."""
 
 LOW_LEVEL_ADVICE = {
-    "completion": "write `@server.completion(subject, argument)` for each argument",
-    "set_logging_level": "the level is kept for each client",
-    "subscribe_resource": "remove it: subscriptions are kept; call server.resource_updated(uri)",
-    "unsubscribe_resource": "remove it: subscriptions are kept",
+    "set_logging_level": "it is not called any more: the server keeps a level for each client, "
+    "which ctx.log obeys; if it set the level of the program too, set logging.level",
+    "subscribe_resource": "it is not called any more: the server keeps subscriptions, which "
+    "server.subscribed_resources() has; call server.resource_updated(uri)",
+    "unsubscribe_resource": "it is not called any more: the server keeps subscriptions",
     "progress_notification": "clients' progress has no handler here",
     "roots_list_changed": "use @server.on_roots_changed",
 }
 """Other handlers of a low-level server."""
 
-NOT_NEEDED = frozenset({"set_logging_level"})
-"""Those of them that nothing here needs: the server does it."""
+NOT_NEEDED = frozenset({"set_logging_level", "subscribe_resource", "unsubscribe_resource"})
+"""Those of them that the server does by itself: they are not handlers any more."""
 
 NAMES: dict[str, str] = {
     "FastMCP": "foundation_rt.Server",
@@ -177,6 +250,13 @@ NAMES: dict[str, str] = {
     "types.ElicitRequestURLParams": "foundation_rt.ElicitUrl",
     "Depends": "foundation_rt.Depends",
     "Resolve": "foundation_rt.Depends",
+    "AcceptedElicitation": "foundation_rt.ElicitResult",
+    "DeclinedElicitation": "foundation_rt.ElicitResult",
+    "CancelledElicitation": "foundation_rt.ElicitResult",
+    "ElicitationResult": "foundation_rt.ElicitResult",
+    "File": "foundation_rt.EmbeddedResource",
+    "McpError": "foundation_rt.ToolError",
+    "MCPError": "foundation_rt.ToolError",
     "ReadResourceContents": "foundation_rt.TextContents",
     "ResourceContent": "foundation_rt.TextContents",
     "types.TextContent": "foundation_rt.Text",
@@ -200,11 +280,16 @@ NAMES: dict[str, str] = {
     "types.SamplingMessage": "foundation_rt.SamplingMessage",
     "types.ModelPreferences": "foundation_rt.ModelPreferences",
     "types.ContentBlock": "typing.Any",
+    "types.Completion": "foundation_rt.Completion",
+    "types.CompleteResult": "foundation_rt.Completion",
+    "types.LoggingLevel": "builtins.str",
+    "types.ElicitResult": "foundation_rt.ElicitResult",
     "types.ListToolsResult": "builtins.list",
     "types.ListResourcesResult": "builtins.list",
     "types.ListResourceTemplatesResult": "builtins.list",
     "types.ListPromptsResult": "builtins.list",
     "types.ReadResourceResult": "builtins.list",
+    "TransportSecuritySettings": "builtins.dict",
 }
 """Names that are replaced where they stand, by the last part of their full name."""
 
@@ -214,6 +299,7 @@ RESULTS = {
     "types.ListResourceTemplatesResult": ("resource_templates", "resourceTemplates"),
     "types.ListPromptsResult": ("prompts",),
     "types.ReadResourceResult": ("contents",),
+    "types.CompleteResult": ("completion",),
 }
 """Results of the wire that hold a list, and its names; a handler here returns the list."""
 
@@ -308,11 +394,46 @@ CALLS: dict[str, ArgumentRule] = {
         keeps=("uri", "mime_type", "meta"),
         renames={"content": "text"},
     ),
+    "types.Completion": ArgumentRule(
+        keeps=("values", "total", "has_more"), renames={"hasMore": "has_more"}
+    ),
+    "TransportSecuritySettings": ArgumentRule(
+        keeps=("allowed_hosts", "allowed_origins"),
+        drops={"enable_dns_rebinding_protection": "Host and Origin are always checked"},
+    ),
     "PromptResult": ArgumentRule(
         positions=("messages",), keeps=("messages", "description", "meta")
     ),
 }
 """The arguments of classes whose parameters have other names."""
+
+ELICITED = {
+    "AcceptedElicitation": "accept",
+    "DeclinedElicitation": "decline",
+    "CancelledElicitation": "cancel",
+}
+"""Classes of answers of a user, and the action of ours."""
+
+PROTOCOL_ERRORS = frozenset({"McpError", "MCPError"})
+"""Errors that take a code of JSON-RPC; a handler here raises an error of a tool."""
+
+ERROR_CODES = {
+    "types.INVALID_PARAMS": "INVALID_ARGUMENT",
+    "types.INVALID_REQUEST": "INVALID_ARGUMENT",
+    "types.PARSE_ERROR": "INVALID_ARGUMENT",
+    "types.METHOD_NOT_FOUND": "NOT_FOUND",
+    "types.INTERNAL_ERROR": "INTERNAL",
+}
+"""Codes of JSON-RPC, and those of a tool error that say the same."""
+
+REVISIONS = {
+    "HANDSHAKE_PROTOCOL_VERSIONS": '("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")',
+    "LATEST_HANDSHAKE_VERSION": '"2025-11-25"',
+    "LATEST_MODERN_VERSION": '"2026-07-28"',
+    "MODERN_PROTOCOL_VERSIONS": '("2026-07-28",)',
+    "OLDEST_SUPPORTED_VERSION": '"2024-11-05"',
+}
+"""Constants of revisions, written out; those of all that a library supports are left."""
 
 TOOL_ERRORS = {
     "ToolError": "INTERNAL",
@@ -324,10 +445,10 @@ TOOL_ERRORS = {
 """Errors that take a text alone, and their code here."""
 
 CONTEXT_ATTRIBUTES = {
-    "request_context.lifespan_context": "state",
     "lifespan_context": "state",
     "session_id": "session_key",
     "request_id": "run_id",
+    "close_sse_stream": "close_stream",
 }
 """Attributes of a context that have another name."""
 
@@ -339,7 +460,14 @@ CONTEXT_KEPT = frozenset(
         *("session_state", "state", "warning"),
         # Methods of theirs that are rewritten where they are called.
         *("close_sse_stream", "delete_state", "get_state", "list_roots", "set_state"),
-        *("notify_prompts_changed", "notify_resources_changed", "notify_tools_changed"),
+        *(
+            "notify_resource_updated",
+            "transport",
+            "call",
+            "notify_prompts_changed",
+            "notify_resources_changed",
+            "notify_tools_changed",
+        ),
     )
 )
 """Attributes of our context; those of the other libraries among them mean the same."""
@@ -350,7 +478,6 @@ CONTEXT_ADVICE = {
     "session": "use the context: ctx.sample, ctx.elicit, ctx.log, server.list_changed",
     "request_context": "use ctx.client, ctx.principal, ctx.headers and ctx.state",
     "client_id": "use ctx.principal, which is authenticated",
-    "transport": "use `ctx.call.session.transport_type`",
     "client_capabilities": "use ctx.client.declared",
     "client_supports_extension": "use ctx.client.can(...)",
     "input_responses": "use `await ctx.elicit(...)`, which works in every revision",
@@ -365,7 +492,6 @@ CONTEXT_ADVICE = {
     "enable_components": 'use server.enable("NAME", tags=...)',
     "disable_components": 'use server.disable("NAME", tags=...)',
     "sample_step": "use `await ctx.sample(..., tools=...)` in a loop",
-    "protocol_version": "use ctx.client.revision.name",
     "set_transient_state": "use a variable",
 }
 """Advice on attributes of a context that have no counterpart of one name."""

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import libcst as cst
 from libcst import metadata
 
 from . import arguments as args_of
+from . import pages, session_managers
+from .completions import rewrite as rewrite_completion
 from .context_calls import ContextCalls
 from .findings import Finding
 from .low_level import LowLevel
-from .names import CALLS, DECORATORS, NAMES, RESULTS, TOOL_ERRORS, canonical
+from .names import (
+    CALLS,
+    DECORATORS,
+    ELICITED,
+    ERROR_CODES,
+    LOW_LEVEL,
+    NAMES,
+    PROTOCOL_ERRORS,
+    RESULTS,
+    REVISIONS,
+    SERVER,
+    TOOL_ERRORS,
+    canonical,
+)
 from .server_calls import ServerCalls
 from .signatures import complete
-from .source import CONTEXTS, SERVERS, NameResolver, SourceFacts, code
+from .source import CONTEXTS, SERVERS, SESSION_MANAGER_CLASS, NameResolver, SourceFacts, code
 
 _OLD_IMAGES = ("Image", "Audio")
 
@@ -25,7 +41,10 @@ class Rewriter(cst.CSTTransformer):
     Attributes:
         findings: in no order.
         needed: full names that the file now uses: `foundation_rt.Server`.
+        kinds: of the functions around the node that is visited: what each handles, or None.
+        functions: around the node that is visited, their names.
         unmapped: references to names without a counterpart: full name, text, line.
+        is_in_line: the node that is visited is part of a simple statement.
     """
 
     METADATA_DEPENDENCIES = (metadata.QualifiedNameProvider, metadata.PositionProvider)
@@ -37,7 +56,13 @@ class Rewriter(cst.CSTTransformer):
         self.findings: set[Finding] = set()
         self.needed: set[str] = set()
         self.unmapped: list[tuple[str, str, int]] = []
+        self.kinds: list[str | None] = []
+        self.functions: list[str] = []
         self._coroutines: list[bool] = []
+        self._in_paged: list[bool] = []
+        self._annotations = 0
+        self._is_setting = False
+        self.is_in_line = False
         self._server_calls = ServerCalls(self)
         self._context_calls = ContextCalls(self)
         self._low_level = LowLevel(self)
@@ -47,6 +72,11 @@ class Rewriter(cst.CSTTransformer):
     def report(self, node: cst.CSTNode, text: str, is_open: bool) -> None:
         """Add a finding at the line of `node`, which is a node of the file as it was."""
         self.findings.add(Finding(self.line(node), text, is_open))
+
+    def settle(self, node: cst.CSTNode, argument: str) -> None:
+        """Take back the findings about an argument at the line of `node`."""
+        line = self.line(node)
+        self.findings = {f for f in self.findings if f.line != line or argument not in f.text}
 
     def line(self, node: cst.CSTNode) -> int:
         """Return the line of a node of the file as it was."""
@@ -66,6 +96,10 @@ class Rewriter(cst.CSTTransformer):
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
         return False
 
+    def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> None:
+        self._is_setting = self._server_calls.setting(node) is not None
+        self.is_in_line = True
+
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
         return self._reference(original_node, updated_node)
 
@@ -76,12 +110,14 @@ class Rewriter(cst.CSTTransformer):
         if (
             updated_node.attr.value == "settings"
             and code(original_node.value) in self.source.servers
+            and not self._is_setting
         ):
             text = "settings are in the configuration: Server(config={...})"
             self.report(original_node, f"{code(original_node)}: {text}", True)
-        changed = self._context_calls.attribute(original_node, updated_node)
-        if changed is not None:
-            return changed
+        for part in (self._context_calls.attribute, partial(session_managers.attribute, self)):
+            changed = part(original_node, updated_node)
+            if changed is not None:
+                return changed
         return self._reference(original_node, updated_node)
 
     def _reference(self, original: cst.Name | cst.Attribute, updated: Any) -> cst.BaseExpression:
@@ -89,10 +125,35 @@ class Rewriter(cst.CSTTransformer):
         if full is None:
             return updated  # type: ignore[no-any-return]
         key = canonical(full)
+        if key in ERROR_CODES:
+            error_code = self.need("foundation_rt.ErrorCode")
+            return cst.parse_expression(f"{error_code}.{ERROR_CODES[key]}")
+        if key in REVISIONS:
+            return cst.parse_expression(REVISIONS[key])
         if key is None or key not in NAMES:
+            is_typed = self.kinds[-1:] and self.kinds[-1] in DECORATORS
+            if self._annotations and ((key or "").startswith("types.") or not is_typed):
+                return self._anything(full, original)
             self.unmapped.append((full, code(original), self.line(original)))
             return updated  # type: ignore[no-any-return]
         return updated_name(updated, self.need(NAMES[key]))
+
+    def _anything(self, full: str, original: cst.Name | cst.Attribute) -> cst.BaseExpression:
+        """Return `Any` for a type of the wire in an annotation."""
+        kind = self.kinds[-1] if self.kinds else None
+        if kind is None or kind in DECORATORS:  # handlers of low-level servers have other ones here
+            text = f"{full}: Any was written, which anything is"
+            self.report(original, text, kind is not None)
+        return cst.Name(self.need("typing.Any"))
+
+    def visit_Annotation(self, node: cst.Annotation) -> None:
+        self._annotations += 1
+
+    def leave_Annotation(
+        self, original_node: cst.Annotation, updated_node: cst.Annotation
+    ) -> cst.Annotation:
+        self._annotations -= 1
+        return updated_node
 
     def leave_Param(self, original_node: cst.Param, updated_node: cst.Param) -> cst.Param:
         return updated_node.with_changes(name=original_node.name)
@@ -105,7 +166,8 @@ class Rewriter(cst.CSTTransformer):
     ) -> cst.BaseExpression:
         """Keep of the parameters of a context the type of its state."""
         key = self.names.key(original_node.value)
-        if key in SERVERS:
+        became_any = key is not None and code(updated_node.value) == "Any"
+        if key in SERVERS or became_any:
             return updated_node.value
         if key not in CONTEXTS:
             return updated_node
@@ -131,6 +193,12 @@ class Rewriter(cst.CSTTransformer):
             return updated_node
         if key in SERVERS:
             return self._server_calls.construction(original_node, updated_node)
+        if key == SESSION_MANAGER_CLASS:
+            return session_managers.construction(self, original_node, updated_node)
+        if key in PROTOCOL_ERRORS:
+            return self._protocol_error(original_node, updated_node)
+        if key == "File":
+            return self._embedded_file(original_node, updated_node)
         if key in TOOL_ERRORS:
             return self._tool_error(key, updated_node)
         if key in RESULTS:
@@ -163,9 +231,44 @@ class Rewriter(cst.CSTTransformer):
             if found is not None and key.startswith("types."):
                 self.needed.add("base64.b64decode")
                 args = args_of.replace(args, name, args_of.decoded(found.value))
+        if key == "ReadResourceContents" and args_of.argument(args, "uri") is None:
+            args = self._with_uri(original, args)
         if key == "types.Tool" and args_of.argument(args, "description") is None:
             args = [*args, args_of.keyword("description", cst.SimpleString('""'))]
         return updated.with_changes(args=args)
+
+    def _with_uri(self, original: cst.Call, args: list[cst.Arg]) -> list[cst.Arg]:
+        """Return the arguments of contents of a resource, which say their URI here."""
+        if "read_resource" not in self.kinds:
+            self.report(original, f"{code(original.func)}: give it uri=", True)
+            return args
+        text = "contents of bytes are BlobContents, those of text TextContents"
+        self.report(original, text, False)
+        uri = args_of.keyword("uri", cst.parse_expression('arguments["uri"]'))
+        return args_of.tidy([*args, uri], args)
+
+    def _embedded_file(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        """Return an embedded resource of bytes, or of a file."""
+        named = {a.keyword.value: code(a.value) for a in updated.args if a.keyword is not None}
+        if any(a.keyword is None for a in updated.args):
+            named.setdefault("path", code(updated.args[0].value))
+        embedded = self.need("foundation_rt.EmbeddedResource")
+        blob = self.need("foundation_rt.BlobContents")
+        self.report(original, "a file is sent as bytes, whatever its type is", False)
+        if "path" in named:
+            self.needed |= {"pathlib.Path", "mimetypes.guess_type"}
+            path = named["path"]
+            usual = "application/octet-stream"
+            return cst.parse_expression(
+                f"{embedded}({blob}(Path({path}).resolve().as_uri(), Path({path}).read_bytes(), "
+                f'guess_type({path})[0] or "{usual}"))'
+            )
+        kind = named.get("format", '"octet-stream"')
+        uri = joined('"file:///"', named.get("name", '"resource"'), '"."', kind)
+        mime = joined('"application/"', kind)
+        return cst.parse_expression(
+            f"{embedded}({blob}({uri}, {named.get('data', 'b' + repr(''))}, {mime}))"
+        )
 
     def _media(self, key: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         """Return an image or sound, of bytes or of a file."""
@@ -214,6 +317,9 @@ class Rewriter(cst.CSTTransformer):
 
     def _list(self, key: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         """Return the list in a result of the wire."""
+        paged = pages.page(key, updated) if self._in_paged[-1:] == [True] else None
+        if paged is not None:
+            return paged
         for name in RESULTS[key]:
             found = args_of.argument(updated.args, name)
             if found is not None:
@@ -226,6 +332,29 @@ class Rewriter(cst.CSTTransformer):
                 return found.value
         return updated
 
+    def _protocol_error(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        """Return the error of a tool that says the same as an error of JSON-RPC."""
+        args = list(updated.args)
+        inner = args[0].value if args else None
+        if isinstance(inner, cst.Call) and code(inner.func).endswith("ErrorData"):
+            args = list(inner.args)
+        names = ("code", "message", "data")
+        given = {
+            names[place] if arg.keyword is None else arg.keyword.value: arg.value
+            for place, arg in enumerate(args[:3])
+        }
+        if "code" not in given or "message" not in given:
+            self.report(original, "an error has a code and a message: give it both", True)
+            return updated
+        error_code = given["code"]
+        if not code(error_code).startswith(local_name("foundation_rt.ErrorCode", self.source)):
+            text = f"{code(error_code)} became INTERNAL: choose a code"
+            self.report(original, f"{code(original.func)}: {text}", True)
+            error_code = cst.parse_expression(f"{self.need('foundation_rt.ErrorCode')}.INTERNAL")
+        self.report(original, "of a tool, this error is a result, which its model reads", False)
+        texts = [error_code, given["message"], *([given["data"]] if "data" in given else [])]
+        return updated.with_changes(args=[cst.Arg(each) for each in texts])
+
     def _tool_error(self, key: str, updated: cst.Call) -> cst.BaseExpression:
         error_code = f"{self.need('foundation_rt.ErrorCode')}.{TOOL_ERRORS[key]}"
         text = (
@@ -235,7 +364,7 @@ class Rewriter(cst.CSTTransformer):
 
     def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
         """Call in place what is no coroutine here."""
-        if self._server_calls.in_place(original_node) and self._coroutines[-1:] == [True]:
+        if self._server_calls.serves(original_node) and self._coroutines[-1:] == [True]:
             text = "run() is no coroutine: call it where no event loop runs"
             self.report(original_node, text, True)
         if self._context_calls.in_place(original_node) or self._server_calls.in_place(
@@ -244,10 +373,42 @@ class Rewriter(cst.CSTTransformer):
             return updated_node.expression
         return updated_node
 
+    def leave_MatchClass(
+        self, original_node: cst.MatchClass, updated_node: cst.MatchClass
+    ) -> cst.MatchClass:
+        """Match an answer of a user by its action."""
+        key = self.names.key(original_node.cls)
+        if key not in ELICITED:
+            return updated_node
+        action = cst.MatchValue(cst.SimpleString(f'"{ELICITED[key]}"'))
+        pattern = cst.MatchKeywordElement(cst.Name("action"), action)
+        if updated_node.kwds:
+            pattern = pattern.with_changes(
+                comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+            )
+        return updated_node.with_changes(kwds=[pattern, *updated_node.kwds])
+
     def leave_Comparison(
         self, original_node: cst.Comparison, updated_node: cst.Comparison
     ) -> cst.BaseExpression:
         return self._context_calls.comparison(original_node, updated_node)
+
+    def leave_ClassDef(
+        self, original_node: cst.ClassDef, updated_node: cst.ClassDef
+    ) -> cst.ClassDef:
+        """Leave an event store without its base: it stores nothing here, and needs no library."""
+        bases = [
+            now
+            for was, now in zip(original_node.bases, updated_node.bases, strict=True)
+            if self.names.key(was.value) != "EventStore"
+        ]
+        if len(bases) == len(original_node.bases):
+            return updated_node
+        name = original_node.name.value
+        self.report(original_node, f"{name}: {SERVER.drops['event_store']}: remove it", False)
+        none = cst.MaybeSentinel.DEFAULT
+        pars = {} if bases or original_node.keywords else {"lpar": none, "rpar": none}
+        return updated_node.with_changes(bases=args_of.tidy(bases, updated_node.bases), **pars)
 
     # -- statements ------------------------------------------------------------------------------
 
@@ -257,22 +418,46 @@ class Rewriter(cst.CSTTransformer):
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> Any:
-        if self._context_calls.is_repeated(updated_node):
+        self.is_in_line = False
+        if self._server_calls.setting(original_node) is not None:
+            changed = self._server_calls.set_later(original_node)
+            return cst.RemoveFromParent() if changed is None else changed
+        if self._server_calls.is_extension(original_node):
+            self.settle(original_node, "add_extension")
+            text = 'tasks need only task="optional", and are in the section `tasks`'
+            self.report(original_node, text, False)
+            return cst.RemoveFromParent()
+        if self._context_calls.is_repeated(updated_node) or self._low_level.is_not_needed(
+            original_node
+        ):
             return cst.RemoveFromParent()
         return cst.FlattenSentinel(self._server_calls.after(original_node, updated_node))
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self.kinds.append(self._decorated_as(node) or self._low_level.kind(node))
+        self.functions.append(node.name.value)
         runs = node.name.value in self.source.runners
         self._coroutines.append(node.asynchronous is not None and not runs)
+        paged = self.kinds[-1] in LOW_LEVEL and node.name.value in self.source.paged
+        self._in_paged.append(paged)
         self._low_level.enter(node)
 
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> Any:
         self._coroutines.pop()
+        self._in_paged.pop()
+        self.kinds.pop()
+        self.functions.pop()
         updated_node = updated_node.with_changes(name=original_node.name)
         if original_node.name.value in self.source.runners:
             updated_node = updated_node.with_changes(asynchronous=None)
+            if original_node.name.value not in self.source.started:
+                name = original_node.name.value
+                text = f"{name} is no coroutine any more: call it without asyncio.run, or await"
+                self.report(original_node, text, True)
+        if original_node.name.value in self.source.completers:
+            return rewrite_completion(self, original_node, updated_node)
         kind = self._decorated_as(original_node)
         updated_node = complete(self, kind, original_node, updated_node)
         return self._low_level.leave(original_node, updated_node)
@@ -288,6 +473,16 @@ class Rewriter(cst.CSTTransformer):
     def finish(self) -> None:
         """Report what has found no place."""
         self._server_calls.finish()
+
+
+def joined(*parts: str) -> str:
+    """Return the expression for texts, one after the other; those written out become one."""
+    values = [cst.parse_expression(part) for part in parts]
+    if all(isinstance(each, cst.SimpleString) for each in values):
+        return (
+            '"' + "".join(str(cst.ensure_type(v, cst.SimpleString).raw_value) for v in values) + '"'
+        )
+    return " + ".join(parts)
 
 
 def updated_name(updated: cst.Name | cst.Attribute, name: str) -> cst.BaseExpression:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from . import arguments as args_of
 from .low_level import registration_of_v2
-from .names import DECORATORS, LOW_LEVEL, RUNS, SERVER
+from .names import ASGI_APP, DECORATORS, LOW_LEVEL, RUN, RUNS, SERVER, SWITCH
 from .source import ASGI, code, is_stdio
 
 if TYPE_CHECKING:
@@ -20,34 +21,34 @@ _HTTP = {
     "path": "path",
     "streamable_http_path": "path",
 }
-_RUN_DROPS = (
-    "show_banner",
-    "log_level",
-    "uvicorn_config",
-    "mount_path",
-    "stateless_http",
-    "json_response",
-    "stateless",
-)
+_APPS = ("AppConfig", "ResourceCSP", "ResourcePermissions")
+_FILTERS = {
+    "include_tags": "{{server}}.enable(tags={}, only=True)",
+    "exclude_tags": "{{server}}.disable(tags={})",
+}
+"""Arguments that select entries by tags, and the call that does; the one that excludes wins."""
+
+_RESOURCES = {"TextResource": "text", "BinaryResource": "data", "FunctionResource": "fn"}
+"""Classes of resources, and the parameter of what they hold."""
+
+_DESCRIBED = ("uri", "name", "title", "description", "mime_type", "icons", "annotations", "meta")
+_SWITCHES = ("enable", "disable")
 _TEXTS = (cst.SimpleString, cst.FormattedString, cst.ConcatenatedString)
 _ANSWERS = frozenset(LOW_LEVEL.values())
 _ADVICE = {
     "custom_route": "use server.http_app(app), or @server.http_get(path)",
-    "completion": "write `@server.completion(subject, argument)` for each argument",
     "add_middleware": "write `@server.middleware async def f(call, proceed)`",
     "add_provider": "register what the provider has, or mount a server",
     "add_transform": "there are none: change the tools, or put a gateway in front",
     "add_extension": 'register what the extension adds; tasks need only task="optional"',
     "import_server": "use server.mount(other, prefix=...)",
     "sse_app": "the HTTP+SSE transport of 2024 is not served: use server.asgi_app()",
-    "remove_tool": "use server.unregister(name)",
     "get_context": "take a ToolContext parameter",
     "as_proxy": "use `foundation-rt gateway` (spec/gateway.md)",
-    "list_tools": "use server.list(): it is no coroutine",
     "list_resources": "use server.features.resources",
     "list_prompts": "use server.features.prompts",
     "call_tool": "use foundation_rt.testing.TestClient",
-    "get_tools": "use server.list()",
+    "get_tools": "use server.list(), which is no dict",
     "add_resource": "use @server.resource, or server.register_resource",
     "add_prompt": "use @server.prompt, or server.register_prompt",
     "add_tool_transformation": "there is none: change the tool",
@@ -64,6 +65,7 @@ class ServerCalls:
     def __init__(self, rewriter: Rewriter) -> None:
         self._to = rewriter
         self._after: dict[cst.Call, list[str]] = {}
+        self._before: list[str] = []
 
     def construction(self, original: cst.Call, updated: cst.Call) -> cst.Call:
         """Return `Server(...)`; what follows it as statements is kept for `after`."""
@@ -86,19 +88,28 @@ class ServerCalls:
         if tools is not None and isinstance(tools.value, cst.List):
             later.extend(f"{{server}}.tool({code(e.value)})" for e in tools.value.elements)
             args = args_of.without(args, "tools")
-        args = args_of.without(args, "lifespan")
+        for name, text in _FILTERS.items():
+            tags = args_of.argument(args, name)
+            if tags is not None and code(tags.value) != "None":
+                later.append(text.format(code(tags.value)))
+        args = args_of.without(args, "lifespan", *_FILTERS)
         if later:
             self._after[original] = later
+        security = args_of.argument(args, "transport_security")
+        args = args_of.without(args, "transport_security")
         http = [a for a in args if a.keyword is not None and a.keyword.value in _HTTP]
         args = args_of.without(args, *_HTTP)
         call = updated.with_changes(args=args)
         rewritten = args_of.rewrite(call, SERVER, "the server", self._to.report, original)
-        if self._to.source.is_mounted:
+        if self._to.source.is_mounted and not self._to.source.is_protected:
             self._open(original, cst.Call(cst.Name("run_http")))
             http.append(args_of.keyword("no_auth", cst.Name("True")))
-        if http:
+        hosts = [] if security is None else [f"**{code(security.value)}"]
+        hosts = [each for each in hosts if each != "**None"]
+        if http or hosts:
             pairs = [(a.keyword.value, code(a.value)) for a in http if a.keyword is not None]
-            settings = ", ".join(f'"{_HTTP.get(key, key)}": {value}' for key, value in pairs)
+            parts = [f'"{_HTTP.get(key, key)}": {value}' for key, value in pairs]
+            settings = ", ".join([*parts, *hosts])
             config = cst.parse_expression(f'{{"http": {{{settings}}}}}')
             rewritten = [*rewritten, args_of.keyword("config", config)]
         return args_of.with_args(updated, rewritten)
@@ -113,14 +124,47 @@ class ServerCalls:
             assign = cst.Assign([cst.AssignTarget(cst.Name("server"))], now.value)
             back = cst.Return(cst.Name("server"))
             texts = self._after.pop(cst.ensure_type(only.value, cst.Call))
-            hooks = [cst.parse_statement(text.replace("{server}", "server")) for text in texts]
+            hooks = [_statement(text, "server") for text in texts]
             return [updated.with_changes(body=[assign]), *hooks, cst.SimpleStatementLine([back])]
+        before = [_statement(text, "") for text in self._before]
+        self._before.clear()
+        if before:
+            before[0] = before[0].with_changes(leading_lines=updated.leading_lines)
+            updated = updated.with_changes(leading_lines=())
         if not isinstance(only, cst.Assign | cst.AnnAssign) or not isinstance(only.value, cst.Call):
-            return [updated]
+            return [*before, updated]
         texts = self._after.pop(only.value, [])
         target = only.targets[0].target if isinstance(only, cst.Assign) else only.target
         name = code(target)
-        return [updated, *(cst.parse_statement(t.replace("{server}", name)) for t in texts)]
+        return [*before, updated, *(_statement(text, name) for text in texts)]
+
+    def setting(self, statement: cst.SimpleStatementLine) -> tuple[str, str, cst.Assign] | None:
+        """Return the server and the setting that a statement assigns to, or None."""
+        only = statement.body[0]
+        if len(statement.body) != 1 or not isinstance(only, cst.Assign):
+            return None
+        target = only.targets[0].target
+        if isinstance(target, cst.Attribute) and isinstance(target.value, cst.Attribute):
+            owner = code(target.value.value)
+            if target.value.attr.value == "settings" and owner in self._to.source.servers:
+                return owner, target.attr.value, only
+        return None
+
+    def set_later(self, original: cst.SimpleStatementLine) -> cst.SimpleStatementLine | None:
+        """Return what stands for ``server.settings.port = 9``; None for nothing."""
+        found = self.setting(original)
+        assert found is not None
+        owner, name, assign = found
+        if name in _HTTP:
+            text = f'{owner}.set_defaults("http", {_HTTP[name]}={code(assign.value)})'
+            return cst.ensure_type(cst.parse_statement(text), cst.SimpleStatementLine)
+        if name in SERVER.drops:
+            text = f"{owner}.settings.{name} was removed: {SERVER.drops[name]}"
+            self._to.report(original, text, False)
+            return None
+        text = "settings are in the configuration: Server(config={...})"
+        self._to.report(original, f"{owner}.settings.{name}: {text}", True)
+        return original
 
     def finish(self) -> None:
         for call, texts in self._after.items():
@@ -138,6 +182,9 @@ class ServerCalls:
             return None
         found = source.server_method(original.func)
         if found is None:
+            inner = original.func.value if isinstance(original.func, cst.Attribute) else None
+            if inner is not None and (source.server_method(inner) or ("", ""))[1] == "middleware":
+                self._to.report(original, f"{code(inner)}: {_ADVICE['add_middleware']}", True)
             return None
         method = found[1]
         if method in DECORATORS:
@@ -146,13 +193,24 @@ class ServerCalls:
             return self._run(method, original, updated)
         if method in ASGI:
             func = cst.Attribute(_owner(updated), cst.Name("asgi_app"))
-            path = args_of.argument(updated.args, "path")
-            return updated.with_changes(func=func, args=[] if path is None else [path])
+            updated = self._hosts(original, updated)
+            args = args_of.rewrite(updated, ASGI_APP, method, self._to.report, original)
+            return args_of.with_args(updated.with_changes(func=func), args)
+        if method == "remove_tool":
+            return updated.with_changes(func=cst.Attribute(_owner(updated), cst.Name("unregister")))
+        if method == "add_resource":
+            added = self._add_resource(original, updated)
+            if added is not None:
+                return added
         if method == "mount":
             return self._mount(original, updated)
         if method == "add_tool":
             return self._add_tool(original, updated)
         is_handler = found[0] in source.low_level and (method in LOW_LEVEL or method in _ANSWERS)
+        if method in _SWITCHES:
+            return self._switched(original, updated)
+        if method == "list_tools" and not is_handler:
+            return cst.Call(cst.Attribute(_owner(updated), cst.Name("list")))
         if method in _ADVICE and not is_handler:
             self._to.report(original, f"{code(original.func)}(): {_ADVICE[method]}", True)
         return None
@@ -173,6 +231,7 @@ class ServerCalls:
             found = args_of.argument(args, name)
             if found is not None:
                 args = args_of.replace(args, name, change(found.value))
+        args = self._interface(method, original, args)
         found = args_of.argument(args, "annotations")
         if found is not None and method == "tool":
             args = args_of.replace(args, "annotations", args_of.hints(found.value, self._to.need))
@@ -180,16 +239,65 @@ class ServerCalls:
             args = args_of.without(args, "annotations")
             self._to.report(original, f"{what}: annotations= was removed: give Annotations", False)
         task = args_of.argument(args, "task")
-        if task is not None and code(task.value) in ("True", "False"):
+        mode = None if task is None else self._task(task.value)
+        if mode is not None:
             args = args_of.without(args, "task")
-            if code(task.value) == "True":
-                args.append(args_of.keyword("task", cst.SimpleString('"optional"')))
-            self._to.findings = {
-                f
-                for f in self._to.findings
-                if not (f.line == self._to.line(original) and "task=" in f.text)
-            }
+            if mode in ("optional", "required"):
+                args.append(args_of.keyword("task", cst.SimpleString(f'"{mode}"')))
+            self._to.settle(original, "task=")
         return updated.with_changes(args=args)
+
+    def _task(self, value: cst.BaseExpression) -> str | None:
+        """Return whether a call may be, has to be or cannot be a task; None if unknown."""
+        simple = {"True": "optional", "False": "forbidden"}.get(code(value))
+        is_config = isinstance(value, cst.Call) and code(value.func).endswith("TaskConfig")
+        if simple is not None or not is_config:
+            return simple
+        mode = args_of.argument(cst.ensure_type(value, cst.Call).args, "mode")
+        if mode is None:
+            return "optional"
+        return mode.value.raw_value if isinstance(mode.value, cst.SimpleString) else None
+
+    def is_extension(self, statement: cst.SimpleStatementLine) -> bool:
+        """Return whether a statement adds tasks to a server, which has them here."""
+        only = statement.body[0]
+        call = only.value if isinstance(only, cst.Expr) else None
+        if not isinstance(call, cst.Call) or len(call.args) != 1:
+            return False
+        found, added = self._to.source.server_method(call.func), call.args[0].value
+        if found is None or found[1] != "add_extension" or not isinstance(added, cst.Call):
+            return False
+        return self._to.names.key(added.func) == "TasksExtension"
+
+    def _interface(self, method: str, original: cst.Call, args: list[cst.Arg]) -> list[cst.Arg]:
+        """Return the arguments with ``meta={"ui": {...}}`` for ``app=AppConfig(...)``."""
+        found = args_of.argument(args, "app")
+        if found is None or args_of.argument(args, "meta") is not None:
+            return args
+        members = self._members(found.value)
+        if members is None:
+            return args
+        self._to.settle(original, "app=")
+        args = args_of.without(args, "app")
+        args = [*args, args_of.keyword("meta", cst.parse_expression(f'{{"ui": {members}}}'))]
+        if method == "resource" and args_of.argument(args, "mime_type") is None:
+            page = cst.SimpleString('"text/html;profile=mcp-app"')
+            args.append(args_of.keyword("mime_type", page))
+        return args
+
+    def _members(self, value: cst.BaseExpression) -> str | None:
+        """Return the dict of JSON for a call of a class of FastMCP's apps; None if unknown."""
+        if not isinstance(value, cst.Call) or code(value.func).rpartition(".")[2] not in _APPS:
+            return None
+        texts = []
+        for arg in value.args:
+            if arg.keyword is None or arg.star:
+                return None
+            inner = self._members(arg.value)
+            first, *rest = arg.keyword.value.split("_")
+            name = first + "".join(part.title() for part in rest)
+            texts.append(f'"{name}": {code(arg.value) if inner is None else inner}')
+        return "{" + ", ".join(texts) + "}"
 
     def _mount(self, original: cst.Call, updated: cst.Call) -> cst.Call:
         args: list[cst.Arg] = []
@@ -207,6 +315,18 @@ class ServerCalls:
             args.append(arg)
         return updated.with_changes(args=args_of.tidy(args, updated.args))
 
+    def _switched(self, original: cst.Call, updated: cst.Call) -> cst.Call:
+        """Return the call of `enable` or `disable`, which take names by position here."""
+        given = args_of.argument(updated.args, "names")
+        names: list[cst.Arg] = []
+        if given is not None and isinstance(given.value, cst.Set | cst.List | cst.Tuple):
+            names = [cst.Arg(each.value) for each in given.value.elements]
+        elif given is not None:
+            names = [cst.Arg(given.value, star="*")]
+        rest = updated.with_changes(args=args_of.without(updated.args, "names"))
+        kept = args_of.rewrite(rest, SWITCH, _method(original), self._to.report, original)
+        return args_of.with_args(updated, args_of.tidy([*names, *kept], updated.args))
+
     def _add_tool(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         tool = cst.Attribute(_owner(updated), cst.Name("tool"))
         if len(updated.args) <= 1:
@@ -214,13 +334,56 @@ class ServerCalls:
         options = self._decorator("tool", original, updated.with_changes(args=updated.args[1:]))
         return cst.Call(options.with_changes(func=tool), [cst.Arg(updated.args[0].value)])
 
+    def _add_resource(self, original: cst.Call, updated: cst.Call) -> cst.Call | None:
+        """Return the registration of a resource of a text, of bytes or of a function."""
+        was, now = original.args[0].value, updated.args[0].value
+        if len(original.args) != 1 or not isinstance(was, cst.Call):
+            return None
+        assert isinstance(now, cst.Call)
+        member = _RESOURCES.get(self._to.names.key(was.func) or "")
+        given = {a.keyword.value: a.value for a in now.args if a.keyword is not None and not a.star}
+        is_known = len(given) == len(now.args) and given.keys() <= {*_DESCRIBED, member}
+        if member is None or not is_known or not {"uri", member} <= given.keys():
+            return None
+        content = given.pop(member)
+        given["uri"] = args_of.unwrapped_uri(given["uri"])
+        if member == "fn":
+            options = [args_of.keyword(name, each) for name, each in given.items() if name != "uri"]
+            decorator = cst.Call(
+                cst.Attribute(_owner(updated), cst.Name("resource")),
+                [cst.Arg(given["uri"]), *options],
+            )
+            return cst.Call(decorator, [cst.Arg(content)])
+        if "name" not in given:
+            given["name"] = given["uri"]
+        text = ", ".join(f"{name}={code(each)}" for name, each in given.items())
+        definition = f"{self._to.need('foundation_rt.ResourceDefinition')}({text})"
+        handler = f"lambda *_, content={code(content)}: content"
+        return cst.ensure_type(
+            cst.parse_expression(
+                f"{code(_owner(updated))}.register_resource({definition}, {handler})"
+            ),
+            cst.Call,
+        )
+
+    def _hosts(self, original: cst.Call, updated: cst.Call) -> cst.Call:
+        """Return a call without the hosts it allows, which a statement before it sets."""
+        found = args_of.argument(updated.args, "transport_security")
+        if found is None or not self._to.is_in_line:
+            return updated
+        owner, hosts = code(_owner(updated)), code(found.value)
+        if hosts != "None":
+            self._before.append(f'{owner}.set_defaults("http", **{hosts})')
+        return updated.with_changes(args=args_of.without(updated.args, "transport_security"))
+
     # -- running ---------------------------------------------------------------------------------
 
     def _run(self, method: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         """Return `run()` or `run_http()`, by the transport that is named."""
+        updated = self._hosts(original, updated)
         owner = _owner(updated)
         args = list(updated.args)
-        if method == "run" and len(args) > 1 and args[1].keyword is None:  # the streams
+        if method == "run" and len(args) > 1 and _are_streams(args):
             return cst.Call(cst.Attribute(owner, cst.Name("run")))
         transport = args_of.argument(args, "transport") or (
             args[0] if args and args[0].keyword is None and not args[0].star else None
@@ -231,8 +394,16 @@ class ServerCalls:
             if a.keyword is not None and a.keyword.value in _HTTP
         ]
         stdio = cst.Call(cst.Attribute(owner, cst.Name("run")))
-        open_to_all = args_of.keyword("no_auth", cst.Name("True"))
-        http = cst.Call(cst.Attribute(owner, cst.Name("run_http")), [*kept, open_to_all])
+        no_auth = [args_of.keyword("no_auth", cst.Name("True"))]
+        open_to_all = [] if self._to.source.is_protected else no_auth
+        rest = [a for a in args if a is not transport and a.keyword is not None]
+        rest = [a for a in rest if a.keyword is not None and a.keyword.value not in _HTTP]
+        asked = [a for a in args if a.star]
+        left = args_of.rewrite(
+            updated.with_changes(args=[*rest, *asked]), RUN, method, self._to.report, original
+        )
+        left = [a for a in left if a.keyword is None or a.keyword.value != "transport"]
+        http = cst.Call(cst.Attribute(owner, cst.Name("run_http")), [*kept, *left, *open_to_all])
         if transport is None:
             if method in ("run", "run_async", "run_stdio_async"):
                 return stdio
@@ -257,6 +428,8 @@ class ServerCalls:
         return cst.IfExp(test, stdio, self._open(original, http))
 
     def _open(self, original: cst.Call, http: cst.Call) -> cst.Call:
+        if self._to.source.is_protected:
+            return http
         self._to.report(
             original,
             "no_auth keeps the server open to everyone, as it was: look at "
@@ -280,12 +453,19 @@ class ServerCalls:
                 return first
         return None
 
-    def in_place(self, node: cst.Await) -> bool:
+    def serves(self, node: cst.Await) -> bool:
         """Return whether what is awaited serves, which is no coroutine here."""
-        if not isinstance(node.expression, cst.Call):
-            return False
-        found = self._to.source.server_method(node.expression.func)
-        return found is not None and found[1] in RUNS
+        return self._awaited(node) in RUNS
+
+    def in_place(self, node: cst.Await) -> bool:
+        """Return whether what is awaited is no coroutine here."""
+        return self._awaited(node) in (*RUNS, "list_tools")
+
+    def _awaited(self, node: cst.Await) -> str:
+        """Return the method of a server that is awaited; "" if it is none."""
+        call = node.expression
+        found = self._to.source.server_method(call.func) if isinstance(call, cst.Call) else None
+        return "" if found is None else found[1]
 
     def stdio(
         self, original: cst.With, updated: cst.With
@@ -301,9 +481,28 @@ class ServerCalls:
         return cst.FlattenSentinel(body)
 
 
+def _are_streams(args: Sequence[cst.Arg]) -> bool:
+    """Return whether `run` of a low-level server is given the streams that it serves."""
+    is_text = isinstance(args[0].value, cst.SimpleString)
+    return all(each.keyword is None and not each.star for each in args[:2]) and not is_text
+
+
+def _statement(text: str, server: str) -> cst.BaseStatement:
+    """Return a statement about a server; a function has empty lines before it."""
+    made = cst.parse_statement(text.replace("{server}", server))
+    if isinstance(made, cst.FunctionDef):
+        return made.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2)
+    return made
+
+
 def _owner(call: cst.Call) -> cst.BaseExpression:
     assert isinstance(call.func, cst.Attribute)
     return call.func.value
+
+
+def _method(call: cst.Call) -> str:
+    assert isinstance(call.func, cst.Attribute)
+    return call.func.attr.value
 
 
 def _off(value: cst.BaseExpression) -> cst.BaseExpression:

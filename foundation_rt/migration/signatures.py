@@ -41,6 +41,8 @@ def _param(to: Rewriter, kind: str | None, was: cst.Param, now: cst.Param) -> cs
     called = to.names.key(default.func) if isinstance(default, cst.Call) else None
     if called == "CurrentContext":
         return now.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT)
+    if kind == "tool" and was.annotation is not None and _is_bytes(was.annotation):
+        to.report(was, f"{was.name.value}: bytes are sent in base64 here, not as text", False)
     if kind is None or now.annotation is not None or now.name.value in ("self", "cls"):
         return now
     if _UNTYPED[kind] == "Any":
@@ -49,6 +51,10 @@ def _param(to: Rewriter, kind: str | None, was: cst.Param, now: cst.Param) -> cs
         was, f"{was.name.value}: a parameter says its type: {_UNTYPED[kind]} was added", False
     )
     return now.with_changes(annotation=cst.Annotation(cst.Name(_UNTYPED[kind])))
+
+
+def _is_bytes(annotation: cst.Annotation) -> bool:
+    return isinstance(annotation.annotation, cst.Name) and annotation.annotation.value == "bytes"
 
 
 def _in_order(params: list[cst.Param]) -> bool:

@@ -8,13 +8,18 @@ import libcst as cst
 from attrs import define, field
 from libcst import metadata
 
-from .names import LIBRARIES, LOW_LEVEL, LOW_LEVEL_ADVICE, RUNS, canonical
+from .names import LIBRARIES, LOW_LEVEL, LOW_LEVEL_ADVICE, NOT_NEEDED, RUNS, canonical
 
 SERVERS = frozenset({"FastMCP", "MCPServer", "Server"})
 CONTEXTS = frozenset({"Context", "ServerRequestContext", "RequestContext"})
 
+SESSION_MANAGER_CLASS = "StreamableHTTPSessionManager"
+
 ASGI = ("http_app", "streamable_http_app")
 """The methods of a server that return its application."""
+
+LOGINS = frozenset({"auth", "token_verifier", "auth_server_provider"})
+"""The arguments of a server that make its clients log in."""
 
 _METADATA = (metadata.QualifiedNameProvider, metadata.PositionProvider)
 
@@ -31,33 +36,56 @@ class SourceFacts:
     Attributes:
         libraries: the other libraries that it imports.
         servers: expressions that are servers: `mcp`, `self.app`.
+        scopes: of each of them that is a name: the functions in which it is one.
         low_level: those of them that are low-level ones.
         contexts: names of parameters and variables that are contexts.
         sampled: names of variables that hold the answer of a model.
         handlers: of a low-level server, by what they handle: the names of the functions.
+        low_level_factories: `f()` for functions that return a low-level server they do not name.
         last_handlers: of a low-level server, the definition after which all are known.
         functions: the handlers that a low-level server of the SDK 2 is given; what they handle.
+        completers: names of functions that complete all arguments.
         runners: names of async functions that do nothing asynchronous but serve.
         taken: names that the file binds to something else.
+        read: names of variables that hold contents of resources that were read.
+        started: names of functions that the file calls.
+        rooted: names of variables that hold the result of `roots/list`.
+        session_managers: expressions that are managers of HTTP sessions.
+        paged: names of functions that read a cursor; of handlers that list, those with pages.
+        is_protected: a server of the file asks for a login.
         is_mounted: the file asks a server for its application for ASGI.
     """
 
     libraries: set[str] = field(factory=set)
     servers: set[str] = field(factory=set)
+    scopes: dict[str, set[tuple[str, ...]]] = field(factory=dict)
     low_level: set[str] = field(factory=set)
     contexts: set[str] = field(factory=set)
     sampled: set[str] = field(factory=set)
+    low_level_factories: set[str] = field(factory=set)
     handlers: dict[str, dict[str, str]] = field(factory=dict)
     last_handlers: dict[str, cst.FunctionDef] = field(factory=dict)
     functions: dict[str, str] = field(factory=dict)
+    completers: set[str] = field(factory=set)
     runners: set[str] = field(factory=set)
     taken: set[str] = field(factory=set)
+    read: set[str] = field(factory=set)
+    rooted: set[str] = field(factory=set)
+    started: set[str] = field(factory=set)
+    session_managers: set[str] = field(factory=set)
+    paged: set[str] = field(factory=set)
+    is_protected: bool = False
     is_mounted: bool = False
 
     def server_method(self, node: cst.BaseExpression) -> tuple[str, str] | None:
         """Return the server and the method that an expression names, or None."""
         if isinstance(node, cst.Attribute):
             owner = code(node.value)
+            if isinstance(node.value, cst.Call):
+                owner = f"{code(node.value.func)}()"
+            inner = owner.removesuffix("._mcp_server")
+            if inner != owner and inner in self.servers and node.attr.value in NOT_NEEDED:
+                return inner, node.attr.value
             if owner in self.servers:
                 return owner, node.attr.value
         return None
@@ -66,10 +94,15 @@ class SourceFacts:
         """Return the low-level server and the name of its decorator, or None."""
         call = decorator.decorator
         found = self.server_method(call.func if isinstance(call, cst.Call) else call)
-        if found is None or found[0] not in self.low_level:
+        if found is None or (found[0] not in self.low_level and found[1] not in NOT_NEEDED):
             return None
         known = found[1] in LOW_LEVEL or found[1] in LOW_LEVEL.values()
         return found if known or found[1] in LOW_LEVEL_ADVICE else None
+
+
+def is_roots_of_session(node: cst.BaseExpression) -> bool:
+    """Return whether a session is asked for its roots, of which the result has a list."""
+    return isinstance(node, cst.Call) and code(node.func).endswith("session.list_roots")
 
 
 class NameResolver:
@@ -141,7 +174,7 @@ class SourceReader(cst.CSTVisitor):
         self.source.taken.add(node.name.value)
         if node.annotation is not None:
             if self.names.mentions(node.annotation, SERVERS):
-                self.source.servers.add(node.name.value)
+                self._add_server(node.name.value)
             if self.names.mentions(node.annotation, CONTEXTS):
                 self.source.contexts.add(node.name.value)
 
@@ -158,9 +191,13 @@ class SourceReader(cst.CSTVisitor):
         if isinstance(target, cst.Name):
             self.source.taken.add(name)
         if isinstance(value, cst.Call) and self.names.key(value.func) in SERVERS:
-            self.source.servers.add(name)
+            self._add_server(name)
             if self.names.key(value.func) == "Server":
                 self.source.low_level.add(name)
+        if isinstance(value, cst.Call) and f"{code(value.func)}()" in self.source.servers:
+            self._add_server(name)
+        if isinstance(value, cst.Call) and self.names.key(value.func) == SESSION_MANAGER_CLASS:
+            self.source.session_managers.add(name)
         if isinstance(value, cst.Attribute) and value.attr.value == "request_context":
             self.source.contexts.add(name)
         called = value.expression if isinstance(value, cst.Await) else value
@@ -170,6 +207,18 @@ class SourceReader(cst.CSTVisitor):
                 self.source.sampled.add(name)
             if method == "get_context":
                 self.source.contexts.add(name)
+            if method == "read_resource":
+                self.source.read.add(name)
+            if is_roots_of_session(called):
+                self.source.rooted.add(name)
+
+    def _add_server(self, name: str) -> None:
+        self.source.servers.add(name)
+        self.source.scopes.setdefault(name, set()).add((*self._functions,))
+
+    def visit_For(self, node: cst.For) -> None:
+        if code(node.iter) in self.source.read:
+            self.source.read.add(code(node.target))
 
     def visit_Decorator(self, node: cst.Decorator) -> None:
         call = node.decorator
@@ -182,16 +231,34 @@ class SourceReader(cst.CSTVisitor):
         is_server = value is not None and code(value) in self.source.servers
         if is_server or (isinstance(value, cst.Call) and self.names.key(value.func) in SERVERS):
             self.source.servers.update(f"{name}()" for name in self._functions[-1:])
+        if isinstance(value, cst.Call) and self.names.key(value.func) == "Server":
+            self.source.low_level_factories.update(f"{name}()" for name in self._functions[-1:])
 
     def visit_Call(self, node: cst.Call) -> None:
+        if isinstance(node.func, cst.Name):
+            self.source.started.add(node.func.value)
+        values = (arg.value for arg in node.args)
+        self.source.started.update(each.value for each in values if isinstance(each, cst.Name))
         if isinstance(node.func, cst.Attribute) and node.func.attr.value in ASGI:
             self.source.is_mounted = True
-        if self.names.key(node.func) != "Server":
+        method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+        key = self.names.key(node.func)
+        self.source.is_mounted |= key == SESSION_MANAGER_CLASS
+        if key in SERVERS or method in (*RUNS, *ASGI):
+            given = {arg.keyword.value for arg in node.args if arg.keyword is not None}
+            self.source.is_protected |= bool(given & LOGINS)
+        if key != "Server":
             return
         for arg in node.args:
             name = "" if arg.keyword is None else arg.keyword.value
-            if name.startswith("on_") and isinstance(arg.value, cst.Name):
+            if name == "on_completion" and isinstance(arg.value, cst.Name):
+                self.source.completers.add(arg.value.value)
+            elif name.startswith("on_") and isinstance(arg.value, cst.Name):
                 self.source.functions[arg.value.value] = name.removeprefix("on_")
+
+    def visit_Attribute(self, node: cst.Attribute) -> None:
+        if node.attr.value == "cursor":
+            self.source.paged.update(self._functions[-1:])
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef) -> None:
         self._functions.pop()
@@ -206,6 +273,11 @@ class SourceReader(cst.CSTVisitor):
             self.source.servers.add(f"{node.name.value}()")
         for decorator in node.decorators:
             found = self.source.handled(decorator)
+            call = decorator.decorator
+            named = self.source.server_method(call.func if isinstance(call, cst.Call) else call)
+            is_general = not isinstance(call, cst.Call) or not call.args
+            if named is not None and named[1] == "completion" and is_general:
+                self.source.completers.add(node.name.value)
             if found is not None:
                 self.source.handlers.setdefault(found[0], {})[found[1]] = node.name.value
                 if found[1] not in LOW_LEVEL_ADVICE:

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+from starlette.testclient import TestClient as StarletteClient
 
 from foundation_rt.cli.main import main
 from foundation_rt.migration.migrate import NotPythonError, migrate_source
@@ -205,6 +206,13 @@ def test_name_that_is_taken_is_imported_under_another() -> None:
 CHANGES = {
     "data = ctx.request_context.lifespan_context.db": "data = ctx.state.db",
     "await ctx.session.send_tool_list_changed()": 'mcp.list_changed("tools")',
+    "await ctx.request_context.session.send_resource_updated('a:b')": "mcp.resource_updated('a:b')",
+    "x = ctx.request_context.request_id": "x = ctx.run_id",
+    "x = ctx.request_context.protocol_version": "x = ctx.client.revision.name",
+    "x = (await ctx.session.list_roots()).roots": "x = (await ctx.roots())",
+    "x = await ctx.session.list_roots(); y = x.roots": "x = await ctx.roots(); y = x",
+    "x = ctx.close_sse_stream is None": "x = ctx.close_stream is None",
+    "x = V.LATEST_MODERN_VERSION": 'x = "2026-07-28"',
     "x = await ctx.elicit('a', schema=int)": "x = await ctx.elicit('a', response_type=int)",
     "await ctx.info('a', extra={'b': 1})": "await ctx.info('a', **{'b': 1})",
     "x = await ctx.get_state('a')": "x = ctx.session_state.get('a')",
@@ -219,17 +227,297 @@ CHANGES = {
 @pytest.mark.parametrize("before", CHANGES)
 def test_what_context_has_is_named_as_here(before: str) -> None:
     head = "from mcp.server.fastmcp import Context, FastMCP\nmcp = FastMCP()\n"
+    head += "import mcp.types.version as V\n"
     result = migrate_source(f"{head}async def f(ctx: Context):\n    {before}\n")
     assert CHANGES[before] in result.text
     assert result.open_findings == ()
 
 
+COMPLETION = """\
+from mcp.server.{module} import {server}
+from mcp.types import Completion, CompletionArgument, CompletionContext
+from mcp.types import PromptReference, ResourceTemplateReference
+
+mcp = {server}("shop")
+
+
+@mcp.prompt()
+def review(language: str) -> str:
+    return language
+
+
+@mcp.completion()
+async def complete(
+    ref: PromptReference | ResourceTemplateReference,
+    argument: CompletionArgument,
+    context: CompletionContext | None,
+) -> Completion | None:
+    if not isinstance(ref, PromptReference) or ref.type == "ref/resource":
+        return None
+    if context is None or argument.name != "language":
+        return None
+    return Completion(values=[f"{{ref.name}}:{{argument.value}}", *context.arguments], {more}=True)
+"""
+
+LOW_LEVEL_COMPLETION = """\
+import mcp.types as types
+from mcp.server import Server
+
+
+def build():
+    async def list_prompts(ctx, params: types.PaginatedRequestParams):
+        prompt = types.Prompt(name="review", arguments=[types.PromptArgument(name="language")])
+        return types.ListPromptsResult(prompts=[prompt])
+
+    async def get_prompt(ctx, params: types.GetPromptRequestParams):
+        raise NotImplementedError
+
+    async def complete(ctx, params: types.CompleteRequestParams) -> types.CompleteResult:
+        values = [f"{params.ref.name}:{params.argument.value}"]
+        return types.CompleteResult(completion=types.Completion(values=values, has_more=True))
+
+    return Server(
+        "a", on_list_prompts=list_prompts, on_get_prompt=get_prompt, on_completion=complete
+    )
+"""
+
+
+@pytest.mark.rule("MIGR-09")
+@pytest.mark.parametrize(
+    "text",
+    [
+        COMPLETION.format(module="fastmcp", server="FastMCP", more="hasMore"),
+        COMPLETION.format(module="mcpserver", server="MCPServer", more="has_more"),
+        f"{LOW_LEVEL_COMPLETION}\n\nmcp = build()\n",
+    ],
+)
+async def test_handler_of_completions_completes(text: str) -> None:
+    result = migrate_source(text)
+    assert result.findings == ()
+    async with TestClient(defined(result.text)["mcp"]) as client:
+        assert (await client.complete("review", "language", "py"))[0] == "review:py"
+
+
+@pytest.mark.rule("MIGR-09")
+def test_what_a_handler_of_completions_does_besides_is_listed() -> None:
+    text = COMPLETION.format(module="fastmcp", server="FastMCP", more="hasMore")
+    result = migrate_source(text.replace("return None", "return ref.values"))
+    [finding] = result.open_findings
+    assert "look at ref" in finding.text
+
+
 SERVER = "from fastmcp import Context, FastMCP\nmcp = FastMCP()\n"
+ANSWERS = "from fastmcp.server.elicitation import AcceptedElicitation, DeclinedElicitation\n"
+ERRORS = "from mcp import McpError\nfrom mcp.types import INVALID_PARAMS, ErrorData\n"
+APPS = "from fastmcp.apps import AppConfig, ResourceCSP\n"
+FILES = "from fastmcp.utilities.types import File\n"
+REPLACED = {
+    f"{ANSWERS}y = isinstance(x, AcceptedElicitation)": "y = x.accepted",
+    f"{ANSWERS}y = isinstance(x, DeclinedElicitation)": 'y = (x.action == "decline")',
+    f"{ANSWERS}match x:\n    case AcceptedElicitation(data=d): ...": (
+        'case ElicitResult(action="accept", data=d)'
+    ),
+    f"{ERRORS}raise McpError(ErrorData(code=INVALID_PARAMS, message='a'))": (
+        "raise ToolError(ErrorCode.INVALID_ARGUMENT, 'a')"
+    ),
+    f"{APPS}@mcp.tool(app=AppConfig(resource_uri=U))\ndef f() -> int: ...": (
+        '@mcp.tool(meta={"ui": {"resourceUri": U}})'
+    ),
+    f"{APPS}@mcp.resource(U, app=AppConfig(csp=ResourceCSP(resource_domains=[])))\ndef f(): ...": (
+        'meta={"ui": {"csp": {"resourceDomains": []}}}, mime_type="text/html;profile=mcp-app"'
+    ),
+    f"{FILES}x = File(path='a')": "Path('a').read_bytes()",
+    f"{FILES}x = File(data=b, format='pdf', name=n)": '"file:///" + n + "." + \'pdf\'',
+    "async def f(ctx: Context):\n    await ctx.session.report_progress(1)": (
+        "await ctx.report_progress(1)"
+    ),
+    "async def f(ctx: Context):\n    await ctx.notify_resource_updated(u)": (
+        "\n    mcp.resource_updated(str(u))"
+    ),
+    "async def f(ctx: Context):\n    ctx.transport": "    ctx.call.session.transport_type\n",
+    "async def f():\n    x = await mcp.list_tools()": "    x = mcp.list()\n",
+    "mcp.disable(names={'a'}, tags=t)": "mcp.disable('a', tags=t)",
+    "mcp.enable(names=n, only=True)": "mcp.enable(*n, only=True)",
+    "b = FastMCP('b', include_tags=t, exclude_tags={'c'})": (
+        "b = Server('b')\nb.enable(tags=t, only=True)\nb.disable(tags={'c'})"
+    ),
+    "from mcp.types import ServerResult\ndef f(x: list[ServerResult]): ...": "x: list[Any]",
+}
+
+
+@pytest.mark.rule("MIGR-02", "MIGR-04", "MIGR-13")
+@pytest.mark.parametrize("text", REPLACED)
+def test_value_of_theirs_becomes_one_of_ours(text: str) -> None:
+    result = migrate_source(f"{SERVER}{text}\n")
+    assert REPLACED[text] in result.text
+    assert result.open_findings == ()
+    assert "fastmcp" not in result.text and "from mcp" not in result.text
+
+
+@pytest.mark.rule("MIGR-10")
+def test_import_that_only_functions_use_moves_into_them() -> None:
+    head = "from mcp import Client, ClientSession as S, FastMCP\n"
+    text = f'{head}\n\nasync def main():\n    """Try."""\n    async with Client(1): ...\n'
+    result = migrate_source(f"{text}\n\nclass A(S): ...\n")
+    assert "from mcp import ClientSession as S\n" in result.text
+    assert '    """Try."""\n    from mcp import Client\n    async with' in result.text
+    assert len(result.open_findings) == 2
+
+
+PAGES = """\
+import mcp.types as types
+from mcp.server.lowlevel import Server
+
+app = Server("low")
+
+
+@app.list_resources()
+async def list_resources(request: types.ListResourcesRequest) -> types.ListResourcesResult:
+    cursor = request.params.cursor if request.params is not None else None
+    first = int(cursor or 0)
+    entries = [types.Resource(uri=f"a://{n}", name=str(n)) for n in range(first, first + 2)]
+    after = str(first + 2) if first < 4 else None
+    return types.ListResourcesResult(resources=entries, nextCursor=after)
+"""
+PAGES_2 = """\
+from mcp.server import Server
+import mcp_types as types
+
+
+async def list_resources(ctx, params: types.PaginatedRequestParams | None):
+    first = 0
+    if params is not None and params.cursor is not None:
+        first = int((params and params.cursor) or 0)
+    entries = [types.Resource(uri=f"a://{n}", name=str(n)) for n in range(first, first + 2)]
+    after = str(first + 2) if first < 4 else None
+    return types.ListResourcesResult(resources=entries, next_cursor=after)
+
+
+app = Server("low", on_list_resources=list_resources)
+"""
+
+
+@pytest.mark.rule("MIGR-12")
+@pytest.mark.parametrize("text", [PAGES, PAGES_2])
+async def test_entries_of_all_pages_are_listed(text: str) -> None:
+    result = migrate_source(text)
+    [finding] = result.findings
+    assert "without read_resource" in finding.text and not finding.is_open
+    async with TestClient(defined(result.text)["app"]) as client:
+        listed = (await client.request("resources/list"))["resources"]
+        assert [each["uri"] for each in listed] == [f"a://{n}" for n in range(6)]
+        with pytest.raises(Exception, match="no handler answers"):
+            await client.read_resource("a://1")
+
+
+@pytest.mark.rule("MIGR-12")
+def test_what_a_handler_of_pages_does_besides_is_listed() -> None:
+    text = PAGES.replace("    first =", "    print(request.method)\n    first =")
+    [finding] = migrate_source(text).open_findings
+    assert "look at request" in finding.text
+    alone = PAGES.replace("list_resources()", "get_prompt()")
+    assert any("without list_prompts" in each.text for each in migrate_source(alone).open_findings)
+
+
+MANAGER = """\
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from mcp.server.streamable_http import EventStore
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+
+class Store(EventStore):
+    async def replay_events_after(self, last_event_id): ...
+
+
+manager = StreamableHTTPSessionManager(
+    app=app, event_store=Store(), json_response=True, stateless=True
+)
+
+
+async def handle(scope, receive, send):
+    await manager.handle_request(scope, receive, send)
+
+
+def lifespan(host):
+    return manager.run()
+
+
+web = Starlette(routes=[Mount("/mcp", app=handle)], lifespan=lifespan)
+"""
+
+
+@pytest.mark.rule("MIGR-11")
+def test_manager_of_sessions_becomes_an_application() -> None:
+    result = migrate_source(LOW_LEVEL + MANAGER)
+    assert result.open_findings == ()
+    assert "class Store:" in result.text and "mcp.server" not in result.text
+    names = defined(result.text)
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    with StarletteClient(names["web"], base_url="http://127.0.0.1") as client:
+        response = client.post("/mcp/", content=INITIALIZE, headers=headers)
+    assert response.json()["result"]["serverInfo"]["name"] == "low"
+
+
+@pytest.mark.rule("MIGR-11")
+def test_manager_that_a_server_has_is_its_lifetime() -> None:
+    text = f"{SERVER}app = mcp.streamable_http_app()\nrun = mcp.session_manager.run()\n"
+    result = migrate_source(text)
+    assert "run = mcp.lifetime()" in result.text and result.open_findings == ()
+    [finding] = migrate_source(f"{SERVER}mcp.session_manager.handle_request\n").open_findings
+    assert "asgi_app" in finding.text
+    guarded = MANAGER.replace("stateless=True", "security_settings=f")
+    assert any("http.allowed_hosts" in f.text for f in migrate_source(guarded).open_findings)
+
+
+@pytest.mark.rule("MIGR-04")
+async def test_transport_of_a_call_is_a_text() -> None:
+    text = f"{SERVER}@mcp.tool\nasync def f(ctx: Context) -> str:\n    return ctx.transport\n"
+    async with TestClient(defined(migrate_source(text).text)["mcp"]) as client:
+        assert await client.call("f") == "memory"
+
+
+@pytest.mark.rule("MIGR-05")
+async def test_uri_is_compared_with_those_of_definitions() -> None:
+    text = LOW_LEVEL.replace('f"contents of {uri}"', 'str(uri == "file:///a")')
+    async with TestClient(defined(migrate_source(text).text)["app"]) as client:
+        assert await client.read_resource("file:///a") == "True"
+    taken_apart = LOW_LEVEL.replace('f"contents of {uri}"', "uri.path")
+    async with TestClient(defined(migrate_source(taken_apart).text)["app"]) as client:
+        assert await client.read_resource("file:///a") == "/a"
+
+
+@pytest.mark.rule("MIGR-05")
+def test_handlers_of_the_server_inside_are_listed_as_not_called() -> None:
+    level = "@mcp._mcp_server.set_logging_level()\nasync def f(level): ...\n"
+    result = migrate_source(f"{SERVER}{level}mcp._mcp_server.subscribe_resource()(f)\n")
+    [finding] = result.open_findings
+    assert finding.line == 5 and "not called any more" in finding.text
+    assert "_mcp_server" not in result.text
+
+
+@pytest.mark.rule("MIGR-05")
+def test_handler_of_subscriptions_is_listed_as_not_called() -> None:
+    text = LOW_LEVEL.replace(
+        "@app.list_prompts()", "@app.subscribe_resource()\nasync def s(u): ..."
+    )
+    [finding, *_] = migrate_source(text).open_findings
+    assert "not called any more" in finding.text
+
+
 PROVIDER = "from fastmcp.server.auth.providers.github import GitHubProvider\n"
 DECISIONS = {
     f"{PROVIDER}GitHubProvider()\n": (2, "OAuth"),
     f"{SERVER}other = FastMCP('a', auth=mcp)\n": (3, "auth=mcp"),
-    f"{SERVER}async def f(ctx: Context):\n    ctx.transport\n": (4, "transport"),
+    f"{SERVER}async def f(ctx: Context):\n    ctx.client_id\n": (4, "principal"),
+    f"{SERVER}mcp.enable(keys={{'tool:a'}})\n": (3, "names of tools"),
+    f"{SERVER}async def f(c: Context):\n  x = await c.read_resource(u)\n  x[0].content\n": (
+        5,
+        ".blob",
+    ),
+    f"{SERVER}async def f(c: Context):\n  x = await c.read_resource(u)\n  for e in x:\n"
+    "    e.content\n": (6, ".blob"),
+    f"{SERVER}@mcp.tool(enabled=False)\ndef f(): ...\n": (3, 'server.disable("NAME")'),
     "from mcp import ClientSession\nClientSession()\n": (2, "foundation_rt.client.connect"),
     f"{SERVER}@mcp.custom_route('/a')\nasync def f(r): ...\n": (3, "http_app"),
 }
@@ -245,6 +533,189 @@ def test_what_has_no_counterpart_stays_and_is_listed(text: str) -> None:
         text.splitlines()[line - 1].replace("FastMCP", "Server").replace("Context", "ToolContext")
     )
     assert kept.strip() in result.text
+
+
+@pytest.mark.rule("MIGR-03", "MIGR-07")
+@pytest.mark.parametrize(
+    ("call", "kept", "words"),
+    [
+        ("http_app(middleware=[f])", "mcp.asgi_app(middleware=[f])", "wrap server.asgi_app()"),
+        ("run('http', auth=f)", "mcp.run_http(auth=f)", "OAuth"),
+        ("run('http', uvicorn_config=f)", "uvicorn_config=f, no_auth=True)", "with uvicorn"),
+        ("run('http', **f)", "**f", "look at what"),
+    ],
+)
+def test_option_of_serving_stays_and_is_listed(call: str, kept: str, words: str) -> None:
+    result = migrate_source(f"{SERVER}f = {{}}\nmcp.{call}\n")
+    [finding] = result.open_findings
+    assert finding.line == 4 and words in finding.text
+    assert kept in result.text
+
+
+@pytest.mark.rule("MIGR-03")
+@pytest.mark.parametrize("how", ["run('http')", "http_app()"])
+def test_server_that_asked_for_a_login_is_never_opened(how: str) -> None:
+    protected = SERVER.replace("FastMCP()", "FastMCP(auth=f)")
+    assert "no_auth" not in migrate_source(f"{protected}mcp.{how}\n").text
+
+
+@pytest.mark.rule("MIGR-03", "MIGR-14")
+def test_allowed_hosts_become_settings() -> None:
+    text = (
+        "from mcp.server.mcpserver import MCPServer\n"
+        "from mcp.server.transport_security import TransportSecuritySettings\n"
+        "HOSTS = TransportSecuritySettings(\n"
+        "    enable_dns_rebinding_protection=True, allowed_hosts=['a.example']\n"
+        ")\n"
+        "def make() -> object:\n"
+        "    server = MCPServer('a')\n"
+        "    # the application\n"
+        "    return server.streamable_http_app(transport_security=HOSTS)\n"
+        "other = MCPServer('b', transport_security=HOSTS)\n"
+    )
+    result = migrate_source(text)
+    assert not result.open_findings
+    assert "    # the application\n    server.set_defaults(" in result.text
+    namespace: dict[str, Any] = {}
+    exec(result.text, namespace)
+    assert namespace["other"].load_config().http.allowed_hosts == ("a.example",)
+    with StarletteClient(namespace["make"]()) as client:
+        accept = "application/json, text/event-stream"
+        headers = {"host": "a.example", "accept": accept, "content-type": "application/json"}
+        assert client.post("/mcp", content=INITIALIZE, headers=headers).status_code == 200
+        assert (
+            client.post("/mcp", content=INITIALIZE, headers={**headers, "host": "b"}).status_code
+            == 421
+        )
+
+
+@pytest.mark.rule("MIGR-14")
+async def test_resources_that_are_added_are_registered() -> None:
+    text = (
+        "from fastmcp import FastMCP\n"
+        "from fastmcp.resources import BinaryResource, FunctionResource, TextResource\n"
+        "mcp = FastMCP('a')\n"
+        "for each in 'ab':\n"
+        "    mcp.add_resource(TextResource(uri=f'a:{each}', text=each, mime_type='text/x'))\n"
+        "mcp.add_resource(BinaryResource(uri='b:c', name='c', data=b'c'))\n"
+        "mcp.add_resource(FunctionResource(uri='f:d', name='d', fn=lambda: 'd'))\n"
+        "mcp.add_resource(each)\n"
+        "mcp.remove_tool('x')\n"
+    )
+    result = migrate_source(text)
+    [finding] = result.open_findings
+    assert finding.line == 8
+    namespace: dict[str, Any] = {}
+    exec(result.text.replace("mcp.add_resource(each)\n", ""), namespace)
+    async with TestClient(namespace["mcp"]) as client:
+        found = {}
+        for uri in ("a:a", "a:b", "b:c", "f:d"):
+            answer = await client.request("resources/read", {"uri": uri})
+            [found[uri]] = answer["contents"]
+    assert [each.get("text", each.get("blob")) for each in found.values()] == [
+        "a",
+        "b",
+        "Yw==",
+        "d",
+    ]
+    assert found["a:a"]["mimeType"] == "text/x"
+
+
+@pytest.mark.rule("MIGR-04", "MIGR-07")
+def test_server_of_another_function_is_not_used() -> None:
+    text = (
+        "from mcp.server.mcpserver import Context, MCPServer\n"
+        "async def f(ctx: Context):\n"
+        "    await ctx.session.send_tool_list_changed()\n"
+        "def main():\n"
+        "    app = MCPServer('a')\n"
+        "    @app.tool()\n"
+        "    async def g(c: Context) -> None:\n"
+        "        await c.session.send_tool_list_changed()\n"
+    )
+    result = migrate_source(text)
+    assert {each.line for each in result.open_findings} == {3}
+    assert result.text.count('app.list_changed("tools")') == 1
+
+
+@pytest.mark.rule("MIGR-04")
+def test_server_that_a_lifespan_ignores_is_no_other_one() -> None:
+    text = (
+        "from mcp.server.mcpserver import Context, MCPServer\n"
+        "async def lifespan(_: MCPServer): yield 1\n"
+        "mcp = MCPServer('a')\n"
+        "async def f(ctx: Context):\n"
+        "    await ctx.session.send_tool_list_changed()\n"
+    )
+    result = migrate_source(text)
+    assert result.open_findings == () and 'mcp.list_changed("tools")' in result.text
+
+
+SERVE = """\
+import asyncio
+from mcp.server.mcpserver import MCPServer
+from mcp.shared.message import SessionMessage
+
+def create(name: str) -> MCPServer:
+    return MCPServer(name)
+
+def stream(message: SessionMessage[int]) -> SessionMessage[int]:
+    return message
+
+async def serve() -> None:
+    server = create("a")
+    server.remove_tool("x")
+    await server.run_stdio_async()
+
+async def serve_other() -> None:
+    await create("b").run_stdio_async()
+
+asyncio.run(serve())
+"""
+
+
+@pytest.mark.rule("MIGR-03", "MIGR-07")
+def test_server_that_a_function_made_is_one() -> None:
+    result = migrate_source(SERVE)
+    assert "\ndef serve() -> None:\n" in result.text and "\nserve()\n" in result.text
+    assert 'server.unregister("x")\n    server.run()' in result.text
+    assert '\ndef serve_other() -> None:\n    create("b").run()' in result.text
+    assert "(message: Any) -> Any:" in result.text
+    [finding] = result.open_findings
+    assert "serve_other is no coroutine any more" in finding.text
+
+
+@pytest.mark.rule("MIGR-03")
+def test_tasks_need_no_extension() -> None:
+    text = (
+        "from fastmcp import FastMCP\n"
+        "from fastmcp.utilities.tasks import TaskConfig\n"
+        "from fastmcp_tasks import TasksExtension\n"
+        "mcp = FastMCP('a')\n"
+        "mcp.add_extension(TasksExtension())\n"
+        "@mcp.tool(task=TaskConfig(mode='required'))\n"
+        "async def f() -> str:\n"
+        "    return 'a'\n"
+        "@mcp.tool(task=TaskConfig())\n"
+        "async def g() -> str:\n"
+        "    return 'a'\n"
+    )
+    result = migrate_source(text)
+    assert not result.open_findings
+    assert "fastmcp" not in result.text and "add_extension" not in result.text
+    assert '@mcp.tool(task="required")' in result.text
+    assert '@mcp.tool(task="optional")' in result.text
+
+
+@pytest.mark.rule("MIGR-03")
+def test_settings_that_are_assigned_are_defaults() -> None:
+    given = "mcp.settings.port = 9\nmcp.settings.streamable_http_path = '/'\n"
+    result = migrate_source(f"{SERVER}{given}mcp.settings.json_response = True\n")
+    assert result.open_findings == ()
+    assert 'mcp.set_defaults("http", port=9)\nmcp.set_defaults("http", path=\'/\')' in result.text
+    assert "settings." not in result.text
+    [finding] = migrate_source(f"{SERVER}mcp.settings.other = 1\n").open_findings
+    assert "Server(config=" in finding.text
 
 
 @pytest.mark.rule("MIGR-03")
