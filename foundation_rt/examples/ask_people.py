@@ -4,8 +4,10 @@
 
     foundation-rt serve foundation_rt.examples.ask_people
 
-It works with clients of every revision. With the newest one a tool runs again from its start when
-the user has answered: it does nothing before its last question that must not happen twice.
+It works in every revision that has questions: from 2025-06-18 on, pages from 2025-11-25 on. In
+older ones a call is an error that names what the client lacks. With the newest one a tool runs
+again from its start when the user has answered: it does nothing before its last question that must
+not happen twice.
 """
 
 from __future__ import annotations

@@ -31,7 +31,10 @@ DOCUMENT: dict[str, Any] = {
             "post": {
                 "operationId": "addPet",
                 "summary": "Add a pet.",
-                "requestBody": {"content": {"application/json": {"schema": PET}}},
+                "requestBody": {
+                    "required": True,
+                    "content": {"application/json": {"schema": PET}},
+                },
                 "responses": ONE_PET,
             }
         },

@@ -6,7 +6,9 @@ import ast
 import sqlite3
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Callable
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ import pytest
 from foundation_rt import ErrorCode, Principal, Server, ToolError
 from foundation_rt.testing import ProtocolError, TestClient
 from tests.support.core import INITIALIZE, INITIALIZED, request
+from tests.support.echo_api import echo_api
+from tests.support.process import ServerProcess, command, environment
 from tests.trace import ROOT
 
 FOLDER = ROOT / "foundation_rt" / "examples"
@@ -75,7 +79,7 @@ async def test_notes_are_kept_found_and_deleted() -> None:
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "shop.db"
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE items (name TEXT, price REAL, picture BLOB)")
         rows = [(f"item {number}", number / 2, b"..") for number in range(300)]
         database.executemany("INSERT INTO items VALUES (?, ?, ?)", rows)
@@ -240,6 +244,26 @@ async def test_api_has_the_tools_of_its_document() -> None:
         names = {each["name"] for each in await client.list_tools()}
         assert {"addPet", "getPet", "name_a_pet"} <= names and "deletePet" not in names
         assert await client.call("name_a_pet", letter="m") == "Milo"
+
+
+def test_api_is_called_over_http_as_the_document_says() -> None:
+    example = ["serve", "foundation_rt.examples.rest_api"]
+    pet = {"id": 7, "name": "Milo"}
+    answer = (200, {"content-type": "application/json"}, orjson.dumps(pet))
+    with echo_api() as api:
+        api.answers["/v1/pets/7"] = answer
+        api.answers["/v1/pets/8"] = (404, {"content-type": "text/plain"}, b"no pet 8")
+        env = {**environment(), "PETS_URL": f"{api.url}/v1"}
+        with ServerProcess(command(*example), env) as server:
+            server.handshake()
+            assert server.call("getPet", id=7) == pet
+            sent = server.call("addPet", name="Milo")
+            assert (sent["method"], sent["path"]) == ("POST", "/v1/pets")
+            assert orjson.loads(b64decode(sent["body"])) == {"name": "Milo"}
+            missing = server.call("getPet", id=8)
+            assert (missing["code"], missing["details"]["status"]) == ("NOT_FOUND", 404)
+            refused = server.call("getPet", id="../8")
+            assert refused["code"] == "INVALID_ARGUMENT"
 
 
 async def test_mounted_servers_are_one_for_clients() -> None:

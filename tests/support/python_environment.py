@@ -1,0 +1,47 @@
+"""Environments of Python for programs that cannot share ours: another version of a package.
+
+Packages come from a file of requirements that names every one of them with its version. They stay
+below the environment of the tests until that file changes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PATIENCE = 300.0
+"""Seconds an installation may take."""
+
+
+def install(requirements: Path) -> Path:
+    """Install what a file of requirements names, once, and return the Python that has it.
+
+    Processes that ask for the same one at the same time wait for the first of them.
+
+    Raises:
+        RuntimeError: the installation failed; with what it wrote.
+    """
+    environment = Path(sys.prefix) / "environments" / requirements.stem
+    installed, python = environment / "installed.txt", environment / "bin" / "python"
+    with requirements.open() as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        if installed.exists() and installed.read_bytes() == requirements.read_bytes():
+            return python
+        _run("-m", "venv", "--clear", "--without-pip", str(environment))
+        # Nothing to resolve, and few of the modules are imported: that is most of the time.
+        quick = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile")
+        into = ("--python", str(python), "install", "--requirement", str(requirements))
+        _run("-m", "pip", *into, *quick)
+        shutil.copyfile(requirements, installed)
+    return python
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=PATIENCE
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(words)} failed:\n{done.stdout}{done.stderr}")
