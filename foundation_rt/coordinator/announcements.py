@@ -12,9 +12,6 @@ from .catalogue import KINDS, Catalogue
 
 log = logging.getLogger("foundation_rt.coordinator")
 
-PAUSE = 5.0
-"""Seconds between two announcements of what the connections of one server have changed."""
-
 
 @define(eq=False)
 class Announcer:
@@ -22,10 +19,13 @@ class Announcer:
 
     Args:
         callback: gets the kind of a list that changed; None: nobody does.
+        interval: seconds between two announcements of what the connections of one server have
+            changed.
     """
 
     _catalogue: Catalogue
     _callback: Callable[[str], object] | None
+    _interval: float
     _has_begun: bool = field(default=False, init=False)
     _times: dict[str, float] = field(factory=dict, init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
@@ -60,7 +60,7 @@ class Announcer:
         if not self._has_begun or not self._catalogue.changes():
             return
         loop = asyncio.get_running_loop()
-        due = self._times.get(server, -PAUSE) + PAUSE
+        due = self._times.get(server, -self._interval) + self._interval
         if loop.time() >= due:
             self._announce_for(server)
         elif self._timer is None:

@@ -10,6 +10,7 @@ from attrs import field, frozen
 
 from ..errors import UsageError
 from .catalogue import KINDS
+from .server_state import LISTED_AFTER_LOSS
 
 if TYPE_CHECKING:
     from ..client import ConnectOptions
@@ -27,6 +28,10 @@ class CoordinatorOptions(TypedDict, total=False):
         lists: the lists to read: `tools` (alone by default), `resources`, `resourceTemplates`,
             `prompts`.
         guidance: whether the guidance of servers is read (true).
+        listed_after_loss_ms: how long the lists of a server that is gone stay as they were
+            (30,000).
+        announce_interval_ms: the least time between two announcements of what the ends and
+            beginnings of one server have changed (5,000).
         on_list_changed: gets the kind of a list that changed; a plain function.
         on_notification: gets the notifications that belong to no call, as they came: the server,
             the owner of the connection or None, method and params; a plain function.
@@ -37,6 +42,8 @@ class CoordinatorOptions(TypedDict, total=False):
     start_wait_ms: float
     lists: Iterable[str]
     guidance: bool
+    listed_after_loss_ms: float
+    announce_interval_ms: float
     on_list_changed: Callable[[str], object] | None
     on_notification: NotificationCallback | None
     connections: ConnectOptions
@@ -79,6 +86,8 @@ class CoordinatorSettings:
     start_wait_ms: float = 10_000
     lists: tuple[str, ...] = field(default=("tools",), converter=_kinds)
     guidance: bool = True
+    listed_after_loss_ms: float = LISTED_AFTER_LOSS * 1000
+    announce_interval_ms: float = 5_000
     on_list_changed: Callable[[str], object] | None = None
     on_notification: NotificationCallback | None = None
     connections: Mapping[str, Any] = field(factory=dict, validator=_not_own)

@@ -16,7 +16,7 @@ from .catalogue import Catalogue
 from .names import ToolNames, UnknownName, inside_name
 from .options import CoordinatorSettings
 from .registry import ToolRecord, ToolRegistryEntry
-from .server_state import LISTED_AFTER_LOSS, ServerState
+from .server_state import ServerState
 from .server_status import ServerStatus
 from .servers import Plans, ServerPlan
 from .start_turns import StartTurns
@@ -56,7 +56,10 @@ class ServerGroup:
     _leaving: set[asyncio.Task[None]] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._announcer = Announcer(self.catalogue, self._settings.on_list_changed)
+        settings = self._settings
+        self._announcer = Announcer(
+            self.catalogue, settings.on_list_changed, settings.announce_interval_ms / 1000
+        )
 
     # -- start and end
 
@@ -198,9 +201,10 @@ class ServerGroup:
             self,
             _breaker(plan.server_id),
             self._settings.connections,
+            self._settings.listed_after_loss_ms / 1000,
         )
         if known is not None:
-            supervisor.take_over(known, LISTED_AFTER_LOSS)
+            supervisor.take_over(known)
             # Its circuits are new; what was counted stays.
             for tool, record in self._records.get(plan.server_id, {}).items():
                 record.breaker = _breaker(inside_name(plan.server_id, tool))

@@ -54,6 +54,7 @@ class ServerLifecycle:
         attempt_at: when the next attempt is due; None: there is none to make.
         listed_until: when its tools leave the lists; None: they stay, or have left.
         is_listed: whether its tools are in the lists.
+        listed_after_loss: how long its tools stay there after its connection has ended, in s.
     """
 
     state: ServerState = ServerState.STARTING
@@ -61,6 +62,7 @@ class ServerLifecycle:
     attempt_at: float | None = None
     listed_until: float | None = None
     is_listed: bool = False
+    listed_after_loss: float = LISTED_AFTER_LOSS
     _failed_attempts: int = field(default=0, init=False)
     _ends: list[float] = field(factory=list, init=False)
     _ready_since: float = field(default=0.0, init=False)
@@ -99,14 +101,14 @@ class ServerLifecycle:
         self.reason = reason
         if self._is_flapping:
             self.reason = f"{reason}; it ended {FLAPPING_ENDS} times in {FLAPPING_WINDOW:.0f} s"
-        self.listed_until = now + LISTED_AFTER_LOSS
+        self.listed_until = now + self.listed_after_loss
         self._failed_attempts = 1
         self.attempt_at = now + self._delay(draw)
 
     def renewed(self, now: float) -> None:
         """Note that the connection was ended on purpose, and is made anew at once."""
         self.state, self.reason = ServerState.LOST, "its session is made anew"
-        self.listed_until = now + LISTED_AFTER_LOSS
+        self.listed_until = now + self.listed_after_loss
         self._failed_attempts = 0
         self.attempt_at = now
 

@@ -99,6 +99,8 @@ class ServerSupervisor:
         kinds: the lists to read.
         has_guidance: whether the guidance is read.
         options: of `connect`, for every connection.
+        listed_after_loss: how long its lists stay as they were after its connection has ended,
+            in s.
 
     Attributes:
         lifecycle: its state.
@@ -122,6 +124,7 @@ class ServerSupervisor:
     observer: SupervisionObserver
     breaker: CircuitBreaker
     options: Mapping[str, Any]
+    listed_after_loss: float
     draw: Callable[[], float] = random.random
     lifecycle: ServerLifecycle = field(init=False)
     slots: CallSlots = field(init=False)
@@ -162,7 +165,7 @@ class ServerSupervisor:
         elif plan.problem is not None:
             self.lifecycle = ServerLifecycle.unusable(plan.problem)
         else:
-            self.lifecycle = ServerLifecycle()
+            self.lifecycle = ServerLifecycle(listed_after_loss=self.listed_after_loss)
             self._make_client()
 
     @property
@@ -271,8 +274,8 @@ class ServerSupervisor:
         finally:  # also if this is cancelled
             await self.close()
 
-    def take_over(self, known: ServerSupervisor, listed_for: float) -> None:
-        """Keep what the predecessor listed until this one is ready, or has failed for so long."""
+    def take_over(self, known: ServerSupervisor) -> None:
+        """Keep what the predecessor listed until this one is ready, or has failed for a while."""
         if self.client is None or not known.lifecycle.is_listed:
             return
         allows = self.plan.settings.allows
@@ -280,7 +283,7 @@ class ServerSupervisor:
         self.lists = known.lists
         self.guidance = None
         self.lifecycle.is_listed = True
-        self.lifecycle.listed_until = self._loop.time() + listed_for
+        self.lifecycle.listed_until = self._loop.time() + self.listed_after_loss
 
     def counts(self, error: MCPError) -> bool:
         """Return whether an error is a failure of its own (BREAK-10).

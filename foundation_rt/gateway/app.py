@@ -112,7 +112,8 @@ def add_gateway(
         overrides: settings by section that win over every other source, as of a command line.
         config: a configuration file, .toml or .json.
         on_started: gets the first status, as `/status` has it.
-        sharing: `handlers` and `guidance` of `Upstreams`.
+        sharing: `handlers`, `guidance`, `listed_after_loss_ms` and `announce_interval_ms` of
+            `Upstreams`.
 
     Raises:
         ConfigError: lists every problem of the configuration.

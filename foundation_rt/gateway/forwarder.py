@@ -15,7 +15,7 @@ from attrs import define
 from ..client import MCPError
 from ..core.forwarding.forwarder import ForwardedError, ForwardedRequest, ForwardTarget
 from ..errors import ErrorCode, JsonRpcErrorCode, ToolError
-from ..protocol.peer import CAPABILITIES_KEY, INFO_KEY, LOG_LEVEL_KEY
+from ..protocol.peer import CAPABILITIES_KEY, CORRELATION_KEY, INFO_KEY, LOG_LEVEL_KEY
 from ..protocol.revisions import VERSION_KEY
 from .failures import failure
 from .relay import TASKS, CallHandlers, Relay, client_of, owner_of
@@ -243,7 +243,7 @@ class GatewayForwarder:
                 request.method,
                 {name: value for name, value in params.items() if name != "_meta"},
                 **client,
-                meta=_meta_for_server(params),
+                meta=_meta_for_server(params, context),
                 handlers=handlers,
                 on_progress=handlers.report_progress,
                 on_log=handlers.log,
@@ -304,12 +304,15 @@ _ANSWERS: Mapping[str, _Answer] = {
 }
 
 
-def _meta_for_server(params: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the client's `_meta` without what describes its own connection (GATE-04)."""
+def _meta_for_server(params: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+    """Return the client's `_meta` without what describes its own connection (GATE-04).
+
+    The correlation id is that of the call here, which may be the client's own (GATE-54).
+    """
     meta = params.get("_meta")
-    if not isinstance(meta, dict):
-        return None
-    return {name: value for name, value in meta.items() if name not in _OF_CONNECTION} or None
+    kept = meta.items() if isinstance(meta, dict) else ()
+    passed = {name: value for name, value in kept if name not in _OF_CONNECTION}
+    return {**passed, CORRELATION_KEY: context.correlation_id}
 
 
 def _under(result: Mapping[str, Any], inner: str, outside: str) -> dict[str, Any]:

@@ -271,8 +271,10 @@ async def _respond_all(result: Mapping[str, Any], handlers: CallHandlers) -> dic
                 key: group.create_task(handlers.pass_on(*_as_message(each)))
                 for key, each in requests.items()
             }
-    except* ServerRequestRefused as refused:
-        first = refused.exceptions[0]
+    except ExceptionGroup as failed:
+        first = failed.exceptions[0]
+        if not isinstance(first, ServerRequestRefused):
+            raise first from None  # the call was aborted: no failure of a handler
         raise MCPError("E210", f"the client has not answered: {first}", may_have_run=True) from None
     return {key: task.result() for key, task in tasks.items()}
 

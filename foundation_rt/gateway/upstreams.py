@@ -74,6 +74,8 @@ class Upstreams:
         on_started: gets the first status: when the servers are ready, or have had their time.
         handlers: for requests of servers outside of the calls of clients.
         guidance: whether the guidance of servers is read, for an application beside the gateway.
+        listed_after_loss_ms: how long the lists of a server that is gone stay as they were.
+        announce_interval_ms: the least time between two announcements of a server that restarts.
 
     Attributes:
         coordinator: has the servers.
@@ -88,6 +90,8 @@ class Upstreams:
     on_started: Callable[[Mapping[str, Any]], object] | None = None
     handlers: ConnectOptions = field(factory=lambda: REFUSING_HANDLERS)
     guidance: bool = False
+    listed_after_loss_ms: float = 30_000
+    announce_interval_ms: float = 5_000
     coordinator: Coordinator = field(init=False)
     routes: Routes = field(factory=Routes, init=False)
     instructions: str | None = field(default=None, init=False)
@@ -112,6 +116,8 @@ class Upstreams:
             start_wait_ms=self.settings.start_wait_ms,
             lists=KINDS,
             guidance=self.guidance,
+            listed_after_loss_ms=self.listed_after_loss_ms,
+            announce_interval_ms=self.announce_interval_ms,
             on_list_changed=self._list_changed,
             on_notification=self._notified,
             connections={

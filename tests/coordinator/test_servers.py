@@ -279,3 +279,25 @@ async def test_closing_during_the_start_leaves_no_process() -> None:
         with pytest.raises(UsageError, match="make another one"):
             servers.start()
     ResourceSnapshot.now().must_equal(before)
+
+
+@pytest.mark.rule("COORD-72")
+@pytest.mark.parametrize(("kept_ms", "listed"), [(0, []), (3_600_000, ["one:echo"])])
+async def test_lists_of_a_server_that_is_gone_stay_as_long_as_the_option_says(
+    file: Path, kept_ms: float, listed: list[str]
+) -> None:
+    listing = Coordinator.from_file(write(file, one=entry("one")), listed_after_loss_ms=kept_ms)
+    async with listing as servers:
+
+        def names() -> list[str]:
+            return [
+                each.qualified_name for each in servers.tools if each.qualified_name == "one:echo"
+            ]
+
+        await servers.call("one:echo", {"text": "x"})
+        assert names() == ["one:echo"]
+        write(file, one={"command": "there-is-no-such-program"})
+        await servers.reload()
+        await until(servers, "one", ServerState.FAILED)
+        while names() != listed:
+            await asyncio.sleep(0.01)

@@ -219,6 +219,55 @@ async def test_cancellation_reaches_the_server(theirs: str, tmp_path: Path) -> N
                 await asyncio.sleep(0.01)
 
 
+class NeverAnswers(Answers):
+    """A client that leaves a question open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_asked = asyncio.Event()
+
+    async def handle(self, method: str, params: Any, revision: Any) -> dict[str, Any]:
+        self.is_asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@pytest.mark.rule("GATE-04")
+@pytest.mark.parametrize("theirs", [OLD, NEW])
+async def test_call_that_is_cancelled_while_it_asks_is_aborted_and_no_failure(theirs: str) -> None:
+    with serve_gateway(APP, env=speaking(theirs)) as gateway:
+        client_side = NeverAnswers()
+        async with connect(gateway.url, revision=OLD, handlers=client_side) as client:
+            waiting = asyncio.ensure_future(client.call("ask"))
+            await client_side.is_asked.wait()
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            record = await asyncio.to_thread(
+                gateway.process.record, message="tool call completed", toolName="ask"
+            )
+            assert record["outcome"] == "aborted"
+            assert "tool handler failed" not in gateway.process.stderr
+
+
+@pytest.mark.rule("GATE-54")
+@combinations
+async def test_server_has_the_correlation_id_of_the_call(ours: str, theirs: str) -> None:
+    with serve_gateway(APP, env=speaking(theirs)) as gateway:
+        async with connect(gateway.url, revision=ours) as client:
+
+            async def found(**meta: str) -> str:
+                params = {"name": "correlation", "arguments": {}}
+                result = await client.request("tools/call", params, meta=meta)
+                return str(result["content"][0]["text"])
+
+            assert await found(correlationId="mine-7") == "mine-7"
+            one, two = await found(), await found(correlationId="x" * 200)
+            assert one != two
+            for made in (one, two):
+                record = gateway.process.record(correlationId=made, toolName="correlation")
+                assert record["message"] == "tool call completed"
+
+
 @pytest.mark.rule("FWD-30")
 async def test_headers_that_repeat_arguments_are_checked_of_forwarded_tools() -> None:
     with serve_gateway(APP, env=speaking(NEW)) as gateway:

@@ -35,6 +35,12 @@ def count(mine: str, ctx: ToolContext) -> list[Any]:
 
 
 @server.tool(inline=True)
+def correlation(ctx: ToolContext) -> str:
+    """Return the correlation id of the call."""
+    return ctx.correlation_id
+
+
+@server.tool(inline=True)
 def headers(ctx: ToolContext) -> dict[str, str]:
     """Return the headers of the request."""
     return dict(ctx.headers)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -20,20 +19,14 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-import foundation_rt
 from foundation_rt.host.texts import WELCOME
+from foundation_rt.web_page.files import PAGE_HEADERS, PageFile, read_page
 
 from .process import PATIENCE
 
-PAGE = Path(foundation_rt.__file__).parent / "host" / "web" / "page"
-
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
-    " img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+FILES = read_page("foundation_rt.host.web")
 
 Frame = dict[str, Any]
 
@@ -156,29 +149,27 @@ class ScriptedHost:
         self._sockets.discard(socket)
 
 
+def _sends(file: PageFile) -> Callable[[Request], Response]:
+    headers = {name.decode(): value.decode() for name, value in PAGE_HEADERS}
+    headers["content-type"] = file.content_type.decode()
+    return lambda _: Response(file.body, headers=headers)
+
+
 @contextmanager
 def scripted_host() -> Iterator[ScriptedHost]:
     """Serve a host on a free port, in a thread, until the block is left."""
     host = ScriptedHost()
-    routes = [
+    routes: list[Route | WebSocketRoute] = [
         Route("/api/status", host._status),
         Route("/api/sessions/{id}", host._session, methods=["GET", "DELETE"]),
         Route("/api/sessions/{id}/export", host._session),
         WebSocketRoute("/ws", host._chat),
     ]
+    routes += [Route(path, _sends(file)) for path, file in FILES.items()]
     app = Starlette(routes=routes)
-    app.mount("/", StaticFiles(directory=PAGE, html=True))
-
-    async def with_policy(scope: Any, receive: Any, send: Any) -> None:
-        async def send_with_policy(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"].append((b"content-security-policy", POLICY.encode()))
-            await send(message)
-
-        await app(scope, receive, send_with_policy if scope["type"] == "http" else send)
 
     options = {"log_level": "warning", "lifespan": "off", "ws": "websockets-sansio"}
-    config = uvicorn.Config(with_policy, port=0, **options)
+    config = uvicorn.Config(app, port=0, **options)
     server = uvicorn.Server(config)
     is_ready = threading.Event()
 

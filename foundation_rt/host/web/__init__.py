@@ -2,7 +2,7 @@
 
 frames         what clients send, checked; pure
 export         a chat as Markdown and JSON; pure
-page_files     the files of the page, with their headers
+page/          the files of the page, without those that all pages share (web_page/)
 status         the state of model and servers, and who is told when it changes
 rest           `/api/...`
 socket         one connection at `/ws`

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from .page_files import PAGE_HEADERS, PageFile, is_unchanged, read_page
+from ...web_page.files import PAGE_HEADERS, PageFile, is_unchanged, read_page
 from .responses import header, send_error, send_response
 from .rest import Rest
 from .socket import ChatSocket
@@ -41,7 +41,7 @@ class ChatApplication:
     _status: HostStatus
     _silence_s: float
     _begin_drain: Callable[[], object]
-    _page: Mapping[str, PageFile] = field(factory=read_page, init=False)
+    _page: Mapping[str, PageFile] = field(factory=lambda: read_page(__package__), init=False)
     _rest: Rest = field(init=False)
 
     def __attrs_post_init__(self) -> None:

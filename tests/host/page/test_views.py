@@ -6,15 +6,14 @@ With `FOUNDATION_RT_TEST_SHOTS=FOLDER` a picture of each view is kept there, to 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.host.page.test_chat import APPROVAL, SERVERS, begin, call, field
+from tests.support.axe import axe_source, findings
 from tests.support.chromium import shot, watched_page
-from tests.support.node import install
 from tests.support.scripted_host import ScriptedHost, scripted_host
 
 WORDS = """## A summary
@@ -162,7 +161,7 @@ SCHEMES: dict[int, dict[Any, list[str] | None]] = {
 @pytest.fixture(scope="module")
 def axe() -> str:
     """Return the source of axe-core."""
-    return (install(Path(__file__).parent) / "axe-core" / "axe.min.js").read_text()
+    return axe_source()
 
 
 @pytest.fixture(scope="module")
@@ -171,18 +170,6 @@ def script() -> Iterator[ScriptedHost]:
     with scripted_host() as host:
         host.status = {"model": "m", "servers": SERVERS, "hint": "There is no `mcp.json` here."}
         yield host
-
-
-def findings(page: Page, axe: str, rules: list[str] | None = None) -> list[Any]:
-    """Return what axe-core finds, by all rules or by some."""
-    if page.evaluate("typeof axe") == "undefined":
-        page.evaluate(axe)
-    options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
-    found = page.evaluate("(options) => axe.run(document, options)", options)
-    return [
-        (each["id"], [(node["html"], node["failureSummary"]) for node in each["nodes"]])
-        for each in found["violations"]
-    ]
 
 
 @pytest.mark.rule("HPAGE-01", "HPAGE-25", "HPAGE-26", "HPAGE-28")

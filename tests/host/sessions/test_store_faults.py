@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -210,7 +211,8 @@ async def test_file_of_chats_is_private_and_has_one_process(tmp_path: Path) -> N
             async with running(lambda limits: SqliteChatStore(path, limits)):
                 pass
     assert path.stat().st_mode & 0o777 == 0o600
-    rows = sqlite3.connect(path).execute("SELECT key FROM chat").fetchall()
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT key FROM chat").fetchall()
     assert rows == [(chat_key(session.id),)]
     assert session.id.encode() not in path.read_bytes()
 

@@ -1,20 +1,13 @@
 /** The chats of this browser, and what is about the page as a whole. */
 
-import { button, el, fill, icon } from "./dom.js";
-import { setTheme, theme, THEMES } from "./theme.js";
-
-const THEME_ICONS = { system: "system", light: "sun", dark: "moon" };
+import { button, el, fill } from "./dom.js";
+import { themeSwitch } from "./theme.js";
 
 export class Sidebar {
   constructor(node, { onNew, onOpen, onDelete, onShortcuts }) {
     this.onOpen = onOpen;
     this.onDelete = onDelete;
     this.list = el("ul", { class: "chats" });
-    this.themes = el(
-      "div",
-      { class: "themes", role: "radiogroup", "aria-label": "Colours" },
-      ...THEMES.map(themeChoice),
-    );
     const mark = el("img", { src: "icon.svg", alt: "", width: 24, height: 24 });
     fill(
       node,
@@ -30,7 +23,7 @@ export class Sidebar {
       el(
         "div",
         { class: "sidebar-foot" },
-        this.themes,
+        themeSwitch(),
         button("Shortcuts", {
           picture: "help",
           quiet: true,
@@ -76,22 +69,4 @@ export class Sidebar {
     });
     return el("li", {}, open, remove);
   }
-}
-
-function themeChoice(name) {
-  const input = el("input", {
-    type: "radio",
-    name: "theme",
-    value: name,
-    checked: theme() === name,
-    on: { change: () => setTheme(name) },
-  });
-  const label = { system: "As the system", light: "Light", dark: "Dark" }[name];
-  return el(
-    "label",
-    { title: label },
-    input,
-    icon(THEME_ICONS[name]),
-    el("span", { class: "hidden" }, label),
-  );
 }

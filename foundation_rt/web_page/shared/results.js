@@ -2,13 +2,21 @@
 
 import { button, el } from "./dom.js";
 import { count, cut } from "./format.js";
-import { codeBlock, link, safeAddress, tableNode } from "./markdown.js";
+import { codeBlock, link, markdown, safeAddress, tableNode } from "./markdown.js";
 
 // Higher boxes, in px, show their beginning: more than app.css leaves of one, so that folding is worth it.
 const FOLDED_FROM = 380;
 const MOST_ROWS = 200;
 const MOST_COLUMNS = 12;
+const MOST_MEMBERS = 200;
+// Longer texts show their beginning, and are saved whole; a browser takes seconds to lay out megabytes.
+const MOST_CHARACTERS = 100_000;
+const MOST_COMPARED = 500_000;
 const DEEPEST = 6;
+const SOUNDS = /^audio\/[\w.+-]+$/;
+const MARKDOWN = /^#{1,6} \S|^```|^\s*[-*] \S|^\d+\. \S|\*\*\S|\[[^\]\n]{1,200}\]\(https?:|^\|.*\|$/m;
+// They would show what follows them in another order than it has.
+const TURNING = /[\u202a-\u202e\u2066-\u2069]/g;
 const PICTURES = /^image\/(png|jpeg|gif|webp|avif|bmp|svg\+xml)$/;
 
 /** Make the nodes of a result of `tools/call`: {content, structuredContent, isError}. */
@@ -33,10 +41,10 @@ export function contentNode(block) {
 const BLOCKS = {
   text: ({ text }) => {
     const value = asJson(text);
-    return value === undefined ? textNode(text) : valueNode(value);
+    return value === undefined ? proseNode(text) : valueNode(value);
   },
   image: ({ data, mimeType }) => picture(data, mimeType),
-  audio: ({ data, mimeType }) => download(data, mimeType, "Sound"),
+  audio: ({ data, mimeType }) => sound(data, mimeType),
   resource_link: ({ uri, name, title, description }) =>
     el("p", {}, address(uri, title ?? name ?? uri), description ? ` – ${description}` : null),
   resource: ({ resource }) => embedded(resource ?? {}),
@@ -44,13 +52,24 @@ const BLOCKS = {
 
 function embedded({ uri = "", mimeType = "", text, blob }) {
   const caption = el("p", { class: "muted small" }, address(uri, uri));
-  if (typeof text === "string") return el("div", {}, caption, textNode(text));
+  if (typeof text === "string") return el("div", {}, caption, typedText(text, mimeType));
   return el(
     "div",
     {},
     caption,
     PICTURES.test(mimeType) ? picture(blob, mimeType) : download(blob, mimeType, uri),
   );
+}
+
+function typedText(text, mimeType) {
+  if (/^text\/markdown\b/.test(mimeType) && text.length <= MOST_CHARACTERS) return foldable(markdown(text));
+  const value = /[/+]json\b/.test(mimeType) ? asJson(text) : undefined;
+  return value === undefined ? textNode(text) : valueNode(value);
+}
+
+function sound(data, mimeType) {
+  if (!SOUNDS.test(mimeType ?? "")) return download(data, mimeType, "Sound");
+  return el("audio", { controls: true, src: `data:${mimeType};base64,${data}`, "aria-label": "Sound from the tool" });
 }
 
 function address(uri, label) {
@@ -83,7 +102,28 @@ function download(data, mimeType, name) {
 
 /** Make the node of a text, folded if it is long. */
 export function textNode(text) {
-  return foldable(el("pre", { class: "text" }, text));
+  const [shown, rest] = beginning(text, "text/plain");
+  return foldable(el("div", {}, el("pre", { class: "text" }, unturned(shown)), rest));
+}
+
+/** Make the node of a text that may be Markdown. */
+export function proseNode(text) {
+  const isMarkdown = text.length <= MOST_CHARACTERS && MARKDOWN.test(text);
+  return isMarkdown ? foldable(markdown(unturned(text))) : textNode(text);
+}
+
+/** Return what is shown of a text, and the node that says so and saves the whole; null if that is all. */
+function beginning(text, type) {
+  if (text.length <= MOST_CHARACTERS) return [text, null];
+  const save = button("Save all of it", { picture: "export", quiet: true });
+  save.addEventListener("click", () => {
+    const url = URL.createObjectURL(new Blob([text], { type }));
+    el("a", { href: url, download: type.endsWith("json") ? "result.json" : "result.txt" }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  });
+  const note = `The first ${MOST_CHARACTERS.toLocaleString("en")} of ${count(text.length, "character")}.`;
+  const shown = text.slice(0, MOST_CHARACTERS);
+  return [shown, el("p", { class: "muted small" }, note, " ", save)];
 }
 
 /** Make the node of any JSON value: a table where it has rows, else a list of its members, else JSON. */
@@ -96,14 +136,24 @@ export function valueNode(value) {
 
 /** Make the node of a value as it is, as JSON. */
 export function jsonNode(value) {
-  return foldable(codeBlock(JSON.stringify(value, null, 2) ?? "null", "json"));
+  const [shown, rest] = beginning(JSON.stringify(value, null, 2) ?? "null", "application/json");
+  const code = codeBlock(unturned(shown), "json");
+  return foldable(rest === null ? code : el("div", {}, code, rest));
+}
+
+/** Return a text with the characters that turn the direction of what follows as their escapes. */
+function unturned(text) {
+  return text.replaceAll(TURNING, (each) => `\\u${each.charCodeAt(0).toString(16)}`);
 }
 
 function recordNode(record, depth) {
   const list = el("dl", { class: "record" });
-  for (const [name, value] of Object.entries(record)) {
+  const members = Object.entries(record);
+  for (const [name, value] of members.slice(0, MOST_MEMBERS)) {
     list.append(el("dt", {}, name), el("dd", {}, memberNode(value, depth)));
   }
+  if (members.length > MOST_MEMBERS)
+    list.append(el("dt", {}, "…"), el("dd", {}, `${count(members.length - MOST_MEMBERS, "more member")}.`));
   return depth === 0 ? foldable(list) : list;
 }
 
@@ -111,13 +161,23 @@ function memberNode(value, depth) {
   if (isTable(value)) return rowsNode(value);
   if (isRecord(value) && depth < DEEPEST && Object.keys(value).length > 0)
     return recordNode(value, depth + 1);
-  if (Array.isArray(value) && value.every(isScalar) && value.length > 0) return value.map(scalar).join(", ");
-  return isScalar(value) ? scalar(value) : el("code", {}, JSON.stringify(value));
+  if (Array.isArray(value) && value.every(isScalar) && value.length > 0) return scalars(value);
+  if (typeof value === "string" && value.length > MOST_CHARACTERS) return textNode(value);
+  return isScalar(value) ? scalar(value) : el("code", {}, cut(JSON.stringify(value).slice(0, 4000), 2000));
+}
+
+function scalars(values) {
+  const rest = values.length - MOST_MEMBERS;
+  const shown = values
+    .slice(0, MOST_MEMBERS)
+    .map((each) => cut(scalar(each).slice(0, 1000), 500))
+    .join(", ");
+  return rest > 0 ? `${shown} and ${count(rest, "more value")}` : shown;
 }
 
 function rowsNode(rows) {
   const names = columns(rows);
-  const isNumeric = (name) => rows.every((row) => ["number", "undefined"].includes(typeof row[name]));
+  const isNumeric = (name) => rows.every((row) => ["number", "undefined"].includes(typeof (row[name] ?? undefined)));
   const side = Object.fromEntries(names.map((name) => [name, isNumeric(name) ? "right" : "left"]));
   const table = tableNode(
     names.map((name) => el("th", { scope: "col", class: side[name] }, name)),
@@ -134,13 +194,13 @@ function rowsNode(rows) {
 
 function cell(value) {
   if (value === undefined) return "";
-  return isScalar(value) ? scalar(value) : cut(JSON.stringify(value), 200);
+  return isScalar(value) ? cut(scalar(value).slice(0, 4000), 2000) : cut(JSON.stringify(value).slice(0, 400), 200);
 }
 
 function scalar(value) {
   if (value === null) return "–";
   if (typeof value === "boolean") return value ? "yes" : "no";
-  return String(value);
+  return unturned(String(value));
 }
 
 function columns(rows) {
@@ -178,6 +238,8 @@ function asJson(text) {
 }
 
 function says(text, structured) {
+  // Comparing megabytes would hold the page; a server that sends them twice means the same by both.
+  if (text?.length > MOST_COMPARED) return /^\s*[[{"]/.test(text);
   const inner = unwrapped(structured);
   if (text === String(inner)) return true;
   try {

@@ -1,19 +1,16 @@
-"""The files of the page: read once, sent with a strict policy and an ETag (HOST-34, HOST-35)."""
+"""The files of a page: read once, sent with a strict policy and an ETag (HOST-34, HOST-35)."""
 
 from __future__ import annotations
 
 from hashlib import sha256
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-if TYPE_CHECKING:
-    from .responses import RawHeaders
-
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
-    " img-src 'self' data: blob:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+    " img-src 'self' data: blob:; media-src data: blob:; form-action 'none';"
+    " frame-ancestors 'none'; base-uri 'none'"
 )
 
 _TYPES = {
@@ -27,7 +24,7 @@ _TYPES = {
     "webmanifest": "application/manifest+json",
 }
 
-PAGE_HEADERS: RawHeaders = (
+PAGE_HEADERS = (
     (b"content-security-policy", POLICY.encode()),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -45,18 +42,28 @@ class PageFile:
     etag: bytes
 
 
-def read_page() -> dict[str, PageFile]:
-    """Return the files of the page by their path; `/` is the page itself."""
+def read_folder(package: str, folder: str) -> dict[str, PageFile]:
+    """Return the files of a package's folder by their name, those of a kind that browsers need."""
     found = {}
-    for file in files(__package__).joinpath("page").iterdir():
+    for file in files(package).joinpath(folder).iterdir():
         content_type = _TYPES.get(file.name.rpartition(".")[2])
         if content_type is not None and file.is_file():
             body = file.read_bytes()
             etag = f'"{sha256(body).hexdigest()[:32]}"'
-            page_file = PageFile(body, content_type.encode(), etag.encode())
-            found[f"/{file.name}"] = page_file
-    if "/index.html" in found:
-        found["/"] = found["/index.html"]
+            found[file.name] = PageFile(body, content_type.encode(), etag.encode())
+    return found
+
+
+def read_page(package: str) -> dict[str, PageFile]:
+    """Return the files of a page by their path, with the shared ones; `/` is the page itself.
+
+    Args:
+        package: the package whose folder `page` has the files.
+    """
+    own = read_folder(package, "page")
+    found = {f"/{name}": file for name, file in (read_folder(__package__, "shared") | own).items()}
+    if "index.html" in own:
+        found["/"] = own["index.html"]
     return found
 
 

@@ -1,123 +1,63 @@
-/**
- * A form made from a JSON Schema of an object (HPAGE-15, HPAGE-16). Knows nothing of chats.
- *
- * It has a field for each string (formats, lengths, patterns), number, integer, boolean, choice (`enum` with
- * `enumNames`, `oneOf` or `anyOf` with titles) and choice of several (an array of those). Anything else is written as
- * JSON. Fields that are not required and are left empty are left out of the value.
- */
+/** Controls of single values: texts, numbers, ticks, choices, bytes, JSON. */
 
 import { el } from "./dom.js";
+import { choices } from "./schema.js";
 
 const INPUT_OF_FORMAT = { email: "email", uri: "url", date: "date", "date-time": "datetime-local" };
-let formCount = 0;
-
-export class SchemaForm {
-  #fields;
-
-  constructor(schema) {
-    formCount += 1;
-    const required = new Set(schema?.required ?? []);
-    const members = Object.entries(schema?.properties ?? {});
-    this.#fields = members.map(
-      ([name, member], at) => new Field(`form-${formCount}-${at}`, name, member, required.has(name)),
-    );
-    this.node = el("div", { class: "fields" }, ...this.#fields.map((field) => field.node));
-  }
-
-  /** Return {value, problems}; what is wrong is shown at its field, and the first such field gets the focus. */
-  read() {
-    const value = {};
-    const problems = [];
-    for (const field of this.#fields) {
-      const { value: own, problem } = field.read();
-      if (problem !== null) problems.push({ name: field.name, problem });
-      else if (own !== undefined) Object.defineProperty(value, field.name, { value: own, ...MEMBER });
-    }
-    this.#fields.find((field) => field.hasProblem)?.focus();
-    return { value, problems };
-  }
-
-  /** Give the focus to the first field; returns whether there is one. */
-  focus() {
-    this.#fields[0]?.focus();
-    return this.#fields.length > 0;
-  }
-}
-
-// A member may be called `__proto__`.
-const MEMBER = { enumerable: true, writable: true, configurable: true };
-
-class Field {
-  hasProblem = false;
-
-  constructor(id, name, schema, isRequired) {
-    this.name = name;
-    this.isRequired = isRequired;
-    this.control = control(id, schema ?? {}, isRequired);
-    this.problem = el("p", { class: "problem", id: `${id}-problem` });
-    const label = schema?.title ?? name;
-    const optional = isRequired ? null : el("span", { class: "muted" }, " (optional)");
-    const description = schema?.description
-      ? el("p", { class: "muted small", id: `${id}-help` }, schema.description)
-      : null;
-    this.control.describe([description && `${id}-help`, `${id}-problem`].filter(Boolean).join(" "));
-    this.node = this.control.isGroup
-      ? el(
-          "fieldset",
-          { class: "field" },
-          el("legend", {}, label, optional),
-          description,
-          this.control.node,
-          this.problem,
-        )
-      : el(
-          "div",
-          { class: "field" },
-          el("label", { for: id }, label, optional),
-          description,
-          this.control.node,
-          this.problem,
-        );
-    if (this.control.isTick) {
-      this.node.classList.add("tick");
-      this.node.prepend(this.control.node);
-    }
-  }
-
-  read() {
-    const { value, problem = null } = this.control.read();
-    const isMissing = problem === null && value === undefined && this.isRequired;
-    const shown = isMissing ? "Fill this in." : problem;
-    this.hasProblem = shown !== null;
-    this.problem.textContent = shown ?? "";
-    this.control.mark(this.hasProblem);
-    return { value, problem: shown };
-  }
-
-  focus() {
-    this.control.focus();
-  }
-}
 
 /** Return the control of a schema: {node, read, describe, mark, focus, isGroup, isTick}. */
-function control(id, schema, isRequired) {
+export function control(id, schema, { isRequired, isNullable = false }) {
+  if ("const" in schema) return constant(id, schema, isRequired);
   const options = choices(schema);
-  if (options !== null) return selection(id, schema, options, isRequired);
+  if (options !== null) return selection(id, schema, options, isRequired && !isNullable);
   if (schema.type === "array" && choices(schema.items ?? {}) !== null)
     return severalOf(id, schema, choices(schema.items));
-  if (schema.type === "boolean") return tick(id, schema);
+  if (schema.type === "boolean")
+    return isNullable ? selection(id, schema, YES_OR_NO, false) : tick(id, schema);
   if (schema.type === "integer" || schema.type === "number") return number(id, schema);
-  if (schema.type === "string") return text(id, schema);
+  if (schema.type === "string") return isBytes(schema) ? bytes(id, schema) : text(id, schema);
   return json(id, schema);
 }
 
-function choices(schema) {
-  if (Array.isArray(schema.enum)) {
-    return schema.enum.map((value, at) => ({ value, title: String(schema.enumNames?.[at] ?? value) }));
-  }
-  const titled = schema.oneOf ?? schema.anyOf;
-  if (!Array.isArray(titled) || titled.length === 0 || !titled.every((each) => "const" in each)) return null;
-  return titled.map((each) => ({ value: each.const, title: String(each.title ?? each.const) }));
+const YES_OR_NO = [
+  { value: true, title: "Yes" },
+  { value: false, title: "No" },
+];
+
+function constant(id, schema, isRequired) {
+  const node = el("input", { type: "text", id, readonly: true });
+  node.value = typeof schema.const === "string" ? schema.const : JSON.stringify(schema.const);
+  return single(node, () => ({ value: isRequired ? schema.const : undefined }));
+}
+
+function isBytes({ contentEncoding, format }) {
+  return contentEncoding === "base64" || ["byte", "base64", "binary"].includes(format);
+}
+
+/** Text of base64, which a file can be read into. */
+function bytes(id, schema) {
+  const area = el("textarea", { id, rows: 2, class: "mono", spellcheck: "false", placeholder: "base64" });
+  area.value = schema.default ?? "";
+  const file = el("input", { type: "file", "aria-label": `File for ${schema.title || "these bytes"}` });
+  file.addEventListener("change", async () => {
+    if (file.files[0]) area.value = await asBase64(file.files[0]);
+  });
+  const own = single(area, () => {
+    const written = area.value.replaceAll(/\s/g, "");
+    if (written === "") return { value: undefined };
+    const isWhole = /^[A-Za-z0-9+/_-]*={0,2}$/.test(written) && written.length % 4 === 0;
+    return { value: written, problem: isWhole ? null : "Write base64, or choose a file." };
+  });
+  return { ...own, node: el("div", { class: "bytes" }, area, file) };
+}
+
+function asBase64(file) {
+  return new Promise((resolve) => {
+    const reader = new FileReader();
+    reader.addEventListener("load", () => resolve(reader.result.slice(reader.result.indexOf(",") + 1)));
+    reader.addEventListener("error", () => resolve(""));
+    reader.readAsDataURL(file);
+  });
 }
 
 function single(node, read) {
@@ -212,17 +152,53 @@ function numberProblem(
 
 function text(id, schema) {
   const type = INPUT_OF_FORMAT[schema.format];
-  const isLong = type === undefined && (schema.maxLength ?? 0) > 200;
+  const isLong =
+    type === undefined && ((schema.maxLength ?? 0) > 200 || String(schema.default ?? "").includes("\n"));
   const node = isLong
     ? el("textarea", { id, rows: 3 })
     : el("input", { type: type ?? "text", id, autocomplete: "off" });
   node.value = type === "datetime-local" ? localTime(schema.default) : (schema.default ?? "");
-  return single(node, () => {
-    if (node.validity?.badInput) return { value: node.value, problem: "Write a whole date." };
-    if (node.value === "") return { value: undefined };
-    const value = type === "datetime-local" ? new Date(node.value).toISOString() : node.value;
+  const { seen } = node.localName === "input" && type === undefined ? growing(node) : { seen: () => node };
+  const read = () => {
+    if (node.validity?.badInput) return { value: node.value, problem: "Write a whole date or time." };
+    const written = seen().value;
+    if (written === "") return { value: undefined };
+    const value = type === "datetime-local" ? new Date(written).toISOString() : written;
     return { value, problem: textProblem(value, schema, node) };
+  };
+  return {
+    ...single(node, read),
+    mark: (isWrong) => seen().setAttribute("aria-invalid", String(isWrong)),
+    focus: () => seen().focus(),
+  };
+}
+
+/** A line becomes an area with Shift+Enter, or when lines are pasted into it. */
+function growing(line) {
+  const area = el("textarea", { rows: 4 });
+  const grow = (text, at) => {
+    for (const { name, value } of line.attributes) if (name !== "type") area.setAttribute(name, value);
+    area.value = text;
+    line.replaceWith(area);
+    area.focus();
+    area.setSelectionRange(at, at);
+  };
+  const put = (text) => {
+    const { value, selectionStart, selectionEnd } = line;
+    grow(value.slice(0, selectionStart) + text + value.slice(selectionEnd), selectionStart + text.length);
+  };
+  line.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !event.shiftKey) return;
+    event.preventDefault();
+    put("\n");
   });
+  line.addEventListener("paste", (event) => {
+    const pasted = event.clipboardData?.getData("text/plain") ?? "";
+    if (!/[\r\n]/.test(pasted.trimEnd())) return;
+    event.preventDefault();
+    put(pasted.replaceAll(/\r\n?/g, "\n"));
+  });
+  return { seen: () => (area.isConnected ? area : line) };
 }
 
 function localTime(value) {

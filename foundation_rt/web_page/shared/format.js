@@ -8,6 +8,11 @@ export function duration(ms) {
   return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
+/** Write a duration given in ms, with a decimal where it is short. */
+export function precise(ms) {
+  return ms < 10 ? `${ms.toFixed(1)} ms` : duration(ms);
+}
+
 /** Write a count: "1 tool", "2 tools". */
 export function count(number, noun) {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;

@@ -1,0 +1,250 @@
+"""The command `foundation-rt dev` (spec/dev.md)."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import webbrowser
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from .args import CommandLine, CommandLineError, parse
+
+if TYPE_CHECKING:
+    from ..client import HttpServer, StdioServer
+    from ..dev.file_watch import WatchedFiles
+    from ..dev.front import DevTarget, Front
+    from ..dev.terminal import Styled
+
+HELP = """\
+usage: foundation-rt dev [TARGET] [OPTION ...] [-- ARGUMENT ...]
+
+Serve a program on this machine while you write it. It is restarted when its files change; clients
+keep their sessions. A page shows its tools, calls, logs and messages; its address is printed.
+
+TARGET is an APP, FILE.py or module:attribute; or an mcp.json, whose servers are served together;
+or a command line in quotes; or a name in an mcp.json; or a URL. Without it, demo tools are served.
+What follows `--` is for the program of an APP, which finds it in sys.argv.
+
+options:
+  --port N                        the port; by default 7300, or any if that is taken
+  --open                          open the page in a browser
+  --watch PATH                    restart when this file changes too, or a source file in this
+                                  folder; may be repeated
+  --config FILE                   configure the APP
+
+examples:
+  foundation-rt dev tools.py
+  foundation-rt dev tools.py --open -- --db shop.sqlite
+  foundation-rt dev mcp.json
+  foundation-rt dev 'npx -y @modelcontextprotocol/server-everything'
+"""
+
+DEFAULT_PORT = 7300
+
+OPTIONS = {"--config": "a file", "--port": "a number", "--watch": "a path"}
+FLAGS = ("--open",)
+_CODES = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "bold": 1, "dim": 2}
+
+
+def dev(arguments: list[str]) -> int:
+    """Run the command; return the exit code."""
+    line = parse(arguments, OPTIONS, FLAGS, at_most=1, takes_program=True)
+    target = _read_target(line)
+    from ..dev.front import create_front
+    from ..dev.terminal import Terminal
+    from ..transports.http.serve import serve
+
+    front = create_front(target, {"port": _port(line.option("--port"))})
+    write = _writer()
+    front.journal.listeners.append(Terminal(write, many=target.kind == "file").take)
+    return serve(
+        front.server.runtime,
+        on_serving=lambda url: _announce(front, url, write, opens="--open" in line.options),
+    )
+
+
+def _announce(
+    front: Front, url: str, write: Callable[[list[Styled]], object], *, opens: bool
+) -> None:
+    """Tell where the page is (DEV-40)."""
+    front.url = url
+    page = front.page_url()
+    write([("foundation-rt dev", "bold"), (f"  {front.target.shown}", None)])
+    write([("  Page      ", "dim"), (page, "cyan")])
+    write(
+        [("  Endpoint  ", "dim"), (url, None), ("  (Authorization: Bearer, see the page)", "dim")]
+    )
+    write([("  Stop      ", "dim"), ("Ctrl-C", None)])
+    if opens:
+        webbrowser.open(page)
+
+
+def _writer() -> Callable[[list[Styled]], object]:
+    """Return what writes a line to stdout, in colour on a terminal (NO_COLOR turns it off)."""
+    output = sys.stdout
+    is_coloured = output is not None and output.isatty() and not os.environ.get("NO_COLOR")
+
+    def shown(text: str, style: str | None) -> str:
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if is_coloured and style else text
+
+    def write(line: list[Styled]) -> None:
+        with suppress(OSError, AttributeError, ValueError):  # stdout is full, or closed
+            output.write("".join(shown(*each) for each in line) + "\n")
+            output.flush()
+
+    return write
+
+
+def _port(text: str | None) -> int:
+    """Return the port of `--port`, or one that is free."""
+    if text is not None:
+        if not (text.isascii() and text.isdecimal() and int(text) <= 65_535):
+            raise CommandLineError("--port is a number from 0 to 65535")
+        return int(text)
+    try:
+        with socket.create_server(("127.0.0.1", DEFAULT_PORT)):
+            return DEFAULT_PORT
+    except OSError:
+        return 0
+
+
+def _read_target(line: CommandLine) -> DevTarget:
+    """Return what is developed.
+
+    Raises:
+        CommandLineError: options do not go with it.
+        UsageError: it is no server, or a file is not there.
+    """
+    from ..dev.front import DevTarget
+    from ..gateway.source import Source, file_source, single_source
+    from ..mcp_json import usual_places
+    from .targets import AppTarget, find_target
+
+    text = line.positional[0] if line.positional else None
+    extra = _extra_files(line.options.get("--watch", []))
+    if text is not None and text.endswith(".json") and len(text.split()) == 1:
+        _refuse_app_options(line)
+        return DevTarget(text, "file", file_source(Path(text)), _watch(extra))
+    if text is None:
+        _refuse_app_options(line)
+        found: Any = AppTarget("")
+    else:
+        found = find_target(text, usual_places(Path(), Path.home()), os.environ)
+    from ..client import HttpServer
+
+    if isinstance(found, AppTarget):
+        shown = found.source or "demo tools"
+        server, files = _program(found.source, line)
+        source = single_source(_server_id(shown), server)
+        serve = _serve_words(found.source, line) if found.source else None
+        source = Source(source.read, (), f"dev {found.source}")
+        return DevTarget(shown, "program", source, _watch(extra, files), serve)
+    _refuse_app_options(line)
+    kind = "url" if isinstance(found, HttpServer) else "command"
+    shown = found.url if isinstance(found, HttpServer) else found.description
+    source = Source(single_source("server", found).read, (), f"dev {text}")
+    return DevTarget(_without_secrets(shown), kind, source, _watch(extra))
+
+
+def _without_secrets(url: str) -> str:
+    from ..client.transports.http_headers import describe
+
+    return describe(url) if "://" in url else url
+
+
+def _refuse_app_options(line: CommandLine) -> None:
+    if line.option("--config") is not None:
+        raise CommandLineError("--config goes with an APP")
+    if line.program is not None:
+        raise CommandLineError("-- goes with an APP: what follows is for its program")
+
+
+def _program(source: str, line: CommandLine) -> tuple[StdioServer, WatchedFiles]:
+    """Return the child process of an APP, and its files."""
+    from ..client import StdioServer
+    from ..dev.file_watch import WatchedFiles
+
+    config = line.option("--config")
+    words = ["-m", "foundation_rt.cli.dev_program"]
+    words += [source] if source else []
+    words += ["--config", config] if config is not None else []
+    words += ["--", *line.program] if line.program else []
+    # Its output is a pipe: without this, what it prints would come when it ends.
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    named = frozenset({Path(config).absolute()} if config is not None else ())
+    file = Path(source.rpartition(":")[0] if not source.endswith(".py") else source)
+    if source.partition(":")[0].endswith(".py"):
+        file = Path(source.rpartition(".py")[0] + ".py").absolute()
+        if not file.is_file():
+            raise UsageError(f"there is no file {file}: write it first, or correct its name")
+        watched = WatchedFiles((file.parent,), named | {file})
+    else:
+        watched = WatchedFiles((Path.cwd(),) if source else (), named)
+    return StdioServer(sys.executable, words, env=environment), watched
+
+
+def _serve_words(source: str, line: CommandLine) -> tuple[str, tuple[str, ...]]:
+    """Return the command that serves an APP over stdio, for the file of a desktop client."""
+    config = line.option("--config")
+    words = ["serve", source]
+    if source.partition(":")[0].endswith(".py"):
+        path, _, attribute = source.rpartition(".py")
+        words = ["serve", f"{Path(path + '.py').absolute()}{attribute}"]
+    words += ["--config", str(Path(config).absolute())] if config is not None else []
+    words += ["--", *line.program] if line.program else []
+    script = Path(sys.executable).with_name("foundation-rt")
+    if script.is_file():
+        return str(script), tuple(words)
+    return sys.executable, ("-m", "foundation_rt", *words)
+
+
+def _server_id(shown: str) -> str:
+    """Return an id for the server of an APP: the name of its file or module."""
+    name = Path(shown.partition(":")[0]).name.removesuffix(".py").rpartition(".")[2]
+    cleaned = "".join(each if each.isascii() and each.isalnum() else "-" for each in name)
+    return cleaned.strip("-")[:32] or "server"
+
+
+def _extra_files(given: list[str]) -> WatchedFiles:
+    """Return the files and folders of `--watch`."""
+    from ..dev.file_watch import WatchedFiles
+
+    paths = [Path(each).absolute() for each in given]
+    for path in paths:
+        if not path.exists():
+            raise CommandLineError(f"--watch: there is no {path}")
+    folders = tuple(path for path in paths if path.is_dir())
+    return WatchedFiles(folders, frozenset(path for path in paths if not path.is_dir()))
+
+
+def _watch(
+    extra: WatchedFiles, own: WatchedFiles | None = None
+) -> Callable[[str, StdioServer | HttpServer], WatchedFiles]:
+    """Return a function that returns the files of a server."""
+    from ..dev.file_watch import WatchedFiles
+
+    def files(server_id: str, launch: StdioServer | HttpServer) -> WatchedFiles:
+        found = own if own is not None else _named_files(launch)
+        return WatchedFiles(
+            (*found.folders, *extra.folders), found.files | extra.files, found.suffixes
+        )
+
+    return files
+
+
+def _named_files(launch: StdioServer | HttpServer) -> WatchedFiles:
+    """Return the source files that a command names, and those beside them."""
+    from ..client import StdioServer
+    from ..dev.file_watch import SUFFIXES, WatchedFiles
+
+    if not isinstance(launch, StdioServer):
+        return WatchedFiles()
+    folder = Path(launch.cwd or Path.cwd()).absolute()
+    named = [folder / word for word in launch.args if word.partition(":")[0].endswith(SUFFIXES)]
+    found = [path for path in named if path.is_file()]
+    return WatchedFiles(tuple({path.parent: None for path in found}), frozenset(found))

@@ -1,0 +1,429 @@
+"""The page of a front, in Chromium, with real programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.dev.page.conftest import PROGRAM
+from tests.support.chromium import watched_page
+from tests.support.dev_front import DevFront, dev_front
+from tests.support.http_server import free_port
+
+Opened = Callable[[str], Locator]
+
+
+def run(details: Locator) -> Locator:
+    """Run the tool that is shown; return the card of the call."""
+    details.get_by_role("button", name="Run", exact=True).click()
+    return details.get_by_role("article").first
+
+
+def fill_order(details: Locator) -> None:
+    """Write what `order` needs."""
+    details.get_by_role("button", name="Add item to lines").click()
+    details.get_by_label("customer").first.fill("Ann")
+    details.get_by_label("article").fill("A-1")
+    details.get_by_label("street").fill("Road 1")
+    details.get_by_label("zip").fill("12345")
+
+
+@pytest.mark.rule("DEV-60", "DEV-64", "DEV-66")
+def test_form_becomes_a_call_and_its_result_is_read(page: Page, opened: Opened) -> None:
+    details = opened("order")
+    expect(details.locator(".description strong")).to_have_text("priced")
+    expect(details.get_by_text("Name or number.")).to_be_visible()
+    run(details)
+    expect(details.get_by_label("customer").first).to_be_focused()
+    expect(details.get_by_text("Fill this in.")).to_have_count(3)
+    fill_order(details)
+    details.get_by_label("zip").fill("1234")
+    details.get_by_label("count (").fill("100")
+    details.get_by_label("Kind of code").select_option("integer")
+    details.get_by_label("integer").fill("7")
+    details.get_by_role("button", name="Add entry to labels").click()
+    details.get_by_label("Key of labels").fill("size")
+    details.get_by_label("Value").fill("large")
+    details.get_by_role("button", name="Run", exact=True).click()
+    expect(details.get_by_text("Write 99 or less.")).to_be_visible()
+    expect(details.get_by_text(r"Write a text that matches ^\d{5}$")).to_be_visible()
+    expect(details.get_by_role("article")).to_have_count(0)
+    details.get_by_label("zip").fill("12345")
+    details.get_by_label("count (").fill("99")
+    card = run(details)
+    expect(card.locator("th")).to_have_text(["article", "count"])
+    expect(card.locator("td")).to_have_text(["A-1", "99"])
+    expect(card.get_by_label("Log records of this call")).to_contain_text("order received")
+    card.get_by_role("tab", name="JSON").click()
+    expect(card.locator("pre")).to_contain_text('"code": 7')
+    card.get_by_role("tab", name="Wire").click()
+    expect(card.locator(".wire-row").last).to_contain_text("result")
+    expect(card.locator(".wire-title").first).to_have_text("tools/call order")
+
+
+@pytest.mark.rule("DEV-65")
+def test_arguments_are_written_as_json(page: Page, opened: Opened) -> None:
+    details = opened("order")
+    fill_order(details)
+    details.get_by_role("tab", name="JSON").click()
+    area = details.get_by_label("Arguments as JSON")
+    written = json.loads(area.input_value())
+    assert written["lines"] == [{"article": "A-1", "count": 1}]
+    area.fill("{broken")
+    details.get_by_role("button", name="Run", exact=True).click()
+    expect(details.get_by_role("alert")).to_contain_text("can't be sent")
+    area.fill(json.dumps({**written, "customer": "Bob"}))
+    details.get_by_role("tab", name="Form").click()
+    expect(details.get_by_label("customer").first).to_have_value("Bob")
+    expect(run(details)).to_contain_text("4711")
+
+
+@pytest.mark.rule("DEV-66")
+def test_call_shows_progress_and_log_and_is_cancelled(
+    page: Page, opened: Opened, front: DevFront
+) -> None:
+    details = opened("wait")
+    details.get_by_label("pages").fill("10")
+    card = run(details)
+    expect(card.get_by_role("progressbar")).to_have_attribute("value", "3")
+    expect(card).to_contain_text("page three")
+    expect(card).to_contain_text("30 %")
+    expect(card.get_by_label("Log records of this call")).to_contain_text("slow page")
+    card.get_by_role("button", name="Cancel").click()
+    expect(card).to_contain_text("Cancelled here")
+    front.reader.wait_for("call", phase="end", name="wait", outcome="cancelled")
+    front.reader.wait_for("wire", leg="server", method="notifications/cancelled")
+
+
+@pytest.mark.rule("DEV-67")
+def test_questions_are_answered_by_forms_and_addresses(page: Page, opened: Opened) -> None:
+    card = run(opened("book"))
+    question = card.get_by_role("region", name="The server asks")
+    expect(question.get_by_label("name")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(question.get_by_text("Fill this in.")).to_have_count(2)
+    page.get_by_role("link", name="Prompts").click()
+    page.get_by_role("button", name="Answer").click()
+    question = page.get_by_role("region", name="The server asks")
+    question.get_by_label("name").fill("Bob")
+    question.get_by_label("people").fill("2")
+    question.get_by_role("button", name="Send").click()
+    page.get_by_role("link", name="Tools").click()
+    expect(card).to_contain_text("accept Guest(name='Bob', people=2)")
+    card = run(opened("pay"))
+    link = card.get_by_role("link", name="Open pay.example.com")
+    expect(link).to_be_focused()
+    assert link.get_attribute("rel") == "noopener noreferrer"
+    card.get_by_role("button", name="Decline").click()
+    expect(card.locator(".result pre")).to_have_text("decline")
+
+
+@pytest.mark.rule("DEV-67")
+def test_sampling_is_answered_by_hand(page: Page, opened: Opened) -> None:
+    details = opened("sum_up")
+    details.get_by_label("text").first.fill("A long text")
+    card = run(details)
+    expect(card).to_contain_text("Sum up: A long text")
+    expect(card).to_contain_text("Be brief.")
+    card.get_by_label("Answer of the model").fill("Short.")
+    card.get_by_role("button", name="Answer", exact=True).click()
+    expect(card.locator(".result pre")).to_have_text("model said Short.")
+
+
+@pytest.mark.rule("DEV-60", "DEV-77")
+def test_contents_are_shown_and_hostile_ones_not_run(page: Page, opened: Opened) -> None:
+    page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+    card = run(opened("report"))
+    expect(card.get_by_role("img", name="Picture from the tool")).to_be_visible()
+    expect(card.locator("h4, h3, h2").filter(has_text="Sales")).to_be_visible()
+    expect(card.locator(".result")).to_contain_text("<script>alert(2)</script>")
+    expect(card.locator(".result")).to_contain_text("\\u202etxt")
+    assert card.locator("script, img[src=x], a[href^=javascript]").count() == 0
+    details = opened("remove")
+    details.get_by_label("article").fill("A-9")
+    card = run(details)
+    expect(card).to_contain_text("There is no article A-9.")
+    expect(card).to_have_attribute("data-state", "failed")
+    expect(details.get_by_text("may destroy")).to_be_visible()
+
+
+@pytest.mark.rule("DEV-70")
+def test_resources_and_prompts_are_read_with_completion(page: Page, opened: Opened) -> None:
+    page.get_by_role("link", name="Resources").click()
+    details = opened("stock")
+    details.get_by_role("button", name="Subscribe").click()
+    expect(details.get_by_text("Subscribed")).to_be_visible()
+    page.get_by_role("link", name="Tools").click()
+    expect(run(opened("restock"))).to_contain_text("restocked")
+    page.get_by_role("link", name="Resources").click()
+    expect(details.get_by_text("It has changed at")).to_be_visible()
+    expect(details.get_by_role("article")).to_contain_text("Bolts.")
+    details = opened("article")
+    kind = details.get_by_role("combobox", name="kind")
+    kind.click()
+    expect(page.get_by_role("option")).to_have_text(["bolt", "nut"])
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    expect(kind).to_have_value("nut")
+    details.get_by_role("combobox", name="number").fill("4/2")
+    expect(details.get_by_text("shop://articles/nut/4%2F2")).to_be_visible()
+    details.get_by_role("button", name="Read").click()
+    expect(details.get_by_role("article")).to_contain_text("nut")
+    page.get_by_role("link", name="Prompts").click()
+    details = opened("offer")
+    details.get_by_role("button", name="Get", exact=True).click()
+    expect(details.get_by_text("Fill this in.")).to_have_count(1)
+    details.get_by_role("combobox", name="customer").fill("Ann")
+    details.get_by_role("combobox", name="tone").fill("s")
+    page.get_by_role("option", name="strict").click()
+    details.get_by_role("button", name="Get", exact=True).click()
+    expect(details.get_by_role("article")).to_contain_text("Write a strict offer to Ann.")
+
+
+@pytest.mark.rule("DEV-70")
+def test_programs_that_complete_nothing_are_not_asked(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "letters.py").write_text(
+        "from foundation_rt import Server\n\nserver = Server('letters')\n\n\n"
+        "@server.prompt\ndef letter(to: str) -> str:\n    return f'Write to {to}.'\n"
+    )
+    with dev_front(tmp_path, "letters.py") as front:
+        front.wait_for_state("running")
+        with watched_page(browser, f"{front.page_url}#/prompts/letter") as watched:
+            page = watched.page
+            page.get_by_role("combobox", name="to").fill("Ann")
+            page.get_by_role("button", name="Get", exact=True).click()
+            expect(page.get_by_role("article")).to_contain_text("Write to Ann.")
+            assert not front.reader.of("call", method="completion/complete")
+
+
+@pytest.mark.rule("DEV-71")
+def test_tool_runs_as_a_task(page: Page, opened: Opened) -> None:
+    opened("survey").get_by_role("button", name="Run as task").click()
+    card = page.get_by_role("article", name="Task of survey")
+    expect(card).to_contain_text("asking")
+    page.reload()
+    expect(card).to_contain_text("asks you")
+    card.get_by_role("combobox").select_option("cheese")
+    card.get_by_role("button", name="Send").click()
+    expect(card.locator(".result pre")).to_have_text("One cheese.")
+    page.get_by_role("link", name="Tools").click()
+    opened("survey").get_by_role("button", name="Run as task").click()
+    card.first.get_by_role("button", name="Cancel", exact=True).first.click()
+    expect(card.first).to_contain_text("cancelled")
+
+
+@pytest.mark.rule("DEV-72", "DEV-73", "DEV-74", "DEV-76")
+def test_front_is_seen_with_wire_timings_servers_and_agents(page: Page, opened: Opened) -> None:
+    expect(run(opened("restock"))).to_contain_text("restocked")
+    page.get_by_role("link", name="Activity").click()
+    expect(page.get_by_role("row").nth(1)).to_contain_text("restock")
+    page.get_by_role("link", name="Wire").click()
+    page.get_by_label("Filter messages").fill("restock")
+    page.get_by_label("Side").select_option("programs")
+    page.get_by_label("Kind").select_option("requests")
+    row = page.locator(".wire-row").first
+    expect(row).to_contain_text("tools/call")
+    row.click()
+    expect(row.locator("pre")).to_contain_text('"jsonrpc": "2.0"')
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy", exact=True).first.click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    line = page.evaluate("navigator.clipboard.readText()").splitlines()[-1]
+    assert json.loads(line)["message"]["params"]["name"] == "restock"
+    page.get_by_role("button", name="Clear").click()
+    expect(page.locator(".wire-row")).to_have_count(0)
+    page.get_by_role("link", name="Timings").click()
+    chart = page.get_by_role("region", name="Timings of restock")
+    expect(chart.locator("circle").first).to_be_attached()
+    expect(chart).to_contain_text("p95")
+    page.get_by_role("link", name="Servers").click()
+    expect(page.get_by_role("region", name="Server shop")).to_contain_text("Running")
+    expect(page.get_by_role("row").nth(1)).to_contain_text("this page")
+    page.get_by_role("link", name="Agents").click()
+    expect(page.get_by_role("heading", name="clerk")).to_be_visible()
+    page.get_by_role("button", name="Connect").click()
+    dialog = page.get_by_role("dialog", name="Connect")
+    expect(dialog).to_contain_text('"Authorization": "Bearer ')
+    expect(dialog).to_contain_text("foundation-rt install claude-desktop")
+    expect(dialog).to_contain_text("shop.py")
+
+
+@pytest.mark.rule("DEV-69")
+def test_restart_is_seen_without_loading_the_page(browser: Browser, tmp_path: Path) -> None:
+    program = tmp_path / "shop.py"
+    shutil.copy(PROGRAM, program)
+    text = program.read_text()
+    with dev_front(tmp_path, "shop.py") as front:
+        front.wait_for_state("running")
+        with watched_page(browser, front.page_url) as watched:
+            page = watched.page
+            page.get_by_role("link", name="order").click()
+            page.get_by_label("customer").first.fill("Ann")
+            added = "\n\n@server.tool\ndef added() -> str:\n    return ''\n"
+            program.write_text(text.replace("express: bool", "urgent: bool") + added)
+            expect(page.get_by_role("link", name="added")).to_be_visible()
+            expect(page.get_by_label("urgent")).to_be_visible()
+            expect(page.get_by_label("customer").first).to_have_value("Ann")
+            program.write_text(text + "\nnonsense(\n")
+            failure = page.get_by_role("alert").filter(has_text="failed")
+            expect(failure).to_contain_text("shop.py:")
+            expect(failure).to_contain_text("nonsense(")
+            program.write_text(text)
+            expect(failure).to_have_count(0)
+            expect(page.get_by_role("link", name="added")).to_have_count(0)
+            page.get_by_role("link", name="Activity").click()
+            page.get_by_role("tab", name="Restarts").click()
+            expect(page.locator(".restart").last).to_contain_text("the first start")
+            expect(page.locator(".restart").first).to_contain_text("shop.py changed")
+
+
+@pytest.mark.rule("DEV-61", "DEV-63")
+def test_page_goes_on_when_the_front_is_started_again(browser: Browser, tmp_path: Path) -> None:
+    shutil.copy(PROGRAM, tmp_path / "shop.py")
+    words = ("shop.py", "--port", str(free_port()))
+    with dev_front(tmp_path, *words) as front:
+        front.wait_for_state("running")
+        with watched_page(browser, front.page_url) as watched:
+            watched.may_lose = True
+            page = watched.page
+            page.locator("a[href='#/tools/wait']").click()
+            page.get_by_label("pages").fill("10")
+            page.get_by_role("button", name="Run", exact=True).click()
+            expect(page.get_by_role("article")).to_contain_text("page three")
+            front.process.kill()
+            expect(page.get_by_text("The front does not answer.")).to_be_visible()
+            expect(page.get_by_role("article")).to_contain_text("is not known")
+            with dev_front(tmp_path, *words) as again:
+                again.wait_for_state("running")
+                expect(page.get_by_text("The front does not answer.")).to_have_count(0)
+                page.locator("a[href='#/tools/remove']").click()
+                page.get_by_label("article").first.fill("A-1")
+                page.get_by_role("button", name="Run", exact=True).click()
+                expect(page.get_by_role("article")).to_contain_text("There is no article A-1.")
+                stranger = browser.new_page()
+                stranger.goto(again.page_url.partition("?")[0])
+                expect(stranger.locator("body")).to_contain_text("token")
+                stranger.context.close()
+
+
+@pytest.mark.rule("DEV-61")
+def test_request_without_session_is_sent_when_there_is_one(page: Page) -> None:
+    found = page.evaluate("""async () => {
+      const { McpClient } = await import("/page/mcp_client.js");
+      const { url, token } = await (await fetch("/dev/connect")).json();
+      const sent = [];
+      const real = globalThis.fetch;
+      let refused = 0;
+      globalThis.fetch = (address, options = {}) => {
+        const { method } = JSON.parse(options.body ?? "{}");
+        sent.push(method);
+        const isForgotten = method === "tools/call" && refused < 3;
+        if (isForgotten) refused += 1;
+        if (isForgotten) return Promise.resolve(new Response("", { status: 404 }));
+        return real(address, options);
+      };
+      const nothing = () => {};
+      const client = new McpClient({
+        url: new URL(url).pathname, token, info: { name: "test", version: "1" }, capabilities: {},
+        onRequest: nothing, onNotification: nothing, onStatus: nothing, onReady: nothing,
+      });
+      const early = client.list("tools/list", "tools");
+      const cancelled = client.request("prompts/list");
+      cancelled.cancel();
+      const how = await cancelled.promise.catch((error) => error.constructor.name);
+      const before = sent.length;
+      // Two connections at once: the later one is used.
+      client.connect();
+      client.connect();
+      const tools = (await early).map(({ name }) => name);
+      const call = () => client.request("tools/call", { name: "restock", arguments: {} }).promise;
+      const twice = await call().catch((error) => error.constructor.name);
+      const result = await call();
+      globalThis.fetch = real;
+      return { before, how, hasTools: tools.includes("restock"), twice,
+        text: result.content[0].text, calls: sent.filter((each) => each === "tools/call").length,
+        prompts: sent.includes("prompts/list") };
+    }""")
+    assert found == {
+        "before": 0,
+        "how": "CancelledError",
+        "hasTools": True,
+        "twice": "SessionError",
+        "text": "restocked",
+        "calls": 4,
+        "prompts": False,
+    }
+
+
+@pytest.mark.rule("DEV-62")
+def test_page_is_bounded_after_ten_thousand_events(page: Page) -> None:
+    sizes = page.evaluate("""async () => {
+      const { Feed } = await import("/page/feed.js");
+      const { WireView } = await import("/page/wire_view.js");
+      const { ActivityView } = await import("/page/activity_view.js");
+      const takers = {};
+      const Real = globalThis.EventSource;
+      globalThis.EventSource = class {
+        addEventListener(kind, taker) { takers[kind] = taker; }
+        close() {}
+      };
+      const feed = new Feed({ onChange() {}, onStatus() {} });
+      feed.open();
+      globalThis.EventSource = Real;
+      const text = "x".repeat(15000);
+      for (let n = 0; n < 10_000; n += 1) {
+        const said = { at: 1e12 + n, client: "c", server: "s", call: `c${n}` };
+        const message = { jsonrpc: "2.0", id: n, result: { text: n % 5 ? "" : text } };
+        const wire = { ...said, leg: "client", kind: "response", id: n, bytes: 99, message };
+        const call = { ...said, phase: "end", method: "tools/call", name: "t", outcome: "ok" };
+        const log = { ...said, level: "info", message: text, fields: {} };
+        for (const [kind, value] of Object.entries({ wire, call, log }))
+          takers[kind]({ data: JSON.stringify(value) });
+      }
+      const nodes = {};
+      for (const [name, View] of Object.entries({ wire: WireView, activity: ActivityView })) {
+        const view = new View({ feed });
+        document.body.append(view.node);
+        view.open();
+        if (name === "activity") view.tabs.choose("logs", false);
+        nodes[name] = view.node.querySelectorAll("*").length;
+        nodes[`${name}Text`] = view.node.textContent.length;
+        view.node.remove();
+      }
+      const { wire, logs, calls, byCall } = feed;
+      return { ...nodes, kept: [wire.length, logs.length, calls.length, byCall.size] };
+    }""")
+    assert sizes["kept"] == [2000, 2000, 1000, 1000]
+    assert sizes["wire"] < 5_000
+    assert sizes["activity"] < 5_000
+    assert sizes["wireText"] + sizes["activityText"] < 1_000_000
+
+
+@pytest.mark.rule("DEV-62", "DEV-64")
+def test_huge_lists_and_deep_schemas_are_bounded(page: Page) -> None:
+    shown = page.evaluate("""async () => {
+      const { MasterDetail } = await import("/page/master_detail.js");
+      const { SchemaForm } = await import("/shared/schema_form.js");
+      const list = new MasterDetail({ noun: "tools", picture: "tools", base: "#/tools" });
+      const items = [...Array(1000).keys()].map((n) => ({ key: `t${n}`, title: `tool ${n}` }));
+      document.body.append(list.node);
+      list.setItems(items);
+      list.filter.value = "tool 99";
+      const all = list.node.querySelectorAll("li").length;
+      list.filter.dispatchEvent(new Event("input"));
+      const filtered = list.node.querySelectorAll("li").length;
+      list.node.remove();
+      const node = { type: "object", required: ["next"], properties: { next: { $ref: "#" } } };
+      const form = new SchemaForm(node);
+      document.body.append(form.node);
+      const deep = [form.node.querySelectorAll("fieldset").length,
+        form.node.querySelectorAll("textarea").length];
+      form.node.remove();
+      return { all, filtered, deep };
+    }""")
+    assert shown == {"all": 500, "filtered": 11, "deep": [8, 1]}
