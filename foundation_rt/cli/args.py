@@ -10,6 +10,9 @@ from collections.abc import Collection, Mapping
 
 from ..shown import Shown
 
+Valued = Mapping[str, "str | tuple[str, ...]"]
+"""The options with a value, and the description of the value, or the values that there are."""
+
 
 class CommandLineError(Exception):
     """The command line is wrong; the message says how."""
@@ -39,7 +42,7 @@ class CommandLine(Shown):
 
 def parse(
     arguments: list[str],
-    valued: Mapping[str, str],
+    valued: Valued,
     flags: Collection[str] = (),
     at_most: int | None = None,
     *,
@@ -49,14 +52,15 @@ def parse(
 
     Args:
         arguments: those after the name of the command.
-        valued: the options with a value, and the description of the value.
+        valued: the options with a value.
         flags: the options without a value.
         at_most: the most positional arguments; None for any number.
         takes_program: what follows `--` is for the program that is served (CLI-38); otherwise it
             is positional.
 
     Raises:
-        CommandLineError: an option is unknown or lacks its value, or there are too many arguments.
+        CommandLineError: an option is unknown, lacks its value or has a wrong one, or there are too
+            many arguments.
     """
     line = CommandLine()
     rest = iter(arguments)
@@ -64,8 +68,11 @@ def parse(
         name, equals, value = argument.partition("=")
         if name in valued:
             given = value if equals else next(rest, None)
+            wanted = valued[name]
             if given is None:
-                raise CommandLineError(f"{name} needs {valued[name]}")
+                raise CommandLineError(f"{name} needs {_described(wanted)}")
+            if type(wanted) is tuple and given not in wanted:
+                raise CommandLineError(f"{name} is {_described(wanted)}")
             line.options.setdefault(name, []).append(given)
         elif argument in flags:
             line.options[argument] = [""]
@@ -74,9 +81,28 @@ def parse(
         elif argument == "--":
             line.positional.extend(rest)
         elif argument.startswith("-") and argument != "-":
-            raise CommandLineError(f"there is no option {argument!r}")
+            raise _unknown(name, (*valued, *flags))
         else:
             line.positional.append(argument)
     if at_most is not None and len(line.positional) > at_most:
         raise CommandLineError(f"{line.positional[at_most]!r} is one argument too many")
     return line
+
+
+def _described(wanted: str | tuple[str, ...]) -> str:
+    """Return the description of a value: `a file`, `stdio, http or both`."""
+    if isinstance(wanted, str):
+        return wanted
+    *first, last = wanted
+    return f"{', '.join(first)} or {last}"
+
+
+def _unknown(name: str, known: Collection[str]) -> CommandLineError:
+    if name in known:
+        return CommandLineError(f"{name} takes no value")
+    from .nearest import LONGEST_SHOWN, did_you_mean
+
+    # Without its value, which may be secret (CLI-23).
+    return CommandLineError(
+        f"there is no option {name[:LONGEST_SHOWN]!r}{did_you_mean(name, known)}"
+    )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 from .args import CommandLine, CommandLineError, parse
 from .commands import FAILURE_EXIT
-from .conversation import Conversation, Person
+from .conversation import Conversation
+from .person import Person
 from .render import Output
 from .run import INTERRUPTED_EXIT, EndedBySignal, fill_descriptors, run_to_end, warnings_to
 
@@ -43,8 +44,8 @@ cannot be reached, or has not answered to the end; 4 stdout cannot be written; 5
 approval, and nobody was there; 130 interrupted
 """
 
-_OPTIONS = {"--servers": "a file", "--model": "PROVIDER:NAME", "--config": "a file"}
-_FLAGS = ("--json", "--yes")
+OPTIONS = {"--servers": "a file", "--model": "PROVIDER:NAME", "--config": "a file"}
+FLAGS = ("--json", "--yes")
 _MAX_CHARACTERS = 32_768
 _USAGE_EXIT = 2
 _UNATTENDED_EXIT = 5
@@ -53,13 +54,11 @@ _UNATTENDED_EXIT = 5
 def ask(arguments: list[str]) -> int:
     """Run the command; return the exit code (CLI-37)."""
     output = Output(sys.stdout, sys.stderr, as_json="--json" in arguments)
-    if "--help" in arguments or "-h" in arguments:
-        return output.write(HELP.encode())
     if output.out is None:
         return output.write(b"")  # before a tool does work that nobody can read of
     fill_descriptors()
     try:
-        line = parse(arguments, _OPTIONS, _FLAGS)
+        line = parse(arguments, OPTIONS, FLAGS)
         question = _question(line)
         parts = _parts(line)
         with warnings_to(output):

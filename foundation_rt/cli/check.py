@@ -1,21 +1,36 @@
-"""The command `foundation-rt check`; not on the start path of `serve`."""
+"""The command `foundation-rt check` (CLI-04); not on the start path of `serve`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from attrs import asdict
 
-from ..config.loading import to_mapping
+from ..config.loading import settings, to_mapping
 from ..protocol.revisions import REVISIONS
+from .render import Heading, Page, Paragraph, Part, Table
+from .reports import entry_list, prompt_details, tool_details, tool_list
 
 if TYPE_CHECKING:
+    from ..config.settings import ServerConfig
     from ..protocol.revisions import Revision
     from ..server import Server
 
+_IN_HEADING = ("server.name", "server.version")
 
-def check(server: Server) -> bytes:
-    """Return the server's lists and effective configuration as JSON, secrets redacted."""
+
+def check(server: Server, *, whole: bool = False) -> tuple[dict[str, Any], Page]:
+    """Return the server's lists and effective configuration, secrets redacted.
+
+    Args:
+        server: is started for it.
+        whole: the page has the schemas, and the settings that are as by default.
+
+    Returns:
+        everything as JSON, for programs; and the page.
+    """
     runtime = server.runtime
     newest = [*REVISIONS.values()][-1]
     report: dict[str, Any] = {
@@ -23,9 +38,10 @@ def check(server: Server) -> bytes:
         "tools": [definition.to_wire(newest) for definition in server.list()],
         **_other_features(server, newest),
         "configuration": to_mapping(runtime.config),
+        "changed": _changed(runtime.config),
     }
     runtime.close_logs(1.0)
-    return orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    return report, [*_page(report, type(runtime.config), whole=whole)]
 
 
 def _other_features(server: Server, revision: Revision) -> dict[str, Any]:
@@ -37,3 +53,72 @@ def _other_features(server: Server, revision: Revision) -> dict[str, Any]:
         "prompts": [each.wire(revision) for each in prompts.entries()],
     }
     return {name: listed for name, listed in lists.items() if listed}
+
+
+def _changed(config: ServerConfig) -> list[str]:
+    """Return the keys of the settings that differ from the defaults."""
+    values, defaults = asdict(config), asdict(type(config)())
+    keys = (".".join(key) for key, _ in settings(type(config)))
+    return [key for key in keys if _at(values, key) != _at(defaults, key)]
+
+
+def _at(mapping: Mapping[str, Any], key: str) -> Any:
+    value: Any = mapping
+    for name in key.split("."):
+        value = value[name]
+    return value
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def _page(report: Mapping[str, Any], config: type[ServerConfig], *, whole: bool) -> Iterator[Part]:
+    yield Heading(report["server"]["name"], report["server"]["version"])
+    tools = report["tools"]
+    yield Heading("TOOLS", str(len(tools)))
+    if whole:
+        for tool in tools:
+            yield from tool_details(tool)
+    else:
+        yield from tool_list(tools)
+    for name, title in (("resources", "RESOURCES"), ("resourceTemplates", "RESOURCE TEMPLATES")):
+        if name in report:
+            yield Heading(title, str(len(report[name])))
+            yield from entry_list(report[name], "uri" if name == "resources" else "uriTemplate")
+    yield from _prompts(report.get("prompts", ()), whole=whole)
+    yield from _settings(report, config, whole=whole)
+
+
+def _prompts(prompts: Any, *, whole: bool) -> Iterator[Part]:
+    if not prompts:
+        return
+    yield Heading("PROMPTS", str(len(prompts)))
+    if whole:
+        for prompt in prompts:
+            yield from prompt_details(prompt)
+    else:
+        yield from entry_list(prompts, "name")
+
+
+def _settings(
+    report: Mapping[str, Any], config: type[ServerConfig], *, whole: bool
+) -> Iterator[Part]:
+    """Yield the settings that differ, or all of them, beside their defaults."""
+    changed, values = report["changed"], report["configuration"]
+    shown = [key for key in changed if key not in _IN_HEADING]
+    yield Heading("SETTINGS", f"{len(shown) or 'none'} that differ from the defaults")
+    if whole:
+        shown = [".".join(key) for key, _ in settings(config)]
+    if not shown:
+        yield Paragraph("--all lists those by default")
+        return
+    defaults = to_mapping(config())
+    rows = [
+        (key, _shown(_at(values, key)), _shown(_at(defaults, key)) if key in changed else "")
+        for key in shown
+    ]
+    yield Table([("SETTING", "VALUE", "DEFAULT"), *rows], has_head=True)
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) and value else orjson.dumps(value, default=str).decode()

@@ -15,7 +15,7 @@ from ..client.errors import MCPError
 from ..client.resilience.circuit_breaker import BreakerSettings
 from ..errors import JsonRpcErrorCode
 from ..protocol.exact_json import loads
-from .args import CommandLine, CommandLineError
+from .args import CommandLine, CommandLineError, Valued
 from .json_schemas import types_of
 from .render import Heading, Page, Paragraph, Part, Table
 from .reports import (
@@ -29,10 +29,12 @@ from .reports import (
     tool_details,
     tool_list,
 )
+from .targets import VALUED_OPTIONS
 
 if TYPE_CHECKING:
     from ..client.client import Client
     from ..client.session.handshake import ServerDescription
+    from .live_view import LiveView
 
 FAILURE_EXIT = 3
 """The server cannot be reached, or has not sent the result."""
@@ -61,26 +63,31 @@ class ClientCommand:
     """A command of a client.
 
     Attributes:
-        perform: sends the requests; raises `CommandLineError`, `MCPError`, `ToolCallError`.
+        perform: sends the requests; is given what shows their progress, if somebody is there;
+            raises `CommandLineError`, `MCPError`, `ToolCallError`.
         takes: the names of its arguments.
         require: the capabilities that the server must have.
         takes_more: any number of arguments may follow.
         options: of `ClientOptions`, for this command.
+        valued: its options with a value.
+        is_attended: a person at the terminal sees progress and answers questions (CLI-47).
     """
 
-    perform: Callable[[Client, CommandLine], Awaitable[Answer]]
+    perform: Callable[[Client, CommandLine, LiveView | None], Awaitable[Answer]]
     takes: tuple[str, ...]
     require: frozenset[str] = frozenset()
     takes_more: bool = False
     options: Mapping[str, Any] = field(factory=dict)
+    valued: Valued = VALUED_OPTIONS
+    is_attended: bool = False
 
 
-async def _tools(client: Client, line: CommandLine) -> Answer:
+async def _tools(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
     tools = [tool.wire for tool in await client.list_tools()]
     return Answer({"tools": tools}, tool_list(tools))
 
 
-async def _check_portable(client: Client, line: CommandLine) -> Answer:
+async def _check_portable(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
     from .portability import findings
 
     tools = [tool.wire for tool in await client.list_tools()]
@@ -91,36 +98,40 @@ async def _check_portable(client: Client, line: CommandLine) -> Answer:
     return Answer({"findings": [each.wire() for each in found]}, page, 1 if refused else 0)
 
 
-async def _call(client: Client, line: CommandLine) -> Answer:
+async def _call(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
     _, name, *words = line.positional
     tool = await client.get_tool_schema(name)
-    result = await client.call(name, read_arguments(words, tool.input_schema))
+    result = await client.call(
+        name,
+        read_arguments(words, tool.input_schema),
+        on_progress=None if view is None else view.progress,
+    )
     result.raise_for_error()
     return Answer(result.wire, call_report(result))
 
 
-async def _read(client: Client, line: CommandLine) -> Answer:
+async def _read(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
     result = await client.read_resource(line.positional[1])
     return Answer(result.wire, read_report(result))
 
 
-async def _gateway_status(client: Client, line: CommandLine) -> Answer:
+async def _gateway_status(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
     from ..gateway.status import COLUMNS, URI, problems_of, table_of
 
     result = await client.read_resource(URI)
     status = loads(result.wire["contents"][0]["text"])
-    page: list[Part] = [Heading("SERVERS"), Table([COLUMNS, *table_of(status)])]
+    page: list[Part] = [Heading("SERVERS"), Table([COLUMNS, *table_of(status)], has_head=True)]
     page += [Paragraph(problem) for problem in problems_of(status)]
     return Answer(status, page)
 
 
-async def _prompt(client: Client, line: CommandLine) -> Answer:
+async def _prompt(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
     _, name, *words = line.positional
     result = await client.get_prompt(name, read_texts(words))
     return Answer(result.wire, prompt_report(result))
 
 
-async def _ping(client: Client, line: CommandLine) -> Answer:
+async def _ping(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
     count = _count(line.option("--count"))
     await client.initialize()
     times = []
@@ -145,7 +156,20 @@ def _count(text: str | None) -> int:
     return int(text)
 
 
-async def _inspect(client: Client, line: CommandLine) -> Answer:
+async def _top(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
+    from ..client.targets import HttpServer
+    from .targets import target_of
+    from .top import watch
+
+    server = target_of(line)
+    if not isinstance(server, HttpServer):
+        raise CommandLineError("top needs a URL: a server over stdio serves its own client only")
+    count = line.option("--count")
+    samples, page = await watch(client, server, line, None if count is None else _count(count))
+    return Answer({"samples": samples}, page)
+
+
+async def _inspect(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
     server = await client.initialize()
     found = await _lists(client, server)
     failed = {name: each for name, each in found.items() if isinstance(each, MCPError)}
@@ -214,18 +238,37 @@ def _section(name: str, listed: Any) -> Page:
     return parts
 
 
+_ATTENDED: Mapping[str, Any] = {
+    "is_attended": True,
+    "valued": {**VALUED_OPTIONS, "--save": "a folder"},
+}
+_COUNTED: Valued = {**VALUED_OPTIONS, "--count": "a number"}
+
 CLIENT_COMMANDS: Mapping[str, ClientCommand] = {
     "tools": ClientCommand(_tools, ("TARGET",), frozenset({"tools"})),
-    "call": ClientCommand(_call, ("TARGET", "TOOL"), frozenset({"tools"}), takes_more=True),
-    "read": ClientCommand(_read, ("TARGET", "URI"), frozenset({"resources"})),
-    "prompt": ClientCommand(_prompt, ("TARGET", "NAME"), frozenset({"prompts"}), takes_more=True),
+    "call": ClientCommand(
+        _call, ("TARGET", "TOOL"), frozenset({"tools"}), takes_more=True, **_ATTENDED
+    ),
+    "read": ClientCommand(_read, ("TARGET", "URI"), frozenset({"resources"}), **_ATTENDED),
+    "prompt": ClientCommand(
+        _prompt, ("TARGET", "NAME"), frozenset({"prompts"}), takes_more=True, **_ATTENDED
+    ),
     "ping": ClientCommand(
         _ping,
         ("TARGET",),
+        valued=_COUNTED,
         # All pings are sent, however many were lost before.
         options={"breaker": BreakerSettings(failure_threshold=MAX_PINGS + 1)},
     ),
     "inspect": ClientCommand(_inspect, ("TARGET",)),
+    "top": ClientCommand(
+        _top,
+        ("URL",),
+        frozenset({"tools"}),
+        valued={**_COUNTED, "--interval": "a number of seconds"},
+        # A server that is down for a while is shown as such, and again when it is back.
+        options={"breaker": BreakerSettings(failure_threshold=MAX_PINGS + 1)},
+    ),
     "check --portable": ClientCommand(_check_portable, ("TARGET",), frozenset({"tools"})),
     "gateway status": ClientCommand(_gateway_status, ("URL",), frozenset({"resources"})),
 }

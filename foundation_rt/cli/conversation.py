@@ -6,8 +6,6 @@ Text goes to stdout. All else goes to stderr, so that a program gets the answer 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
+from ..client.handlers.elicitation import ElicitationUrlRequest
 from ..client.safe_text import printable_line, printable_text
+from ..server_requests.elicitation import ElicitResult
+from .person import InputClosedError, Person
+from .questions import ask_form, ask_page
 from .render import Output
 
 if TYPE_CHECKING:
@@ -28,62 +30,6 @@ Ask = Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]
 
 _MAX_SHOWN = 2000
 """The most characters of arguments and messages on a line; of an approval all are shown."""
-
-_MAX_LINE = 32_768
-
-
-def _is_terminal(stream: Any) -> bool:
-    return stream is not None and stream.isatty()
-
-
-def _find_terminal() -> int | None:
-    """Return the descriptor from which a person is read; None if nobody is there.
-
-    It is stdin. Where that is a pipe, it is the terminal that the process runs at.
-    """
-    if not _is_terminal(sys.stderr):
-        return None
-    if _is_terminal(sys.stdin):
-        return int(sys.stdin.fileno())
-    try:
-        descriptor = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    if os.tcgetpgrp(descriptor) == os.getpgrp():
-        return descriptor
-    os.close(descriptor)  # reading it would stop a process in the background
-    return None
-
-
-@define(eq=False)
-class Person:
-    """The person at a terminal; nobody if there is none."""
-
-    _descriptor: int | None = field(factory=_find_terminal)
-
-    @property
-    def is_there(self) -> bool:
-        """Return whether there is somebody who can be asked."""
-        return self._descriptor is not None
-
-    async def ask(self, question: str) -> str:
-        """Return a line that the person writes; "" at the end of input."""
-        assert self._descriptor is not None
-        sys.stderr.write(question)
-        sys.stderr.flush()
-        loop, descriptor = asyncio.get_running_loop(), self._descriptor
-        line: asyncio.Future[bytes] = loop.create_future()
-
-        def read() -> None:
-            loop.remove_reader(descriptor)
-            if not line.done():
-                line.set_result(os.read(descriptor, _MAX_LINE))
-
-        loop.add_reader(descriptor, read)
-        try:
-            return (await line).decode("utf-8", "replace").strip()
-        finally:
-            loop.remove_reader(descriptor)
 
 
 @define(eq=False)
@@ -230,67 +176,35 @@ class Conversation:
         shown = f"{payload['tool']} {_json(payload['arguments'])}"
         if self._person.is_there:
             async with self._turn_to_ask:
-                said = await self._person.ask(
-                    f"Call {printable_line(shown)}?\n"
-                    "y: yes, a: yes, and this tool again without asking; anything else: no > "
-                )
+                said = await self._approval(shown)
             decision = {"y": "once", "yes": "once", "a": "session"}.get(said.lower(), "deny")  # type: ignore[assignment]
         else:
             self.unapproved.append(payload["tool"])
         self._orchestrator.approve(SESSION, payload["callId"], decision)
 
+    async def _approval(self, call: str) -> str:
+        try:
+            return await self._person.ask(
+                f"Call {printable_line(call)}?\n"
+                "y: yes, a: yes, and this tool again without asking; anything else: no > "
+            )
+        except InputClosedError:
+            return ""
+
     async def _answer(self, payload: Mapping[str, Any]) -> None:
-        action, content = "decline", None
+        result: ElicitResult[Any] = ElicitResult("decline")
+        who, message = payload["server"], payload["message"]
         if self._person.is_there:
             async with self._turn_to_ask:
-                who = printable_line(payload["server"])
-                self._output.note(f"{who} asks: {printable_text(payload['message'])}")
                 if payload["kind"] == "url":
-                    url = printable_line(payload["url"])
-                    said = await self._person.ask(f"Open {url} in a browser; y when done > ")
-                    action = "accept" if said.lower() in ("y", "yes") else "decline"
+                    page = ElicitationUrlRequest(message, payload["url"])
+                    result = await ask_page(self._person, who, page)
                 else:
-                    content = await self._fill_in(payload["schema"])
-                    action = "decline" if content is None else "accept"
+                    result = await ask_form(self._person, who, message, payload["schema"])
         else:
-            self._note(f"{payload['server']} asks, and nobody is there: {payload['message']}")
-        self._orchestrator.answer(SESSION, payload["questionId"], action, content)
-
-    async def _fill_in(self, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the values of a form; None if the person leaves a required one empty."""
-        content: dict[str, Any] = {}
-        required = schema.get("required") or ()
-        for name, field_schema in schema["properties"].items():
-            about = _about(field_schema)
-            said = await self._person.ask(f"{printable_line(name)}{printable_line(about)} > ")
-            if said:
-                content[name] = _value(said, field_schema)
-            elif name in required and "default" not in field_schema:
-                return None
-        return content
-
-
-def _about(schema: Any) -> str:
-    """Return what a person has to know of a field."""
-    if not isinstance(schema, dict):
-        return ""
-    words = [str(schema.get("type", "")), str(schema.get("description", ""))]
-    if schema.get("enum"):
-        words.append(f"one of {_json(schema['enum'])}")
-    if "default" in schema:
-        words.append(f"default {_json(schema['default'])}")
-    shown = "; ".join(word for word in words if word)
-    return f" ({shown[:_MAX_SHOWN]})" if shown else ""
-
-
-def _value(text: str, schema: Any) -> Any:
-    """Return what a person wrote, as the type of its field."""
-    if isinstance(schema, dict) and schema.get("type") not in ("string", None):
-        try:
-            return orjson.loads(text)
-        except orjson.JSONDecodeError:
-            return text
-    return text
+            self._note(f"{who} asks, and nobody is there: {message}")
+        question_id = payload["questionId"]
+        self._orchestrator.answer(SESSION, question_id, result.action, result.content)
 
 
 def _json(value: Any) -> str:

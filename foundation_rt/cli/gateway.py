@@ -9,8 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .args import CommandLine, CommandLineError, parse
-from .main import OPTIONS, SERVE_FLAGS, SERVE_OPTIONS, serve_line, write_output
+from .args import CommandLine, CommandLineError, Valued, parse
+from .main import OPTIONS as CONFIG_OPTIONS
+from .main import PROGRAM_FLAGS, SERVE_FLAGS, SERVE_OPTIONS, serve_line
 
 if TYPE_CHECKING:
     from ..gateway.source import Source
@@ -34,15 +35,20 @@ clients. TARGET is one server, whose names are kept: a URL, an APP, a name in th
 command line in quotes. URL is by default http://127.0.0.1:8000/mcp. What follows `--` at the end is
 for the program of an APP.
 
-options:
+options of the servers:
   --demo                          serve the built-in demo server
   --prefix always|never           begin names of tools and prompts with their server's
   --expose all|search             list all tools, or three with which they are found and called
   --lock FILE                     withhold definitions that have changed since they were recorded
+  --config FILE                   a configuration file, .toml or .json
+  --traceback                     show the whole traceback if the APP cannot be loaded
+
+options of accept:
   --server NAME                   accept the definitions of this server alone; may be repeated
   --header 'NAME: VALUE'          accept what servers list for a client with this header, which
                                   `headersFrom` of their entries names; may be repeated
-  --config FILE                   a configuration file, .toml or .json
+
+options of serving:
   --http HOST:PORT                serve over HTTP (extra `http`)
   --transport TRANSPORT           stdio, http or both
   --no-auth                       serve every client over HTTP, without a key or token
@@ -56,32 +62,28 @@ examples:
   foundation-rt gateway accept mcp.json --lock mcp.lock --server notes
 """
 
-_PREFIX = {"--prefix": "always or never"}
-_EXPOSE = {"--expose": "all or search"}
 _LOCK = {"--lock": "a file"}
-_SERVER = {"--server": "a name"}
-_HEADER = {"--header": "NAME: VALUE"}
-_OPTIONS = {
+OPTIONS: Valued = {
     **{name: value for name, value in SERVE_OPTIONS.items() if name != "--workers"},
-    **_PREFIX,
-    **_EXPOSE,
+    "--prefix": ("always", "never"),
+    "--expose": ("all", "search"),
     **_LOCK,
 }
-_FLAGS = (*SERVE_FLAGS, "--demo")
+FLAGS = (*SERVE_FLAGS, *PROGRAM_FLAGS, "--demo")
+ACCEPT_OPTIONS = {**_LOCK, "--server": "a name", "--header": "NAME: VALUE", **CONFIG_OPTIONS}
+ACCEPT_FLAGS = (*PROGRAM_FLAGS, "--demo")
 
 _DEFAULT_URL = "http://127.0.0.1:8000/mcp"
 
 
 def gateway(arguments: list[str]) -> int:
     """Run the command; return the exit code."""
-    if "--help" in arguments or "-h" in arguments:
-        return write_output(HELP.encode())
     command = arguments[0] if arguments else ""
     if command == "status":
         return _status(arguments[1:])
     if command == "accept":
         return _accept(arguments[1:])
-    line = parse(arguments, _OPTIONS, _FLAGS, at_most=1, takes_program=True)
+    line = parse(arguments, OPTIONS, FLAGS, at_most=1, takes_program=True)
     return serve_line(line, lambda over_http: _load(line), ["gateway", *arguments])
 
 
@@ -153,9 +155,6 @@ def _overrides(line: CommandLine, source: Source) -> dict[str, dict[str, Any]]:
     given = {name: line.option(f"--{name}") for name in ("prefix", "expose", "lock")}
     if source.is_bridge:
         given["prefix"] = given["prefix"] or "never"
-    for name, words in (("prefix", ("always", "never")), ("expose", ("all", "search"))):
-        if given[name] is not None and given[name] not in words:
-            raise CommandLineError(f"--{name} is {' or '.join(words)}")
     settings = {name: value for name, value in given.items() if value is not None}
     return {"gateway": settings} if settings else {}
 
@@ -168,7 +167,7 @@ def _status(arguments: list[str]) -> int:
 
 
 def _accept(arguments: list[str]) -> int:
-    line = parse(arguments, {**_LOCK, **_SERVER, **_HEADER, **OPTIONS}, ("--demo",), at_most=1)
+    line = parse(arguments, ACCEPT_OPTIONS, ACCEPT_FLAGS, at_most=1)
     from ..gateway.acceptance import accept
     from ..gateway.app import read_settings
     from .commands import FAILURE_EXIT

@@ -28,19 +28,21 @@ A chat, on a page of this machine, in which a language model uses the tools of y
 It prints the URL of the page. Without a key for a model, simple rules choose the tools; without an
 mcp.json, the tools are those of a demo server.
 
-options:
+options of the chat:
   --servers FILE                  the servers, as desktop clients list them; by default ./mcp.json
   --model PROVIDER:NAME           gemini, openai, anthropic, rules or script:FILE, and its model
-  --store STORE                   keep chats in memory (the default), sqlite:FILE or postgresql://...
-  --port N                        the port; by default 3000
-  --http HOST:PORT                the address, if others than this machine are to reach it
-  --gateway                       serve the same servers as one MCP server, at /mcp
-  --lock FILE                     with --gateway: withhold there what servers have changed
+  --store STORE                   keep chats in memory (by default), sqlite:FILE or postgresql://...
   --yes                           call tools without asking
-  --no-auth                       serve everybody who reaches the port, without a token or key
-  --workers N                     serve in N processes, with --store postgresql://...
   --config FILE                   a configuration file, .toml or .json
   --init                          write mcp.json, .env.example and compose.yaml, and end
+
+options of the address:
+  --port N                        the port; by default 3000
+  --http HOST:PORT                the address, if others than this machine are to reach it
+  --no-auth                       serve everybody who reaches the port, without a token or key
+  --workers N                     serve in N processes, with --store postgresql://...
+  --gateway                       serve the same servers as one MCP server, at /mcp
+  --lock FILE                     with --gateway: withhold there what servers have changed
 
 The environment, and the file .env below it: GEMINI_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY,
 LLM_PROVIDER, LLM_MODEL, LLM_BASE_URL, LLM_TOOL_MODE, MCP_JSON_PATH, LOG_LEVEL, PORT,
@@ -54,7 +56,7 @@ examples:
   foundation-rt host --gateway --port 3000
 """
 
-_OPTIONS = {
+OPTIONS = {
     "--config": "a file",
     "--http": "HOST:PORT",
     "--lock": "a file",
@@ -64,7 +66,7 @@ _OPTIONS = {
     "--store": "memory, sqlite:FILE or postgresql://...",
     "--workers": "a number",
 }
-_FLAGS = (*SERVE_FLAGS, "--gateway", "--yes", "--init")
+FLAGS = (*SERVE_FLAGS, "--gateway", "--yes", "--init")
 _POSTGRES = ("postgresql://", "postgres://")
 _ANYWHERE = {"//0.0.0.0:": "//127.0.0.1:", "//[::]:": "//[::1]:"}
 """The hosts of a socket that listens everywhere, and those that a browser here can open."""
@@ -72,9 +74,7 @@ _ANYWHERE = {"//0.0.0.0:": "//127.0.0.1:", "//[::]:": "//[::1]:"}
 
 def host(arguments: list[str]) -> int:
     """Run the command; return the exit code."""
-    if "--help" in arguments or "-h" in arguments:
-        return write_output(HELP.encode())
-    line = parse(arguments, _OPTIONS, _FLAGS, at_most=0)
+    line = parse(arguments, OPTIONS, FLAGS, at_most=0)
     if "--init" in line.options:
         from ..host.examples import write_examples
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .args import CommandLine, CommandLineError, parse
+from .args import CommandLine, CommandLineError, Valued, parse
 
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from ..server import Server
     from .render import Output
 
@@ -22,107 +25,63 @@ _FAILURE_EXIT = 1
 _MAX_WORKERS = 256
 
 # Commands of a client, for any server.
-_CLIENT_COMMANDS = ("call", "inspect", "ping", "prompt", "read", "tools")
+CLIENT_COMMANDS = ("call", "inspect", "ping", "prompt", "read", "tools", "top")
 
-# Options with a value, and the description of the value.
+# Options with a value, as `parse` has them.
 OPTIONS = {"--config": "a file"}
-SERVE_OPTIONS = {
+SERVE_OPTIONS: Valued = {
     **OPTIONS,
     "--http": "HOST:PORT",
-    "--transport": "stdio, http or both",
+    "--transport": ("stdio", "http", "both"),
     "--workers": "a number",
 }
 SERVE_FLAGS = ("--no-auth",)
-
-_HELP = """\
-usage: foundation-rt COMMAND [ARGUMENT ...]
-
-commands for a server of your own, the APP:
-  serve [APP] [--config FILE]     serve APP over stdio; without APP, the demo tools
-        [--http HOST:PORT]        serve it over HTTP instead (needs the extra `http`)
-        [--transport both]        over stdio and HTTP: stdio, http or both
-        [--no-auth]               serve every client over HTTP, without a key or token
-        [--workers N]             serve HTTP in N processes
-  check [APP] [--config FILE]     load APP and the configuration; print both, or the error
-  check --portable TARGET         name the tools that Claude, OpenAI or Gemini refuse, and why
-  migrate FILE ...                rewrite programs of other libraries; see migrate --help
-
-applications that come with the runtime:
-  ask QUESTION                    ask a model that uses your servers; see ask --help
-  gateway [FILE | TARGET]         serve the servers of an mcp.json as one; see gateway --help
-  host                            chat with a model that uses your servers; see host --help
-  openapi FILE|URL                serve an HTTP API as tools, from its document; see openapi --help
-  task-server                     serve tasks that agents and people share; see task-server --help
-
-commands for any server, the TARGET:
-  tools TARGET                    list its tools
-  call TARGET TOOL [ARGUMENT ...] call a tool; print its result
-  read TARGET URI                 read a resource
-  prompt TARGET NAME [KEY=VALUE ...]
-                                  print a prompt, filled in
-  ping TARGET [--count N]         measure its round-trip times
-  inspect TARGET                  show all its lists, with readable schemas
-  gateway status URL              show the servers of a gateway
-
-APP is FILE.py or a module, with :attribute where it holds several servers. What follows `--` at the
-end is for its program, which finds it in sys.argv.
-TARGET is a URL; or an APP, FILE.py or module:attribute, which is served in memory; or a name in an
-mcp.json; or a command line that starts a server, in quotes.
-ARGUMENT is KEY=VALUE, read as the tool's schema says; KEY:=JSON; or all of them as one JSON object.
-FILE is a configuration file, .toml or .json.
-
-options:
-  --json                          print JSON, errors too
-  --timeout S                     wait S seconds for a response, by default 60
-  --header 'NAME: VALUE'          send this header; for a URL, may be repeated
-  --protocol REVISION             use this revision of the protocol and no other
-  --servers FILE                  TARGET is a name in this file
-  --config FILE                   configure the APP
-  --help                          show this and exit
-  --version                       show the version and exit
-
-examples:
-  foundation-rt serve tools.py
-  foundation-rt serve tools.py:server --config production.toml
-  foundation-rt serve tools.py -- --db shop.sqlite
-  foundation-rt serve tools.py --http 127.0.0.1:8000 --no-auth
-  foundation-rt check tools.py
-  foundation-rt call tools.py forecast city=Oslo days=3
-  foundation-rt call tools.py forecast '{"city": "Oslo"}'
-  foundation-rt inspect 'npx -y @modelcontextprotocol/server-everything'
-  foundation-rt tools https://example.com/mcp --header "Authorization: Bearer $TOKEN"
-
-exit codes: 0; 1 the tool failed, or the APP cannot be served; 2 the command line is wrong; 3 the
-server cannot be reached, or has not sent the result; 4 stdout cannot be written; 130 interrupted
-"""
+PROGRAM_FLAGS = ("--traceback",)
+"""Of the commands that load a program (CLI-57)."""
+CHECK_FLAGS = ("--all", "--json", *PROGRAM_FLAGS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code (CLI-06, CLI-20)."""
+    """Run the command line; return the exit code (CLI-06, CLI-20, CLI-55)."""
     given = sys.argv[1:] if arguments is None else arguments
     command, *rest = given or ["--help"]
+    if command == "help" and rest:  # as `COMMAND --help`
+        command, rest = rest[0], [*rest[1:], "--help"]
     if command in ("--help", "-h", "help"):
-        return _output().write(_HELP.encode()) or (0 if given else _USAGE_EXIT)
+        return _help("") or (0 if given else _USAGE_EXIT)
     if command == "--version":
         from ..version import __version__
 
         return _output().write(f"foundation-rt {__version__}\n".encode())
-    if command not in _COMMANDS and command not in _CLIENT_COMMANDS:
-        return _refuse(f"there is no command {command!r}")
-    options = rest[: rest.index("--")] if "--" in rest else rest
-    if ("--help" in options or "-h" in options) and command not in _HAVE_HELP:
-        return _output().write(_HELP.encode())
-    if command in _CLIENT_COMMANDS:
+    if command not in COMMANDS and command not in CLIENT_COMMANDS:
+        return _refuse_command(command)
+    own = rest[: rest.index("--")] if "--" in rest else rest
+    if "--help" in own or "-h" in own:
+        return _help(command)
+    if command in CLIENT_COMMANDS:
         from .run import run
 
         return run(command, rest)
     try:
-        return _COMMANDS[command](rest)
+        return COMMANDS[command](rest)
     except CommandLineError as error:
-        return _refuse(str(error), f"{command} " if command in _HAVE_HELP else "")
+        return _refuse(str(error), f"{command} ")
     except UsageError as error:
-        _output().error(None, str(error))
+        from .program_errors import describe_problem
+
+        _output().error(None, describe_problem(error, with_traceback="--traceback" in own))
         return _FAILURE_EXIT
+
+
+def _help(command: str) -> int:
+    from .help_texts import fitted, help_text
+
+    text = help_text(command)
+    if _is_terminal(sys.stdout):
+        from shutil import get_terminal_size
+
+        text = fitted(text, get_terminal_size().columns)
+    return _output().write(text.encode())
 
 
 def write_output(data: bytes) -> int:
@@ -131,7 +90,8 @@ def write_output(data: bytes) -> int:
 
 
 def _serve(arguments: list[str]) -> int:
-    line = parse(arguments, SERVE_OPTIONS, SERVE_FLAGS, at_most=1, takes_program=True)
+    flags = (*SERVE_FLAGS, *PROGRAM_FLAGS)
+    line = parse(arguments, SERVE_OPTIONS, flags, at_most=1, takes_program=True)
     return serve_line(line, lambda over_http: _load(line), ["serve", *arguments])
 
 
@@ -150,15 +110,19 @@ def serve_line(line: CommandLine, load: Callable[[bool], Server], arguments: lis
     transport = line.option("--transport")
     if transport is None:
         transport = "http" if "--http" in line.options else "stdio"
-    if transport not in ("stdio", "http", "both"):
-        raise CommandLineError("--transport is stdio, http or both")
     if transport == "stdio":
         for option in ("--http", "--no-auth", "--workers"):
             if option in line.options:
                 raise CommandLineError(f"{option} goes with --transport http or both")
         from ..server import start_server
 
-        return start_server(load(False))
+        server = load(False)
+        if _is_terminal(sys.stdin) and _is_terminal(sys.stderr):
+            from .terminal import greet_over_stdio, log_to_terminal
+
+            log_to_terminal(server)
+            greet_over_stdio(server, arguments)
+        return start_server(server)
     if "--workers" in line.options and transport == "both":
         raise CommandLineError("--workers goes with --transport http")
     settings = read_address(line.option("--http"))
@@ -187,15 +151,30 @@ def serve_over_http(server: Server, settings: Mapping[str, Any], *, with_stdio: 
     from ..transports.http.serve import make_serving, serve
     from ..transports.http.worker_processes import worker_place
 
+    greet = None
+    if _is_terminal(sys.stderr) and (_is_terminal(sys.stdin) or not with_stdio):
+        from .terminal import greet_over_http, log_to_terminal
+
+        log_to_terminal(server)
+        greet = partial(greet_over_http, server)
     server.override("http", **settings)
     place = worker_place()
+    if place is not None and place.slot > 0:
+        greet = None  # one worker speaks for all
     if place is not None and server.load_config().security.state_key is None:
         server.override("security", state_key=place.key)
     if not with_stdio:
-        return serve(server.runtime, place=place)
+        return serve(server.runtime, place=place, on_serving=greet)
     from ..transports.stdio.transport import serve as serve_stdio
 
-    return serve_stdio(server.runtime, companion=make_serving(server.runtime))
+    companion = make_serving(server.runtime)
+    companion.on_serving = greet
+    return serve_stdio(server.runtime, companion=companion)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a person is at a stream; one that is closed is None."""
+    return stream is not None and stream.isatty()
 
 
 def read_address(text: str | None) -> dict[str, Any]:
@@ -224,10 +203,18 @@ def _check(arguments: list[str]) -> int:
 
         given = [each for each in arguments if each != "--portable"]
         return run("check --portable", given)
-    line = parse(arguments, OPTIONS, at_most=1, takes_program=True)
+    line = parse(arguments, OPTIONS, CHECK_FLAGS, at_most=1, takes_program=True)
     from .check import check
+    from .render import Output
 
-    return _output().write(check(_load(line)))
+    output = Output(sys.stdout, sys.stderr, as_json="--json" in line.options)
+    return output.result(*check(_load(line), whole="--all" in line.options))
+
+
+def _agents(arguments: list[str]) -> int:
+    from .agents import agents
+
+    return agents(arguments)
 
 
 def _ask(arguments: list[str]) -> int:
@@ -236,10 +223,34 @@ def _ask(arguments: list[str]) -> int:
     return ask(arguments)
 
 
+def _completion(arguments: list[str]) -> int:
+    from .completion import completion
+
+    return completion(arguments)
+
+
+def _dev(arguments: list[str]) -> int:
+    from .dev import dev
+
+    return dev(arguments)
+
+
 def _gateway(arguments: list[str]) -> int:
     from .gateway import gateway
 
     return gateway(arguments)
+
+
+def _install(arguments: list[str]) -> int:
+    from .install import install
+
+    return install(arguments)
+
+
+def _uninstall(arguments: list[str]) -> int:
+    from .install import uninstall
+
+    return uninstall(arguments)
 
 
 def _migrate(arguments: list[str]) -> int:
@@ -266,18 +277,21 @@ def _task_server(arguments: list[str]) -> int:
     return task_server(arguments)
 
 
-_COMMANDS: dict[str, Callable[[list[str]], int]] = {
+COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
     "serve": _serve,
     "check": _check,
+    "agents": _agents,
     "ask": _ask,
+    "completion": _completion,
+    "dev": _dev,
     "gateway": _gateway,
     "host": _host,
+    "install": _install,
     "migrate": _migrate,
     "openapi": _openapi,
     "task-server": _task_server,
+    "uninstall": _uninstall,
 }
-_HAVE_HELP = frozenset({"ask", "gateway", "host", "migrate", "openapi", "task-server"})
-"""The commands with a help of their own."""
 
 
 def _load(line: CommandLine) -> Server:
@@ -303,6 +317,13 @@ def _output() -> Output:
     return Output(sys.stdout, sys.stderr)
 
 
-def _refuse(text: str, command: str = "") -> int:
+def _refuse_command(word: str) -> int:
+    from .nearest import LONGEST_SHOWN, did_you_mean
+
+    near = did_you_mean(word, (*COMMANDS, *CLIENT_COMMANDS, "help"))
+    return _refuse(f"there is no command {word[:LONGEST_SHOWN]!r}{near}", "")
+
+
+def _refuse(text: str, command: str) -> int:
     _output().error(None, f"{text}; see foundation-rt {command}--help")
     return _USAGE_EXIT

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from io import StringIO
@@ -28,6 +29,8 @@ CLOSED_EXIT = 141
 """The reader of stdout has closed it."""
 
 _GAP = "  "
+_MAX_HEAD = 12  # characters of a word in the name of a column
+_LEAST_TEXT = 12  # characters beside an indentation
 _MAX_PADDING = 60  # a tool name of a megabyte must not pad every other line
 _MAX_STYLED = 100_000  # characters; rich takes about 5 s for a million of them
 
@@ -56,9 +59,11 @@ class Table:
 
     Attributes:
         rows: all with the same number of cells; the first cell names the subject of its row.
+        has_head: the first row names the columns.
     """
 
     rows: Sequence[Sequence[str]]
+    has_head: bool = False
 
 
 @frozen
@@ -82,7 +87,7 @@ class Payload:
     def shown(self) -> Part:
         """Return the part that a terminal shows."""
         if isinstance(self.data, bytes):
-            return Paragraph(f"[{self.mime_type or 'bytes'}, {len(self.data)} bytes]")
+            return Paragraph(f"[{self.mime_type or 'bytes'}, {len(self.data):,} bytes]")
         if self.data[:1] in ("{", "["):
             try:
                 return Json(loads(self.data))
@@ -120,9 +125,27 @@ def render(page: Page, *, columns: int | None = None, raw_payloads: bool = False
         shown = part.shown() if isinstance(part, Payload) else part
         text = _plain(shown)
         if style is not None and len(text) <= _MAX_STYLED:
-            text = style(shown) or text
+            # What the user has asked for keeps its lines.
+            text = wrapped(text, columns) if isinstance(part, Paragraph) else style(shown) or text
         written.append(text)
     return "".join(written)
+
+
+def wrapped(text: str, columns: int | None) -> str:
+    """Return a text whose lines end between words where they are longer than a terminal is wide."""
+    if columns is None:
+        return text
+    lines = []
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip())]
+        lines += textwrap.wrap(
+            line,
+            max(columns, len(indent) + _LEAST_TEXT),
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [line]
+    return "\n".join(lines)
 
 
 def pretty_json(value: Any) -> str:
@@ -165,12 +188,15 @@ def _styler(columns: int) -> Callable[[Part], str]:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    def table(rows: Sequence[Sequence[str]]) -> Grid:
+    def table(rows: Sequence[Sequence[str]], has_head: bool) -> Grid:
         grid = Grid(box=None, padding=(0, len(_GAP), 0, 0), show_header=False)
-        for row in rows:
+        for name in rows[0] if has_head else ():  # a name is no longer a name in two lines
+            grid.add_column(min_width=min(max(map(len, name.split()), default=1), _MAX_HEAD))
+        for at, row in enumerate(rows):
             first, *rest = (Text(printable_line(cell), overflow="fold") for cell in row)
-            first.stylize("cyan")
-            grid.add_row(first, *rest)
+            is_head = has_head and not at
+            first.stylize("bold" if is_head else "cyan")
+            grid.add_row(first, *rest, style="bold" if is_head else None)
         return grid
 
     def styled(part: Part) -> RenderableType | None:
@@ -178,8 +204,8 @@ def _styler(columns: int) -> Callable[[Part], str]:
             case Heading(text, detail):
                 shown = Text(printable_line(text), "bold")
                 return shown.append(f"{_GAP}{printable_line(detail)}", "dim") if detail else shown
-            case Table(rows):
-                return table(rows)
+            case Table(rows, has_head):
+                return table(rows, has_head)
             case Json(value):
                 shown = Text(pretty_json(value))
                 JSONHighlighter().highlight(shown)
@@ -278,8 +304,12 @@ def _discard(stream: TextIO) -> None:
 
 
 def _for_terminal(page: Page) -> bytes:
+    from .records import with_tables
+
+    width = shutil.get_terminal_size().columns
+    page = with_tables(page, width)
     try:
-        return render(page, columns=shutil.get_terminal_size().columns).encode()
+        return render(page, columns=width).encode()
     except ImportError:  # rich is not installed
         return render(page).encode()
 

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..client.errors import InvalidArgumentsError, MCPError, ToolCallError
 from ..engine.shutdown import ending_signals
-from ..errors import UsageError
+from ..errors import JsonRpcErrorCode, UsageError
 from .args import CommandLine, CommandLineError, parse
 from .commands import CLIENT_COMMANDS, FAILURE_EXIT, Answer, ClientCommand
-from .render import Output, pretty_json
-from .targets import FLAGS, VALUED_OPTIONS, reach
+from .render import Output, Page, pretty_json
+from .targets import FLAGS, reach
 
 if TYPE_CHECKING:
     from ..client.client import Client
+    from .attendance import Attendance
+    from .live_view import LiveView
 
 Result = TypeVar("Result")
 
@@ -29,6 +31,10 @@ _TOOL_EXIT = 1
 _USAGE_EXIT = 2
 INTERRUPTED_EXIT = 130
 _STDERR = 2
+_UNATTENDED = (
+    "It asks a question, and nobody is there to answer it: run it at a terminal, without a pipe and"
+    " without --json."
+)
 
 _log = logging.getLogger("foundation_rt.client")
 
@@ -48,14 +54,16 @@ def run(name: str, arguments: list[str]) -> int:
     fill_descriptors()
     try:
         with warnings_to(output):
-            answer = _perform(CLIENT_COMMANDS[name], name, arguments)
-        return output.result(answer.data, answer.page) or answer.exit_code
+            line = _parse(CLIENT_COMMANDS[name], name, arguments)
+            answer = _perform(CLIENT_COMMANDS[name], line)
+            page = _saved(answer.page, line)
+        return output.result(answer.data, page) or answer.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED_EXIT
     except EndedBySignal as ended:
         return 128 + ended.number
     except (CommandLineError, UsageError, MCPError, ToolCallError) as error:
-        return _report(error, output)
+        return _report(error, output, name, with_traceback="--traceback" in arguments)
 
 
 def fill_descriptors() -> None:
@@ -65,19 +73,56 @@ def fill_descriptors() -> None:
     os.close(opened)
 
 
-def _perform(command: ClientCommand, name: str, arguments: list[str]) -> Answer:
-    line = _parse(command, name, arguments)
-    with reach(line, require=command.require, **command.options) as client:
-        return run_to_end(partial(_request, command, client, line))
+def _saved(page: Page, line: CommandLine) -> Page:
+    """Return the page, its bytes written to the folder of `--save` (CLI-51)."""
+    folder = line.option("--save")
+    if folder is None:
+        return page
+    from pathlib import Path
+
+    from .saved_files import save
+
+    return save(page, Path(folder), line.positional[1].rpartition("/")[2])
+
+
+def _perform(command: ClientCommand, line: CommandLine) -> Answer:
+    attendance = _attendance(command, line)
+    if attendance is None:
+        log_as = _log_form(as_json="--json" in line.options)
+        with reach(line, log_as, require=command.require, **command.options) as client:
+            return run_to_end(partial(_request, command, client, line))
+    options = {**command.options, **attendance.settings()}
+    view = attendance.view
+    with reach(line, view.record, require=command.require, **options) as client:
+        return run_to_end(partial(_attended_request, command, client, line, view))
+
+
+def _attendance(command: ClientCommand, line: CommandLine) -> Attendance | None:
+    if not command.is_attended:
+        return None
+    from .attendance import Attendance, is_attended
+    from .live_view import LiveView
+
+    if not is_attended(as_json="--json" in line.options):
+        return None
+    return Attendance(LiveView(line.positional[1]))
+
+
+def _log_form(*, as_json: bool) -> Callable[[bytes], bytes] | None:
+    """Return how the log of an APP is written: in lines for people if stderr is a terminal."""
+    if as_json or sys.stderr is None or not sys.stderr.isatty():
+        return None
+    from .terminal import has_colours, readable_problem
+
+    coloured = has_colours()
+    return lambda record: readable_problem(record, coloured=coloured).encode()
 
 
 def _parse(command: ClientCommand, name: str, arguments: list[str]) -> CommandLine:
     at_most = None if command.takes_more else len(command.takes)
-    line = parse(arguments, VALUED_OPTIONS, FLAGS, at_most, takes_program=True)
+    line = parse(arguments, command.valued, FLAGS, at_most, takes_program=True)
     if len(line.positional) < len(command.takes):
         raise CommandLineError(f"{name} needs {' and '.join(command.takes)}")
-    if "--count" in line.options and name != "ping":
-        raise CommandLineError("--count goes with ping")
     for word in line.positional[1:]:
         if not _is_text(word):
             raise CommandLineError(f"{word!r} is no text in UTF-8")
@@ -86,7 +131,18 @@ def _parse(command: ClientCommand, name: str, arguments: list[str]) -> CommandLi
 
 async def _request(command: ClientCommand, client: Client, line: CommandLine) -> Answer:
     async with client:
-        return await command.perform(client, line)
+        return await command.perform(client, line, None)
+
+
+async def _attended_request(
+    command: ClientCommand, client: Client, line: CommandLine, view: LiveView
+) -> Answer:
+    view.begin()
+    try:
+        async with client:
+            return await command.perform(client, line, view)
+    finally:
+        view.end()
 
 
 def run_to_end(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
@@ -120,23 +176,28 @@ def run_to_end(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     return asyncio.run(until_signal())
 
 
-def _report(error: Exception, output: Output) -> int:
+def _report(error: Exception, output: Output, name: str, *, with_traceback: bool) -> int:
     match error:
         case CommandLineError():
-            output.error(
-                {"code": "USAGE", "message": str(error)}, f"{error}; see foundation-rt --help"
-            )
+            text = f"{error}; see foundation-rt {name.split()[0]} --help"
+            output.error({"code": "USAGE", "message": str(error)}, text)
             return _USAGE_EXIT
         case ToolCallError():
             details = f"\n{pretty_json(error.details)}" if error.details else ""
             output.error(_tool_error(error), f"the tool failed: {error}{details}")
             return _TOOL_EXIT
         case MCPError():
-            text = f"{error.code} {error.message.rstrip()}\n{error.suggested_action}"
+            action = error.suggested_action
+            if error.original_code == JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY:
+                action = _UNATTENDED
+            text = f"{error.code} {error.message.rstrip()}\n{action}"
             output.error(_mcp_error(error), text)
             return _USAGE_EXIT if isinstance(error, InvalidArgumentsError) else FAILURE_EXIT
         case _:
-            output.error({"code": "USAGE", "message": str(error)}, str(error))
+            from .program_errors import describe_problem, places_of
+
+            data = {"code": "USAGE", "message": str(error), **places_of(error)}
+            output.error(data, describe_problem(error, with_traceback=with_traceback))
             return _USAGE_EXIT
 
 

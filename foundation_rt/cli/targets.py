@@ -12,7 +12,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,7 +27,8 @@ from ..errors import UsageError
 from ..mcp_json import ServerFile, usual_places
 from ..protocol.revisions import REVISIONS
 from .apps import load_app
-from .args import CommandLine, CommandLineError
+from .args import CommandLine, CommandLineError, Valued
+from .main import PROGRAM_FLAGS
 
 if TYPE_CHECKING:
     from ..server import Server
@@ -38,15 +39,14 @@ _MODULE_APP = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
 # `NAME=value`, `--token=value`, `scheme://`, `user:password@host`, `host/path?query`.
 _MAY_BE_SECRET = re.compile(r"[=?]|://|:.*@", re.DOTALL)
 
-VALUED_OPTIONS = {
+VALUED_OPTIONS: Valued = {
     "--config": "a file",
-    "--count": "a number",
     "--header": "NAME: VALUE",
-    "--protocol": "a revision",
+    "--protocol": (*REVISIONS,),
     "--servers": "a file",
     "--timeout": "a number of seconds",
 }
-FLAGS = ("--json",)
+FLAGS = ("--json", *PROGRAM_FLAGS)
 
 _PROBE_TIMEOUT = 5.0
 
@@ -68,12 +68,15 @@ Target: TypeAlias = "HttpServer | StdioServer | AppTarget"
 
 
 @contextmanager
-def reach(line: CommandLine, **settings: Any) -> Iterator[Client]:
+def reach(
+    line: CommandLine, log_as: Callable[[bytes], bytes] | None = None, **settings: Any
+) -> Iterator[Client]:
     """Yield a client of the TARGET, which is the first argument; nothing is started or sent yet.
 
     Args:
         line: of the command.
-        settings: of `ClientOptions`, for the command.
+        log_as: writes the log of an APP, as `Server.log_as` has it; None for JSON.
+        settings: of `connect`, for the command.
 
     Raises:
         CommandLineError: an option is wrong, or does not fit this TARGET.
@@ -82,11 +85,9 @@ def reach(line: CommandLine, **settings: Any) -> Iterator[Client]:
     # A command does its work once, and reports a failure at once.
     settings |= {"retries": RetryPolicy(max_attempts=1), **_timeouts(line.option("--timeout"))}
     revision = line.option("--protocol")
-    if revision is not None and revision not in REVISIONS:
-        raise CommandLineError(f"--protocol is one of {', '.join(REVISIONS)}, not {revision!r}")
-    target = _target(line)
+    target = target_of(line)
     if isinstance(target, AppTarget):
-        with _served(target, line) as server:
+        with _served(target, line, log_as) as server:
             yield _client(server, revision, settings)
     else:
         yield _client(target, revision, settings)
@@ -99,10 +100,17 @@ def _client(
     if revision is None:
         return client
     # The command line wins over MCP_PROTOCOL_VERSION, which `connect` has read.
-    return Client(client.make_transport, evolve(client.options, revision=revision))
+    options = evolve(client.options, revision=revision)
+    return Client(client.make_transport, options, client.handlers)
 
 
-def _target(line: CommandLine) -> Target:
+def target_of(line: CommandLine) -> Target:
+    """Return the TARGET, which is the first argument, with the headers of the command line.
+
+    Raises:
+        CommandLineError: an option does not fit this TARGET.
+        UsageError: the TARGET is no server, or cannot be used.
+    """
     text, listed = line.positional[0], line.option("--servers")
     headers = read_headers(line)
     if listed is None:
@@ -121,7 +129,9 @@ def _target(line: CommandLine) -> Target:
 
 
 @contextmanager
-def _served(app: AppTarget, line: CommandLine) -> Iterator[Server]:
+def _served(
+    app: AppTarget, line: CommandLine, log_as: Callable[[bytes], bytes] | None
+) -> Iterator[Server]:
     """Yield the application; write its log to the end.
 
     Its own output goes to stderr, as over stdio: stdout belongs to the result.
@@ -131,6 +141,8 @@ def _served(app: AppTarget, line: CommandLine) -> Iterator[Server]:
         config = line.option("--config")
         if config is not None:
             server.configure(config)
+        if log_as is not None:
+            server.log_as(log_as)
         runtime = server.runtime
         try:
             yield server

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from .args import CommandLine, CommandLineError, parse
+from .args import CommandLine, CommandLineError, Valued, parse
 from .main import OPTIONS, SERVE_FLAGS, SERVE_OPTIONS, serve_line, write_output
 
 if TYPE_CHECKING:
@@ -20,18 +20,23 @@ A server of tasks that agents and people share.
 
 commands:
   (none)                          serve, over stdio unless --http or --transport says otherwise
-  migrate [--check]               create or migrate the tables; --check only compares them
+  migrate [--check]               create or migrate the tables
   import FILE [--format FORMAT]   store the tasks in FILE; repeated, it stores nothing twice
   export FILE [--format FORMAT]   write all tasks to FILE
 
-options:
+options of every command:
   --database URL                  sqlite:PATH or postgresql://...; by default a file of yours,
                                   $XDG_DATA_HOME/foundation-rt/tasks.db
   --config FILE                   a configuration file, .toml or .json
+
+options of serving:
   --http HOST:PORT                serve over HTTP (extra `task-server`)
   --transport TRANSPORT           stdio, http or both
   --no-auth                       serve every client over HTTP, without a key or token
   --workers N                     serve HTTP in N processes
+
+options of the other commands:
+  --check                         of migrate: only compare the tables
   --format FORMAT                 json, jsonl or csv; by default what the name of FILE says
 
 FILE is a path, or - for standard input or output.
@@ -45,19 +50,23 @@ examples:
 """
 
 _DATABASE = {"--database": "sqlite:PATH or postgresql://..."}
-_FORMAT = {"--format": "json, jsonl or csv"}
+SERVED_OPTIONS: Valued = {**SERVE_OPTIONS, **_DATABASE}
+MIGRATE_OPTIONS: Valued = {**OPTIONS, **_DATABASE}
+MIGRATE_FLAGS = ("--check",)
+FILE_OPTIONS: Valued = {**MIGRATE_OPTIONS, "--format": ("json", "jsonl", "csv")}
 
 
 def task_server(arguments: list[str]) -> int:
     """Run the command; return the exit code."""
-    if "--help" in arguments or "-h" in arguments:
-        return write_output(HELP.encode())
     command = arguments[0] if arguments else ""
-    if command in _COMMANDS:
-        return _COMMANDS[command](arguments[1:])
+    if command in COMMANDS:
+        return COMMANDS[command](arguments[1:])
     if command and not command.startswith("-"):
-        raise CommandLineError(f"there is no command {command!r}")
-    line = parse(arguments, {**SERVE_OPTIONS, **_DATABASE}, SERVE_FLAGS, at_most=0)
+        from .nearest import LONGEST_SHOWN, did_you_mean
+
+        near = did_you_mean(command, COMMANDS)
+        raise CommandLineError(f"there is no command {command[:LONGEST_SHOWN]!r}{near}")
+    line = parse(arguments, SERVED_OPTIONS, SERVE_FLAGS, at_most=0)
     return serve_line(
         line,
         lambda over_http: _load(line, over_http),
@@ -82,7 +91,7 @@ def _overrides(line: CommandLine) -> dict[str, dict[str, Any]]:
 
 
 def _migrate(arguments: list[str]) -> int:
-    line = parse(arguments, {**OPTIONS, **_DATABASE}, ("--check",), at_most=0)
+    line = parse(arguments, MIGRATE_OPTIONS, MIGRATE_FLAGS, at_most=0)
     from ..task_server.operation import migrate
 
     return _say(migrate(_load_bare(line), check="--check" in line.options))
@@ -129,7 +138,7 @@ class _Stdout:
 
 
 def _file_line(arguments: list[str], command: str) -> CommandLine:
-    line = parse(arguments, {**OPTIONS, **_DATABASE, **_FORMAT}, at_most=1)
+    line = parse(arguments, FILE_OPTIONS, at_most=1)
     if not line.positional:
         raise CommandLineError(f"{command} needs a FILE")
     return line
@@ -149,7 +158,7 @@ def _say(text: str) -> int:
     return 0
 
 
-_COMMANDS: dict[str, Callable[[list[str]], int]] = {
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "migrate": _migrate,
     "import": _import,
     "export": _export,

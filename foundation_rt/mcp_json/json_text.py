@@ -46,8 +46,7 @@ def parse_object(path: Path, text: str) -> dict[str, Any]:
         ServerFileError: the text is no JSON, no object, or has a member twice; the message has
             the line and the column.
     """
-    for noise in (_COMMENT, _LAST_COMMA):
-        text = noise.sub(_blank, text)
+    text = strict_json(text)
     try:
         # Not orjson: of two servers of one name it keeps the last without a word.
         content = json.loads(text, object_pairs_hook=_refuse_doubles)
@@ -60,6 +59,16 @@ def parse_object(path: Path, text: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ServerFileError(f"{path} should hold a JSON object")
     return content
+
+
+def without_comments(text: str) -> str:
+    """Return a text of the same length, with blanks for the comments."""
+    return _COMMENT.sub(_blank, text)
+
+
+def strict_json(text: str) -> str:
+    """Return a text of the same length, with blanks for comments and trailing commas."""
+    return _LAST_COMMA.sub(_blank, without_comments(text))
 
 
 class _DoubleMemberError(Exception):

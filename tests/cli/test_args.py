@@ -49,7 +49,7 @@ def test_the_last_value_of_an_option_counts() -> None:
         (["--timeout"], "--timeout needs a number of seconds"),
         (["--conquer"], "no option '--conquer'"),
         (["-x"], "no option '-x'"),
-        (["--json=yes"], "no option '--json=yes'"),
+        (["--json=yes"], "--json takes no value"),
         (["a", "b", "c"], "'c' is one argument too many"),
     ],
 )

@@ -241,10 +241,12 @@ def test_person_at_a_terminal_fills_in_a_form(tmp_path: Path) -> None:
     options = prepared(tmp_path, [[{"call": "desk:who", "arguments": {}}], [{"echo": "result"}]])
     terminal = Terminal(tmp_path, *options, "Who am I?")
     terminal.until("desk asks: Who are you?")
-    terminal.until("name (string) > ")
+    terminal.until("name (text) > ")
     terminal.write("Ada\n")
-    terminal.until("age (integer; default 7) > ")
+    terminal.until("age (whole number, default 7) > ")
     terminal.write("36\n")
+    terminal.until("Send it?")
+    terminal.write("y\n")
     terminal.until("accept {'name': 'Ada', 'age': 36}")
     assert terminal.end() == 0
 

@@ -51,11 +51,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.rule("CLI-06")
-@pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"], ["serve", "--help"]])
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"], ["help", "help"]])
 def test_help_shows_commands_and_examples(words: list[str], capsys: Captured) -> None:
     assert main(words) == 0
     out, err = capsys.readouterr()
-    for shown in ("serve [APP]", "check [APP]", "call TARGET TOOL", "--config", "--version"):
+    for shown in ("serve [APP]", "check [APP]", "call TARGET TOOL", "help COMMAND", "--version"):
         assert shown in out
     assert "examples:" in out
     assert "foundation-rt call tools.py forecast" in out
@@ -254,17 +254,20 @@ def test_an_app_that_cannot_be_loaded_is_refused(
 
 @pytest.mark.rule("CLI-02", "CLI-03")
 @pytest.mark.parametrize(
-    ("target", "message"),
-    [("nowhere.py", "no file nowhere.py"), ("unguarded.py", '`if __name__ == "__main__":`')],
+    ("target", "message", "lines"),
+    [
+        ("nowhere.py", "no file nowhere.py", 1),
+        ("unguarded.py", '`if __name__ == "__main__":`', 4),
+    ],
 )
 def test_serve_says_on_stderr_why_it_does_not_start(
-    folder: Path, target: str, message: str
+    folder: Path, target: str, message: str, lines: int
 ) -> None:
     (folder / "unguarded.py").write_text(BROKEN["unguarded.py"])
     done = run("serve", target)
     assert (done.returncode, done.stdout) == (1, "")
     assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.count("\n") == lines
 
 
 @pytest.mark.rule("CONF-04", "CLI-01", "CLI-04")
@@ -353,7 +356,7 @@ def test_check_prints_tools_and_configuration(
 ) -> None:
     (folder / "settings.json").write_text('{"tools": {"default_timeout_ms": 4321}}')
     monkeypatch.setenv("FOUNDATION_RT_TOOLS__ADMIN_POLICY__TOKEN_ENV_VAR", "HUSH")
-    assert main(["check", "app.py", "--config", "settings.json"]) == 0
+    assert main(["check", "app.py", "--config", "settings.json", "--json"]) == 0
     out, err = capsys.readouterr()
     report = orjson.loads(out)
     assert report["server"] == {"name": "one", "version": "7.8.9"}
@@ -370,5 +373,89 @@ def test_check_prints_tools_and_configuration(
 @pytest.mark.rule("CLI-04")
 def test_check_without_an_app_checks_the_demo_tools(folder: Path, capsys: Captured) -> None:
     assert main(["check"]) == 0
-    report = orjson.loads(capsys.readouterr().out)
-    assert [tool["name"] for tool in report["tools"]] == ["echo", "health", "sleep"]
+    out = capsys.readouterr().out
+    assert [name for name in ("echo", "health", "sleep") if f"\n{name} " in out] == [
+        "echo",
+        "health",
+        "sleep",
+    ]
+
+
+# -- errors of a program -------------------------------------------------------------------------
+
+
+NESTED = {
+    "needy.py": "import helpers\n",
+    "helpers.py": "def load():\n    import no_such_dependency\n\n\nload()\n",
+    "outer.py": "import syntax\n",
+    "syntax.py": "def :\n",
+    "raising.py": "import json\n\njson.loads('{')\n",
+    "unfit.py": (
+        "from foundation_rt import Server\nserver = Server('a')\n\n"
+        "@server.tool\ndef add(x: complex) -> int:\n    return 1\n"
+    ),
+    "deep.py": "def down(n):\n    return down(n - 1) if n else 1 / 0\n\n\ndown(50)\n",
+}
+PLACES = {
+    "needy.py": ["  needy.py:1", "  helpers.py:5", "  helpers.py:2 load"],
+    "outer.py": ["  outer.py:1", "  syntax.py:1"],
+    "raising.py": ["  raising.py:3"],
+    "unfit.py": ["  unfit.py:4"],
+    "deep.py": ["  ... 44 more", *["  deep.py:2 down"] * 8],
+}
+SOURCES = {
+    "needy.py": "import no_such_dependency",
+    "outer.py": "def :",
+    "raising.py": "json.loads('{')",
+    "unfit.py": "@server.tool",
+    "deep.py": "return down(n - 1) if n else 1 / 0",
+}
+
+
+@pytest.fixture
+def broken(folder: Path) -> Path:
+    for name, source in NESTED.items():
+        (folder / name).write_text(source)
+    return folder
+
+
+@pytest.mark.rule("CLI-57")
+@pytest.mark.parametrize("target", PLACES)
+def test_an_error_of_a_program_names_the_authors_places(
+    broken: Path, target: str, capsys: Captured
+) -> None:
+    assert main(["serve", target]) == 1
+    out, err = capsys.readouterr()
+    message, *lines = err.splitlines()
+    assert out == "" and message.startswith(f"foundation-rt: {target}")
+    assert lines == [*PLACES[target], f"    {SOURCES[target]}", "--traceback shows all of it"]
+
+
+@pytest.mark.rule("CLI-57")
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["serve", "raising.py", "--traceback"], 1),
+        (["check", "--traceback", "raising.py"], 1),
+        (["tools", "raising.py", "--traceback"], 2),
+        (["gateway", "raising.py", "--traceback"], 1),
+        (["install", "cursor", "raising.py", "--traceback"], 1),
+    ],
+)
+def test_traceback_shows_every_frame(
+    broken: Path, words: list[str], code: int, capsys: Captured
+) -> None:
+    assert main(words) == code
+    err = capsys.readouterr().err
+    assert err.startswith("foundation-rt: raising.py cannot be imported: JSONDecodeError")
+    assert "Traceback (most recent call last):" in err
+    assert "json/decoder.py" in err and "apps.py" in err
+    assert "--traceback shows" not in err
+
+
+@pytest.mark.rule("CLI-57", "CLI-21")
+def test_an_error_of_a_program_as_json_names_file_and_line(broken: Path, capsys: Captured) -> None:
+    assert main(["tools", "needy.py", "--json"]) == 2
+    error = orjson.loads(capsys.readouterr().err)
+    assert (error["code"], error["line"]) == ("USAGE", 2)
+    assert error["file"] == str(broken / "helpers.py")

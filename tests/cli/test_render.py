@@ -213,3 +213,22 @@ def test_errors_go_to_the_other_stream() -> None:
             first, second = err.written.decode().splitlines()
             assert first.startswith("foundation-rt: warning: wa\\x1b]0;b")
             assert second.startswith("foundation-rt: E201 a\\x1b]0;b")
+
+
+@pytest.mark.rule("CLI-32")
+@pytest.mark.parametrize("columns", [20, 40, 80])
+def test_terminal_gets_lines_that_end_between_words(columns: int) -> None:
+    text = "A sentence of several words.\n  indented, and of several words as well\n\n" + "x" * 90
+    shown = render([Paragraph(text)], columns=columns)
+    assert shown.split() == text.split()
+    assert all(len(line) <= columns for line in shown.splitlines() if "x" * 90 not in line)
+    assert all(line.startswith("  ") for line in shown.splitlines()[4:5] if columns == 20)
+    assert render([Paragraph(text)]) == f"{text}\n"
+    assert render([Payload(text)], columns=columns) == f"{text}\n"  # what was asked for
+
+
+@pytest.mark.rule("CLI-32")
+def test_heads_of_columns_are_broken_between_words_only() -> None:
+    rows = [("NAME", "FAILED", "P50 MS", "P95 MS"), ("a" * 40, "1", "2", "3")]
+    shown = render([Table(rows, has_head=True)], columns=30)
+    assert "FAILED" in shown

@@ -6,14 +6,15 @@ import re
 import subprocess
 import sys
 
-import orjson
 import pytest
 
+from foundation_rt.cli.main import main
+from tests.support.pages import README
 from tests.support.process import PATIENCE, environment
 
 
-@pytest.mark.rule("CLI-01", "LIFE-02", "CALL-05", "CALL-08", "TIME-02", "HEALTH-01", "PROC-04")
-def test_tour_prints_every_message_and_the_log() -> None:
+@pytest.mark.rule("CLI-01", "LIFE-02", "CALL-05", "CALL-08", "TIME-02", "PROC-04")
+def test_tour_shows_every_part_and_what_to_try_next() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "foundation_rt.cli.tour"],
         env=environment(),
@@ -23,36 +24,32 @@ def test_tour_prints_every_message_and_the_log() -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    chapters = done.stdout.split("\n# ")
-    titles = [chapter.partition("\n")[0] for chapter in chapters[1:]]
-    expected = [
-        *("Handshake", "tools", "works", "validation", "times out", "payload limit", "Health"),
-        *("End of file", "logged"),
-    ]
-    assert len(titles) == len(expected)
-    for title, word in zip(titles, expected, strict=True):
-        assert word in title
-    shown = dict(zip(expected, chapters[1:], strict=True))
-    assert "2025-11-25" in shown["Handshake"]
-    assert "notifications/initialized" in shown["Handshake"]
-    assert "echo" in shown["tools"]
-    assert '\\"message\\":\\"hello\\"' in shown["works"]
-    assert "INVALID_ARGUMENT" in shown["validation"]
-    assert "TIMEOUT" in shown["times out"]
-    assert "RESOURCE_EXHAUSTED" in shown["payload limit"]
-    assert "payload_too_large" in shown["payload limit"]
-    assert '\\"toolTimeoutMs\\":300' in shown["Health"]
-    assert '\\"status\\":' in shown["Health"]
-    assert "exits with 0" in shown["End of file"]
-    assert sorted(re.findall('"outcome":"([a-z_]+)"', shown["logged"])) == [
-        *("success", "success", "timeout", "tool_error", "tool_error"),
-    ]
-    requests = re.findall(r"^  --> (\{.*\})$", done.stdout, re.MULTILINE)
-    assert [orjson.loads(line)["method"] for line in requests][:3] == [
-        "initialize",
-        "notifications/initialized",
-        "tools/list",
-    ]
+    parts = re.split(r"^\d (?!server)", done.stdout, flags=re.MULTILINE)
+    shown = {part.partition("  ")[0]: part for part in parts[1:]}
+    expected = {
+        "A call": r'✓ {"message":"hello"}',
+        "A refusal: the schema is enforced": r"✗ INVALID_ARGUMENT: .*message must be string",
+        "A deadline, here of 300 ms": r"✗ TIMEOUT",
+        "Progress": r"━{30} page 12 of 12\n    ✓",
+        "A question to the user": r"\? Who comes(?s:.*)> Ada(?s:.*)✓ Booked for 2 .* Ada",
+        "A batch of 500 tasks, as one job": r"✓ 500 tasks are stored",
+        "A gateway: two servers behind one": r"8 tools: (?s:.*)✓ .*Seen(?s:.*)✓ 9592",
+        "One log record for each call": r"✓ echo(?s:.*)✗ echo(?s:.*)✗ sleep +[\d.]+ ms +TIMEOUT",
+    }
+    assert [*shown] == [*expected]
+    for name, pattern in expected.items():
+        assert re.search(pattern, shown[name]), shown[name]
+    following = parts[-1].partition("What to try next")[2]
+    commands = re.findall(r"^  foundation-rt (\S+)", following, re.MULTILINE)
+    assert commands == ["inspect", "dev", "host", "help"]
+    assert all(main(["help", command]) == 0 for command in commands)
+    installs = following.index("pip install --editable '.[host]'")
+    assert (
+        following.index("foundation-rt inspect") < installs < following.index("foundation-rt dev")
+    )
+    heading = re.search(r"README\.md, '(.*)'$", following, re.MULTILINE)
+    assert heading and f"\n## {heading[1]}\n" in README.read_text("utf-8")
+    assert "\x1b" not in done.stdout and "\r" not in done.stdout
 
 
 @pytest.mark.rule("CONF-04")
@@ -65,5 +62,6 @@ def test_tour_fails_if_the_server_does_not_start() -> None:
         timeout=PATIENCE,
         check=False,
     )
-    assert done.returncode != 0
-    assert "the server ended before it answered" in done.stderr
+    assert done.returncode == 1
+    assert "the tour has ended" in done.stderr and "loud" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -475,7 +475,11 @@ client.close()
 @pytest.mark.rule("BLOCK-07")
 def test_a_forked_process_waits_for_nothing() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", FORKS], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert (ended.stdout, ended.stderr, ended.returncode) == ("UsageError\n7 True\n", "", 0)
 

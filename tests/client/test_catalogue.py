@@ -1,4 +1,4 @@
-"""The catalogue of errors: what stands in it, and that the README shows it."""
+"""The catalogue of errors: what stands in it, and that the guide shows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from foundation_rt.client.errors import CATALOGUE, RANGES
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+GUIDE = (Path(__file__).parents[2] / "spec/guide/errors.md").read_text()
 
 
 @pytest.mark.rule("CERR-01")
@@ -46,6 +46,6 @@ def test_the_ranges_are_reserved_side_by_side_and_hold_every_code() -> None:
 
 
 @pytest.mark.rule("CERR-02")
-def test_the_readme_names_the_ranges() -> None:
+def test_the_guide_names_the_ranges() -> None:
     listed = ", ".join(f"`{each.first[:2]}xx` {each.description}" for each in RANGES)
-    assert listed in re.sub(r"\s+", " ", README)
+    assert listed in re.sub(r"\s+", " ", GUIDE)

@@ -64,6 +64,19 @@ class ElicitationRequest:
         fields = self.schema["properties"].items()
         return {name: one["default"] for name, one in fields if one.get("default") is not None}
 
+    def issues(self, name: str, value: Any) -> list[str]:
+        """Return what is wrong with the value of one field, before the form is sent (QUEST-06).
+
+        Args:
+            name: of the field.
+            value: as it would be sent.
+
+        Raises:
+            KeyError: the form has no such field.
+        """
+        validate = _compile({}, {name: self.schema["properties"][name]})
+        return [issue.message for issue in validate({name: value})]
+
 
 @frozen(eq=False)
 class ElicitationUrlRequest:

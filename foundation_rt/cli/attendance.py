@@ -1,0 +1,81 @@
+"""The person who waits for a request: sees how it goes on, and answers what the server asks.
+
+A command is attended where stdin, stdout and stderr are terminals and no JSON was asked for
+(CLI-47): a pager that reads stdout has the keyboard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from .live_view import LiveView
+from .person import Person, is_terminal
+from .questions import answer_as_model, ask_form, ask_page
+
+if TYPE_CHECKING:
+    from ..client.handlers.elicitation import ElicitationRequest, ElicitationUrlRequest
+    from ..client.handlers.sampling import SamplingRequest
+    from ..server_requests.elicitation import ElicitResult
+    from ..server_requests.sampling import SampleResult
+
+_HOUR = 3600.0
+"""Seconds that a person has for an answer; meanwhile no deadline of the client runs."""
+
+_WHO = "the server"
+
+
+def is_attended(*, as_json: bool) -> bool:
+    """Return whether a person waits for the result, and can be asked (CLI-47)."""
+    return not as_json and all(map(is_terminal, (sys.stdin, sys.stdout, sys.stderr)))
+
+
+@define(eq=False)
+class Attendance:
+    """Asks the person in turn, and shows the request meanwhile.
+
+    Args:
+        view: of the request.
+    """
+
+    view: LiveView
+    _person: Person = field(factory=Person)
+    _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return the options of `connect` with which the server can ask and report."""
+        return {
+            "elicitation": self._fill_in,
+            "elicitation_url": self._visit,
+            "sampling": self._sample,
+            "handler_timeout": _HOUR,
+            "on_log": self.view.log,
+            "log_level": "info",
+        }
+
+    async def _fill_in(self, request: ElicitationRequest) -> ElicitResult[Any]:
+        async with self._asking():
+            return await ask_form(self._person, _WHO, request.message, request.schema)
+
+    async def _visit(self, request: ElicitationUrlRequest) -> ElicitResult[Any]:
+        async with self._asking():
+            return await ask_page(self._person, _WHO, request)
+
+    async def _sample(self, request: SamplingRequest) -> SampleResult | None:
+        async with self._asking():
+            return await answer_as_model(self._person, _WHO, request)
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[None]:
+        """Leave the terminal to one question at a time."""
+        async with self._turn:
+            self.view.pause()
+            try:
+                yield
+            finally:
+                self.view.begin()

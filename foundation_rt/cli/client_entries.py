@@ -1,0 +1,164 @@
+"""The file of a client: read its servers, and write one of them (CLI-70).
+
+Only the entry of that server changes; comments and all else stay as they are. The file is replaced
+as a whole, so that a client never reads a part of it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from attrs import frozen
+
+from ..errors import UsageError
+from ..mcp_json.editing import remove_member, set_member
+from ..mcp_json.json_text import parse_object, read_text
+from .desktop_clients import DesktopClient
+
+_OWNER_ONLY = 0o600  # entries may hold tokens
+
+
+@frozen
+class ClientFile:
+    """A file of a client, as it was read.
+
+    Attributes:
+        client: whose file it is.
+        path: absolute; a link is followed.
+        text: empty if there is no such file.
+        entries: the servers in it, by name.
+    """
+
+    client: DesktopClient
+    path: Path
+    text: str
+    entries: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, client: DesktopClient, path: Path) -> ClientFile:
+        """Read a file.
+
+        Raises:
+            UsageError: it cannot be read, or is not of the form of the client's files.
+        """
+        with suppress(RuntimeError):  # Python 3.13 returns a link of a circle instead
+            path = path.resolve()
+        if path.is_symlink():
+            raise UsageError(f"{path} cannot be followed: it is a link in a circle")
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} is not a file")
+        text = read_text(path) if path.exists() else ""
+        content = _parse(client, path, text)
+        entries = content.get(client.member, {})
+        if not isinstance(entries, Mapping):
+            raise UsageError(f"{path}: {client.member} should list servers by name")
+        return cls(client, path, text, dict(entries))
+
+    def with_entry(self, name: str, entry: Mapping[str, Any]) -> str:
+        """Return the text of the file with this entry."""
+        if not self.client.is_toml:
+            return set_member(self.text, self.client.member, name, entry)
+        tomlkit = _tomlkit()
+        document = tomlkit.parse(self.text)
+        if self.client.member not in document:
+            document[self.client.member] = tomlkit.table(is_super_table=True)
+        listed = document[self.client.member]
+        if isinstance(listed, tomlkit.items.InlineTable):
+            listed[name] = entry
+        else:
+            table = tomlkit.item(entry)
+            if [*document][-1] != self.client.member:
+                table.add(tomlkit.nl())  # before the table that follows
+            listed[name] = table
+        return str(tomlkit.dumps(document))
+
+    def without_entry(self, name: str) -> str:
+        """Return the text of the file without this entry, which is there."""
+        if not self.client.is_toml:
+            return remove_member(self.text, self.client.member, name)
+        tomlkit = _tomlkit()
+        document = tomlkit.parse(self.text)
+        del document[self.client.member][name]
+        return str(tomlkit.dumps(document))
+
+    def write(self, text: str) -> None:
+        """Replace the file; of several processes one writes, and the others fail.
+
+        Raises:
+            UsageError: the file has changed since it was read, or cannot be written.
+        """
+        _parse(self.client, self.path, text)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(self.path.parent):
+                if ClientFile.read(self.client, self.path).text != self.text:
+                    problem = "has changed meanwhile; nothing was written: try again"
+                    raise UsageError(f"{self.path} {problem}")
+                _replace(self.path, text)
+        except OSError as error:
+            raise UsageError(f"{self.path} cannot be written: {error.strerror}") from None
+
+
+def _parse(client: DesktopClient, path: Path, text: str) -> Mapping[str, Any]:
+    if not client.is_toml:
+        return parse_object(path, text) if text.strip() else {}
+    tomlkit = _tomlkit()
+    try:
+        content: Mapping[str, Any] = tomlkit.parse(text).unwrap()
+    except tomlkit.exceptions.TOMLKitError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
+    return content
+
+
+def _tomlkit() -> ModuleType:
+    try:
+        import tomlkit
+        import tomlkit.exceptions
+        import tomlkit.items
+    except ModuleNotFoundError as error:
+        if error.name != "tomlkit":
+            raise
+        raise UsageError(
+            "the files of this client are TOML, for which tomlkit is needed: install the extra,"
+            " pip install 'foundation-rt[cli]'"
+        ) from None
+    return tomlkit
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes of this program from writing into a folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, text: str) -> None:
+    mode, mark = _OWNER_ONLY, b""
+    if path.exists():
+        mode = path.stat().st_mode & 0o777
+        with path.open("rb") as old:
+            mark = codecs.BOM_UTF8 if old.read(3) == codecs.BOM_UTF8 else b""
+    descriptor, written = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(mark + text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(written, mode)  # noqa: PTH101 -- mkstemp gives a str
+        os.replace(written, path)  # noqa: PTH105
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(written)  # noqa: PTH108
+        raise

@@ -1,0 +1,345 @@
+"""The commands `install` and `uninstall`: a server in the file of a desktop client (CLI-70)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, frozen
+
+from ..client.safe_text import printable_text
+from ..client.targets import HttpServer, StdioServer
+from ..errors import UsageError
+from ..mcp_json import usual_places
+from .apps import load_app
+from .args import CommandLine, CommandLineError, parse
+from .client_entries import ClientFile
+from .desktop_clients import DesktopClient, desktop_clients
+from .main import PROGRAM_FLAGS, write_output
+from .render import Output, Table
+from .targets import AppTarget, find_target, read_headers
+
+INSTALL_HELP = """\
+usage: foundation-rt install [CLIENT TARGET] [OPTION ...] [-- ARGUMENT ...]
+
+Write a server into the file of a desktop client, after showing the difference. Without arguments:
+list the clients, their files and the servers in them.
+
+CLIENT is claude-desktop, claude-code (the file of a project), cursor, vscode or codex. TARGET is
+an APP, which is loaded once to see that it can be served; an mcp.json, whose servers are served as
+one by a gateway; a URL; a name in an mcp.json; or a command line, in quotes. What follows `--` is
+for the program of an APP.
+
+options of the file:
+  --name NAME                     list the server by this name, by default its own
+  --project                       write the file of the project in this folder (.cursor/mcp.json,
+                                  .vscode/mcp.json, .mcp.json, .codex/config.toml)
+  --yes                           write without asking
+
+options of the server:
+  --env NAME=VALUE                give the server this variable; NAME alone: as it is set now;
+                                  may be repeated
+  --header 'NAME: VALUE'          send this header; for a URL, may be repeated
+  --config FILE                   configure the APP
+  --traceback                     show the whole traceback if the APP cannot be loaded
+
+examples:
+  foundation-rt install claude-desktop tools.py
+  foundation-rt install cursor tools.py --project --env API_KEY
+  foundation-rt install vscode https://example.com/mcp --name example
+  foundation-rt install codex mcp.json --name everything
+
+exit codes: 0; 1 it was not written; 2 the command line is wrong
+"""
+UNINSTALL_HELP = """\
+usage: foundation-rt uninstall CLIENT NAME [--project] [--yes]
+
+Take a server out of the file of a desktop client, after showing the difference. `foundation-rt
+install` lists the clients and the names.
+
+options:
+  --project                       write the file of the project in this folder
+  --yes                           write without asking
+
+examples:
+  foundation-rt uninstall cursor weather
+  foundation-rt uninstall vscode weather --project --yes
+
+exit codes: 0; 1 it was not written; 2 the command line is wrong
+"""
+
+_REFUSED_EXIT = 1
+OPTIONS = {
+    "--name": "a name",
+    "--env": "NAME=VALUE",
+    "--header": "NAME: VALUE",
+    "--config": "a file",
+}
+FLAGS = ("--project", "--yes")
+INSTALL_FLAGS = (*FLAGS, *PROGRAM_FLAGS)
+_NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_MAX_NAME = 64  # characters
+_SECRETS = ("env", "headers", "http_headers")
+
+
+def install(arguments: list[str]) -> int:
+    """Run `install`; return the exit code (CLI-70)."""
+    line = parse(arguments, OPTIONS, INSTALL_FLAGS, at_most=2, takes_program=True)
+    if not line.positional:
+        rows = _listed()
+        return Output(sys.stdout, sys.stderr).result(rows, [Table(rows, has_head=True)])
+    if len(line.positional) == 1:
+        raise CommandLineError("name the TARGET to install")
+    file = _file(line)
+    found = _find(line)
+    name = line.option("--name") or _clean(found.name)
+    if name != _clean(name):
+        raise CommandLineError(f"--name is of letters, digits, - and _: {_clean(name)}")
+    entry = file.client.entry(_as_client_starts_it(file.client, found.server))
+    old = file.entries.get(name)
+    if old == entry:
+        return write_output(f"{name} is in {file.path} already\n".encode())
+    done = f"{name} is in {file.path}: restart {file.client.title} to see it"
+    return _apply(line, file, name, file.with_entry(name, entry), old, entry, done)
+
+
+def uninstall(arguments: list[str]) -> int:
+    """Run `uninstall`; return the exit code (CLI-71)."""
+    line = parse(arguments, {}, FLAGS, at_most=2)
+    if len(line.positional) < 2:
+        raise CommandLineError("name the CLIENT and the server")
+    file = _file(line)
+    name = line.positional[1]
+    old = file.entries.get(name)
+    if old is None:
+        names = ", ".join(sorted(file.entries)) or "no servers"
+        raise UsageError(f"{file.path} does not list {name!r}; it lists {names}")
+    done = f"{name} is no longer in {file.path}: restart {file.client.title}"
+    return _apply(line, file, name, file.without_entry(name), old, None, done)
+
+
+# -- the file -------------------------------------------------------------------------------------
+
+
+def _file(line: CommandLine) -> ClientFile:
+    clients = desktop_clients(os.environ)
+    client = clients.get(line.positional[0])
+    if client is None:
+        raise CommandLineError(f"CLIENT is one of {', '.join(clients)}")
+    path = client.path(in_project="--project" in line.options)
+    if path is None and client.user_path is None:
+        raise CommandLineError(f"{client.title} lists servers by project: add --project")
+    if path is None:
+        raise CommandLineError(f"{client.title} has no file of a project: leave --project out")
+    return ClientFile.read(client, path)
+
+
+def _listed() -> Sequence[tuple[str, str, str]]:
+    """Return the clients, their files and the servers in them, below the names of columns."""
+    rows = [("CLIENT", "FILE", "SERVERS")]
+    for name, client in desktop_clients(os.environ).items():
+        for in_project in (False, True):
+            path = client.path(in_project=in_project)
+            if path is not None:
+                rows.append((name, str(path), _names_in(client, path)))
+    return rows
+
+
+def _names_in(client: DesktopClient, path: Path) -> str:
+    if not path.exists() and not path.is_symlink():
+        return "(no file)"
+    try:
+        return ", ".join(ClientFile.read(client, path).entries) or "none"
+    except UsageError as error:
+        return str(error)
+
+
+def _apply(
+    line: CommandLine,
+    file: ClientFile,
+    name: str,
+    text: str,
+    old: Mapping[str, Any] | None,
+    new: Mapping[str, Any] | None,
+    done: str,
+) -> int:
+    """Show the difference, ask, and write the file; return the exit code."""
+    code = write_output(_difference(file, name, old, new).encode())
+    if code:
+        return code
+    if "--yes" not in line.options and not _is_confirmed():
+        Output(sys.stdout, sys.stderr).error(None, "nothing was written; --yes writes it")
+        return _REFUSED_EXIT
+    file.write(text)
+    return write_output(f"{done}\n".encode())
+
+
+def _is_confirmed() -> bool:
+    """Ask the person at the terminal; without one, it is not confirmed."""
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
+        return False
+    sys.stderr.write("Write it? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _difference(
+    file: ClientFile, name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
+) -> str:
+    """Return the difference of an entry, without values that may be secret (CLI-23)."""
+    # Without its head: the names of two files, and line numbers of the entry alone.
+    lines = list(unified_diff(_lines(name, old), _lines(name, new), n=99, lineterm=""))[3:]
+    lines = lines or [f"  {name}: values of its environment or headers change"]
+    return printable_text("\n".join([f"{file.path}, {file.client.member}:", *lines])) + "\n"
+
+
+def _lines(name: str, entry: Mapping[str, Any] | None) -> list[str]:
+    if entry is None:
+        return []
+    shown = {
+        key: dict.fromkeys(value, "...") if key in _SECRETS and isinstance(value, dict) else value
+        for key, value in entry.items()
+    }
+    return json.dumps({name: shown}, indent=2, ensure_ascii=False).splitlines()[1:-1]
+
+
+# -- the entry ------------------------------------------------------------------------------------
+
+
+@frozen
+class _Found:
+    """The server of a TARGET: how it is started or reached, and the name it has."""
+
+    server: StdioServer | HttpServer
+    name: str
+
+
+def _find(line: CommandLine) -> _Found:
+    """Return the server of TARGET, with paths that hold in every folder.
+
+    Raises:
+        CommandLineError: an option does not go with the TARGET.
+        UsageError: the TARGET is none, or cannot be served.
+    """
+    text, headers = line.positional[1], read_headers(line)
+    if text.endswith(".json") and len(text.split()) == 1:
+        found, is_app = _found_file(Path(text)), False
+    else:
+        target = find_target(text, usual_places(Path(), Path.home()), os.environ)
+        is_app = isinstance(target, AppTarget)
+        if isinstance(target, AppTarget):
+            found = _found_app(target, line)
+        else:
+            found = _Found(_anywhere(target), _name_of(text, target))
+    if not is_app and (line.option("--config") is not None or line.program is not None):
+        raise CommandLineError("--config and -- go with an APP")
+    if not headers:
+        return _with_env(found, line)
+    if not isinstance(found.server, HttpServer):
+        raise CommandLineError("--header goes with a URL")
+    return evolve(found, server=evolve(found.server, headers={**found.server.headers, **headers}))
+
+
+def _found_app(app: AppTarget, line: CommandLine) -> _Found:
+    server = load_app(app.source, line.program or ())
+    config = line.option("--config")
+    options = []
+    if config is not None:
+        server.configure(config)
+        options = ["--config", str(Path(config).absolute())]
+    if line.program is not None:
+        options += ["--", *line.program]
+    source, env = app.source, {}
+    if re.match(r".+\.py(:|$)", source):
+        source = str(Path(source).absolute())
+    else:
+        env = _path_of_module(source.partition(":")[0])
+    runtime = server.runtime  # what cannot be served is refused here
+    runtime.close_logs(1.0)
+    own = evolve(_own("serve", source, *options), env=env or None)
+    return _Found(own, runtime.config.server.name)
+
+
+def _path_of_module(name: str) -> dict[str, str]:
+    """Return the variable with which a module of this folder is found from any other."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    folder = Path.cwd()
+    if file is None or not Path(file).absolute().is_relative_to(folder):
+        return {}
+    return {} if "site-packages" in Path(file).parts else {"PYTHONPATH": str(folder)}
+
+
+def _found_file(path: Path) -> _Found:
+    from ..mcp_json import ServerFile
+
+    entries = ServerFile.read(path).entries
+    if not entries:
+        raise UsageError(f"{path} lists no servers")
+    return _Found(_own("gateway", str(path.absolute())), path.absolute().parent.name)
+
+
+def _own(command: str, *arguments: str) -> StdioServer:
+    """Return a server of this runtime: desktop clients have another PATH than the shell."""
+    return StdioServer(sys.executable, args=("-m", "foundation_rt", command, *arguments))
+
+
+def _anywhere(server: StdioServer | HttpServer) -> StdioServer | HttpServer:
+    """Return the server with its program as an absolute path."""
+    import shutil
+
+    if isinstance(server, HttpServer):
+        return server
+    if server.cwd is not None:
+        raise UsageError("it has a working directory, which entries of clients cannot have")
+    return evolve(server, command=shutil.which(server.command) or server.command)
+
+
+def _name_of(text: str, target: StdioServer | HttpServer) -> str:
+    if isinstance(target, HttpServer):
+        from urllib.parse import urlsplit
+
+        return urlsplit(target.url).hostname or "server"
+    return text if len(text.split()) == 1 else Path(target.command).name
+
+
+def _with_env(found: _Found, line: CommandLine) -> _Found:
+    given = dict(map(_variable, line.options.get("--env", ())))
+    if not given:
+        return found
+    if isinstance(found.server, HttpServer):
+        raise CommandLineError("--env goes with a server that is started, not with a URL")
+    return evolve(found, server=evolve(found.server, env={**(found.server.env or {}), **given}))
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if equals:
+        return name, value
+    if name not in os.environ:
+        raise CommandLineError(f"--env {name}: the variable is not set; --env {name}=VALUE sets it")
+    return name, os.environ[name]
+
+
+def _as_client_starts_it(
+    client: DesktopClient, server: StdioServer | HttpServer
+) -> StdioServer | HttpServer:
+    """Return the server, behind a bridge for a client that only starts programs."""
+    if isinstance(server, StdioServer) or client.reaches_urls:
+        return server
+    if server.headers:
+        raise UsageError(
+            f"{client.title} reaches a URL through a bridge, which takes headers from a file:"
+            " install an mcp.json that has them"
+        )
+    return _own("gateway", server.url)
+
+
+def _clean(name: str) -> str:
+    """Return a name that every client takes."""
+    return _NOT_OF_A_NAME.sub("-", name).strip("-")[:_MAX_NAME] or "server"

@@ -1,0 +1,205 @@
+"""`call` with a person at the terminal: progress, log messages, questions, tables, files."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.process import run
+from tests.support.terminal import Terminal
+
+APP = r"""
+import asyncio, pathlib
+from foundation_rt import Image, Sample, Server, ToolContext
+
+server = Server("desk")
+FORM = {
+    "type": "object",
+    "properties": {
+        "name\x1b[2J": {"type": "string", "title": "Who?", "default": "Ada"},
+        "size": {"type": "string", "oneOf": [
+            {"const": "s", "title": "small"}, {"const": "l", "title": "large"}]},
+        "days": {"type": "array", "items": {"enum": ["mon", "tue"]}, "minItems": 1},
+        "age": {"type": "integer", "minimum": 1, "maximum": 99},
+        "sure": {"type": "boolean"},
+    },
+    "required": ["size", "days"],
+}
+
+@server.tool
+async def order(ctx: ToolContext) -> str:
+    answer = await ctx.elicit("What\x1b]0;x\x07 is it?", FORM)
+    return f"{answer.action} {answer.content}"
+
+@server.tool
+async def pay(ctx: ToolContext) -> str:
+    answer = await ctx.elicit_url("Pay", "https://pay.example.com/1")
+    return answer.action
+
+@server.tool
+async def translate(ctx: ToolContext) -> str:
+    return (await ctx.sample("Say hello", system_prompt="Be kind", max_tokens=50)).text or ""
+
+@server.tool
+async def work(folder: str, ctx: ToolContext) -> str:
+    await ctx.report_progress(1, 4, "a quarter \x1b[2J[red]")
+    await ctx.log("warning", "running low \x1b[2J[red]")
+    while not pathlib.Path(folder, "go").exists() and not ctx.abort_signal.aborted:
+        await asyncio.sleep(0.01)
+    pathlib.Path(folder, f"aborted {ctx.abort_signal.aborted}").touch()
+    return "done"
+
+@server.tool
+def planets() -> list[dict]:
+    return [{"planet": "Mars", "moons": 2}, {"planet": "Venus", "moons": 0}]
+
+@server.tool
+def picture() -> list:
+    return [Image(b"\x89PNG", mime_type="image/png"), "a dot"]
+
+@server.tool
+def fails() -> str:
+    raise ValueError("no luck")
+"""
+
+
+@pytest.fixture(autouse=True)
+def app(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(APP)
+
+
+def call(folder: Path, *words: str, **variables: str) -> Terminal:
+    return Terminal("call", "tools.py", *words, cwd=folder, variables=variables)
+
+
+@pytest.mark.rule("CLI-47", "CLI-52", "CLI-19")
+def test_form_is_asked_field_by_field_until_its_values_are_valid(tmp_path: Path) -> None:
+    with call(tmp_path, "order") as shown:
+        shown.wait_for(r"What\x1b]0;x\x07 is it?")
+        shown.wait_for(r"name\x1b[2J (text, default Ada) Who? > ")
+        shown.type("\n")
+        shown.wait_for("1 small (s)\n    2 large (l)\n  > ")
+        shown.type("3\n")
+        shown.wait_for("size is one of the numbers from 1 to 2")
+        shown.type("2\n")
+        shown.wait_for("days (several, with commas between)\n    1 mon\n    2 tue\n  > ")
+        shown.type("\n")
+        shown.wait_for("days is required")
+        shown.type("1, tue\n")
+        shown.wait_for("age (whole number, 1 to 99, may be left out) > ")
+        shown.type("100\n")
+        shown.wait_for("age must be at most 99")
+        shown.type("old\n")
+        shown.wait_for("age is a whole number")
+        shown.type("7\n")
+        shown.wait_for("sure (yes or no, may be left out) > ")
+        shown.type("\n")
+        shown.wait_for("n: decline > ")
+        shown.type("y\n")
+        assert shown.exit_code() == 0
+        assert "'size': 'l', 'days': ['mon', 'tue'], 'age': 7}" in shown.text
+
+
+@pytest.mark.rule("CLI-52")
+@pytest.mark.parametrize(("typed", "action"), [("\x04", "cancel None"), ("e", None)])
+def test_form_can_be_cancelled_and_edited(tmp_path: Path, typed: str, action: str | None) -> None:
+    with call(tmp_path, "order") as shown:
+        shown.wait_for("Who? > ")
+        if action is None:
+            for answer in ("", "1", "1", "", "", typed):
+                shown.type(f"{answer}\n")
+            shown.wait_for("n: decline > ")
+            for answer in ("Bob", "1", "1", "", "", "n"):
+                shown.type(f"{answer}\n")
+        else:
+            shown.type(typed)
+        shown.wait_for(action or "decline None")
+        assert shown.exit_code() == 0
+
+
+@pytest.mark.rule("CLI-52")
+@pytest.mark.parametrize(("typed", "action"), [("y\n", "accept"), ("\n", "decline")])
+def test_page_is_shown_whole_with_its_host(tmp_path: Path, typed: str, action: str) -> None:
+    with call(tmp_path, "pay") as shown:
+        shown.wait_for("https://pay.example.com/1\n  is a page of pay.example.com.")
+        shown.wait_for("n: decline > ")
+        shown.type(typed)
+        assert shown.exit_code() == 0
+        assert shown.text.rstrip().endswith(action)
+
+
+@pytest.mark.rule("CLI-53")
+def test_person_answers_as_the_model_or_refuses(tmp_path: Path) -> None:
+    with call(tmp_path, "translate") as shown:
+        assert "system: Be kind\n  user: Say hello\n" in shown.wait_for("refuses.")
+        shown.type("Hello\nyou\n\x04")
+        assert shown.exit_code() == 0
+        assert shown.text.endswith("Hello\nyou\n")
+    with call(tmp_path, "translate") as shown:
+        shown.wait_for("refuses.")
+        shown.type("\x04")
+        assert shown.exit_code() == 3
+
+
+@pytest.mark.rule("CLI-47")
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_without_a_person_nothing_is_asked(tmp_path: Path, more: tuple[str, ...]) -> None:
+    done = run("call", "tools.py", "order", *more, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "nobody is there" in done.stderr or "E205" in done.stderr
+
+
+@pytest.mark.rule("CLI-48", "CLI-19")
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+def test_progress_and_log_messages_are_shown_while_a_call_runs(tmp_path: Path, term: str) -> None:
+    with call(tmp_path, "work", f"folder={tmp_path}", TERM=term, NO_COLOR="1") as shown:
+        shown.wait_for(r"a quarter \x1b[2J[red]")
+        shown.wait_for("25%" if term != "dumb" else "25 %")
+        shown.wait_for(r"running low \x1b[2J[red]")
+        (tmp_path / "go").touch()
+        assert shown.exit_code() == 0
+        assert shown.text.rstrip().endswith("done")
+        assert "tool call completed" not in shown.text
+
+
+@pytest.mark.rule("CLI-54", "CLI-31")
+def test_ctrl_c_cancels_the_call(tmp_path: Path) -> None:
+    server = f"{sys.executable} -m foundation_rt serve tools.py"
+    with Terminal("call", server, "work", f"folder={tmp_path}", cwd=tmp_path) as shown:
+        shown.wait_for("a quarter")
+        shown.signal(signal.SIGINT)
+        assert shown.exit_code() == 130
+    assert (tmp_path / "aborted True").exists()
+
+
+@pytest.mark.rule("CLI-49")
+def test_records_are_a_table_at_a_terminal_only(tmp_path: Path) -> None:
+    with call(tmp_path, "planets") as shown:
+        assert shown.exit_code() == 0
+        assert [line.split() for line in shown.text.splitlines()[-3:]] == [
+            ["planet", "moons"],
+            ["Mars", "2"],
+            ["Venus", "0"],
+        ]
+    assert run("call", "tools.py", "planets", cwd=tmp_path).stdout.startswith("[\n  {")
+
+
+@pytest.mark.rule("CLI-51")
+def test_bytes_of_a_result_are_saved_to_new_files(tmp_path: Path) -> None:
+    for number in (1, 2):
+        done = run("call", "tools.py", "picture", "--save", "out", cwd=tmp_path)
+        assert done.stdout == f"out/picture-{number}.png (image/png, 4 bytes)\na dot\n"
+        assert (tmp_path / "out" / f"picture-{number}.png").read_bytes() == b"\x89PNG"
+    assert run("tools", "tools.py", "--save", "out", cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.rule("CLI-48", "CLI-50")
+def test_exception_of_a_tool_is_shown_with_its_line(tmp_path: Path) -> None:
+    with call(tmp_path, "fails") as shown:
+        assert shown.exit_code() == 1
+        assert "ValueError: no luck" in shown.text
+        assert 'raise ValueError("no luck")' in shown.text
+        assert "executor.py" not in shown.text

@@ -1,0 +1,117 @@
+"""What a server shows at a terminal: its banner, and lines for people instead of JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from foundation_rt.cli.terminal import readable_record
+from foundation_rt.client import HttpServer
+from foundation_rt.client.blocking import connect
+from tests.support.process import run
+from tests.support.terminal import Terminal
+
+APP = """
+from foundation_rt import Server
+server = Server("weather", version="1.2.3")
+
+@server.tool
+def forecast(city: str) -> str:
+    return f"sunny in {city}"
+
+@server.tool
+def fails() -> str:
+    raise ZeroDivisionError("no")
+
+@server.prompt
+def report() -> str:
+    return "write"
+"""
+
+
+def line(**fields: object) -> bytes:
+    record = {"timestamp": "2026-01-02T03:04:05.678Z", "level": "info", **fields}
+    return json.dumps(record).encode()
+
+
+@pytest.mark.rule("CLI-46", "LOG-41")
+def test_server_at_a_terminal_shows_a_banner_and_a_line_for_a_call(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(APP)
+    with Terminal("serve", "tools.py", "--http", "127.0.0.1:0", "--no-auth", cwd=tmp_path) as shown:
+        text = shown.wait_for("end it")
+        url = re.search(r"http://127\.0\.0\.1:\d+/mcp", text)
+        assert url is not None
+        assert "weather 1.2.3" in text and "fails, forecast, health" in text and "report" in text
+        assert f"foundation-rt call {url[0]} fails" in text
+        with connect(HttpServer(url[0])) as client:
+            client.call("forecast", {"city": "Oslo"})
+            client.call("fails", {})
+            client.get_prompt("report")
+        text = shown.wait_for("prompts/get report")
+        assert re.search(r"\d\d:\d\d:\d\d ✓ forecast +[\d.]+ ms +ok", text)
+        assert re.search(r"✗ fails +[\d.]+ ms +INTERNAL", text)
+        assert "ZeroDivisionError: no" in text and "tools.py:11 fails" in text
+        assert "{" not in text
+        shown.signal(signal.SIGINT)
+        assert shown.exit_code() == 130
+
+
+@pytest.mark.rule("CLI-45")
+def test_person_at_stdin_is_told_what_it_expects(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(APP)
+    with Terminal("serve", "tools.py", cwd=tmp_path) as shown:
+        text = shown.wait_for("Ctrl-D")
+        assert "one on a line" in text
+        assert "foundation-rt call tools.py fails" in text
+        assert "foundation-rt serve tools.py --http :8000" in text
+        shown.type("\x04")
+        assert shown.exit_code() == 0
+
+
+@pytest.mark.rule("CLI-46", "CLI-50")
+def test_result_in_a_pipe_leaves_no_json_on_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(APP)
+    with (
+        (tmp_path / "result").open("wb") as result,
+        Terminal("call", "tools.py", "fails", cwd=tmp_path, stdout=result.fileno()) as shown,
+    ):
+        assert shown.exit_code() == 1
+        assert "ZeroDivisionError: no" in shown.text and "tools.py:11 fails" in shown.text
+        assert "{" not in shown.text
+
+
+@pytest.mark.rule("CLI-46")
+def test_without_a_terminal_the_log_is_json(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(APP)
+    handshake = '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"x"}}'
+    done = run("serve", "tools.py", cwd=tmp_path, input=handshake)
+    assert [json.loads(each)["message"] for each in done.stderr.splitlines()] == [
+        "client connected"
+    ]
+
+
+@pytest.mark.rule("CLI-46", "CLI-19")
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (
+            {"message": "tool call completed", "toolName": "e\u202echo", "outcome": "timeout"},
+            "✗ e\\u202echo                     0.0 ms  timeout",
+        ),
+        ({"message": "odd", "level": "strange", "a": {"b": [1]}}, 'strange odd a={"b":[1]}'),
+        ({"message": "failed", "level": "error", "error": "x\x9b"}, "error failed|         x\\x9b"),
+        ({"message": "f", "level": "warn", "error": {"code": "TIMEOUT"}}, "warn  f|TIMEOUT: "),
+    ],
+)
+def test_any_record_is_printable(record: dict[str, object], said: str) -> None:
+    text = readable_record(line(**record), coloured=False)
+    assert re.match(r"\d\d:\d\d:\d\d ", text)
+    for part in said.split("|"):
+        assert part in text
+    assert all(each.isprintable() for each in text.splitlines())
+    coloured = readable_record(line(**record), coloured=True)
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == text
