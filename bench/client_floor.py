@@ -114,7 +114,9 @@ async def over_stdio(
         return await pipes.ask("tools/call", mode.params(tool, arguments))
 
     yield call
-    transport.get_pipe_transport(0).close()
+    stdin = transport.get_pipe_transport(0)
+    assert stdin is not None
+    stdin.close()
     await pipes.ended.wait()
     transport.close()
 

@@ -20,7 +20,7 @@ def entry(where: list[str]) -> dict[str, Any]:
 
 def main(port: int, where: list[str]) -> None:
     """Serve until the process ends."""
-    from fastmcp.server import create_proxy  # type: ignore[import-not-found]
+    from fastmcp.server import create_proxy
 
     proxy = create_proxy({"mcpServers": {"bench": entry(where)}}, name="bench")
     proxy.run(transport="http", host="127.0.0.1", port=port, log_level="error", show_banner=False)

@@ -28,7 +28,6 @@ from bench import peer_proxies
 from bench.client_load import ARGUMENTS, SERVER_ENV, TOOL
 from bench.over_client import APP
 from bench.over_http import (
-    HANDSHAKE_REVISION,
     STATELESS_META,
     STATELESS_REVISION,
     Load,
@@ -137,10 +136,8 @@ def _list_job(server: Server, tool: str) -> dict[str, Any]:
 
 def _handshake_job(server: Server) -> dict[str, Any]:
     """Return the same call in the handshake mode, as other proxies speak it."""
-    session = {key: value for key, value in shake_hands(server.port).items() if value != "None"}
-    headers = {"MCP-Protocol-Version": HANDSHAKE_REVISION, **session}
     body = rpc_message("tools/call", {"name": TOOL, "arguments": ARGUMENTS})
-    request = post(server.port, body, headers)
+    request = post(server.port, body, shake_hands(server.port))
     return {
         "job": "calls",
         "port": server.port,

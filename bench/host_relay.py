@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from typing import Any
 
 import uvicorn
 from openai import AsyncOpenAI
@@ -23,10 +24,10 @@ async def _relay(socket: WebSocket) -> None:
     try:
         while True:
             frame = json.loads(await socket.receive_text())
-            messages = [{"role": "user", "content": frame["payload"]["text"]}]
+            messages: Any = [{"role": "user", "content": frame["payload"]["text"]}]
             stream = await _client.chat.completions.create(
                 model="fake",
-                messages=messages,  # type: ignore[arg-type]
+                messages=messages,
                 stream=True,
             )
             async for chunk in stream:

@@ -38,7 +38,7 @@ STATELESS_META = {
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-_CALL = {"name": "async_noop", "arguments": {}}
+_CALL: dict[str, Any] = {"name": "async_noop", "arguments": {}}
 
 
 @define(eq=False)
@@ -51,14 +51,14 @@ class Server:
 
     @classmethod
     def spawn(
-        cls, name: str, command: list[str], address: str, python: str = sys.executable
+        cls, name: str, command: list[str], address: str, program: str = sys.executable
     ) -> Self:
         """Start it and wait until it accepts connections; `address` has {} for the port."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(
-                [python, *command, *address.format(port).split()],
+                [program, *command, *address.format(port).split()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
@@ -265,15 +265,18 @@ def _listen(port: int) -> str:
 
 
 def shake_hands(port: int) -> dict[str, str]:
-    """Return the headers of a new session."""
+    """Return the headers of a new session: the revision agreed on, and the id if there is one."""
     hello = {
         "protocolVersion": HANDSHAKE_REVISION,
         "capabilities": {},
         "clientInfo": {"name": "bench", "version": "1"},
     }
-    session_id = _exchange(port, rpc_message("initialize", hello), {})
-    headers = {"Mcp-Session-Id": session_id}
-    _exchange(port, b'{"jsonrpc":"2.0","method":"notifications/initialized"}', headers)
+    session_id, answer = exchange(port, rpc_message("initialize", hello), {})
+    revision = message_of(answer)["result"]["protocolVersion"]
+    headers = {"MCP-Protocol-Version": revision}
+    if session_id:
+        headers["Mcp-Session-Id"] = session_id
+    exchange(port, b'{"jsonrpc":"2.0","method":"notifications/initialized"}', headers)
     return headers
 
 
@@ -295,13 +298,21 @@ _FIXED = {
 }
 
 
-def _exchange(port: int, body: bytes, headers: dict[str, str]) -> str:
-    """Send one request; return the session that the answer names."""
-    every = {**_FIXED, "MCP-Protocol-Version": HANDSHAKE_REVISION, **headers}
+def exchange(port: int, body: bytes, headers: dict[str, str]) -> tuple[str, bytes]:
+    """Send one request; return the session that the answer names, "" without one, and its body."""
+    every = {**_FIXED, **headers}
     request = urllib.request.Request(f"http://127.0.0.1:{port}/mcp", body, every, method="POST")
     with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:
-        answer.read()
-        return str(answer.headers["Mcp-Session-Id"])
+        return answer.headers["Mcp-Session-Id"] or "", answer.read()
+
+
+def message_of(answer: bytes) -> dict[str, Any]:
+    """Return the message in the body of an answer: JSON, or a stream of one event."""
+    for line in answer.splitlines():
+        if line.startswith(b"data:") and line[5:].strip():
+            answer = line[5:]
+    message: dict[str, Any] = orjson.loads(answer)
+    return message
 
 
 def post(port: int, body: bytes, headers: dict[str, str]) -> str:

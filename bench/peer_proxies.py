@@ -5,21 +5,14 @@ One that cannot be installed or started is a gap with a name: the others are mea
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from attrs import frozen
 
 from bench.over_http import Server
+from bench.peers.environments import FOLDER, NotInstalledError, install_python
 from bench.report import say
-
-# Beside the packages of this one; `make clean` removes it with them.
-_ROOT = Path(sys.prefix) / "peers"
-_INSTALL_SECONDS = 600
 
 
 @frozen
@@ -48,10 +41,10 @@ PEERS = (
 def running(peer: Peer, where: str) -> Iterator[Server | None]:
     """Yield the proxy, running before a server; None, and say why, if it cannot be had."""
     try:
-        python = _install(peer.package)
+        python = install_python(FOLDER / f"python-{peer.package}", (peer.package,))
         address = f"{peer.options} {where}"
         server = Server.spawn(peer.package, ["-m", peer.module], address, python)
-    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+    except (NotInstalledError, RuntimeError, OSError) as error:
         say(f"  {peer.package} before {peer.behind}: not measured, {error}")
         yield None
         return
@@ -59,16 +52,3 @@ def running(peer: Peer, where: str) -> Iterator[Server | None]:
         yield server
     finally:
         server.stop()
-
-
-def _install(package: str) -> str:
-    """Return the interpreter of a virtual environment that has the package."""
-    folder = _ROOT / package
-    python = folder / "bin" / "python"
-    if not (folder / "installed").exists():
-        say(f"installing {package} from PyPI")
-        venv.create(folder, with_pip=True)
-        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*command, package], check=True, timeout=_INSTALL_SECONDS)
-        (folder / "installed").touch()
-    return str(python)

@@ -13,7 +13,7 @@ TABLES = {
     "tasks": [f"task server, {place}" for place in ("SQLite", "PostgreSQL")],
     "gateway": ["through the gateway, 2 in flight", "tools/list of 1,000", "four servers"],
     "host": ["chat, a message to", "chat, 3 streaming", "chat, one that is idle", "chat, start"],
-    "aacp": ["AACP, one request", "AACP, 500 clients", "AACP, simulator"],
+    "aacp": ["AACP, one request", "AACP, 500 clients", "AACP, idle agents", "AACP, simulator"],
 }
 
 

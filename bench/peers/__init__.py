@@ -1,0 +1,1 @@
+"""The runtime beside its peers: the same tool, the same client, each in its own environment."""
