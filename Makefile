@@ -3,23 +3,34 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# The runtime alone, and what its tour shows things with.
+DEMO_INSTALLED := $(VENV)/.demo-installed
 # Tests often wait for a process: one more runs than there are cores.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 # Every process of the tests would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo docs test test-all coverage conformance simulate lint bench trace clean
+.PHONY: install demo docs tables test test-all coverage conformance simulate lint bench bench-peers trace clean
 
 install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $@
+	touch $@ $(DEMO_INSTALLED)
 
-demo: $(INSTALLED)
-	$(BIN)/python -m foundation_rt.cli.tour
+# What follows begins to speak at once: a new clone installs first, which takes some seconds.
+demo: $(DEMO_INSTALLED)
+	@$(BIN)/python -m foundation_rt.cli.tour
+
+$(DEMO_INSTALLED): pyproject.toml
+	@echo "foundation-rt: a tour with real server processes. First, once, what it needs:"
+	@echo "  making $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@echo "  installing the runtime with attrs, fastjsonschema, orjson, tomli, rich and jsonschema-rs ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,jsonschema]'
+	@touch $@
 
 # What a developer runs: every test, with few random cases.
 test: $(INSTALLED)
@@ -54,9 +65,17 @@ lint: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m bench
 
-# Write the tables of settings and codes into spec/ and the README; CI checks that they are written.
-docs: $(INSTALLED)
+# The runtime beside its peers, each in an environment of its own: a table, JSON and a chart. OUT=folder ONLY=names
+bench-peers: $(INSTALLED)
+	$(BIN)/python -m bench.peers $(or $(OUT),build/peers) $(if $(ONLY),--only $(ONLY))
+
+# Write the tables of settings and codes into spec/; CI checks that they are written.
+tables: $(INSTALLED)
 	$(BIN)/python -m tests.docs
+
+# The site of all documents and of the API, below build/site, with llms.txt; a broken link is an error.
+docs: $(INSTALLED)
+	$(BIN)/python -m spec.site
 
 trace: $(INSTALLED)
 	$(BIN)/python -m tests.trace

@@ -1,9 +1,10 @@
-"""Write what the code says into the documents: `python -m tests.docs`, that is `make docs`.
+"""Write what the code says into the documents: `python -m tests.docs`, that is `make tables`.
 
-The tables of settings, of error codes and of the client's errors stand in spec/ and the README
+The tables of settings, of error codes and of the client's errors stand in spec/
 between two marks, `<!-- settings -->` and `<!-- end -->` for example. The schemas of
-the configuration file and of files of servers are written whole. tests/test_docs.py holds that
-nothing is left to write.
+the configuration file and of files of servers are written whole. So are the page and the chart of
+the figures that `make bench-peers` has measured, which the README shows in brief.
+tests/test_docs.py holds that nothing is left to write.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import attrs
 
+from bench.peers import reporting
 from foundation_rt import errors
 from foundation_rt.client.errors import CATALOGUE
 from foundation_rt.config.loading import variable_name
@@ -46,6 +48,7 @@ from foundation_rt.version import __version__
 ROOT = Path(__file__).parent.parent
 SCHEMA = ROOT / "spec" / "schemas" / "config.schema.json"
 SERVERS_SCHEMA = SCHEMA.parent / "mcp-json.schema.json"
+FIGURES = ROOT / "spec" / "guide" / "figures" / "peers.json"
 CONTROL_CHARACTERS = "\\u0000-\\u001f\\u007f-\\u009f"
 
 
@@ -279,9 +282,27 @@ def _kind_schema(kind: Kind) -> dict[str, Any]:
     raise AssertionError(kind)
 
 
+# -- figures
+
+
+def figures() -> str:
+    """Return the figures beside other libraries in brief, the chart and a link to all of them."""
+    return (
+        f"{reporting.summary(_measured())}\n"
+        "![Bars of these figures](spec/guide/figures/peers.svg)\n\n"
+        "[All figures](spec/guide/figures/peers.md); **bold** is the best besides the floor.\n"
+    )
+
+
+def _measured() -> reporting.Report:
+    measured: reporting.Report = json.loads(FIGURES.read_text("utf-8"))
+    return measured
+
+
 # -- writing
 
 TABLES = {
+    "figures": figures,
     "settings": settings,
     "settings in brief": settings_in_brief,
     "task server settings": task_server_settings,
@@ -292,7 +313,9 @@ TABLES = {
     "client errors": client_errors,
 }
 PLACES = {
-    "README.md": ("settings in brief", "tool errors", "JSON-RPC errors", "client errors"),
+    "README.md": ("figures",),
+    "spec/guide/configuration.md": ("settings in brief",),
+    "spec/guide/errors.md": ("tool errors", "JSON-RPC errors", "client errors"),
     "spec/config.md": ("settings",),
     "spec/gateway.md": ("gateway settings",),
     "spec/host.md": ("host settings",),
@@ -304,7 +327,12 @@ PLACES = {
 
 def documents() -> dict[Path, str]:
     """Return the text that each file with generated parts has to have."""
-    texts = {SCHEMA: schema_text(), SERVERS_SCHEMA: servers_schema_text()}
+    texts = {
+        SCHEMA: schema_text(),
+        SERVERS_SCHEMA: servers_schema_text(),
+        FIGURES.with_suffix(".md"): reporting.page(_measured()),
+        FIGURES.with_suffix(".svg"): reporting.chart(_measured()),
+    }
     for name, tables in PLACES.items():
         text = (ROOT / name).read_text("utf-8")
         for table in tables:

@@ -1,7 +1,8 @@
-"""The documents say what the code says: `make docs` has nothing to write."""
+"""The documents say what the code says: `make tables` has nothing to write."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.test_names import FENCED
 @pytest.mark.rule("CONF-01", "CONF-22", "CONF-20", "ERR-01", "CERR-01")
 @pytest.mark.parametrize("path", documents(), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_generated_parts_of_documents_are_up_to_date(path: Path) -> None:
-    assert path.read_text("utf-8") == documents()[path], "run `make docs`"
+    assert path.read_text("utf-8") == documents()[path], "run `make tables`"
 
 
 @pytest.mark.parametrize(
@@ -43,9 +44,13 @@ def test_writing_tables_twice_changes_nothing(
     (tmp_path / "servers.json").write_text("{}")
     monkeypatch.setattr(docs, "SCHEMA", tmp_path / "schema.json")
     monkeypatch.setattr(docs, "SERVERS_SCHEMA", tmp_path / "servers.json")
+    shutil.copytree(docs.FIGURES.parent, tmp_path / "figures")
+    (tmp_path / "figures" / "peers.svg").write_text("<svg/>")
+    monkeypatch.setattr(docs, "FIGURES", tmp_path / "figures" / "peers.json")
     monkeypatch.setattr(docs, "PLACES", {"page.md": ("client errors",)})
     docs.main()
-    assert capsys.readouterr().out == "schema.json\nservers.json\npage.md\n"
+    written = "schema.json\nservers.json\nfigures/peers.svg\npage.md\n"
+    assert capsys.readouterr().out == written
     written = page.read_text()
     assert docs.client_errors() in written
     assert written.endswith("<!-- end -->\n\nEnd.\n")

@@ -1,24 +1,388 @@
-"""The guides for people who come from other libraries: their programs run."""
+"""The examples of the guides run."""
 
 from __future__ import annotations
 
-import re
+import asyncio
+import shlex
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import orjson
 import pytest
 
-from foundation_rt.testing import TestClient
-from tests.trace import ROOT
+from foundation_rt import Server, ToolContext
+from foundation_rt.cli.main import main
+from foundation_rt.client import connect as client_connect
+from foundation_rt.testing import ProtocolError, SequentialIds, TestClient
+from tests.client.document_server import server as document_server
+from tests.support.asgi import ask
+from tests.support.pages import GUIDES, blocks_of
 
-GUIDES = ROOT / "spec" / "guide"
+BLOCKS = [each for page in sorted(GUIDES.glob("*.md")) for each in blocks_of(page)]
 
 
-def program(name: str) -> dict[str, Any]:
-    """Run the program of a guide as a module, and return its names."""
-    [block] = re.findall(r"```python\n(.*?)```", (GUIDES / name).read_text(), flags=re.DOTALL)
-    names: dict[str, Any] = {"__name__": "guide"}
-    exec(compile(block, name, "exec", dont_inherit=True), names)
-    return names
+def block(text: str) -> str:
+    """Return the one example in which `text` stands."""
+    (found,) = [each.text for each in BLOCKS if text in each.text]
+    return found
+
+
+def run(defined: dict[str, Any], *texts: str) -> dict[str, Any]:
+    """Run the examples in which these texts stand, one after the other."""
+    for text in texts:
+        exec(compile(block(text), text, "exec", dont_inherit=True), defined)
+    return defined
+
+
+@pytest.fixture
+def names() -> dict[str, Any]:
+    """Return the names that the first examples define, run one after the other."""
+    defined: dict[str, Any] = {"__name__": "tools"}
+    return run(defined, "def forecast", "async def station", "async def test_forecast")
+
+
+def test_the_first_tool_works_from_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(block("def forecast"))
+    command = [sys.executable, "-m", "foundation_rt", "call", "tools.py", "forecast"]
+    done = subprocess.run(
+        [*command, '{"city": "Oslo"}'], cwd=tmp_path, capture_output=True, timeout=20, check=True
+    )
+    assert orjson.loads(done.stdout) == {"city": "Oslo", "days": ["sunny"] * 3}
+
+
+def test_the_commands_that_ask_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tools.py").write_text(block("def forecast"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    section = block("foundation-rt ping")
+    lines = section.partition("```")[0].splitlines()
+    for line in lines:
+        _, *words = shlex.split(line, comments=True)
+        assert main(words) == 0
+        assert capsys.readouterr().out
+    assert len(lines) == 6
+
+
+def test_the_test_of_the_first_tool_passes(names: dict[str, Any]) -> None:
+    asyncio.run(names["test_forecast"]())
+
+
+def test_the_section_of_an_application_is_set_by_a_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FOUNDATION_RT_SHOP__MAX_ORDERS", "500")
+    server = run({"__name__": "shop"}, "class ShopSettings")["server"]
+
+    async def call() -> Any:
+        async with TestClient(server) as client:
+            return await client.call("limit")
+
+    assert asyncio.run(call()) == 500
+
+
+def test_the_tool_with_a_context_works(names: dict[str, Any]) -> None:
+    async def call() -> Any:
+        async with names["TestClient"](names["server"]) as client:
+            return await client.call("station", name="Blindern")
+
+    with pytest.raises(names["ToolError"], match="no station Blindern"):
+        asyncio.run(call())
+
+
+async def test_the_tools_that_shape_their_results_work(names: dict[str, Any]) -> None:
+    run(names, "def radar")
+
+    async with TestClient(names["server"]) as client:
+        assert await client.call("degrees", city="Oslo") == {"low": 3, "high": 8}
+        kinds = [block["type"] for block in (await client.call("radar", city="Oslo"))["content"]]
+        assert kinds == ["image", "text"]
+        assert (await client.call("warning", city="Oslo"))["isError"] is True
+
+
+async def test_the_resource_the_prompt_and_the_completion_work(names: dict[str, Any]) -> None:
+    run(names, "@server.completion")
+
+    async with TestClient(names["server"]) as client:
+        text = await client.read_resource("station://Blindern")
+        assert orjson.loads(text) == {"station": "Blindern", "degrees": [4, 7]}
+        [message] = await client.get_prompt("report", station="Blindern", days="1")
+        text = "Write a dry report on Blindern for 1 days."
+        assert message["content"]["text"] == text
+        assert await client.complete("report", "station", "By") == ["Bygdøy"]
+        assert await client.complete("report", "tone", "c") == ["cheerful"]
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_the_tool_that_asks_works(names: dict[str, Any], revision: str) -> None:
+    run(names, "class Booking")
+
+    def answers(method: str, params: dict[str, Any]) -> Any:
+        if method == "elicitation/create":
+            return {"action": "accept", "content": {"guest": "Ann", "nights": 2}}
+        content = {"type": "text", "text": "Welcome, Ann!"}
+        return {"role": "assistant", "model": "m", "content": content}
+
+    async def book() -> Any:
+        async with TestClient(names["server"], revision=revision, answers=answers) as client:
+            return await client.call("book", room=5)
+
+    assert asyncio.run(book()) == "Room 5, 2 nights. Welcome, Ann!"
+
+
+def test_the_server_is_mounted_in_another_application(
+    names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOUNDATION_RT_HTTP__NO_AUTH", "true")
+    run(names, "Mount(")
+
+    async def look() -> int:
+        app = names["app"]
+        async with app.router.lifespan_context(app):
+            return (await ask(names["tools"], "tools/list").finish()).status
+
+    assert asyncio.run(look()) == 200
+
+
+def test_the_lifespan_and_the_middleware_work() -> None:
+    defined = run({}, 'Server("library")')
+
+    async def look_up() -> Any:
+        async with TestClient(defined["server"]) as client:
+            return await client.call("title", form="A38")
+
+    assert asyncio.run(look_up()) == "Forms"
+
+
+def test_the_dependency_is_replaced_in_a_test(tmp_path: Path) -> None:
+    defined = run({"__name__": "lending"}, 'Server("lending")')
+    database = defined["connect"](tmp_path / "books.db", check_same_thread=False)
+    database.executescript("create table books (name, lent); insert into books values ('A38', 0)")
+
+    async def lend() -> Any:
+        overrides = {defined["open_database"]: lambda: database}
+        async with TestClient(defined["server"], dependency_overrides=overrides) as client:
+            return await client.call("lend", book="A38")
+
+    assert asyncio.run(lend()) == 1
+    assert database.execute("select lent from books").fetchone() == (1,)
+    database.close()
+
+
+def test_the_agent_counts_what_it_is_asked_for() -> None:
+    defined = run({}, 'Server("office")')
+
+    async def ask() -> Any:
+        async with TestClient(defined["server"]) as client:
+            message = {"type": "form", "payload": "A38"}
+            return await client.call("agent/sendMessage", targetAgentId="clerk", message=message)
+
+    assert [asyncio.run(ask()) for _ in range(2)] == [
+        {"asked": 1, "for": "A38"},
+        {"asked": 2, "for": "A38"},
+    ]
+
+
+def test_the_request_is_executed_once() -> None:
+    defined = run({}, 'Server("office")', "async def order")
+
+    async def order() -> Any:
+        async with TestClient(defined["server"]):
+            return [await defined["order"](form) for form in ("A38", "A38", "B1")]
+
+    first = {"asked": 1, "for": "A38"}
+    assert asyncio.run(order()) == [first, first, {"asked": 2, "for": "B1"}]
+
+
+def test_the_embedding_examples_work(names: dict[str, Any]) -> None:
+    lines: list[bytes] = []
+    names["write_line"] = lines.append
+    run(names, "connection.feed(")
+    names["line"] = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    run(names, "runtime.dispatcher.dispatch(")
+    assert b"-32002" in names["effect"].line
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_the_forwarder_hands_on_lists_calls_and_errors(
+    names: dict[str, Any], revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(names, "@server.completion")
+    upstream = client_connect(names["server"])
+    monkeypatch.setattr("foundation_rt.client.connect", lambda command: upstream)
+    front = run({}, "class Forwarder:")["server"]
+    async with TestClient(front, revision=revision) as client:
+        listed = await client.request("tools/list")
+        assert {"forecast", "station"} < {each["name"] for each in listed["tools"]}
+        assert await client.call("forecast", city="Oslo", days=1) == {
+            "city": "Oslo",
+            "days": ["sunny"],
+        }
+        text = await client.read_resource("station://Blindern")
+        assert orjson.loads(text)["degrees"] == [4, 7]
+        with pytest.raises(ProtocolError):
+            await client.read_resource("station://Blindern/nothing")
+
+
+def test_the_coordinator_calls_a_server_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "files.py").write_text(
+        "from foundation_rt import Server\nserver = Server('files')\n"
+        "@server.tool\ndef read_file(path: str) -> str:\n    return 'text of ' + path\n"
+    )
+    entry = {"command": sys.executable, "args": ["-m", "foundation_rt", "serve", "files.py"]}
+    (tmp_path / "mcp.json").write_bytes(orjson.dumps({"mcpServers": {"files": entry}}))
+    monkeypatch.chdir(tmp_path)
+    value, error, prompt = asyncio.run(run({}, "async def notes(")["notes"]())
+    assert value == "text of notes.txt"
+    assert error is not None
+    assert "read_file" in prompt
+
+
+def test_the_openapi_document_becomes_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {"responses": {"200": {"description": "A pet."}}}
+    parameter = {"name": "petId", "in": "path", "required": True, "schema": {"type": "integer"}}
+    operations = {"operationId": "pet", "tags": ["pets"], "parameters": [parameter]} | answer
+    others = {"get": {"operationId": "others"} | answer}
+    added = {"operationId": "add", "tags": ["pets"]} | answer
+    paths = {"/pets/{petId}": {"get": operations}, "/pets": {"post": added}, "/others": others}
+    document = {"openapi": "3.1.0", "info": {"title": "Pets", "version": "1"}, "paths": paths}
+    (tmp_path / "petstore.yaml").write_bytes(orjson.dumps(document))  # JSON is YAML
+    monkeypatch.chdir(tmp_path)
+    server = run({}, '"petstore.yaml",')["server"]
+
+    async def listed() -> tuple[set[str], int]:
+        async with TestClient(server) as client:
+            tools = await client.request("tools/list")
+            templates = await client.request("resources/templates/list")
+            return {each["name"] for each in tools["tools"]}, len(templates["resourceTemplates"])
+
+    assert asyncio.run(listed()) == ({"health", "add"}, 1)
+
+
+async def test_the_metrics_of_an_application_are_counted() -> None:
+    server = run({}, 'Server("tasks"')["server"]
+    async with TestClient(server, ids=SequentialIds()) as client:
+        assert await client.call("insert", titles=["a", "b"]) == 2
+        audited = [each for each in client.logs if each["message"] == "audit"]
+    page = server.runtime.metrics.render()[1].decode()
+    assert "mcp_tasks_inserted_total 2.0" in page
+    assert 'mcp_tool_execution_seconds_count{tool="insert"} 1.0' in page
+    assert 'mcp_jobs{status="RUNNING"} 1.0' in page
+    assert "TASKS_CREATED" in str(audited)
+
+
+async def test_what_is_switched_off_is_not_listed(names: dict[str, Any]) -> None:
+    run(names, 'visible={"admin"}')
+    async with TestClient(names["server"]) as client:
+        names["server"].disable("plan")
+        before = await client.request("tools/list")
+        names["server"].enable(tags={"beta"})
+        after = await client.request("tools/list")
+    assert "plan" not in {each["name"] for each in before["tools"]}
+    assert "plan" in {each["name"] for each in after["tools"]}
+
+
+def test_the_desktop_client_example_is_json() -> None:
+    entry = orjson.loads(block('"FOUNDATION_RT_LOGGING__LEVEL": "warn"'))
+    assert entry["mcpServers"]["weather"]["args"][0] == "serve"
+
+
+def test_the_clients_first_example_calls_and_fails_well(names: dict[str, Any]) -> None:
+    client_names = run({}, "async def weather(")
+
+    async def use() -> tuple[Any, str]:
+        async with client_names["connect"](names["server"]) as client:
+            refused = await client_names["careful"](client)
+        return await client_names["weather"](names["server"]), refused
+
+    found, refused = asyncio.run(use())
+    assert found == {"city": "Oslo", "days": ["sunny"] * 3}
+    assert refused == "Invalid parameters: Correct the request."
+
+
+def test_the_client_that_watches_reads_what_changed(names: dict[str, Any]) -> None:
+    run(names, "@server.completion")
+    watch = run({}, "async def watch(")["watch"]
+
+    async def use() -> list[Any]:
+        seen: list[Any] = []
+        async with client_connect(names["server"]) as client:
+            async with asyncio.timeout(20):
+                watching = asyncio.create_task(watch(client, seen))
+                while not seen:
+                    names["server"].resource_updated("station://Blindern")
+                    await asyncio.sleep(0)
+                watching.cancel()
+        return seen
+
+    [first, *_] = asyncio.run(use())
+    assert orjson.loads(first.contents[0].text) == {"station": "Blindern", "degrees": [4, 7]}
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_the_client_that_is_asked_answers(
+    names: dict[str, Any], revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(names, "class Booking")
+    monkeypatch.setenv("MCP_PROTOCOL_VERSION", revision)
+    client_names = run({"connect": client_connect}, "async def booked(")
+
+    def fill_in(request: Any) -> dict[str, Any]:
+        return {"guest": "Ann", "nights": 2}
+
+    def model(request: Any) -> dict[str, Any]:
+        content = {"type": "text", "text": "Welcome, Ann!"}
+        return {"role": "assistant", "model": "m", "content": content}
+
+    said = asyncio.run(client_names["booked"](names["server"], fill_in, model))
+    assert said == "Room 5, 2 nights. Welcome, Ann!"
+
+
+def test_the_client_routes_a_document_to_its_tool() -> None:
+    convert = run({}, "async def convert(")["convert"]
+
+    async def use() -> Any:
+        async with client_connect(document_server) as client:
+            return await convert(client, "report.PDF", 2_000_000)
+
+    assert not asyncio.run(use()).is_error
+
+
+@pytest.mark.rule("DB-12")
+def test_the_database_of_an_application_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    defined = run({"__name__": "shop"}, "MIGRATIONS = ")
+
+    async def main() -> list[int]:
+        await defined["shop"].open()
+        stock = [await defined["add"]("apple", n) for n in (3, -2)]
+        with pytest.raises(sqlite3.IntegrityError):
+            await defined["add"]("apple", -2)
+        await defined["shop"].close()
+        return stock
+
+    assert asyncio.run(main()) == [3, 1]
+
+
+async def test_the_counter_of_a_session_is_dropped_with_it() -> None:
+    server = Server()
+    defined = run({"server": server, "ToolContext": ToolContext}, "counters: dict")
+    for _ in range(2):
+        async with TestClient(server) as client:
+            assert [await client.call("count") for _ in range(3)] == [1, 2, 3]
+            assert len(defined["counters"]) == 1
+    assert defined["counters"] == {}
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -26,14 +390,27 @@ async def test_program_of_the_fastmcp_guide_runs(revision: str) -> None:
     def user(method: str, params: dict[str, Any]) -> Any:
         return {"action": "accept", "content": {"value": "Ann"}}
 
-    server = program("from-fastmcp.md")["mcp"]
+    server = run({"__name__": "guide"}, 'mcp = Server("notes"')["mcp"]
     async with TestClient(server, revision=revision, answers=user) as client:
         assert await client.call("keep", text="milk") == "milk"
         assert await client.call("ask") == "Hello, Ann!"
         assert await client.read_resource("notes://milk") == "milk"
 
 
+async def test_tests_of_the_testing_guide_pass(
+    names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = ModuleType("tools")
+    tools.server = names["server"]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tools", tools)
+    first = run({}, "async def test_days_are_a_number")
+    second = run({}, "async def test_greets_by_name")
+    for defined in (first, second):
+        for name in [each for each in defined if each.startswith("test_")]:
+            await defined[name]()
+
+
 async def test_program_of_the_official_sdk_guide_runs() -> None:
-    async with TestClient(program("from-the-official-sdk.md")["app"]) as client:
+    async with TestClient(run({"__name__": "guide"}, 'app = Server("shop")')["app"]) as client:
         result = await client.call("search", words="tea")
         assert result == "search: nothing is called tea"

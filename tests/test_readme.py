@@ -1,302 +1,231 @@
-"""The README's examples run, and its tables are true."""
+"""The README fits a screen, its examples run, and every code block of the documents is checked."""
 
 from __future__ import annotations
 
 import asyncio
+import configparser
 import re
 import shlex
-import sqlite3
+import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import yaml
 
-from foundation_rt import Server, ToolContext
+from foundation_rt import Server
 from foundation_rt.cli.main import main
-from foundation_rt.client import connect as client_connect
-from foundation_rt.testing import TestClient
-from tests.client.document_server import server as document_server
-from tests.support.asgi import ask
+from foundation_rt.config.loading import load_config
+from foundation_rt.config.settings import ServerConfig
+from foundation_rt.errors import ToolCompletionOutcome
+from foundation_rt.mcp_json import ServerFile
+from foundation_rt.testing import SequentialIds, TestClient
+from tests.support.pages import GUIDES, README, Block, blocks_of, fences_of, texts_in
+from tests.trace import ROOT
 
-_README = (Path(__file__).parent.parent / "README.md").read_text()
-_BLOCKS = re.findall(r"```python\n(.*?)```", _README, flags=re.DOTALL)
-
-
-def _block(text: str) -> str:
-    """Return the one example in which `text` stands."""
-    (found,) = [block for block in _BLOCKS if text in block]
-    return found
+BLOCKS = list(blocks_of(README))
+GUIDE_BLOCKS = [each for page in sorted(GUIDES.glob("*.md")) for each in blocks_of(page)]
 
 
-def _run(defined: dict[str, Any], *texts: str) -> dict[str, Any]:
-    """Run the examples in which these texts stand, one after the other."""
-    for text in texts:
-        exec(compile(_block(text), "README.md", "exec", dont_inherit=True), defined)
-    return defined
+def test_readme_has_fewer_than_700_words() -> None:
+    words = [each for each in README.read_text("utf-8").split() if re.search(r"\w", each)]
+    assert len(words) < 700
 
 
-@pytest.fixture
-def names() -> dict[str, Any]:
-    """Return the names that the first examples define, run one after the other."""
-    examples = ("def forecast", "async def station", "async def test_forecast")
-    return _run({"__name__": "tools"}, *examples)
-
-
-def test_the_first_tool_works_from_the_command_line(tmp_path: Path) -> None:
-    (tmp_path / "tools.py").write_text(_block("def forecast"))
-    command = [sys.executable, "-m", "foundation_rt", "call", "tools.py", "forecast"]
-    done = subprocess.run(
-        [*command, '{"city": "Oslo"}'], cwd=tmp_path, capture_output=True, timeout=20, check=True
-    )
-    assert orjson.loads(done.stdout) == {"city": "Oslo", "days": ["sunny"] * 3}
-
-
-def test_the_commands_that_ask_work(
+def test_the_first_tool_and_the_client_of_the_readme_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "tools.py").write_text(_block("def forecast"))
+    first, client = (each.text for each in BLOCKS if each.language == "python")
+    (tmp_path / "tools.py").write_text(first)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    section = _README.partition("## On the command line")[2].partition("```sh\n")[2]
-    lines = section.partition("```")[0].splitlines()
-    for line in lines:
-        _, *words = shlex.split(line, comments=True)
-        assert main(words) == 0
-        assert capsys.readouterr().out
-    assert len(lines) == 6
+    expected = {"city": "Oslo", "days": ["sunny"] * 3}
+    lines = [*commands(each for each in BLOCKS if "foundation-rt check" in each.text)]
+    for _, words in lines[:2]:
+        capsys.readouterr()
+        assert main(words[1:]) == 0
+    assert orjson.loads(capsys.readouterr().out) == expected
+    assert lines[2][1] == ["foundation-rt", "serve", "tools.py"]
+    defined: dict[str, Any] = {}
+    exec(compile(client, "README.md", "exec", dont_inherit=True), defined)
+    served = f"{sys.executable} -m foundation_rt serve tools.py"
+    assert asyncio.run(defined["weather"](served)) == expected
 
 
-def test_the_test_of_the_first_tool_passes(names: dict[str, Any]) -> None:
-    asyncio.run(names["test_forecast"]())
+def test_every_python_block_of_the_guides_is_run_by_a_test() -> None:
+    run = texts_in(ROOT / "tests" / "test_guides.py", "run", "block")
+    blocks = [each for each in GUIDE_BLOCKS if each.language == "python"]
+    assert [each.place for each in blocks if not any(text in each.text for text in run)] == []
 
 
-def test_the_section_of_an_application_is_set_by_a_variable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("FOUNDATION_RT_SHOP__MAX_ORDERS", "500")
-    server = _run({"__name__": "shop"}, "class ShopSettings")["server"]
-
-    async def call() -> Any:
-        async with TestClient(server) as client:
-            return await client.call("limit")
-
-    assert asyncio.run(call()) == 500
-
-
-def test_the_tool_with_a_context_works(names: dict[str, Any]) -> None:
-    async def call() -> Any:
-        async with names["TestClient"](names["server"]) as client:
-            return await client.call("station", name="Blindern")
-
-    with pytest.raises(names["ToolError"], match="no station Blindern"):
-        asyncio.run(call())
+def commands(blocks: Iterator[Block]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the place and the words of each command in blocks for a shell."""
+    for block in blocks:
+        for line in block.text.replace("\\\n", " ").splitlines():
+            words = shlex.split(line.removeprefix("ExecStart="), comments=True)
+            words[:1] = [word.rpartition("/bin/")[2] for word in words[:1]]
+            while words and (re.fullmatch(r"\w+=.*", words[0]) or words[0] in {"export", "sudo"}):
+                del words[0]
+            for position, word in enumerate(words):
+                if word in {"foundation-rt", "make", "pip"} and words[position - 1] in {"|", word}:
+                    yield block.place, words[position:]
+                    break
+                if word in {"foundation-rt", "make", "pip"} and position == 0:
+                    yield block.place, words
+                    break
 
 
-async def test_the_tools_that_shape_their_results_work(names: dict[str, Any]) -> None:
-    _run(names, "def radar")
-
-    async with TestClient(names["server"]) as client:
-        assert await client.call("degrees", city="Oslo") == {"low": 3, "high": 8}
-        kinds = [block["type"] for block in (await client.call("radar", city="Oslo"))["content"]]
-        assert kinds == ["image", "text"]
-        assert (await client.call("warning", city="Oslo"))["isError"] is True
+SHELL = [each for each in (*BLOCKS, *GUIDE_BLOCKS) if each.language in {"sh", "ini"}]
 
 
-async def test_the_resource_the_prompt_and_the_completion_work(names: dict[str, Any]) -> None:
-    _run(names, "@server.completion")
-
-    async with TestClient(names["server"]) as client:
-        text = await client.read_resource("station://Blindern")
-        assert orjson.loads(text) == {"station": "Blindern", "degrees": [4, 7]}
-        [message] = await client.get_prompt("report", station="Blindern", days="1")
-        text = "Write a dry report on Blindern for 1 days."
-        assert message["content"]["text"] == text
-        assert await client.complete("report", "station", "By") == ["Bygdøy"]
-        assert await client.complete("report", "tone", "c") == ["cheerful"]
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_the_tool_that_asks_works(names: dict[str, Any], revision: str) -> None:
-    _run(names, "class Booking")
-
-    def answers(method: str, params: dict[str, Any]) -> Any:
-        if method == "elicitation/create":
-            return {"action": "accept", "content": {"guest": "Ann", "nights": 2}}
-        content = {"type": "text", "text": "Welcome, Ann!"}
-        return {"role": "assistant", "model": "m", "content": content}
-
-    async def book() -> Any:
-        async with TestClient(names["server"], revision=revision, answers=answers) as client:
-            return await client.call("book", room=5)
-
-    assert asyncio.run(book()) == "Room 5, 2 nights. Welcome, Ann!"
-
-
-def test_the_server_is_mounted_in_another_application(
-    names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FOUNDATION_RT_HTTP__NO_AUTH", "true")
-    _run(names, "Mount(")
-
-    async def look() -> int:
-        app = names["app"]
-        async with app.router.lifespan_context(app):
-            return (await ask(names["tools"], "tools/list").finish()).status
-
-    assert asyncio.run(look()) == 200
-
-
-def test_the_lifespan_and_the_middleware_work() -> None:
-    defined = _run({}, 'Server("library")')
-
-    async def look_up() -> Any:
-        async with TestClient(defined["server"]) as client:
-            return await client.call("title", form="A38")
-
-    assert asyncio.run(look_up()) == "Forms"
-
-
-def test_the_dependency_is_replaced_in_a_test(tmp_path: Path) -> None:
-    defined = _run({"__name__": "lending"}, 'Server("lending")')
-    database = defined["connect"](tmp_path / "books.db", check_same_thread=False)
-    database.executescript("create table books (name, lent); insert into books values ('A38', 0)")
-
-    async def lend() -> Any:
-        overrides = {defined["open_database"]: lambda: database}
-        async with TestClient(defined["server"], dependency_overrides=overrides) as client:
-            return await client.call("lend", book="A38")
-
-    assert asyncio.run(lend()) == 1
-    assert database.execute("select lent from books").fetchone() == (1,)
-    database.close()
-
-
-def test_the_agent_counts_what_it_is_asked_for() -> None:
-    defined = _run({}, 'Server("office")')
-
-    async def ask() -> Any:
-        async with TestClient(defined["server"]) as client:
-            message = {"type": "form", "payload": "A38"}
-            return await client.call("agent/sendMessage", targetAgentId="clerk", message=message)
-
-    assert [asyncio.run(ask()) for _ in range(2)] == [
-        {"asked": 1, "for": "A38"},
-        {"asked": 2, "for": "A38"},
+def test_commands_in_blocks_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command, option, target of make and extra that a block names exists."""
+    main(["--help"])
+    general = capsys.readouterr().out
+    makefile = (ROOT / "Makefile").read_text()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
     ]
+    unknown = []
+    for place, (program, *words) in commands(iter(SHELL)):
+        if program == "make":
+            missing = [word for word in words[:1] if f"\n{word}:" not in makefile]
+        elif program == "pip":
+            named = ",".join(re.findall(r"\[(.*?)\]", " ".join(words)))
+            missing = [each for each in named.split(",") if each and each not in extras]
+        else:
+            main([words[0], "--help"])
+            known = general + capsys.readouterr().out
+            options = [word.partition("=")[0] for word in words[1:] if word.startswith("--")]
+            missing = [word for word in (words[0], *options) if not _names(known, word)]
+        unknown += [f"{place}: {program} {each}" for each in missing]
+    assert unknown == []
 
 
-def test_the_request_is_executed_once() -> None:
-    defined = _run({}, 'Server("office")', "async def order")
-
-    async def order() -> Any:
-        async with TestClient(defined["server"]):
-            return [await defined["order"](form) for form in ("A38", "A38", "B1")]
-
-    first = {"asked": 1, "for": "A38"}
-    assert asyncio.run(order()) == [first, first, {"asked": 2, "for": "B1"}]
+def _names(text: str, word: str) -> bool:
+    return bool(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text))
 
 
-def test_the_embedding_examples_work(names: dict[str, Any]) -> None:
-    lines: list[bytes] = []
-    names["write_line"] = lines.append
-    _run(names, "connection.feed(")
-    names["line"] = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-    _run(names, "runtime.dispatcher.dispatch(")
-    assert b"-32002" in names["effect"].line
+def of_language(language: str) -> list[Block]:
+    return [each for each in (*BLOCKS, *GUIDE_BLOCKS) if each.language == language]
 
 
-def test_the_desktop_client_example_is_json() -> None:
-    (block,) = re.findall(r"```json\n(.*?)```", _README, flags=re.DOTALL)
-    assert orjson.loads(block)["mcpServers"]["weather"]["args"][0] == "serve"
+def test_data_in_blocks_can_be_read() -> None:
+    for block in of_language("json"):
+        orjson.loads(block.text)
+    for block in of_language("toml"):
+        load_config(code=tomllib.loads(block.text))
 
 
-def test_the_clients_first_example_calls_and_fails_well(names: dict[str, Any]) -> None:
-    client_names = _run({}, "async def weather(")
-
-    async def use() -> tuple[Any, str]:
-        async with client_names["connect"](names["server"]) as client:
-            refused = await client_names["careful"](client)
-        return await client_names["weather"](names["server"]), refused
-
-    found, refused = asyncio.run(use())
-    assert found == {"city": "Oslo", "days": ["sunny"] * 3}
-    assert refused == "Invalid parameters: Correct the request."
+def test_files_of_servers_in_blocks_are_read() -> None:
+    files = [each.text for each in of_language("json") if '"mcpServers"' in each.text]
+    assert len(files) >= 3
+    for text in files:
+        found = ServerFile.of(Path("mcp.json"), orjson.loads(text))
+        for name in found.entries:
+            entry = found.entry(name, {"CRM_TOKEN": "secret"})
+            assert entry.command or entry.url
 
 
-def test_the_client_that_watches_reads_what_changed(names: dict[str, Any]) -> None:
-    _run(names, "@server.completion")
-    watch = _run({}, "async def watch(")["watch"]
-
-    async def use() -> list[Any]:
-        seen: list[Any] = []
-        async with client_connect(names["server"]) as client:
-            async with asyncio.timeout(20):
-                watching = asyncio.create_task(watch(client, seen))
-                while not seen:
-                    names["server"].resource_updated("station://Blindern")
-                    await asyncio.sleep(0)
-                watching.cancel()
-        return seen
-
-    [first, *_] = asyncio.run(use())
-    assert orjson.loads(first.contents[0].text) == {"station": "Blindern", "degrees": [4, 7]}
+def test_service_of_systemd_leaves_the_server_the_time_that_it_takes_to_stop() -> None:
+    [block] = of_language("ini")
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string(block.text.replace("\\\n", " "))
+    service = unit["Service"]
+    assert service["SuccessExitStatus"] == "143"
+    assert int(service["TimeoutStopSec"]) * 1000 > ServerConfig().server.shutdown_timeout_ms
+    assert [words[:2] for _, words in commands(iter([block]))] == [["foundation-rt", "serve"]]
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_the_client_that_is_asked_answers(
-    names: dict[str, Any], revision: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _run(names, "class Booking")
-    monkeypatch.setenv("MCP_PROTOCOL_VERSION", revision)
-    client_names = _run({"connect": client_connect}, "async def booked(")
-
-    def fill_in(request: Any) -> dict[str, Any]:
-        return {"guest": "Ann", "nights": 2}
-
-    def model(request: Any) -> dict[str, Any]:
-        content = {"type": "text", "text": "Welcome, Ann!"}
-        return {"role": "assistant", "model": "m", "content": content}
-
-    said = asyncio.run(client_names["booked"](names["server"], fill_in, model))
-    assert said == "Room 5, 2 nights. Welcome, Ann!"
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not there")
+def test_systemd_takes_the_service(tmp_path: Path) -> None:
+    [block] = of_language("ini")
+    unit = tmp_path / "weather.service"
+    unit.write_text(re.sub(r"ExecStart=\S+", f"ExecStart={sys.executable}", block.text))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_client_routes_a_document_to_its_tool() -> None:
-    convert = _run({}, "async def convert(")["convert"]
-
-    async def use() -> Any:
-        async with client_connect(document_server) as client:
-            return await convert(client, "report.PDF", 2_000_000)
-
-    assert not asyncio.run(use()).is_error
-
-
-@pytest.mark.rule("DB-12")
-def test_the_database_of_an_application_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    defined = _run({"__name__": "shop"}, "MIGRATIONS = ")
-
-    async def main() -> list[int]:
-        await defined["shop"].open()
-        stock = [await defined["add"]("apple", n) for n in (3, -2)]
-        with pytest.raises(sqlite3.IntegrityError):
-            await defined["add"]("apple", -2)
-        await defined["shop"].close()
-        return stock
-
-    assert asyncio.run(main()) == [3, 1]
+def test_container_runs_a_command_that_exists() -> None:
+    [block] = of_language("dockerfile")
+    [command] = re.findall(r"^CMD (.*)$", block.text, flags=re.MULTILINE)
+    words = orjson.loads(command)
+    assert words[:2] == ["foundation-rt", "serve"]
+    [address] = re.findall(r"http://127.0.0.1:8000(/\w+)", block.text)
+    assert (words[-1], address) == ("0.0.0.0:8000", "/readyz")
+    assert re.findall(r"\[(\w+)\]\"", block.text) == ["http"]
 
 
-async def test_the_counter_of_a_session_is_dropped_with_it() -> None:
-    server = Server()
-    defined = _run({"server": server, "ToolContext": ToolContext}, "counters: dict")
-    for _ in range(2):
-        async with TestClient(server) as client:
-            assert [await client.call("count") for _ in range(3)] == [1, 2, 3]
-            assert len(defined["counters"]) == 1
-    assert defined["counters"] == {}
+def test_proxies_hand_streams_on_at_once() -> None:
+    """The two configurations ran in front of a server; this holds what matters in them."""
+    [nginx], [caddy] = of_language("nginx"), of_language("caddyfile")
+    settings = ServerConfig().http
+    for block in (nginx, caddy):
+        assert f"{settings.host}:{settings.port}" in block.text
+        assert block.text.count("{") == block.text.count("}")
+    assert "proxy_buffering off;" in nginx.text
+    assert "proxy_set_header Host $host;" in nginx.text
+    [seconds] = re.findall(r"proxy_read_timeout (\d+)s;", nginx.text)
+    assert int(seconds) * 1000 > settings.keep_alive_ms
+    [mebibytes] = re.findall(r"client_max_body_size (\d+)m;", nginx.text)
+    assert int(mebibytes) << 20 >= settings.max_body_bytes
+
+
+async def test_alerts_ask_for_metrics_and_labels_that_the_server_has() -> None:
+    [block] = of_language("yaml")
+    rules = [rule for group in yaml.safe_load(block.text)["groups"] for rule in group["rules"]]
+    server = Server("weather", config={"telemetry": {"metrics": True}})
+    async with TestClient(server) as client:
+        await client.call("health")
+        known = server.runtime.metrics.render()[1].decode()
+    for rule in rules:
+        names = re.findall(r"foundation_rt_\w+", rule["expr"])
+        assert names
+        for name in names:
+            assert f"# TYPE {name} " in known
+        labels = re.findall(r"by \((\w+)\)|\{(\w+)[=!]", rule["expr"])
+        for label in {each for pair in labels for each in pair if each}:
+            assert f"{label}=" in known or label == "reason"
+    outcomes = {each.value for each in ToolCompletionOutcome}
+    named = re.findall(r'outcome=~?"([a-z_|]+)"', block.text)
+    assert {each for texts in named for each in texts.split("|")} <= outcomes
+
+
+async def test_log_record_of_the_guide_has_the_members_of_a_record() -> None:
+    [block] = [each for each in of_language("json") if "durationMs" in each.text]
+    server = Server("weather")
+
+    @server.tool
+    def forecast(city: str) -> str:
+        return city
+
+    async with TestClient(server, ids=SequentialIds()) as client:
+        await client.call("forecast", city="Oslo")
+        [record] = [each for each in client.logs if each["message"] == "tool call completed"]
+    assert list(orjson.loads(block.text)) == list(record)
+
+
+def test_every_block_has_a_language_that_a_test_checks() -> None:
+    checked = {"python", "sh", "json", "toml", "yaml", "ini", "dockerfile", "nginx", "caddyfile"}
+    assert {each.language for each in (*BLOCKS, *GUIDE_BLOCKS)} <= checked
+    for page in (README, *sorted(GUIDES.glob("*.md"))):
+        assert (page.name, fences_of(page)) == (page.name, 2 * len([*blocks_of(page)]))
+
+
+def test_readme_of_a_package_index_links_to_no_file_of_the_repository() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    hook = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    text = f"![A chart](spec/guide/images/peers.svg)\n{README.read_text('utf-8')}"
+    for each in hook["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    assert re.findall(r"\]\((?!https:)", text) == []
+    assert "Tutorial (`spec/guide/tutorial.md`)" in text
+    assert "A chart" not in text
