@@ -12,15 +12,18 @@ from types import ModuleType
 from typing import Any
 
 import orjson
+import psycopg
 import pytest
 
-from foundation_rt import Server, ToolContext
+from foundation_rt import AgentMessage, Server, ToolContext
+from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 from foundation_rt.cli.main import main
 from foundation_rt.client import connect as client_connect
 from foundation_rt.testing import ProtocolError, SequentialIds, TestClient
 from tests.client.document_server import server as document_server
 from tests.support.asgi import ask
 from tests.support.pages import GUIDES, blocks_of
+from tests.support.services import postgres_schema
 
 BLOCKS = [each for page in sorted(GUIDES.glob("*.md")) for each in blocks_of(page)]
 
@@ -197,6 +200,40 @@ def test_the_request_is_executed_once() -> None:
 
     first = {"asked": 1, "for": "A38"}
     assert asyncio.run(order()) == [first, first, {"asked": 2, "for": "B1"}]
+
+
+def test_the_schedules_of_the_agent_are_in_its_ledger() -> None:
+    defined = run({}, 'Server("office")', "server.agents.every(")
+
+    async def names() -> list[str]:
+        async with TestClient(defined["server"]):
+            listed = await defined["server"].agents.list_schedules()
+            assert await defined["server"].agents.remove_schedule("inbox")
+            return [each.name for each in listed]
+
+    assert asyncio.run(names()) == ["clerk:0_6_x_x_x", "inbox"]
+
+
+def test_the_order_and_its_request_are_committed_together() -> None:
+    with postgres_schema() as (url, schema):
+        store = PostgresAACPPersistenceAdapter(url, schema=schema)
+        defined = run({}, 'Server("office")', "async def place_order")
+        defined["server"].agents.store = store
+
+        async def place() -> Any:
+            agents = defined["server"].agents
+            async with (
+                TestClient(defined["server"]),
+                await psycopg.AsyncConnection.connect(url, autocommit=True) as connection,
+            ):
+                await agents.start()
+                await connection.execute(f"SET search_path TO {schema}".encode())
+                await connection.execute("CREATE TABLE orders (form text)")
+                request_id = await defined["place_order"](connection, "A38")
+                message = AgentMessage("form", "A38")
+                return await agents.send_request("clerk", message, request_id=request_id)
+
+        assert asyncio.run(place()) == {"asked": 1, "for": "A38"}
 
 
 def test_the_embedding_examples_work(names: dict[str, Any]) -> None:

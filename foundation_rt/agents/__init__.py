@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .ledger.errors import RequestConflictError as RequestConflictError
     from .ledger.errors import RequestFailedError as RequestFailedError
     from .ledger.retransmitter import RetransmissionPolicy as RetransmissionPolicy
+    from .ledger.schedules import Schedule as Schedule
     from .ledger.status import MessageStatus as MessageStatus
     from .ledger.types import Envelope as Envelope
     from .ledger.types import MessageRecord as MessageRecord
@@ -63,6 +64,7 @@ _HOMES = {
     "RequestFailedError": "ledger.errors",
     "RequestRecord": "ledger.types",
     "RetransmissionPolicy": "ledger.retransmitter",
+    "Schedule": "ledger.schedules",
     "SqliteAACPPersistenceAdapter": "stores.sqlite",
     "StoreError": "persistence",
     "TransportError": "transports",

@@ -13,10 +13,12 @@ whose rows another process keeps locked is answered with `LOCKED`; the others do
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..errors import StructuredError
 from .ledger.administration import AgentSummary, Changed, RequestQuery
+from .ledger.schedules import Advance, DueSchedules, EnteredRuns, Schedule, ScheduleChange
+from .ledger.submissions import SubmittedRequest, TakenSubmissions
 from .ledger.types import (
     Appended,
     ClaimCompletion,
@@ -83,6 +85,9 @@ class AACPPersistenceAdapter(Protocol):
 
     compares_clocks: bool
     """Set if a machine whose clock is far off the ledger's may not claim or purge (AACP-94)."""
+
+    takes_submissions: bool
+    """Set if applications may enter requests in transactions of their own (AACP-150)."""
 
     uid: str
     """The unique name of the ledger while it is open, which is kept in it; a copy has the same."""
@@ -325,4 +330,68 @@ class AACPPersistenceAdapter(Protocol):
         """Put requests that FAILED at the end of the queues of their agents (AACP-112).
 
         A repetition finds that they have not failed.
+        """
+
+    # -- schedules ----------------------------------------------------------------------------
+
+    async def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
+        """Add, replace and remove schedules, in this order (AACP-142).
+
+        A schedule that says the same as the one of its name changes nothing.
+
+        Returns:
+            Whether there was a schedule of that name.
+        """
+
+    async def list_schedules(self, after: str, limit: int) -> list[Schedule]:
+        """Return a page of the schedules, by name.
+
+        Args:
+            after: the last name of the page before; "" for the first page.
+            limit: the most schedules.
+        """
+
+    async def due_schedules(self, now_ms: int, limit: int) -> DueSchedules:
+        """Return the schedules that have a run to decide about, the longest due first."""
+
+    async def enter_runs(self, advances: Sequence[Advance], now_ms: int) -> list[EnteredRuns]:
+        """Enter runs, as `append` does, and move their schedules on, both or neither (AACP-140).
+
+        That happens if the schedule is as it was when it was read. So a repetition, and whoever
+        comes later, changes nothing.
+        """
+
+    # -- requests in transactions of an application -------------------------------------------
+
+    async def submit(self, connection: Any, submission: SubmittedRequest) -> None:
+        """Add a request to the transaction of an application (AACP-150).
+
+        Args:
+            connection: in the transaction, of the driver of this store.
+            submission: the request.
+
+        Raises:
+            UsageError: this is not possible; the message says what to change, and nothing was done
+                in the transaction.
+        """
+
+    async def submitted_to(self, request_id: str) -> str | None:
+        """Return the target of a request that was committed and waits to be taken over, if any."""
+
+    async def take_submissions(
+        self,
+        transactions: Collection[int] | None,
+        served: Collection[str],
+        now_ms: int,
+        next_attempt_at_ms: int,
+        limit: int,
+    ) -> TakenSubmissions:
+        """Enter requests of committed transactions, as `append` does, and forget them there.
+
+        Args:
+            transactions: the numbers of those that are looked at; None: of all.
+            served: the agents that this process executes for.
+            now_ms: the time at which their lifetimes begin.
+            next_attempt_at_ms: when those to other ledgers are sent a second time.
+            limit: the most requests.
         """

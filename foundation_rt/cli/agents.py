@@ -20,6 +20,7 @@ from .render import Heading, Json, Output, Page, Paragraph, Part, Table
 if TYPE_CHECKING:
     from ..agents.ledger.administration import AgentSummary, Changed, RequestQuery
     from ..agents.ledger.operator import LedgerOperator
+    from ..agents.ledger.schedules import Schedule
     from ..agents.ledger.types import RequestRecord
     from ..agents.persistence import AACPPersistenceAdapter
     from ..config.settings import ServerConfig
@@ -30,6 +31,8 @@ usage: foundation-rt agents list [OPTION ...]
        foundation-rt agents cancel ID ... [--reason TEXT] [OPTION ...]
        foundation-rt agents requeue ID ... --reason TEXT [OPTION ...]
        foundation-rt agents purge [OPTION ...]
+       foundation-rt agents schedules [OPTION ...]
+       foundation-rt agents unschedule NAME ... [--reason TEXT] [OPTION ...]
 
 Look into a ledger of agents, and change what is in it, also while servers use it.
 
@@ -39,6 +42,8 @@ commands:
   cancel ID ...                   make requests without an outcome FAILED, also while they run
   requeue ID ...                  have requests that FAILED executed again
   purge                           delete what has expired
+  schedules                       list schedules, with their last and next runs
+  unschedule NAME ...             remove schedules; a program that declares one adds it again
 
 options of every command:
   --store DSN                     sqlite:PATH or postgresql://...; by default aacp.store
@@ -52,7 +57,11 @@ options of list:
   --after ID                      the page behind this request
   --limit N                       at most N requests and agents, by default 100, up to 1000
 
-options of cancel, requeue and purge:
+options of schedules:
+  --after NAME                    the page behind this schedule
+  --limit N                       at most N schedules, by default 100, up to 1000
+
+options of cancel, requeue, purge and unschedule:
   --reason TEXT                   why, for the audit record on stderr
   --yes                           do it without asking
 
@@ -76,6 +85,7 @@ LIST_OPTIONS: Valued = {
     "--limit": "a number",
 }
 SHOW_OPTIONS: Valued = _STORE
+SCHEDULES_OPTIONS: Valued = {**_STORE, "--after": "the name of a schedule", "--limit": "a number"}
 PURGE_OPTIONS: Valued = _STORE
 CHANGE_OPTIONS: Valued = {**_STORE, "--reason": "a text"}
 FLAGS = ("--json",)
@@ -363,12 +373,80 @@ def _is_agreed(line: CommandLine, output: Output, question: str) -> bool:
     return False
 
 
+# -- schedules ------------------------------------------------------------------------------------
+
+
+def _schedules(arguments: list[str], output: Output) -> int:
+    line = parse(arguments, SCHEDULES_OPTIONS, FLAGS, at_most=0)
+    limit = _number(line, "--limit", 100, _MAX_IDS)
+    after = line.option("--after") or ""
+    found = _at_ledger(line, lambda ledger: ledger.store.list_schedules(after, limit))
+    following = found[-1].name if len(found) == limit else None
+    data = {"schedules": [*map(_schedule, found)], "next": following}
+    rows = [("SCHEDULE", "WHEN", "ZONE", "AGENT", "LAST RUN", "NEXT RUN")]
+    rows += [
+        (
+            each.name,
+            each.expression,
+            each.timezone,
+            each.target_agent_id,
+            _time(each.last_run_at_ms) or "",
+            _time(each.next_run_at_ms) or "",
+        )
+        for each in found
+    ]
+    page: list[Part] = [Heading("SCHEDULES", str(len(found))), Table(rows, has_head=True)]
+    if following is not None:
+        page.append(Paragraph(f"There may be more: --after {following}"))
+    return output.result(data, page)
+
+
+def _unschedule(arguments: list[str], output: Output) -> int:
+    from ..agents.ledger.operator import NO_SCHEDULE
+
+    line = parse(arguments, CHANGE_OPTIONS, CHANGE_FLAGS)
+    names, reason = line.positional, _reason(line)
+    if not 1 <= len(names) <= _MAX_IDS:
+        raise CommandLineError(f"unschedule needs the NAME of a schedule, or up to {_MAX_IDS:,}")
+    what = f"schedule {names[0]}" if len(names) == 1 else f"{len(names)} schedules"
+    if not _is_agreed(line, output, f"Remove {what}?"):
+        return _REFUSED_EXIT
+    answers = _at_ledger(line, lambda ledger: ledger.operator.unschedule(names, reason))
+    refusals = [None if was_there else NO_SCHEDULE for was_there in answers]
+    changes = [
+        {"schedule": name, "removed": refusal is None, "refusal": refusal}
+        for name, refusal in zip(names, refusals, strict=True)
+    ]
+    rows = [("SCHEDULE", "REFUSED BECAUSE")]
+    rows += [(name, refusal or "") for name, refusal in zip(names, refusals, strict=True)]
+    code = output.result({"schedules": changes}, [Table(rows, has_head=True)])
+    return code or (0 if all(answers) else _REFUSED_EXIT)
+
+
+def _schedule(schedule: Schedule) -> dict[str, Any]:
+    """Return a schedule for programs."""
+    return {
+        "name": schedule.name,
+        "expression": schedule.expression,
+        "timezone": schedule.timezone,
+        "targetAgentId": schedule.target_agent_id,
+        "payload": orjson.loads(schedule.payload),
+        "missed": str(schedule.missed),
+        "ttlMs": schedule.ttl_ms,
+        "createdAt": _time(schedule.created_at_ms),
+        "lastRunAt": _time(schedule.last_run_at_ms),
+        "nextRunAt": _time(schedule.next_run_at_ms),
+    }
+
+
 COMMANDS: Mapping[str, Callable[[list[str], Output], int]] = {
     "list": _list,
     "show": _show,
     "cancel": _cancel,
     "requeue": _requeue,
     "purge": _purge,
+    "schedules": _schedules,
+    "unschedule": _unschedule,
 }
 
 

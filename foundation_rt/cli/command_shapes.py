@@ -83,6 +83,8 @@ def _parsed() -> Mapping[str, tuple[Valued, Collection[str]]]:
         "agents cancel": (agents.CHANGE_OPTIONS, agents.CHANGE_FLAGS),
         "agents requeue": (agents.CHANGE_OPTIONS, agents.CHANGE_FLAGS),
         "agents purge": (agents.PURGE_OPTIONS, agents.CHANGE_FLAGS),
+        "agents schedules": (agents.SCHEDULES_OPTIONS, agents.FLAGS),
+        "agents unschedule": (agents.CHANGE_OPTIONS, agents.CHANGE_FLAGS),
         "ask": (ask.OPTIONS, ask.FLAGS),
         "dev": (dev.OPTIONS, dev.FLAGS),
         "gateway": (gateway.OPTIONS, gateway.FLAGS),
@@ -110,12 +112,14 @@ def _positional(name: str) -> tuple[Words, ...]:
         "help": ((*sorted((*main.COMMANDS, *main.CLIENT_COMMANDS)),),),
         "completion": (SHELLS,),
         "agents": (tuple(sorted(agents.COMMANDS)),),
-        **dict.fromkeys(("agents show", "agents cancel", "agents requeue"), (ANYTHING,)),
+        **dict.fromkeys(
+            ("agents show", "agents cancel", "agents requeue", "agents unschedule"), (ANYTHING,)
+        ),
         "install": (clients, FILES),
         "uninstall": (clients,),
         "task-server": (tuple(sorted(task_server.COMMANDS)),),
         **dict.fromkeys(("top", "gateway status", "ask", "host", "task-server migrate"), ()),
-        **dict.fromkeys(("agents list", "agents purge"), ()),
+        **dict.fromkeys(("agents list", "agents purge", "agents schedules"), ()),
     }
     return known.get(name, (FILES,))
 

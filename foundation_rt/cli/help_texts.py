@@ -52,6 +52,7 @@ commands for a ledger of agents:
   agents list                     list its agents and requests
   agents show|cancel|requeue ID   show a request, cancel it, have it executed again
   agents purge                    delete what has expired
+  agents schedules|unschedule     list schedules, remove them
 
 applications that come with the runtime:
   ask [QUESTION ...]              ask a model that uses your servers

@@ -4,4 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("tests.agents.stores.contract", "tests.agents.stores.beside_memory")
+pytest.register_assert_rewrite(
+    "tests.agents.stores.contract",
+    "tests.agents.stores.schedule_contract",
+    "tests.agents.stores.beside_memory",
+)

@@ -224,3 +224,37 @@ def test_ledger_that_is_not_there_is_not_made(tmp_path: Path, capsys: Captured) 
     assert "in its process only" in capsys.readouterr().err
     assert main(["agents", "list", "--store", "postgresql://127.0.0.1:1/x", "--json"]) == 3
     assert json.loads(capsys.readouterr().err)["code"] == "LEDGER"
+
+
+@pytest.mark.rule("AACP-117", "AACP-147", "CLI-77", "CLI-78")
+async def test_operator_lists_and_removes_schedules(dsn: str) -> None:
+    agents, store = coordinator(dsn), ("--store", dsn)
+    agents.every("0 6 * * *", "clerk", {"a": 1}, timezone="Europe/Berlin", name="daily")
+    agents.every("30 6 1 * *", "clerk", 2, ttl_ms=5000, missed="all", name="monthly")
+    async with agents, asyncio.timeout(PATIENCE):
+        while len(await agents.list_schedules()) < 2:
+            await asyncio.sleep(0.01)
+        listed, _ = await agents_command("schedules", *store)
+        daily, monthly = listed["schedules"]
+        assert (daily["name"], daily["expression"]) == ("daily", "0 6 * * *")
+        assert (daily["timezone"], daily["targetAgentId"]) == ("Europe/Berlin", "clerk")
+        assert daily["payload"] == {"payload": {"a": 1}, "type": "message"}
+        assert daily["nextRunAt"][11:] in ("04:00:00.000Z", "05:00:00.000Z")
+        assert daily["lastRunAt"] is None
+        assert (monthly["missed"], monthly["ttlMs"]) == ("all", 5000)
+        page, _ = await agents_command("schedules", *store, "--limit", "1")
+        assert page["next"] == "daily"
+        page, _ = await agents_command("schedules", *store, "--after", "daily")
+        assert [each["name"] for each in page["schedules"]] == ["monthly"]
+
+        await agents_command("unschedule", "daily", *store, code=1)  # nobody agrees
+        removal = ("unschedule", "daily", "strange", "--reason", "nobody reads it", "--yes", *store)
+        removed, logged = await agents_command(*removal, code=1)
+        assert [each["removed"] for each in removed["schedules"]] == [True, False]
+        audit = [json.loads(line) for line in logged.splitlines()]
+        assert [(each["eventType"], each["success"]) for each in audit] == [
+            ("AGENT_SCHEDULE_REMOVED", True),
+            ("AGENT_SCHEDULE_REMOVED", False),
+        ]
+        assert audit[0]["metadata"] == {"schedule": "daily", "reason": "nobody reads it"}
+        assert [each.name for each in await agents.list_schedules()] == ["monthly"]

@@ -44,6 +44,7 @@ class Part:
         max_starts: after so many starts a request is abandoned.
         drain: it ends when the ledger has no unfinished request left; else when its requests are
             finished; and never, without requests.
+        schedules: cron expressions by which it sends to the first of `agents`, as "s0" and so on.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Part:
     kills: str = ""
     max_starts: int = 10
     drain: bool = False
+    schedules: list[str] = field(factory=list)
 
 
 def answer(payload: int) -> int | None:
@@ -211,6 +213,8 @@ async def run_peer(part: Part) -> None:
         coordinator.on_message_received = entered
     for agent_id in part.agents:
         coordinator.register_agent(agent_id, execute)
+    for number, expression in enumerate(part.schedules):
+        coordinator.every(expression, part.agents[0], number, name=f"s{number}", missed="all")
     async with coordinator:
         say("started")
         if part.request_ids:

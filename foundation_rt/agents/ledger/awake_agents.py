@@ -41,6 +41,15 @@ class AwakeAgents(Shown):
         self._awake.pop(agent_id, None)
         self._wake_at_ms.pop(agent_id, None)
 
+    def has(self, agent_id: str) -> bool:
+        """Return whether an agent is registered here."""
+        return agent_id in self._registered
+
+    @property
+    def registered(self) -> frozenset[str]:
+        """The agents that are registered here."""
+        return frozenset(self._registered)
+
     def wake(self, agent_id: str) -> None:
         """Look into a queue soon, if its agent is registered here."""
         if agent_id in self._registered:

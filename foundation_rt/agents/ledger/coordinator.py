@@ -30,11 +30,11 @@ from ..messages import AgentHandler
 from ..persistence import StoreError
 from .administration import MAX_PAGE, PAGE_START, Changed, RequestQuery, Verdict, key_of
 from .encoder import is_agent_id
-from .errors import RequestFailedError
+from .errors import RequestConflictError, RequestFailedError
 from .ownership import is_request_id, owned_id, owner_of
-from .payloads import max_payload_bytes
+from .payloads import encode_message, max_payload_bytes
 from .retransmitter import RetransmissionPolicy
-from .rules import recorded_error
+from .rules import conflict_error, recorded_error
 from .sending import Sender, check_request_id, milliseconds
 from .setup import check_settings, make_limits, make_node, make_store, make_transport
 from .status import MessageStatus, message_status, request_status
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from .late_calls import LateCalls
     from .operator import LedgerOperator
     from .runner import NodeRunner
+    from .schedules import Schedule
     from .types import RequestRecord, RequestState
 
 _MAX_BACKLOG, _MAX_BACKLOG_BYTES = 10_000, 64 * 1024 * 1024
@@ -108,6 +109,8 @@ class AgentCoordinatorV2(AgentCoordinator):
     _shares: ServerConfig | None = field(default=None, init=False)
     # By agent: how long an execution may take; None for as long as it needs.
     _timeouts_ms: dict[str, int | None] = field(factory=dict, init=False)
+    # Declared here, by name.
+    _schedules: dict[str, Schedule] = field(factory=dict, init=False)
     _running: _Running | None = field(default=None, init=False)
     _starting: asyncio.Future[None] | None = field(default=None, init=False)
 
@@ -215,8 +218,10 @@ class AgentCoordinatorV2(AgentCoordinator):
             Usage(limits),
         )
         is_registered = self._agents.__contains__
-        sender = Sender(runner, name, self.aacp, is_registered)
+        sender = Sender(runner, name, self.aacp, is_registered, self._ids.run_id)
         self._running = _Running(runner, sender, late_calls)
+        for schedule in self._schedules.values():
+            self._keep_schedule(self._running, schedule)
 
     async def stop(self, grace: float = 5.0) -> None:
         """Stop; what is not finished stays in the ledger, to be resumed (AACP-25).
@@ -402,6 +407,168 @@ class AgentCoordinatorV2(AgentCoordinator):
             raise RequestFailedError(given, error)
         return None if record.result is None else orjson.loads(record.result)
 
+    async def request_in(
+        self,
+        connection: Any,
+        target_agent_id: str,
+        message: Any,
+        *,
+        request_id: str | None = None,
+        ttl_ms: int | None = None,
+        principal: Principal | None = None,
+    ) -> str:
+        """Send a REQUEST if, and only if, the caller's own transaction commits (AACP-150).
+
+        Until then nobody knows of it, and nobody waits for the transaction. It is executed soon
+        after the commit. It needs a ledger in PostgreSQL, in the database of the transaction.
+
+        Args:
+            connection: a `psycopg.AsyncConnection` of the caller, in a transaction.
+            target_agent_id: the receiver.
+            message: an `AgentMessage`, or the payload of one; JSON.
+            request_id: the same id with the same message is the same request (AACP-12); by default
+                a new one.
+            ttl_ms: how long the request counts, once it is in the ledger; by default
+                `aacp.default_ttl_ms`.
+            principal: the owner of the request id (AACP-48); by default the host.
+
+        Returns:
+            The request id, for `status`, and for `send_request`, which then waits for it.
+
+        Raises:
+            UsageError: the ledger or the connection cannot do it; says what to change. Nothing was
+                done in the transaction.
+            RequestConflictError: another request has this id. One that comes later is in the log.
+            psycopg.Error: the transaction has failed.
+            AgentNotFoundError, ToolError, StoreError, TransportError: as `send_reliable_message`.
+        """
+        running = await self._started()
+        store, given = running.runner.store, request_id
+        if given is None:
+            given = self._ids.run_id()
+        elif store.takes_submissions:
+            check_request_id(given)
+        key = owned_id(given, identity_of(principal))
+        submission = running.sender.make_submission(key, target_agent_id, message, ttl_ms)
+        if request_id is not None:
+            # Not in the caller's transaction: there it would be locked for as long as that is open.
+            record = await store.get_request_record(key)
+            if record is not None and record.digest != submission.digest:
+                raise RequestConflictError(conflict_error(given))
+        await store.submit(connection, submission)
+        return given
+
+    # -- schedules ----------------------------------------------------------------------------
+
+    def every(
+        self,
+        expression: str,
+        target_agent_id: str,
+        message: Any,
+        *,
+        timezone: str = "UTC",
+        name: str | None = None,
+        missed: str = "once",
+        ttl_ms: int | None = None,
+    ) -> str:
+        """Send a REQUEST at the times of a cron expression, once for all processes (AACP-140).
+
+        It may be called before the start, as `register_agent`, and at any time later. The schedule
+        is in the ledger from then on, and in every process that has a schedule: until
+        `remove_schedule`, also when no program declares it any more.
+
+        Args:
+            expression: minute, hour, day of month, month and day of week, as in ``"0 6 * * *"``;
+                with six fields the first is the second.
+            target_agent_id: the receiver. The id of its message is that of the run:
+                ``every:NAME:2026-11-26T06:00Z``, its time in UTC.
+            message: an `AgentMessage`, or the payload of one; JSON.
+            timezone: an IANA name, as in ``"Europe/Berlin"``. What happens when clocks are changed,
+                AACP-146 says.
+            name: of the schedule: the same name is the same schedule, whose place this one takes.
+                By default it is made of the agent and the expression.
+            missed: what becomes of runs that nobody has entered within a minute: ``"once"``: of
+                several the latest is entered; ``"all"``: all, at most the latest 100; ``"none"``.
+            ttl_ms: how long each request counts; by default `aacp.default_ttl_ms`.
+
+        Returns:
+            The name.
+
+        Raises:
+            UsageError: says what to change.
+            MissingExtraError: the extra `schedules` is not installed.
+            ToolError: INVALID_ARGUMENT, the payload cannot be said in JSON, or the lifetime is not
+                valid; RESOURCE_EXHAUSTED, it is too large.
+        """
+        from .declared_schedules import declared_schedule
+
+        transport = None if self._running is None else self._running.runner.transport
+        schedule = declared_schedule(
+            expression,
+            target_agent_id,
+            encode_message(message, max_payload_bytes(self.aacp, transport)),
+            timezone,
+            name,
+            missed,
+            milliseconds(ttl_ms, self.aacp.default_ttl_ms),
+            known=self._schedules,
+        )
+        self._schedules[schedule.name] = schedule
+        if self._running is not None:
+            self._keep_schedule(self._running, schedule)
+        return schedule.name
+
+    async def remove_schedule(self, name: str) -> bool:
+        """Remove a schedule from the ledger; what its runs have entered stays (AACP-142).
+
+        A program that declares it adds it again when it is started.
+
+        Returns:
+            Whether there was one of this name, as far as is known: not if the answer was lost.
+
+        Raises:
+            StoreError: the coordinator stops.
+        """
+        from .schedules import RemoveSchedule
+
+        self._schedules.pop(name, None)
+        runner = (await self._started()).runner
+        removed = runner.open_waiter()
+        try:
+            runner.node.schedules.change(RemoveSchedule(name), removed)
+            runner.kick()
+            return bool(await removed)
+        finally:
+            runner.close_waiter(removed)
+
+    async def list_schedules(self, after: str = "", limit: int = 100) -> list[Schedule]:
+        """Return a page of the schedules in the ledger, by name (AACP-147).
+
+        Args:
+            after: the last name of the page before.
+            limit: the most of a page, from 1 to 1,000.
+
+        Raises:
+            UsageError: the limit is not a number from 1 to 1,000.
+            StoreError: the ledger cannot be asked.
+        """
+        if type(limit) is not int or not 1 <= limit <= MAX_PAGE:
+            raise UsageError(f"list_schedules: limit is a number from 1 to {MAX_PAGE:,}")
+        return await (await self._started()).runner.store.list_schedules(after, limit)
+
+    def _keep_schedule(self, running: _Running, schedule: Schedule) -> None:
+        from .cron import cron_recurrence
+
+        most = max_payload_bytes(self.aacp, running.runner.transport)
+        if len(schedule.payload) > most:  # it was declared before the transport was known
+            fields = {"schedule": schedule.name, "maxPayloadBytes": most}
+            self._own_logger().error("schedule not kept: its message is too large", fields)
+            return
+        keeper = running.runner.node.schedules
+        keeper.recurrence_of, keeper.make_run = cron_recurrence, running.sender.make_run
+        keeper.change(schedule, None)
+        running.runner.kick()
+
     # -- asking -------------------------------------------------------------------------------
 
     async def status(
@@ -431,6 +598,21 @@ class AgentCoordinatorV2(AgentCoordinator):
         message = await runner.store.get_message_record(message_or_request_id)
         if message is not None and owner_of(message.request_id or "") == owner_of(key):
             return message_status(message)
+        if runner.store.takes_submissions:
+            target = await runner.store.submitted_to(key)
+            # It may have been taken over between the two.
+            record = await runner.store.get_request_record(key)
+            if record is not None:
+                return request_status(record)
+            if target is not None:
+                now_ms = runner.now_ms()
+                return MessageStatus(
+                    None,
+                    message_or_request_id,
+                    Outcome.UNKNOWN,
+                    now_ms,
+                    target_agent_id=target,
+                )
         if is_late:
             return MessageStatus(None, message_or_request_id, Outcome.UNKNOWN, runner.now_ms())
         return None

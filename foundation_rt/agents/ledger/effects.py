@@ -13,7 +13,7 @@ from attrs import define
 
 from ...errors import StructuredError
 from ...shown import Shown
-from .types import Claim, Envelope
+from .types import Claim, Envelope, OutgoingMessage
 
 AnyWaiter: TypeAlias = Any
 """Stands for a caller that waits for an answer; the node only gives it back."""
@@ -33,6 +33,10 @@ class Operation(StrEnum):
     LOOK_UP = "get_request_records"
     PURGE = "purge_expired"
     READ_TIME = "read_time"
+    CHANGE_SCHEDULES = "change_schedules"
+    DUE_SCHEDULES = "due_schedules"
+    ENTER_RUNS = "enter_runs"
+    TAKE_SUBMISSIONS = "take_submissions"
 
 
 @define(eq=False, repr=False)
@@ -133,6 +137,29 @@ class NoticeAbandoned(Shown):
     claim: Claim
 
 
+@define(eq=False, repr=False)
+class NoticeSchedule(Shown):
+    """Runs of a schedule were missed, or its runs cannot be entered (AACP-145).
+
+    Attributes:
+        since_ms: the runs after that were missed.
+        entered: how many runs were entered now.
+        error: why there are none; empty if some were only missed.
+    """
+
+    name: str
+    since_ms: int = 0
+    entered: int = 0
+    error: str = ""
+
+
+@define(eq=False, repr=False)
+class NoticeSubmission(Shown):
+    """A request was not entered after its transaction: another one has its id (AACP-152)."""
+
+    message: OutgoingMessage
+
+
 Effect: TypeAlias = (
     Persist
     | SendEnvelopes
@@ -146,4 +173,6 @@ Effect: TypeAlias = (
     | NoticeAbandoned
     | FollowTime
     | NoticeClock
+    | NoticeSchedule
+    | NoticeSubmission
 )

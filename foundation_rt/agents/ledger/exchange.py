@@ -123,19 +123,24 @@ class Exchange:
                 continue
             self.backlog.change(message.request_id, -1, -len(message.payload))
             operations.effects.append(ResolveWaiter(waiter, appended))
-            if appended.message is not None:
-                envelopes.append(self.first_attempt(appended.message))
-            if message.local:
-                self.awake.wake(message.target_agent_id)
-                # What has expired makes way for the others of its queue at once (AACP-98).
-                operations.arm(Operation.PURGE, message.expires_at_ms)
-            else:
-                operations.arm(Operation.TAKE_DUE, message.next_attempt_at_ms)
-            if self.notices and appended.verdict is EntryVerdict.NEW:
-                self._notice_appended(message, appended.seq)
+            envelope = self.entered(message, appended)
+            if envelope is not None:
+                envelopes.append(envelope)
         if LOCKED in results:
             operations.sort_out(Operation.APPEND, lambda item: item[0].target_agent_id)
         operations.send(envelopes)
+
+    def entered(self, message: OutgoingMessage, appended: Appended) -> Envelope | None:
+        """Have a message that was entered claimed here; return what is to be sent of it now."""
+        if message.local:
+            self.awake.wake(message.target_agent_id)
+            # What has expired makes way for the others of its queue at once (AACP-98).
+            self.operations.arm(Operation.PURGE, message.expires_at_ms)
+        else:
+            self.operations.arm(Operation.TAKE_DUE, message.next_attempt_at_ms)
+        if self.notices and appended.verdict is EntryVerdict.NEW:
+            self._notice_appended(message, appended.seq)
+        return None if appended.message is None else self.first_attempt(appended.message)
 
     def received(self, persist: Persist, received: Received, now_ms: int) -> None:
         """Acknowledge what came in, settle what it finished, and answer what is finished here."""

@@ -55,6 +55,7 @@ class LedgerTime(Shown):
         self.operations.shift(by_ms)
         if by_ms:
             self.operations.want(Operation.CLAIM)  # a lease or a delay may be over now
+            self.operations.want(Operation.DUE_SCHEDULES)  # those are due at a time of the ledger
         self._judge(off_ms)
 
     def _judge(self, off_ms: int) -> None:

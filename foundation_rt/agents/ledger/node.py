@@ -28,6 +28,8 @@ from .ledger_time import LedgerTime
 from .operations import MakeArguments, NodeSettings, Operations
 from .outcomes import Outcomes
 from .retransmitter import Retransmitter
+from .schedule_keeper import ScheduleKeeper
+from .submission_taker import SubmissionTaker
 from .types import Claim, Envelope, LedgerNews, MessageRecord, OutgoingMessage
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ class Node:
     exchange: Exchange = field(init=False)
     time: LedgerTime = field(init=False)
     claims: Claims = field(init=False)
+    schedules: ScheduleKeeper = field(init=False)
+    submissions: SubmissionTaker = field(init=False)
     _arguments: Mapping[Operation, MakeArguments] = field(init=False)
     _continuations: Mapping[Operation, Callable[[Persist, Any, int], None]] = field(init=False)
     _now_ms: int = field(default=0, init=False)
@@ -78,6 +82,8 @@ class Node:
         )
         self.time = time = LedgerTime(operations)
         self.claims = claims = Claims(operations, exchange, time, awake, self.retransmitter)
+        self.schedules = schedules = ScheduleKeeper(operations, exchange, time)
+        self.submissions = submissions = SubmissionTaker(operations, exchange, awake)
         self._arguments = {
             Operation.APPEND: exchange.append_arguments,
             Operation.RECEIVE: exchange.receive_arguments,
@@ -90,6 +96,10 @@ class Node:
             Operation.LOOK_UP: outcomes.look_up_arguments,
             Operation.PURGE: self._purge_arguments,
             Operation.READ_TIME: time.arguments,
+            Operation.CHANGE_SCHEDULES: schedules.change_arguments,
+            Operation.DUE_SCHEDULES: schedules.due_arguments,
+            Operation.ENTER_RUNS: schedules.enter_arguments,
+            Operation.TAKE_SUBMISSIONS: submissions.arguments,
         }
         self._continuations = {
             Operation.APPEND: exchange.appended,
@@ -103,6 +113,10 @@ class Node:
             Operation.LOOK_UP: outcomes.looked_up,
             Operation.PURGE: outcomes.purged,
             Operation.READ_TIME: time.read,
+            Operation.CHANGE_SCHEDULES: schedules.changed,
+            Operation.DUE_SCHEDULES: schedules.found,
+            Operation.ENTER_RUNS: schedules.entered,
+            Operation.TAKE_SUBMISSIONS: submissions.taken,
         }
 
     # -- what happens -------------------------------------------------------------------------
@@ -112,6 +126,7 @@ class Node:
         self.operations.want(Operation.READ_TIME)
         if self.settings.has_transport:
             self.operations.want(Operation.TAKE_DUE)
+        self.submissions.look(None)
         self._now_ms = now_ms
 
     def stop(self) -> None:
@@ -193,6 +208,7 @@ class Node:
             self.awake.wake_some(news.agents)
         if waiting and (news is None or not waiting.keys().isdisjoint(news.finished)):
             self.operations.want(Operation.LOOK_UP)
+        self.submissions.look(news)
         self._now_ms = now_ms
 
     def check_claims(self, now_ms: int) -> None:
@@ -265,8 +281,18 @@ class Node:
                 self.operations.want(consequence)
             if persist.operation is Operation.RECEIVE:
                 self.awake.wake_all()
+        if persist.operation is Operation.COMPLETE and self.settings.takes_submissions:
+            self._look_for_own_submissions(persist)
         self._continuations[persist.operation](persist, result, now_ms)
         self._now_ms = now_ms
+
+    def _look_for_own_submissions(self, complete: Persist) -> None:
+        """Look for requests that handlers have entered in the transactions of their outcomes.
+
+        A process is not notified of what it does itself.
+        """
+        if any(completion.in_transaction is not None for completion, _ in complete.batch):
+            self.submissions.look(None)
 
     def failed(self, persist: Persist, error: Exception, now_ms: int) -> None:
         """Repeat after a delay an operation that may have happened or not (AACP-30).
@@ -278,11 +304,17 @@ class Node:
             self.operations.effects += [ResolveWaiter(waiter, error) for _, waiter in persist.batch]
         elif operation is Operation.CLAIM:
             self.claims.forget_failed_claim(persist)
+        elif operation is Operation.TAKE_SUBMISSIONS:
+            self.submissions.look(None)
+        elif operation is Operation.ENTER_RUNS:
+            self.operations.want(Operation.DUE_SCHEDULES)
         self.operations.failed(persist, now_ms, repeat=operation in _REPEATED)
         self._now_ms = now_ms
 
 
-_REPEATED = frozenset({Operation.APPEND, Operation.COMPLETE, Operation.RELEASE})
+_REPEATED = frozenset(
+    {Operation.APPEND, Operation.COMPLETE, Operation.RELEASE, Operation.CHANGE_SCHEDULES}
+)
 """The operations whose items go into the next one when they fail."""
 
 _CONSEQUENCES = {

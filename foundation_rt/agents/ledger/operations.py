@@ -37,6 +37,7 @@ class NodeSettings:
         max_held_by_agent: the largest number of claims held at once for one agent.
         has_transport: whether there are other ledgers to send to.
         shared: whether other processes use this ledger.
+        takes_submissions: whether applications enter requests in transactions of their own.
         max_clock_off_ms: how far the machine's clock may be off the ledger's for claims and purges;
             None: any.
     """
@@ -53,6 +54,7 @@ class NodeSettings:
     max_held_by_agent: int = 100
     has_transport: bool = False
     shared: bool = False
+    takes_submissions: bool = False
     max_clock_off_ms: int | None = None
 
 

@@ -14,7 +14,10 @@ from ...logs.logger import StructuredLogger
 from ...middleware.audit import MESSAGE
 from ..persistence import AACPPersistenceAdapter
 from .administration import CANCELLED, Changed, Verdict
+from .schedules import RemoveSchedule
 from .types import ClaimCompletion, RequestState
+
+NO_SCHEDULE = "the ledger has no schedule of this name"
 
 _WORDS = {
     Verdict.UNKNOWN_ID: "the ledger has no request of this id, or not any more",
@@ -60,6 +63,18 @@ class LedgerOperator:
         """Requeue requests that FAILED; they count for `ttl_ms` from now on (AACP-112)."""
         answers = await self.store.requeue(request_ids, self.now_ms() + ttl_ms)
         self._note("AGENT_REQUEST_REQUEUED", request_ids, answers, reason)
+        return answers
+
+    async def unschedule(self, names: Sequence[str], reason: str | None) -> list[bool]:
+        """Remove schedules; return whether there was each of them (AACP-147)."""
+        answers = await self.store.change_schedules([*map(RemoveSchedule, names)])
+        for name, was_there in zip(names, answers, strict=True):
+            fields: dict[str, Any] = {"metadata": {"schedule": name}}
+            if reason is not None:
+                fields["metadata"]["reason"] = reason
+            if not was_there:
+                fields["errorMessage"] = NO_SCHEDULE
+            self._write("AGENT_SCHEDULE_REMOVED", was_there, fields)
         return answers
 
     async def purge(self) -> int:

@@ -28,11 +28,14 @@ from .effects import (
     NoticeFailure,
     NoticeOutdated,
     NoticeReceived,
+    NoticeSchedule,
     NoticeSettled,
+    NoticeSubmission,
     Persist,
     ResolveWaiter,
     SendEnvelopes,
 )
+from .encoder import format_time
 from .hooks import Hooks
 from .lease_keeper import LeaseKeeper
 from .node import Node
@@ -466,6 +469,21 @@ def _log_clock(runner: NodeRunner, effect: NoticeClock) -> None:
         runner.logger.error(f"{what} until then nothing is claimed or purged", fields)
 
 
+def _log_schedule(runner: NodeRunner, effect: NoticeSchedule) -> None:
+    if effect.error:
+        fields = {"schedule": effect.name, "error": effect.error}
+        runner.logger.error("runs of a schedule are not entered", fields)
+    else:
+        entered = {"since": format_time(effect.since_ms), "entered": effect.entered}
+        runner.logger.warn("runs of a schedule were missed", {"schedule": effect.name, **entered})
+
+
+def _log_submission(runner: NodeRunner, effect: NoticeSubmission) -> None:
+    message = effect.message
+    fields = {"requestId": message.request_id, "agentId": message.target_agent_id}
+    runner.logger.error("request of a transaction refused: another one has its id", fields)
+
+
 def _resolve(runner: NodeRunner, effect: ResolveWaiter) -> None:
     waiter: asyncio.Future[Any] = effect.waiter
     if waiter.done():
@@ -491,4 +509,6 @@ _PERFORM: dict[type[Effect], Callable[[NodeRunner, Any], None]] = {
     FollowTime: NodeRunner._follow_time,
     NoticeReceived: NodeRunner._notice,
     NoticeSettled: NodeRunner._notice,
+    NoticeSchedule: _log_schedule,
+    NoticeSubmission: _log_submission,
 }

@@ -17,6 +17,8 @@ from .ownership import given_id, is_request_id
 from .payloads import encode_message, max_payload_bytes
 from .retransmitter import MAX_DELAY_MS
 from .rules import conflict_error, digest_of
+from .schedules import ID_PREFIX, Schedule, run_id
+from .submissions import SubmittedRequest
 from .types import TERMINAL, Appended, EntryVerdict, MessageType, OutgoingMessage, RequestRecord
 
 if TYPE_CHECKING:
@@ -36,6 +38,11 @@ def check_request_id(request_id: str) -> str:
     if not is_request_id(request_id):
         raise invalid(
             "A request id is 1 to 128 letters, digits and . _ : -, the first a letter or a digit.",
+            "invalid_request_id",
+        )
+    if request_id.startswith(ID_PREFIX):
+        raise invalid(
+            f"A request id that begins with {ID_PREFIX!r} is that of a schedule's run.",
             "invalid_request_id",
         )
     return request_id
@@ -61,12 +68,14 @@ class Sender:
     Args:
         name: the source of messages that no agent sends.
         is_registered: tells whether an agent is registered here.
+        new_id: returns a new message id.
     """
 
     runner: NodeRunner
     name: str
     settings: AacpSection
     is_registered: Callable[[str], bool]
+    new_id: Callable[[], str]
 
     def make(
         self,
@@ -90,17 +99,97 @@ class Sender:
         Raises:
             AgentNotFoundError, ToolError: it cannot be sent.
         """
-        runner = self.runner
+        self.check_target(target_agent_id)
+        return self._outgoing(
+            message_type,
+            message_id,
+            key,
+            self.source(),
+            target_agent_id,
+            self.encode(message),
+            self.runner.now_ms(),
+            milliseconds(ttl_ms, self.settings.default_ttl_ms),
+        )
+
+    def make_run(self, schedule: Schedule, run_at_ms: int, now_ms: int) -> OutgoingMessage:
+        """Return the REQUEST of a schedule's run (AACP-143)."""
+        return self._outgoing(
+            MessageType.REQUEST,
+            self.new_id(),
+            run_id(schedule.name, run_at_ms),
+            self.name,
+            schedule.target_agent_id,
+            schedule.payload,
+            now_ms,
+            schedule.ttl_ms,
+        )
+
+    def make_submission(
+        self, key: str, target_agent_id: str, message: Any, ttl_ms: int | None
+    ) -> SubmittedRequest:
+        """Return a REQUEST for a transaction of the application (AACP-150).
+
+        Args:
+            key: the id under which the ledger keeps it.
+            target_agent_id: the receiver.
+            message: an `AgentMessage`, or the payload of one.
+            ttl_ms: its lifetime; None: the default.
+
+        Raises:
+            AgentNotFoundError, ToolError: it cannot be sent.
+        """
+        self.check_target(target_agent_id)
+        return SubmittedRequest(
+            self.new_id(),
+            key,
+            self.source(),
+            target_agent_id,
+            self.encode(message),
+            milliseconds(ttl_ms, self.settings.default_ttl_ms),
+            self.is_local(target_agent_id),
+        )
+
+    def check_target(self, target_agent_id: str) -> None:
+        """Raise the error of a target to which nothing can be sent.
+
+        Raises:
+            AgentNotFoundError, ToolError: nothing can be sent to it.
+        """
         if not is_agent_id(target_agent_id):
             raise invalid("The target must be the id of an agent.", "invalid_agent_id")
-        served = local = self.is_registered(target_agent_id)
-        if not local and runner.transport is None and not runner.store.shared:
+        is_here = self.is_registered(target_agent_id) or self.runner.store.shared
+        if not is_here and self.runner.transport is None:
             raise AgentNotFoundError(target_agent_id)
-        local = local or runner.transport is None
+
+    def is_local(self, target_agent_id: str) -> bool:
+        """Return whether the queue of an agent is in this ledger (AACP-42)."""
+        return self.runner.transport is None or self.is_registered(target_agent_id)
+
+    def source(self) -> str:
+        """Return the source of what is sent now: the agent that handles a message, or the host."""
         entry = current_entry()
-        source_agent_id = self.name if entry is None else entry.mailbox.agent_id
-        payload = encode_message(message, max_payload_bytes(self.settings, runner.transport))
-        now_ms = runner.now_ms()
+        return self.name if entry is None else entry.mailbox.agent_id
+
+    def encode(self, message: Any) -> bytes:
+        """Return a message as the ledger keeps it.
+
+        Raises:
+            ToolError: JSON cannot represent it, or it is too large.
+        """
+        return encode_message(message, max_payload_bytes(self.settings, self.runner.transport))
+
+    def _outgoing(
+        self,
+        message_type: MessageType,
+        message_id: str,
+        key: str | None,
+        source_agent_id: str,
+        target_agent_id: str,
+        payload: bytes,
+        now_ms: int,
+        ttl_ms: int,
+    ) -> OutgoingMessage:
+        node, local = self.runner.node, self.is_local(target_agent_id)
         return OutgoingMessage(
             message_id,
             key,
@@ -110,10 +199,10 @@ class Sender:
             payload,
             digest_of(source_agent_id, target_agent_id, message_type, payload),
             now_ms,
-            now_ms + milliseconds(ttl_ms, self.settings.default_ttl_ms),
+            now_ms + ttl_ms,
             local,
-            0 if local else now_ms + runner.node.sending.backoff_delay_ms(1),
-            served and runner.node.claims.is_claiming,
+            0 if local else now_ms + node.sending.backoff_delay_ms(1),
+            self.is_registered(target_agent_id) and node.claims.is_claiming,
         )
 
     async def enter(self, message: OutgoingMessage, timeout: float) -> None:

@@ -180,6 +180,7 @@ def make_node(
         ttl_ms=settings.default_ttl_ms,
         has_transport=transport is not None,
         shared=store.shared,
+        takes_submissions=store.takes_submissions,
         max_clock_off_ms=settings.lease_ms // 3 if store.compares_clocks else None,
     )
     retransmitter = sending = Retransmitter(policy or RetransmissionPolicy(), random)

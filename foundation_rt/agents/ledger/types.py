@@ -297,10 +297,13 @@ class LedgerNews:
     Attributes:
         agents: those whose queues may have something new to claim.
         finished: requests that have their outcome now.
+        submitted: the agent, or "" where another ledger executes, and the number of a transaction
+            in which an application has entered requests (AACP-151).
     """
 
     agents: Sequence[str] = ()
     finished: Sequence[str] = ()
+    submitted: Sequence[tuple[str, int]] = ()
 
 
 @define(eq=False, repr=False)

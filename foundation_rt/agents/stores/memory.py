@@ -24,6 +24,15 @@ from ..ledger.administration import (
     summaries,
 )
 from ..ledger.rules import PURGE_BATCH, claim_from, make_void, retry
+from ..ledger.schedules import (
+    Advance,
+    DueSchedules,
+    EnteredRuns,
+    Schedule,
+    ScheduleChange,
+    advanced,
+    replaced,
+)
 from ..ledger.types import (
     TERMINAL,
     VOID_PAYLOAD,
@@ -50,6 +59,7 @@ from ..ledger.types import (
 from ..ledger.unit_of_work import UnitOfWork, snapshot
 from ..persistence import RetryDecision
 from .memory_usage import MemoryLimits, Usage, outcome_size, size_of
+from .without_submissions import WithoutSubmissions
 
 
 @define(eq=False, repr=False)
@@ -209,7 +219,7 @@ class MemoryLedger(UnitOfWork):
 
 
 @define(eq=False, repr=False)
-class InMemoryAACPPersistenceAdapter(Shown):
+class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
     """Keeps everything in dictionaries.
 
     Records that can still change are copied before they are returned; the others are not.
@@ -238,6 +248,7 @@ class InMemoryAACPPersistenceAdapter(Shown):
         ),
         init=False,
     )
+    schedules: dict[str, Schedule] = field(factory=dict, init=False)
 
     async def open(self) -> None:
         """Do nothing: memory needs no preparation."""
@@ -475,6 +486,48 @@ class InMemoryAACPPersistenceAdapter(Shown):
     async def purge_expired(self, now_ms: int) -> int:
         """See `AACPPersistenceAdapter`."""
         return self.ledger.purge(now_ms)
+
+    # -- schedules ----------------------------------------------------------------------------
+
+    async def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
+        """See `AACPPersistenceAdapter`."""
+        was_there = []
+        for change in changes:
+            existing = self.schedules.get(change.name)
+            was_there.append(existing is not None)
+            if isinstance(change, Schedule):
+                self.schedules[change.name] = replaced(existing, change)
+            else:
+                self.schedules.pop(change.name, None)
+        return was_there
+
+    async def list_schedules(self, after: str, limit: int) -> list[Schedule]:
+        """See `AACPPersistenceAdapter`."""
+        names = heapq.nsmallest(limit, (name for name in self.schedules if name > after))
+        return [evolve(self.schedules[name]) for name in names]
+
+    async def due_schedules(self, now_ms: int, limit: int) -> DueSchedules:
+        """See `AACPPersistenceAdapter`."""
+        times = [
+            (schedule.next_run_at_ms, name)
+            for name, schedule in self.schedules.items()
+            if schedule.next_run_at_ms is not None
+        ]
+        due = heapq.nsmallest(limit, (each for each in times if each[0] <= now_ms))
+        next_at_ms = min((at_ms for at_ms, _ in times if at_ms > now_ms), default=None)
+        return DueSchedules([evolve(self.schedules[name]) for _, name in due], next_at_ms)
+
+    async def enter_runs(self, advances: Sequence[Advance], now_ms: int) -> list[EnteredRuns]:
+        """See `AACPPersistenceAdapter`."""
+        entered: list[EnteredRuns] = []
+        for advance in advances:
+            moved = advanced(self.schedules.get(advance.name), advance)
+            if moved is None:
+                entered.append(None)
+                continue
+            self.schedules[advance.name] = moved
+            entered.append([self.ledger.append(message) for _, message in advance.runs])
+        return entered
 
 
 def _is_older(record: RequestRecord | MessageRecord, than_ms: int | None) -> bool:

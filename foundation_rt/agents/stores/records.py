@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import fields
+from attrs import astuple, fields
 
+from ..ledger.schedules import MissedRuns, Schedule
 from ..ledger.types import MessageRecord, MessageState, MessageType, RequestRecord, RequestState
 
 REQUEST_FIELDS = tuple(each.name for each in fields(RequestRecord))
@@ -19,6 +20,9 @@ REQUEST_COLUMNS = tuple(_COLUMNS.get(name, name) for name in REQUEST_FIELDS)
 
 MESSAGE_COLUMNS = tuple(each.name for each in fields(MessageRecord) if each.name != "low_watermark")
 """The same for a message, without its low watermark, which is that of its link."""
+
+SCHEDULE_COLUMNS = tuple(each.name for each in fields(Schedule))
+"""The same for a schedule."""
 
 _TYPE, _STATE, _NEEDS_RESPONSE = map(
     REQUEST_FIELDS.index, ("message_type", "state", "needs_response")
@@ -46,3 +50,18 @@ def message_of(row: Sequence[Any]) -> MessageRecord:
     values[_MESSAGE_TYPE] = MESSAGE_TYPES[row[_MESSAGE_TYPE]]
     values[_MESSAGE_STATE] = _MESSAGE_STATES[row[_MESSAGE_STATE]]
     return MessageRecord(*values)
+
+
+def schedule_of(row: Sequence[Any]) -> Schedule:
+    """Return the schedule in a row of `SCHEDULE_COLUMNS`."""
+    schedule = Schedule(*row)
+    schedule.missed = MissedRuns(schedule.missed)
+    return schedule
+
+
+def schedule_row(schedule: Schedule) -> tuple[Any, ...]:
+    """Return the values of the columns of a schedule."""
+    return tuple(
+        str(value) if name == "missed" else value
+        for name, value in zip(SCHEDULE_COLUMNS, astuple(schedule), strict=True)
+    )

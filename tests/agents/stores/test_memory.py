@@ -23,9 +23,10 @@ from tests.agents.stores.contract import (
     outgoing,
     uuid_of,
 )
+from tests.agents.stores.schedule_contract import ScheduleContract
 
 
-class _Contract(WithinIsRefused, StoreContract):
+class _Contract(WithinIsRefused, ScheduleContract, StoreContract):
     @staticmethod
     @contextmanager
     def place() -> Iterator[MakeAdapter]:

@@ -51,6 +51,7 @@ from tests.agents.stores.contract import (
     incoming,
     outgoing,
 )
+from tests.agents.stores.schedule_contract import SharedScheduleContract
 from tests.support.services import postgres_schema
 from tests.support.sizes import size
 
@@ -60,7 +61,7 @@ PATIENCE = 30.0
 """Seconds after which something that should have happened counts as hanging."""
 
 
-class _Contract(SharedStoreContract):
+class _Contract(SharedScheduleContract, SharedStoreContract):
     @staticmethod
     @contextmanager
     def place() -> Iterator[MakeAdapter]:
@@ -775,7 +776,12 @@ async def test_processes_tell_each_other_whose_queue_and_which_request_has_chang
 
 
 @pytest.mark.rule("AACP-97")
-@given(st.text() | st.sampled_from(["", "[]", "[1, 2]", '["a"]', '[["a"], null]', "{}"]))
+@given(
+    st.text()
+    | st.sampled_from(
+        ["", "[]", "[1, 2, 3]", '[["a"], ["b"], [["c", 7]]]', '[["a"], [], null]', "{}"]
+    )
+)
 def test_any_payload_of_a_notification_is_read(payload: str) -> None:
     news = read(payload)
     assert news is None or read(write(news)) == news

@@ -38,6 +38,7 @@ from tests.agents.stores.contract import (
     outgoing,
     sequences,
 )
+from tests.agents.stores.schedule_contract import DurableScheduleContract
 from tests.support.sizes import size
 from tests.support.sqlite import Pause, a_small_disk
 
@@ -46,7 +47,7 @@ PATIENCE = 30.0
 JOURNAL = "wal" if sqlite3.sqlite_version_info >= WAL_VERSION else "persist"
 
 
-class _Contract(WithinIsRefused, DurableStoreContract):
+class _Contract(WithinIsRefused, DurableScheduleContract, DurableStoreContract):
     @staticmethod
     @contextmanager
     def place() -> Iterator[MakeAdapter]:

@@ -27,6 +27,8 @@ from ....logs.logger import StructuredLogger
 from ....shown import Shown
 from ...ledger.administration import AgentSummary, Changed, RequestQuery, summaries
 from ...ledger.rules import PURGE_BATCH, retry
+from ...ledger.schedules import Advance, DueSchedules, EnteredRuns, Schedule, ScheduleChange
+from ...ledger.submissions import SubmittedRequest, TakenSubmissions
 from ...ledger.types import (
     LOCKED,
     MESSAGE_STATES,
@@ -53,7 +55,7 @@ from ...ledger.types import (
 from ...ledger.unit_of_work import UnitOfWork
 from ...persistence import LeaseRenewer, RetryDecision, StoreError
 from .. import records
-from . import administration, news, statements
+from . import administration, news, schedules, statements, submissions
 from .connections import Limits, connections_of
 from .locked_lanes import LockedLanes, Work
 from .migrations import MIGRATIONS
@@ -101,6 +103,7 @@ class PostgresAACPPersistenceAdapter(Shown):
     takes_writes = True
     immediate = False
     compares_clocks = True
+    takes_submissions = True
 
     uid: str = field(default="", init=False)
     incarnation: int = field(default=0, init=False)
@@ -640,6 +643,83 @@ class PostgresAACPPersistenceAdapter(Shown):
                 transaction, self.incarnation, request_ids, expires_at_ms, self._tell
             )
         )
+
+    # -- schedules ----------------------------------------------------------------------------
+
+    async def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
+        """See `AACPPersistenceAdapter`."""
+        return await self._transact(
+            lambda transaction: schedules.change_schedules(transaction, changes)
+        )
+
+    async def list_schedules(self, after: str, limit: int) -> list[Schedule]:
+        """See `AACPPersistenceAdapter`."""
+        rows = await self._ask(schedules.page(after, limit))
+        return list(map(records.schedule_of, rows))
+
+    async def due_schedules(self, now_ms: int, limit: int) -> DueSchedules:
+        """See `AACPPersistenceAdapter`."""
+        return await self._transact(
+            lambda transaction: schedules.due_schedules(transaction, now_ms, limit)
+        )
+
+    async def enter_runs(self, advances: Sequence[Advance], now_ms: int) -> list[EnteredRuns]:
+        """See `AACPPersistenceAdapter`."""
+
+        async def work(advances: Sequence[Advance], lock_ms: int | None) -> list[EnteredRuns]:
+            return await self._try(
+                lambda transaction: schedules.enter_runs(
+                    transaction, self.incarnation, advances, self._tell
+                ),
+                lock_ms,
+            )
+
+        entered = await self._enter(
+            "enter_runs", advances, lambda advance: advance.target_agent_id, work
+        )
+        return [None if each is LOCKED else each for each in entered]
+
+    # -- requests in transactions of an application -------------------------------------------
+
+    async def submit(self, connection: Any, submission: SubmittedRequest) -> None:
+        """See `AACPPersistenceAdapter`; the connection is a `psycopg.AsyncConnection`."""
+        await submissions.submit(connection, self._schema, self.uid, submission)
+
+    async def submitted_to(self, request_id: str) -> str | None:
+        """See `AACPPersistenceAdapter`."""
+        rows = await self._ask(submissions.target_of(request_id))
+        return rows[0][0] if rows else None
+
+    async def take_submissions(
+        self,
+        transactions: Collection[int] | None,
+        served: Collection[str],
+        now_ms: int,
+        next_attempt_at_ms: int,
+        limit: int,
+    ) -> TakenSubmissions:
+        """See `AACPPersistenceAdapter`; processes that ask at once get different requests."""
+        rows = await self._ask(submissions.see(transactions, limit))
+        seen = list(map(submissions.submission_of, rows))
+
+        async def work(
+            batch: Sequence[SubmittedRequest], lock_ms: int | None
+        ) -> list[tuple[OutgoingMessage, Appended] | None]:
+            return await self._try(
+                lambda transaction: submissions.take_over(
+                    transaction,
+                    self.incarnation,
+                    batch,
+                    lambda each: each.outgoing(now_ms, next_attempt_at_ms, served),
+                    self._tell,
+                ),
+                lock_ms,
+            )
+
+        taken = await self._enter("take_submissions", seen, lambda each: each.target_agent_id, work)
+        entered = [each for each in taken if each is not None and each is not LOCKED]
+        is_all = len(entered) == len(seen)
+        return TakenSubmissions(entered, left=is_all and len(seen) == limit, locked=not is_all)
 
 
 def _agents_of(incoming: IncomingEnvelope) -> str:

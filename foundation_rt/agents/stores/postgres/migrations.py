@@ -12,6 +12,10 @@ How the tables are shaped:
   the database promise neither (AACP-10, AACP-22).
 - `mailbox` is locked by a transaction that claims for an agent. It is another row than `queue`:
   otherwise claimers would wait for, or pass over, transactions that enter messages.
+- `submission` is only added to by applications, in transactions that may stay open for long: so it
+  has no key that two of them could both want, and refers to nothing. It is read by the number of
+  such a transaction: reading it from its beginning would pass over everything that was taken since
+  the oldest of them began.
 - `held`, `queued` and `finished` say which indexes contain a request. `state` is in no index, so
   that claiming, renewing and giving back change none: PostgreSQL then writes the new version of the
   row beside the old one (HOT), for which pages are left one third empty.
@@ -103,5 +107,37 @@ ALTER TABLE {schema}.ledger ADD COLUMN uid text;
 UPDATE {schema}.ledger SET uid = replace(gen_random_uuid()::text, '-', '');
 """
 
-MIGRATIONS = migrations_of((_FIRST, _SECOND))
+_SCHEDULES = """
+CREATE TABLE {schema}.schedule (
+    name text COLLATE "C" PRIMARY KEY,
+    expression text NOT NULL,
+    timezone text NOT NULL,
+    target_agent_id text COLLATE "C" NOT NULL,
+    payload bytea NOT NULL,
+    missed text NOT NULL,
+    ttl_ms bigint NOT NULL,
+    created_at_ms bigint NOT NULL,
+    revision bigint NOT NULL,
+    decided_until_ms bigint NOT NULL,
+    next_run_at_ms bigint,
+    last_run_at_ms bigint
+);
+CREATE INDEX schedule_due ON {schema}.schedule (next_run_at_ms) WHERE next_run_at_ms IS NOT NULL;
+
+CREATE TABLE {schema}.submission (
+    number bigint GENERATED ALWAYS AS IDENTITY,
+    transaction bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
+    message_id text COLLATE "C" NOT NULL,
+    request_id text COLLATE "C" NOT NULL,
+    source_agent_id text COLLATE "C" NOT NULL,
+    target_agent_id text COLLATE "C" NOT NULL,
+    payload bytea NOT NULL,
+    ttl_ms bigint NOT NULL,
+    local boolean NOT NULL,
+    PRIMARY KEY (transaction, target_agent_id, number)
+);
+CREATE INDEX submission_request ON {schema}.submission (request_id);
+"""
+
+MIGRATIONS = migrations_of((_FIRST, _SECOND, _SCHEDULES))
 """The n-th migration makes version n out of version n - 1."""

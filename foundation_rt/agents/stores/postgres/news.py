@@ -19,14 +19,19 @@ def write(news: LedgerNews | None) -> str:
     """Return the payload that tells news; None, and more than fits, tell that all may be new."""
     if news is None:
         return _ANYTHING
-    encoded = orjson.dumps([list(news.agents), list(news.finished)])
+    submitted = [list(each) for each in news.submitted]
+    encoded = orjson.dumps([list(news.agents), list(news.finished), submitted])
     return encoded.decode() if len(encoded) <= _MAX_BYTES else _ANYTHING
 
 
 def read(payload: str | None) -> LedgerNews | None:
     """Return the news in a payload; None if anything may be new, or it has another form."""
     try:
-        agents, finished = orjson.loads(payload or "")
-        return LedgerNews([str(each) for each in agents], [str(each) for each in finished])
+        agents, finished, submitted = orjson.loads(payload or "")
+        return LedgerNews(
+            [str(each) for each in agents],
+            [str(each) for each in finished],
+            tuple((str(agent_id), int(transaction)) for agent_id, transaction in submitted),
+        )
     except (ValueError, TypeError):
         return None

@@ -14,6 +14,7 @@ from ....database.sqlite import SqliteDatabase
 from ....errors import StructuredError
 from ....shown import Shown
 from ...ledger.administration import AgentSummary, Changed, RequestQuery
+from ...ledger.schedules import Advance, DueSchedules, EnteredRuns, Schedule, ScheduleChange
 from ...ledger.types import (
     Appended,
     ClaimCompletion,
@@ -33,7 +34,8 @@ from ...ledger.types import (
     RequestRecord,
 )
 from ...persistence import LeaseRenewer, RetryDecision, StoreError
-from . import administration, maintenance, schema
+from ..without_submissions import WithoutSubmissions
+from . import administration, maintenance, schedules, schema
 from . import claims as claiming
 from . import messages as messaging
 from .ledger_clock import MachineClocks, note_time, read_clock, set_clock
@@ -43,7 +45,7 @@ T = TypeVar("T")
 
 
 @define(eq=False, repr=False)
-class SqliteAACPPersistenceAdapter(Shown):
+class SqliteAACPPersistenceAdapter(WithoutSubmissions, Shown):
     """Keeps everything in one file, through one connection, in a thread of its own.
 
     Beside the file are its journal (``-journal``, or ``-wal`` and ``-shm`` with a SQLite library
@@ -294,6 +296,24 @@ class SqliteAACPPersistenceAdapter(Shown):
         return await self._perform(
             administration.requeue, request_ids, self.incarnation, expires_at_ms
         )
+
+    # -- schedules ----------------------------------------------------------------------------
+
+    async def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
+        """See `AACPPersistenceAdapter`."""
+        return await self._perform(schedules.change_schedules, changes)
+
+    async def list_schedules(self, after: str, limit: int) -> list[Schedule]:
+        """See `AACPPersistenceAdapter`."""
+        return await self._look(schedules.list_schedules, after, limit)
+
+    async def due_schedules(self, now_ms: int, limit: int) -> DueSchedules:
+        """See `AACPPersistenceAdapter`."""
+        return await self._look(schedules.due_schedules, now_ms, limit)
+
+    async def enter_runs(self, advances: Sequence[Advance], now_ms: int) -> list[EnteredRuns]:
+        """See `AACPPersistenceAdapter`."""
+        return await self._perform(schedules.enter_runs, advances, self.incarnation)
 
 
 @define(eq=False, repr=False)

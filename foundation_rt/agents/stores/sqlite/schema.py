@@ -99,7 +99,25 @@ ALTER TABLE ledger ADD COLUMN uid TEXT NOT NULL DEFAULT '';
 UPDATE ledger SET uid = lower(hex(randomblob(16)));
 """
 
-MIGRATIONS = migrations_of((_FIRST, _SECOND, _THIRD))
+_SCHEDULES = """
+CREATE TABLE schedules (
+    name TEXT PRIMARY KEY,
+    expression TEXT NOT NULL,
+    timezone TEXT NOT NULL,
+    target_agent_id TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    missed TEXT NOT NULL,
+    ttl_ms INTEGER NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    decided_until_ms INTEGER NOT NULL,
+    next_run_at_ms INTEGER,
+    last_run_at_ms INTEGER
+);
+CREATE INDEX schedules_due ON schedules (next_run_at_ms) WHERE next_run_at_ms IS NOT NULL;
+"""
+
+MIGRATIONS = migrations_of((_FIRST, _SECOND, _THIRD, _SCHEDULES))
 """The n-th migration makes version n out of version n - 1."""
 
 

@@ -1,0 +1,123 @@
+"""Schedules are changed, found and moved on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ....database.postgres import Query, Transaction
+from ...ledger.schedules import (
+    Advance,
+    DueSchedules,
+    EnteredRuns,
+    Schedule,
+    ScheduleChange,
+    advanced,
+    replaced,
+)
+from ...ledger.types import LedgerNews
+from .. import records
+from .arrays import texts
+from .working_set import flush, load, load_held
+
+Tell = Callable[[LedgerNews], Sequence[Query]]
+
+_COLUMNS = ", ".join(records.SCHEDULE_COLUMNS)
+_LOCK = f"""
+SELECT {_COLUMNS} FROM {{schema}}.schedule WHERE name = ANY (%b) ORDER BY name FOR UPDATE
+"""
+_LIST = f"""
+SELECT {_COLUMNS} FROM {{schema}}.schedule WHERE name > %b::text ORDER BY name LIMIT %b::bigint
+"""
+_DUE = f"""
+SELECT {_COLUMNS} FROM {{schema}}.schedule WHERE next_run_at_ms <= %b::bigint
+ORDER BY next_run_at_ms, name LIMIT %b::bigint
+"""
+_NEXT = "SELECT min(next_run_at_ms) FROM {schema}.schedule WHERE next_run_at_ms > %b::bigint"
+_DELETE = "DELETE FROM {schema}.schedule WHERE name = ANY (%b)"
+_ADD = f"""
+INSERT INTO {{schema}}.schedule ({_COLUMNS})
+VALUES ({", ".join(["%b"] * len(records.SCHEDULE_COLUMNS))})
+"""
+# Whoever holds the lock enters the runs: nobody needs to wait for that.
+_TRY_TO_LOCK = f"""
+SELECT {_COLUMNS} FROM {{schema}}.schedule WHERE name = ANY (%b)
+ORDER BY name FOR UPDATE SKIP LOCKED
+"""
+_ADVANCE = """
+UPDATE {schema}.schedule
+SET decided_until_ms = %b::bigint, next_run_at_ms = %b::bigint, last_run_at_ms = %b::bigint
+WHERE name = %b
+"""
+
+
+async def change_schedules(
+    transaction: Transaction, changes: Sequence[ScheduleChange]
+) -> list[bool]:
+    """See `AACPPersistenceAdapter`."""
+    names = texts(sorted({change.name for change in changes}))
+    [rows] = await transaction.ask((_LOCK, [names]))
+    known = {row[0]: records.schedule_of(row) for row in rows}
+    was_there = []
+    for change in changes:
+        existing = known.get(change.name)
+        was_there.append(existing is not None)
+        if isinstance(change, Schedule):
+            known[change.name] = replaced(existing, change)
+        else:
+            known.pop(change.name, None)
+    added = [(_ADD, records.schedule_row(known[name])) for name in sorted(known)]
+    await transaction.commit((_DELETE, [names]), *added)
+    return was_there
+
+
+def page(after: str, limit: int) -> Query:
+    """Read a page of schedules, as rows for `records.schedule_of`."""
+    return _LIST, (after, limit)
+
+
+async def due_schedules(transaction: Transaction, now_ms: int, limit: int) -> DueSchedules:
+    """See `AACPPersistenceAdapter`."""
+    rows, [(next_at_ms,)] = await transaction.read((_DUE, (now_ms, limit)), (_NEXT, (now_ms,)))
+    return DueSchedules(list(map(records.schedule_of, rows)), next_at_ms)
+
+
+async def enter_runs(
+    transaction: Transaction, incarnation: int, advances: Sequence[Advance], tell: Tell
+) -> list[EnteredRuns]:
+    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
+    [rows] = await transaction.ask((_TRY_TO_LOCK, [texts(each.name for each in advances)]))
+    known = {row[0]: records.schedule_of(row) for row in rows}
+    taken: dict[int, Schedule] = {}
+    for place, advance in enumerate(advances):
+        moved = advanced(known.get(advance.name), advance)
+        if moved is not None:
+            taken[place] = known[advance.name] = moved
+    messages = [message for place in taken for _, message in advances[place].runs]
+    unit = await load(
+        transaction,
+        incarnation,
+        links={(each.source_agent_id, each.target_agent_id) for each in messages},
+        agents={each.target_agent_id for each in messages if each.local},
+        request_ids=[each.key for each in messages],
+        message_ids=[each.message_id for each in messages if not each.local],
+    )
+    await load_held(transaction, unit, unit.releases_here(messages))
+    appended = iter([unit.append(message) for message in messages])
+    entered: list[EnteredRuns] = [
+        [next(appended) for _ in advance.runs] if place in taken else None
+        for place, advance in enumerate(advances)
+    ]
+    if taken:
+        await transaction.ask(*map(_advanced, taken.values()))
+    queues = {each.target_agent_id for each in messages if each.local and not each.served}
+    await flush(transaction, unit, tell(LedgerNews(sorted(queues))))
+    return entered
+
+
+def _advanced(schedule: Schedule) -> Query:
+    return _ADVANCE, (
+        schedule.decided_until_ms,
+        schedule.next_run_at_ms,
+        schedule.last_run_at_ms,
+        schedule.name,
+    )
