@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -313,6 +314,54 @@ async def test_open_transaction_keeps_nobody_waiting(office: Office) -> None:
         await held.commit()
         await until(lambda: is_completed(agents, first))
         assert Counter(office.ids)[first] == 1
+
+
+@pytest.mark.rule("AACP-90", "AACP-152")
+async def test_process_that_is_stopped_while_it_takes_over_keeps_only_that(office: Office) -> None:
+    async with office.agents() as agents, office.connection() as stopped:
+        agents.register_agent("printer", office.clerk)
+        async with office.connection() as connection:
+            # What a process that takes over has locked in its transaction.
+            await agents.request_in(connection, "clerk", 1)
+            await agents.request_in(connection, "clerk", 2)
+            await agents.request_in(connection, "printer", 3)
+            async with office.connection() as blocker:
+                await blocker.execute(f"LOCK TABLE {office.schema}.queue".encode())
+                await connection.commit()
+                query = f"SELECT FROM {office.schema}.submission WHERE payload LIKE %s FOR UPDATE"
+                await stopped.execute(query.encode(), (b'%"payload":1,%',))
+        await office.has_executed()
+        assert [payload for _, payload in office.executed] == [3]
+        await agents.send_request("printer", 4)
+        assert await office.rows("SELECT count(*) FROM {schema}.submission") == [(2,)]
+        await stopped.rollback()
+        await office.has_executed(4)
+        assert [payload for _, payload in office.executed] == [3, 4, 1, 2]
+
+
+@pytest.mark.rule("AACP-90", "AACP-140")
+async def test_process_that_is_stopped_while_it_enters_a_run_keeps_only_that_schedule(
+    office: Office,
+) -> None:
+    async with office.agents() as agents, office.connection() as stopped:
+        agents.every("* * * * * *", "clerk", "locked", name="locked")
+        agents.every("* * * * * *", "clerk", "free", name="free")
+        await office.has_executed(2)
+        query = f"SELECT FROM {office.schema}.schedule WHERE name = 'locked' FOR UPDATE"
+        await stopped.execute(query.encode())
+        office.executed.clear()
+        await office.has_executed(3)
+        payloads = [payload for _, payload in office.executed]
+        assert payloads.count("free") >= 2
+        await stopped.rollback()
+        number = len(office.executed)
+        await office.has_executed(number + 6)
+        # Those of the schedule that was locked are made up for: they were on time.
+        runs = sorted(each for each in office.ids if each.startswith("every:locked:"))
+        begin = datetime.fromisoformat(runs[0].removeprefix("every:locked:"))
+        assert [datetime.fromisoformat(each.removeprefix("every:locked:")) for each in runs] == [
+            begin + timedelta(seconds=n) for n in range(len(runs))
+        ]
 
 
 @pytest.mark.rule("AACP-152")
