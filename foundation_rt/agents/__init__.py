@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from .ledger.errors import OutcomeUnknownError as OutcomeUnknownError
     from .ledger.errors import RequestConflictError as RequestConflictError
     from .ledger.errors import RequestFailedError as RequestFailedError
+    from .ledger.request_options import ExecutionRetries as ExecutionRetries
     from .ledger.retransmitter import RetransmissionPolicy as RetransmissionPolicy
     from .ledger.schedules import Schedule as Schedule
+    from .ledger.sending import MessageOptions as MessageOptions
     from .ledger.status import MessageStatus as MessageStatus
     from .ledger.types import Envelope as Envelope
     from .ledger.types import MessageRecord as MessageRecord
@@ -52,7 +54,9 @@ _HOMES = {
     "AgentCoordinatorV2": "ledger.coordinator",
     "DecodeError": "ledger.encoder",
     "Envelope": "ledger.types",
+    "ExecutionRetries": "ledger.request_options",
     "InMemoryAACPPersistenceAdapter": "stores.memory",
+    "MessageOptions": "ledger.sending",
     "MessageRecord": "ledger.types",
     "MessageStatus": "ledger.status",
     "MessageType": "ledger.types",

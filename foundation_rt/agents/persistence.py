@@ -34,6 +34,7 @@ from .ledger.types import (
     OutboxKey,
     Outcome,
     OutgoingMessage,
+    Queued,
     Received,
     Release,
     RequestRecord,
@@ -132,7 +133,8 @@ class AACPPersistenceAdapter(Protocol):
         """Enter messages with the next numbers of their links (AACP-10).
 
         A request whose `request_id` is known, and an event whose `message_id` is known, is not
-        entered again and takes no number. Local messages may be claimed from now on.
+        entered again and takes no number. Local messages may be claimed from now on, or are
+        DELAYED.
         """
 
     async def receive(
@@ -161,6 +163,14 @@ class AACPPersistenceAdapter(Protocol):
             idle: those of the agents that execute nothing. The execution of the first request that
                 is claimed for one of them begins at once and is counted in its `executions`
                 (AACP-46).
+        """
+
+    async def queue_delayed(self, now_ms: int, limit: int) -> Queued:
+        """Give requests whose time has come the last places of their queues (AACP-120).
+
+        Args:
+            now_ms: the current time.
+            limit: the most requests, those whose time came first.
         """
 
     async def complete(

@@ -15,7 +15,13 @@ from attrs import define, evolve, field
 
 from foundation_rt.agents.ledger.effects import Operation
 from foundation_rt.agents.ledger.session_manager import LinkState
-from foundation_rt.agents.ledger.types import ClaimCompletion, Completed, Link, RequestRecord
+from foundation_rt.agents.ledger.types import (
+    ClaimCompletion,
+    Completed,
+    Link,
+    RequestRecord,
+    RequestState,
+)
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.agents.stores.postgres.connections import ATTEMPTS, OPERATION_S
@@ -127,14 +133,24 @@ class Disk(InMemoryAACPPersistenceAdapter):
         for link, outbox in self.ledger.outbox.items():
             if outbox:
                 return f"{link[0]}>{link[1]} has not had acknowledged {sorted(outbox)}"
-        queued = (record for queue in self.ledger.waiting.values() for record in queue.values())
+        queued = (
+            record
+            for levels in self.ledger.waiting.values()
+            for level in levels.values()
+            for record in level.values()
+        )
+        delayed = (
+            record
+            for record in self.ledger.requests.values()
+            if record.state is RequestState.DELAYED
+        )
         held = (
             record
             for link, waiting in self.ledger.held.items()
             if lossy.isdisjoint(link)
             for record in waiting.values()
         )
-        for record in chain(queued, held):
+        for record in chain(queued, delayed, held):
             if record.expires_at_ms > now_ms:
                 return f"{record.request_id} is {record.state}"
         return None

@@ -101,7 +101,8 @@ class SimulatedExecutor:
         """Begin the first claim of the queue, unless one is being executed."""
         process = self.process
         while slot.queue and slot.run is None:
-            claim = slot.queue.popleft()
+            claim = max(slot.queue, key=lambda each: each.priority)  # of several the first
+            slot.queue.remove(claim)
             if process.node.holds(claim):
                 fault = process.simulator.dice.on_execution()
                 if fault is Fault.CRASH_BEFORE_EXECUTION:

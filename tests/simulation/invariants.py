@@ -47,6 +47,7 @@ from foundation_rt.agents.ledger.types import (
     MessageState,
     MessageType,
     OutgoingMessage,
+    Queued,
     Received,
     Release,
     RequestRecord,
@@ -105,6 +106,11 @@ class Witness:
     # The numbers of executions that had something written with their outcome.
     _writers: set[int] = field(factory=set, init=False)
     _void: set[tuple[Link, int, int]] = field(factory=set, init=False)
+    # Requests with options, whose order is not promised, by number of the disk and id, with the
+    # time before which they are not claimed.
+    _unordered: dict[tuple[int, str], int] = field(factory=dict, init=False)
+    # Requests that a policy of their own has executed again, by number of the disk and id.
+    _own_retries: set[tuple[int, str]] = field(factory=set, init=False)
 
     def sent_on(self, link: Link, incarnation: int) -> SentAccount:
         """Return the account of a link in the ledger of its source."""
@@ -155,6 +161,9 @@ class Witness:
                     arrived.arrive(appended.seq)
                     self._newest[link, disk.incarnation] = disk.incarnation
                     self._received_on[disk.number, outgoing.key] = arrived
+                if outgoing.options is not None:
+                    not_before_ms = outgoing.options.not_before_ms or 0
+                    self._unordered[disk.number, outgoing.key] = not_before_ms
                 if outgoing.local or outgoing.message_type is MessageType.REQUEST:
                     self._enter(disk, outgoing.key, outgoing.expires_at_ms)
             elif appended.existing is not None:
@@ -233,6 +242,8 @@ class Witness:
         if place in self._expired and place not in self._entered:
             self.reused.add(key)
         self._entered[place] = record.expires_at_ms
+        if envelope.options is not None:
+            self._unordered[place] = record.not_before_ms or 0
         if record.seq == envelope.seq:
             self._received_on.setdefault(place, arrived)
 
@@ -244,6 +255,7 @@ class Witness:
         process = owner.partition("+")[0]
         self._latest_ms = max(self._latest_ms, now_ms)
         for claim in claimed.claims:
+            self._check_turn(disk, claim, now_ms)
             account = self._request(disk, claim)
             self._check_claim(disk, claim, account, process, now_ms)
             if account.lease_until_ms is not None and self._is_another(account.process, process):
@@ -252,6 +264,20 @@ class Witness:
             account.lease_until_ms = lease_until_ms
             queue = self._live.setdefault((disk.number, claim.target_agent_id), {})
             queue[claim.request_id] = account
+
+    def _check_turn(self, disk: Disk, claim: Claim, now_ms: int) -> None:
+        """Check that a claim is not early, and not of a lower priority than others (AACP-122)."""
+        if self._unordered.get((disk.number, claim.request_id), 0) > self._latest_ms:
+            raise Violation("delay", f"{claim.request_id} is claimed before its time")
+        levels = disk.ledger.waiting.get(claim.target_agent_id, {})
+        for priority in levels:
+            for record in levels[priority].values() if priority > claim.priority else ():
+                if record.state is RequestState.RECEIVED and _may_be_claimed(record, now_ms):
+                    raise Violation("priority", f"{claim.request_id} before {record.request_id}")
+
+    def queued_delayed(self, disk: Disk, arguments: tuple[Any, ...], queued: Queued) -> None:
+        """Record by which time requests may have been queued."""
+        self._latest_ms = max(self._latest_ms, arguments[0])
 
     def _is_another(self, before: str | None, process: str) -> bool:
         """Return whether a claim is taken from a process that still runs."""
@@ -277,7 +303,7 @@ class Witness:
         for request_id, other in self._live.get((disk.number, claim.target_agent_id), {}).items():
             if not _is_live(other, now_ms) or other.process == process:
                 continue
-            if _position(disk, request_id) < _position(disk, claim.request_id):
+            if _is_before(disk, request_id, claim):
                 raise Violation(
                     "one at a time",
                     f"{claim.request_id} is claimed while {other.process} has {request_id}",
@@ -307,6 +333,8 @@ class Witness:
             return
         account.runs.add(run)
         arrived = self._received_on[disk.number, claim.request_id]
+        if (disk.number, claim.request_id) in self._unordered:
+            return
         lost = account.epoch != claim.epoch or account.outcome is not None
         if not lost and (disk.number, claim.target_agent_id) not in self.taken_over:
             self._check_order(claim, arrived)
@@ -324,7 +352,9 @@ class Witness:
     def to_be_repeated(self, disk: Disk, claim: Claim) -> None:
         """Record a temporary failure: requests behind one that still counted have to wait."""
         account = self.requests.get((disk.number, claim.request_id))
-        if account is None or account.epoch != claim.epoch:
+        if account is None or account.epoch != claim.epoch or claim.retry is not None:
+            return
+        if (disk.number, claim.request_id) in self._unordered:
             return
         self._received_on[disk.number, claim.request_id].to_repeat[claim.seq] = claim.expires_at_ms
 
@@ -402,6 +432,8 @@ class Witness:
             account = self.requests.get((disk.number, release.request_id))
             if account is not None and account.epoch == release.epoch:
                 account.lease_until_ms = None
+                if release.leaves_queue:
+                    self._own_retries.add((disk.number, release.request_id))
 
     # -- time ---------------------------------------------------------------------------------
 
@@ -505,9 +537,10 @@ class Witness:
 
     def each_executed_once(self) -> None:
         """Check that nothing was executed twice: leases are renewed meanwhile (AACP-24)."""
-        for (_, request_id), account in self.requests.items():
-            if account.epoch > 1 or len(account.runs) > 1:
-                raise Violation("renewal", f"{request_id} was executed {len(account.runs)} times")
+        for place, account in self.requests.items():
+            is_again = account.epoch > 1 or len(account.runs) > 1
+            if is_again and place not in self._own_retries:
+                raise Violation("renewal", f"{place[1]} was executed {len(account.runs)} times")
 
     def _check_link(self, disk: Disk, link: Link, state: LinkState) -> None:
         sent = self.sent_on(link, disk.incarnation)
@@ -524,6 +557,18 @@ def _position(disk: Disk, request_id: str) -> float:
     """Return a request's place in its queue; one that is gone blocks no other."""
     record = disk.requests.get(request_id)
     return inf if record is None or record.position is None else record.position
+
+
+def _is_before(disk: Disk, request_id: str, claim: Claim) -> bool:
+    """Return whether a request that is executed keeps a claim from being made."""
+    record = disk.requests.get(request_id)
+    if record is not None and record.priority != claim.priority:
+        return True
+    return _position(disk, request_id) < _position(disk, claim.request_id)
+
+
+def _may_be_claimed(record: RequestRecord, now_ms: int) -> bool:
+    return record.expires_at_ms > now_ms and (record.not_before_ms or 0) <= now_ms
 
 
 def _is_live(account: RequestAccount, now_ms: int) -> bool:
@@ -565,6 +610,7 @@ _CHECKS: dict[Operation, Callable[[Witness, Disk, tuple[Any, ...], Any], None]] 
     Operation.RECEIVE: Witness.received,
     Operation.CLAIM: Witness.claimed,
     Operation.COMPLETE: Witness.completed,
+    Operation.QUEUE_DELAYED: Witness.queued_delayed,
     Operation.RENEW: Witness.renewed,
     Operation.RELEASE: Witness.released,
     Operation.TAKE_DUE: Witness.taken,

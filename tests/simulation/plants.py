@@ -28,11 +28,13 @@ from foundation_rt.agents.ledger.types import (
     MessageState,
     MessageType,
     OutgoingMessage,
+    Queued,
     RequestRecord,
     RequestState,
 )
 from foundation_rt.agents.ledger.unit_of_work import UnitOfWork
 from foundation_rt.agents.messages import OutcomeWrite
+from foundation_rt.agents.stores import memory
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.agents.stores.postgres import outcome_writes
 from foundation_rt.agents.stores.postgres.outcome_writes import WRITE_S, OutcomeWrites
@@ -323,6 +325,25 @@ def claims_cross_releases(patch: Patch) -> None:
         claimed(self, *arguments)
 
     patch.setattr(Claims, "claimed", forgetful_claimed)
+
+
+def delay_ignored(patch: Patch) -> None:
+    """Queue a request at once that is to be executed later."""
+    patch.setattr(UnitOfWork, "_queue", lambda self, record: self.queue_delayed([record]))
+
+
+def delayed_request_forgotten(patch: Patch) -> None:
+    """Never queue what is to be executed later."""
+
+    async def forget(self: Any, now_ms: int, limit: int) -> Queued:
+        return Queued([], None)
+
+    patch.setattr(InMemoryAACPPersistenceAdapter, "queue_delayed", forget)
+
+
+def urgent_request_beside_another(patch: Patch) -> None:
+    """Claim a request of a high priority while another process executes one of a lower."""
+    patch.setattr(memory, "executed_elsewhere_until", lambda *arguments: None)
 
 
 # -- these were in the PostgreSQL ledger ---------------------------------------------------------

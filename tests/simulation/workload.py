@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve, field
 
 from foundation_rt.agents.ledger.node import Node
+from foundation_rt.agents.ledger.request_options import ExecutionRetries, RequestOptions
 from foundation_rt.agents.ledger.rules import digest_of
 from foundation_rt.agents.ledger.types import (
     TERMINAL,
@@ -49,6 +50,7 @@ class Order:
         number: of the payload.
         request_id: None leaves the id to the sender, for an EVENT it has none then.
         patience_ms: how long the caller of a REQUEST waits.
+        delay_ms, priority, retries: its options, if any.
     """
 
     at_ms: int
@@ -58,11 +60,15 @@ class Order:
     message_type: MessageType
     request_id: str | None
     patience_ms: int
+    delay_ms: int = 0
+    priority: int = 0
+    retries: ExecutionRetries | None = None
 
 
 def draw_orders(rng: Random, scenario: Scenario) -> list[Order]:
     """Send requests and events between all agents in bursts, some again, some in conflict."""
     agents = list(scenario.agents)
+    options = rng.choice((1, 0.9, 0.5))  # without, with some, with many
     bursts = [rng.randrange(scenario.heal_ms) for _ in range(rng.randint(1, _MAX_BURSTS))]
     orders: list[Order] = []
     for number in range(scenario.requests):
@@ -77,10 +83,26 @@ def draw_orders(rng: Random, scenario: Scenario) -> list[Order]:
         )
         if order.message_type is MessageType.EVENT and rng.random() < 0.7:
             order.request_id = None
+        if options < rng.random():
+            _draw_options(rng, order)
         orders.append(order)
         if order.request_id is not None and rng.random() < 0.15:
             orders.append(_again(rng, order, scenario))
     return orders
+
+
+def _draw_options(rng: Random, order: Order) -> None:
+    if rng.random() < 0.5:
+        order.delay_ms = rng.choice((1, 50, 500, 3_000))
+    if rng.random() < 0.5:
+        order.priority = rng.choice((1, 1, 5, 9))
+    if rng.random() < 0.5:
+        order.retries = ExecutionRetries(
+            attempts=rng.choice((1, 2, 5)),
+            base_delay_ms=rng.choice((1, 100, 1_000)),
+            max_delay_ms=2_000,
+            final=rng.choice(((), ("INTERNAL",))),
+        )
 
 
 def _again(rng: Random, order: Order, scenario: Scenario) -> Order:
@@ -89,6 +111,16 @@ def _again(rng: Random, order: Order, scenario: Scenario) -> Order:
     if rng.random() < 0.3:
         return evolve(order, at_ms=at_ms, number=order.number + _OTHER)
     return evolve(order, at_ms=at_ms)
+
+
+def _options(order: Order, now_ms: int) -> RequestOptions | None:
+    if not (order.delay_ms or order.priority or order.retries):
+        return None
+    return RequestOptions(
+        now_ms + order.delay_ms if order.delay_ms else None,
+        order.priority,
+        None if order.retries is None else order.retries.to_json(),
+    )
 
 
 @define(eq=False, repr=False)
@@ -181,6 +213,7 @@ class Workload:
             now_ms + self.simulator.scenario.ttl_ms,
             order.target in process.executor.slots or not node.settings.has_transport,
             now_ms + node.retransmitter.backoff_delay_ms(1),
+            options=_options(order, now_ms),
         )
 
     def _lose_patience(self, call: Call) -> None:

@@ -8,6 +8,12 @@ import orjson
 from hypothesis import strategies as st
 
 from foundation_rt.agents.ledger.encoder import MAX_SEQ, MAX_TIME_MS, encode_payload
+from foundation_rt.agents.ledger.request_options import (
+    MAX_ATTEMPTS,
+    MAX_PRIORITY,
+    ExecutionRetries,
+    RequestOptions,
+)
 from foundation_rt.agents.ledger.rules import response_payload
 from foundation_rt.agents.ledger.types import VOID_PAYLOAD, Envelope, MessageType, RequestState
 from foundation_rt.errors import ErrorCode
@@ -51,6 +57,25 @@ responses = st.builds(
 )
 
 
+retries = st.builds(
+    lambda base, more, **values: ExecutionRetries(
+        base_delay_ms=base, max_delay_ms=base + more, **values
+    ),
+    base=st.integers(1, 1_000_000),
+    more=st.integers(0, 1_000_000),
+    attempts=st.integers(1, MAX_ATTEMPTS),
+    multiplier=st.floats(1, 1_000) | st.integers(1, 1_000),
+    jitter=st.floats(0, 1),
+    final=st.lists(st.text(max_size=100), max_size=3),
+)
+options = st.builds(
+    RequestOptions,
+    st.none() | times,
+    st.integers(0, MAX_PRIORITY),
+    st.none() | retries.map(ExecutionRetries.to_json),
+).map(RequestOptions.to_json)
+
+
 @st.composite
 def envelopes(draw: st.DrawFn) -> Envelope:
     """Every envelope that can be sent."""
@@ -77,6 +102,9 @@ def envelopes(draw: st.DrawFn) -> Envelope:
         draw(incarnation),
         None if ack is None else draw(incarnation),
         draw(numbers),
+        None
+        if tombstone or message_type is MessageType.RESPONSE
+        else draw(st.none() | st.none() | options),
     )
 
 
@@ -98,7 +126,8 @@ bare_acks = st.builds(
 
 MEMBERS = (
     *("messageId", "requestId", "sourceAgentId", "targetAgentId", "seq", "series", "floor"),
-    *("ack", "ackSeries", "messageType", "timestamp", "expiresAt", "tombstone", "payload"),
+    *("ack", "ackSeries", "messageType", "timestamp", "expiresAt", "tombstone", "options"),
+    "payload",
 )
 
 # What a member may be changed to: often valid for some other member, or nearly valid.
@@ -150,6 +179,11 @@ _REPLACEMENTS: st.SearchStrategy[Any] = st.one_of(
             "2024-01-15T10:30:00.000z",
             "2024-01-15T10:30:00.00\u0660Z",
             "\u0662\u0660\u0662\u0664-01-15T10:30:00.000Z",
+            {},
+            {"notBeforeMs": 0, "priority": 9},
+            {"notBeforeMs": -1},
+            {"priority": 10},
+            {"retry": {}},
             {"outcome": "COMPLETED"},
             {"outcome": "COMPLETED", "result": 1, "error": 1},
             {"outcome": "UNKNOWN", "result": 1},

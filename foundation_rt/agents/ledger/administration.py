@@ -134,7 +134,15 @@ def judge_requeueing(record: RequestRecord | None) -> Verdict:
         return Verdict.NOT_FAILED
     if record.needs_response:
         return Verdict.ANSWERED
-    return Verdict.ELSEWHERE if record.position is None else Verdict.DONE
+    return Verdict.DONE if is_executed_here(record) else Verdict.ELSEWHERE
+
+
+def is_executed_here(record: RequestRecord) -> bool:
+    """Return whether a request that is finished was to be executed in this ledger.
+
+    It had a place in a queue, or was cancelled before it got one, which gave it an epoch.
+    """
+    return record.position is not None or record.epoch > 0
 
 
 def summaries(rows: Collection[tuple[str, str, int, int]]) -> list[AgentSummary]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -24,6 +24,7 @@ from .types import (
     Claimed,
     Completed,
     Locked,
+    Queued,
     Release,
     RequestState,
 )
@@ -81,6 +82,10 @@ class Claims:
         """Return whether this node claims what is entered for its agents."""
         return bool(self.time.is_right) and not self._stopping
 
+    def executes_any(self, request_ids: Iterable[str]) -> bool:
+        """Return whether one of them is held whose execution has not ended."""
+        return any(each in self.held and each not in self._ended for each in request_ids)
+
     def add_agent(self, agent_id: str) -> None:
         """Claim requests for an agent from now on."""
         self._agents.setdefault(agent_id, _Quota())
@@ -102,13 +107,11 @@ class Claims:
         """Record the outcome of an execution, or have it repeated (AACP-13, AACP-23)."""
         if self.held.get(claim.request_id) is not claim:
             return  # it was lost meanwhile
-        if error is not None and self.retransmitter.should_execute_again(claim.executions, error):
-            delay = self.retransmitter.backoff_delay_ms(claim.executions)
-            behind = self._held_behind(claim)
-            self.give_back(claim, now_ms + delay, begun=True)
-            for each in behind:
-                self.give_back(each)
-            return
+        if error is not None:
+            delay = self.retransmitter.delay_before_next_execution_ms(claim, error)
+            if delay is not None:
+                self._have_repeated(claim, now_ms + delay)
+                return
         completion = ClaimCompletion(
             claim.request_id,
             claim.epoch,
@@ -122,14 +125,19 @@ class Claims:
         self._ended.add(claim.request_id)
 
     def give_back(
-        self, claim: Claim, not_before_ms: int | None = None, *, begun: bool = False
+        self,
+        claim: Claim,
+        not_before_ms: int | None = None,
+        *,
+        begun: bool = False,
+        leaves_queue: bool = False,
     ) -> None:
         """Release a claim that is still held: it may be claimed again (AACP-25)."""
         if self.held.get(claim.request_id) is claim:
             self._let_go(claim)
-            if self.operations.is_busy(Operation.CLAIM):
+            if self.operations.is_busy(Operation.CLAIM) and not leaves_queue:
                 self._overtaken.add(claim.target_agent_id)
-            self._release(claim, not_before_ms, begun)
+            self._release(claim, not_before_ms, begun=begun, leaves_queue=leaves_queue)
 
     def forget_failed_claim(self, persist: Persist) -> None:
         """Change the owner after a CLAIM that failed.
@@ -161,6 +169,22 @@ class Claims:
             owner = f"{owner}+{self._lost_claims}"
         return (wanted, owner, now_ms, now_ms + self.operations.settings.lease_ms, idle)
 
+    def queue_delayed_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
+        """Return the time at which requests are due."""
+        return (now_ms, self.operations.settings.max_batch) if self.is_claiming else None
+
+    def queued_delayed(self, persist: Persist, queued: Queued, now_ms: int) -> None:
+        """Claim what was queued, and ask again when the next request is due."""
+        operations = self.operations
+        self.awake.wake_some(queued.agents)
+        if queued.next_at_ms is not None:
+            # One that is due and was not queued is kept locked by another process.
+            soonest_ms = now_ms + (1 if queued.agents else operations.settings.store_retry_ms)
+            operations.arm(Operation.QUEUE_DELAYED, max(queued.next_at_ms, soonest_ms))
+        if operations.settings.shared:
+            # A process that died may have entered some; none is later than that for it.
+            operations.arm(Operation.QUEUE_DELAYED, now_ms + operations.settings.outbox_poll_ms)
+
     def complete_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
         """Return the outcomes to record."""
         return ([completion for completion, _ in batch], now_ms)
@@ -186,7 +210,7 @@ class Claims:
             if held is not None:
                 held.epoch = claim.epoch  # its lease lapsed unnoticed: it goes on
             elif claim.target_agent_id in overtaken or claim.target_agent_id not in self._agents:
-                self._release(claim, None, begun=False)
+                self._release(claim, None)
             else:
                 self.held[claim.request_id] = claim
                 self._agents[claim.target_agent_id].held += 1
@@ -257,20 +281,38 @@ class Claims:
             else:
                 self._releasing -= Counter([agent_id])
                 self.awake.wake(agent_id)
+                if release.leaves_queue and release.not_before_ms is not None:
+                    self.operations.arm(Operation.QUEUE_DELAYED, release.not_before_ms)
 
     # -- parts of that ------------------------------------------------------------------------
 
     def _begin(self, claim: Claim, now_ms: int) -> None:
         """Have a claim executed, unless that was begun too often and never ended (AACP-46)."""
-        if self.retransmitter.may_begin(claim.executions):
+        if self.retransmitter.may_begin(claim):
             self.operations.effects.append(Execute(claim))
         else:
             self.operations.effects.append(NoticeAbandoned(claim))
             self.executed(claim, None, _abandoned(claim.executions - 1), now_ms)
 
-    def _release(self, claim: Claim, not_before_ms: int | None, begun: bool) -> None:
+    def _have_repeated(self, claim: Claim, at_ms: int) -> None:
+        """Give back a claim that failed, to be executed again at a time."""
+        # One with its own policy bars no other; else what is behind it waits (AACP-04, AACP-124).
+        leaves_queue = claim.retry is not None
+        behind = [] if leaves_queue else self._held_behind(claim)
+        self.give_back(claim, at_ms, begun=True, leaves_queue=leaves_queue)
+        for each in behind:
+            self.give_back(each)
+
+    def _release(
+        self,
+        claim: Claim,
+        not_before_ms: int | None,
+        *,
+        begun: bool = False,
+        leaves_queue: bool = False,
+    ) -> None:
         executions = claim.executions if begun else claim.executions - 1
-        release = Release(claim.request_id, claim.epoch, executions, not_before_ms)
+        release = Release(claim.request_id, claim.epoch, executions, not_before_ms, leaves_queue)
         self._releasing[claim.target_agent_id] += 1
         self.operations.add(Operation.RELEASE, (release, claim.target_agent_id))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Coroutine, Iterable
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import orjson
 from attrs import define, field
@@ -31,11 +31,11 @@ from ..persistence import StoreError
 from .administration import MAX_PAGE, PAGE_START, Changed, RequestQuery, Verdict, key_of
 from .encoder import is_agent_id
 from .errors import RequestConflictError, RequestFailedError
-from .ownership import is_request_id, owned_id, owner_of
+from .ownership import given_id, is_request_id, owned_id, owner_of
 from .payloads import encode_message, max_payload_bytes
 from .retransmitter import RetransmissionPolicy
 from .rules import conflict_error, recorded_error
-from .sending import Sender, check_request_id, milliseconds
+from .sending import Sender, milliseconds
 from .setup import check_settings, make_limits, make_node, make_store, make_transport
 from .status import MessageStatus, message_status, request_status
 from .types import LedgerNews, MessageType, Outcome
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .operator import LedgerOperator
     from .runner import NodeRunner
     from .schedules import Schedule
+    from .sending import MessageOptions
     from .types import RequestRecord, RequestState
 
 _MAX_BACKLOG, _MAX_BACKLOG_BYTES = 10_000, 64 * 1024 * 1024
@@ -325,7 +326,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         message: Any,
         *,
         timeout_ms: int | None = None,
-        principal: Principal | None = None,
+        **options: Unpack[MessageOptions],
     ) -> str:
         """Send an EVENT: it is in the ledger when this returns, and arrives once (AACP-01).
 
@@ -333,52 +334,73 @@ class AgentCoordinatorV2(AgentCoordinator):
             target_agent_id: the receiver.
             message: an `AgentMessage`, or the payload of one; JSON.
             timeout_ms: how long to wait for the ledger; by default `aacp.request_timeout_ms`.
-            principal: the owner of the message id (AACP-48); by default the host.
+            options: `MessageOptions`.
 
         Returns:
-            The message id, for `status`.
+            The request id that was given, or else a new message id: for `status`.
 
         Raises:
             OutcomeUnknownError: the ledger did not answer in that time; the message may be in it,
                 under the id in `request_id`.
+            RequestConflictError: another message has this id.
             AgentNotFoundError: there is no such agent, and no other process that could have it.
             ToolError: INVALID_ARGUMENT, the payload cannot be said in JSON; RESOURCE_EXHAUSTED,
                 it is too large, too much waits for the ledger already, or the ledger is full.
             StoreError, TransportError: as `start`.
         """
         sender = (await self._started()).sender
-        message_id = self._ids.run_id()
-        # Only an id that has an owner needs to be kept beside the message id.
-        key = None if principal is None else owned_id(message_id, identity_of(principal))
-        event = sender.make(MessageType.EVENT, message_id, key, target_agent_id, message)
-        timeout = milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000
-        await sender.enter(event, timeout)
-        return message_id
+        event = sender.make(MessageType.EVENT, target_agent_id, message, **options)
+        await sender.enter(event, milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000)
+        return given_id(event.key)
+
+    async def submit_request(
+        self,
+        target_agent_id: str,
+        message: Any,
+        *,
+        timeout_ms: int | None = None,
+        **options: Unpack[MessageOptions],
+    ) -> str:
+        """Send a REQUEST without waiting for its outcome: it is in the ledger when this returns.
+
+        For what is executed later, or takes long: `status` has the outcome (AACP-126).
+
+        Args:
+            target_agent_id: the receiver.
+            message: an `AgentMessage`, or the payload of one; JSON.
+            timeout_ms: how long to wait for the ledger; by default `aacp.request_timeout_ms`.
+            options: `MessageOptions`.
+
+        Returns:
+            The request id.
+
+        Raises:
+            OutcomeUnknownError, RequestConflictError, AgentNotFoundError, ToolError, StoreError,
+                TransportError: as `send_reliable_message`.
+        """
+        sender = (await self._started()).sender
+        request = sender.make(MessageType.REQUEST, target_agent_id, message, **options)
+        await sender.enter(request, milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000)
+        return given_id(request.key)
 
     async def send_request(
         self,
         target_agent_id: str,
         message: Any,
         *,
-        request_id: str | None = None,
         timeout_ms: int | None = None,
-        ttl_ms: int | None = None,
         abort_signal: AbortSignal | None = None,
-        principal: Principal | None = None,
+        **options: Unpack[MessageOptions],
     ) -> Any:
         """Send a REQUEST and wait for its outcome; return the result (AACP-26).
 
         Args:
             target_agent_id: the receiver.
             message: an `AgentMessage`, or the payload of one; JSON.
-            request_id: the same id with the same message is the same request (AACP-12); by default
-                a new one.
             timeout_ms: how long to wait; by default `aacp.request_timeout_ms`.
-            ttl_ms: how long the request counts; by default `aacp.default_ttl_ms`.
             abort_signal: ends the waiting when it fires, not the request; by default that of the
                 message that is being handled.
-            principal: the owner of the request id (AACP-48): `context.principal` in a tool that
-                sends on behalf of its caller; by default the host.
+            options: `MessageOptions`.
 
         Raises:
             OutcomeUnknownError: the time is over.
@@ -389,10 +411,7 @@ class AgentCoordinatorV2(AgentCoordinator):
             AgentNotFoundError, ToolError, StoreError, TransportError: as `send_reliable_message`.
         """
         sender = (self._running_here() or await self._started()).sender
-        given = self._ids.run_id() if request_id is None else check_request_id(request_id)
-        key = owned_id(given, identity_of(principal))
-        new_id = self._ids.run_id()
-        request = sender.make(MessageType.REQUEST, new_id, key, target_agent_id, message, ttl_ms)
+        request = sender.make(MessageType.REQUEST, target_agent_id, message, **options)
         entry = current_entry()
         if abort_signal is None and entry is not None:
             abort_signal = entry.context.abort_signal
@@ -404,7 +423,7 @@ class AgentCoordinatorV2(AgentCoordinator):
             record = await sender.outcome(request, timeout, abort_signal)
         error = recorded_error(record)
         if error is not None:
-            raise RequestFailedError(given, error)
+            raise RequestFailedError(given_id(request.key), error)
         return None if record.result is None else orjson.loads(record.result)
 
     async def request_in(
@@ -412,10 +431,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         connection: Any,
         target_agent_id: str,
         message: Any,
-        *,
-        request_id: str | None = None,
-        ttl_ms: int | None = None,
-        principal: Principal | None = None,
+        **options: Unpack[MessageOptions],
     ) -> str:
         """Send a REQUEST if, and only if, the caller's own transaction commits (AACP-150).
 
@@ -426,11 +442,7 @@ class AgentCoordinatorV2(AgentCoordinator):
             connection: a `psycopg.AsyncConnection` of the caller, in a transaction.
             target_agent_id: the receiver.
             message: an `AgentMessage`, or the payload of one; JSON.
-            request_id: the same id with the same message is the same request (AACP-12); by default
-                a new one.
-            ttl_ms: how long the request counts, once it is in the ledger; by default
-                `aacp.default_ttl_ms`.
-            principal: the owner of the request id (AACP-48); by default the host.
+            options: `MessageOptions`. A lifetime counts from when it is in the ledger.
 
         Returns:
             The request id, for `status`, and for `send_request`, which then waits for it.
@@ -443,16 +455,12 @@ class AgentCoordinatorV2(AgentCoordinator):
             AgentNotFoundError, ToolError, StoreError, TransportError: as `send_reliable_message`.
         """
         running = await self._started()
-        store, given = running.runner.store, request_id
-        if given is None:
-            given = self._ids.run_id()
-        elif store.takes_submissions:
-            check_request_id(given)
-        key = owned_id(given, identity_of(principal))
-        submission = running.sender.make_submission(key, target_agent_id, message, ttl_ms)
-        if request_id is not None:
+        store = running.runner.store
+        submission = running.sender.make_submission(target_agent_id, message, **options)
+        given = given_id(submission.request_id)
+        if options.get("request_id") is not None:
             # Not in the caller's transaction: there it would be locked for as long as that is open.
-            record = await store.get_request_record(key)
+            record = await store.get_request_record(submission.request_id)
             if record is not None and record.digest != submission.digest:
                 raise RequestConflictError(conflict_error(given))
         await store.submit(connection, submission)
@@ -734,8 +742,8 @@ class AgentCoordinatorV2(AgentCoordinator):
     ) -> bool:
         """Make a request FAILED with `cancelled`, whether it was begun or not (AACP-114).
 
-        The handler of one that is executed has its abort signal fired: at once in this process, in
-        another one with the next renewal of its lease.
+        The handler of one that is executed has its abort signal fired: at once in this process and
+        with PostgreSQL, else with the next renewal of its lease.
 
         Args:
             request_id: the id; of the host also one of another owner, as `list_requests` gives it.

@@ -24,6 +24,7 @@ class Operation(StrEnum):
 
     APPEND = "append"
     RECEIVE = "receive"
+    QUEUE_DELAYED = "queue_delayed"
     CLAIM = "claim"
     COMPLETE = "complete"
     RENEW = "renew"

@@ -23,6 +23,7 @@ import orjson
 from ...errors import ErrorCode
 from ...protocol.jsonrpc import compact
 from .ownership import is_ledger_id
+from .request_options import RequestOptions
 from .rules import response_payload
 from .types import VOID_PAYLOAD, Envelope, MessageType, RequestState
 
@@ -149,6 +150,8 @@ def encode(envelope: Envelope) -> bytes:
         wire["expiresAt"] = format_time(envelope.expires_at_ms)
     if envelope.tombstone:
         wire["tombstone"] = True
+    elif envelope.options is not None:
+        wire["options"] = orjson.Fragment(envelope.options)
     wire["payload"] = orjson.Fragment(VOID_PAYLOAD if envelope.tombstone else envelope.payload)
     return orjson.dumps(wire)
 
@@ -237,6 +240,13 @@ def _read_tombstone(value: object) -> Any:
     return True if value is True else _INVALID
 
 
+def _read_options(value: object) -> Any:
+    try:
+        return RequestOptions.from_json(orjson.dumps(value)).to_json()
+    except (ValueError, TypeError):  # TypeError: over 254 levels
+        return _INVALID
+
+
 _TYPES = {each._value_: each for each in MessageType}
 
 _LEDGER_ID = "1 to 128 letters, digits and . _ : -, then nothing, or @ and 32 hexadecimal digits"
@@ -261,6 +271,7 @@ _MEMBERS: tuple[tuple[str, Any, Callable[[object], Any], str], ...] = (
     ("series", _INVALID, _read_number, _NUMBER),
     ("ackSeries", None, _read_number, _NUMBER),
     ("floor", 0, _read_counter, "an integer from 1 to 2^63-1"),
+    ("options", None, _read_options, "the options of a request: notBeforeMs, priority, retry"),
 )
 _NAMES = {name for name, *_ in _MEMBERS}
 
@@ -275,6 +286,9 @@ def _check_combination(envelope: Envelope, payload: Any) -> None:
         raise DecodeError("/payload", "null, since it is a tombstone")
     if envelope.seq > 0 and envelope.low_watermark == 0:
         raise DecodeError("/floor", "one, since seq is at least 1")
+    is_response = envelope.message_type is MessageType.RESPONSE
+    if envelope.options is not None and (is_response or envelope.tombstone):
+        raise DecodeError("/options", "none, since it is a RESPONSE or a tombstone")
     if envelope.seq == 0 and not (is_event and _carries_only_an_ack(envelope, payload)):
         raise DecodeError("/seq", "at least 1, unless it is an EVENT that carries only an ack")
 
@@ -284,6 +298,7 @@ def _carries_only_an_ack(envelope: Envelope, payload: Any) -> bool:
         envelope.ack is not None
         and envelope.request_id is None
         and envelope.expires_at_ms is None
+        and envelope.options is None
         and not envelope.tombstone
         and envelope.low_watermark == 0
         and payload is None

@@ -133,6 +133,8 @@ class Exchange:
     def entered(self, message: OutgoingMessage, appended: Appended) -> Envelope | None:
         """Have a message that was entered claimed here; return what is to be sent of it now."""
         if message.local:
+            if appended.delayed_until_ms is not None:
+                self.operations.arm(Operation.QUEUE_DELAYED, appended.delayed_until_ms)
             self.awake.wake(message.target_agent_id)
             # What has expired makes way for the others of its queue at once (AACP-98).
             self.operations.arm(Operation.PURGE, message.expires_at_ms)
@@ -171,6 +173,8 @@ class Exchange:
             if link not in answered
         ]
         operations.send(responses + acks)
+        if received.delayed_until_ms is not None:
+            operations.arm(Operation.QUEUE_DELAYED, received.delayed_until_ms)
         if received.ready:
             self.awake.wake_some(target for _, target in received.acks)
 

@@ -54,8 +54,10 @@ class LedgerTime(Shown):
         """Judge the machine's clock, after the node's was moved by so many ms."""
         self.operations.shift(by_ms)
         if by_ms:
-            self.operations.want(Operation.CLAIM)  # a lease or a delay may be over now
-            self.operations.want(Operation.DUE_SCHEDULES)  # those are due at a time of the ledger
+            # A lease, a delay or the time of a schedule may be over now.
+            self.operations.want(Operation.QUEUE_DELAYED)
+            self.operations.want(Operation.CLAIM)
+            self.operations.want(Operation.DUE_SCHEDULES)
         self._judge(off_ms)
 
     def _judge(self, off_ms: int) -> None:
@@ -68,5 +70,6 @@ class LedgerTime(Shown):
         if was_right is not None or not self.is_right:
             operations.effects.append(NoticeClock(off_ms, self.is_right))
         if self.is_right:
+            operations.want(Operation.QUEUE_DELAYED)
             operations.want(Operation.CLAIM)
             operations.want(Operation.PURGE)

@@ -87,6 +87,7 @@ class Node:
         self._arguments = {
             Operation.APPEND: exchange.append_arguments,
             Operation.RECEIVE: exchange.receive_arguments,
+            Operation.QUEUE_DELAYED: claims.queue_delayed_arguments,
             Operation.CLAIM: claims.claim_arguments,
             Operation.COMPLETE: claims.complete_arguments,
             Operation.RENEW: claims.renew_arguments,
@@ -104,6 +105,7 @@ class Node:
         self._continuations = {
             Operation.APPEND: exchange.appended,
             Operation.RECEIVE: exchange.received,
+            Operation.QUEUE_DELAYED: claims.queued_delayed,
             Operation.CLAIM: claims.claimed,
             Operation.COMPLETE: claims.completed,
             Operation.RENEW: claims.renewed,
@@ -124,6 +126,7 @@ class Node:
     def start(self, now_ms: int) -> None:
         """Resume what is pending (AACP-27)."""
         self.operations.want(Operation.READ_TIME)
+        self.operations.want(Operation.QUEUE_DELAYED)
         if self.settings.has_transport:
             self.operations.want(Operation.TAKE_DUE)
         self.submissions.look(None)
@@ -208,6 +211,8 @@ class Node:
             self.awake.wake_some(news.agents)
         if waiting and (news is None or not waiting.keys().isdisjoint(news.finished)):
             self.operations.want(Operation.LOOK_UP)
+        if news is not None and self.claims.executes_any(news.finished):
+            self.operations.want(Operation.RENEW)  # an operator has taken the claim (AACP-114)
         self.submissions.look(news)
         self._now_ms = now_ms
 
@@ -279,7 +284,7 @@ class Node:
         if self.operations.succeeded(persist):
             for consequence in _CONSEQUENCES.get(persist.operation, ()):
                 self.operations.want(consequence)
-            if persist.operation is Operation.RECEIVE:
+            if persist.operation in _QUEUEING:
                 self.awake.wake_all()
         if persist.operation is Operation.COMPLETE and self.settings.takes_submissions:
             self._look_for_own_submissions(persist)
@@ -317,8 +322,12 @@ _REPEATED = frozenset(
 )
 """The operations whose items go into the next one when they fail."""
 
+_QUEUEING = frozenset({Operation.RECEIVE, Operation.QUEUE_DELAYED})
+"""The operations by which queues may have got something new although they failed."""
+
 _CONSEQUENCES = {
-    Operation.RECEIVE: (Operation.TAKE_DUE, Operation.LOOK_UP),
+    Operation.APPEND: (Operation.QUEUE_DELAYED,),
+    Operation.RECEIVE: (Operation.QUEUE_DELAYED, Operation.TAKE_DUE, Operation.LOOK_UP),
     Operation.COMPLETE: (Operation.TAKE_DUE,),
 }
 """The operations that may be due after one that failed and yet happened."""

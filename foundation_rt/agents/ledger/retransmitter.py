@@ -13,10 +13,8 @@ from attrs import define, frozen
 
 from ...backoff import exponential_delay
 from ...errors import StructuredError
-from .types import MessageRecord, MessageState
-
-MAX_DELAY_MS = 2**31 - 1
-"""About 25 days, as for every setting in milliseconds (CONF-01)."""
+from .request_options import MAX_DELAY_MS, ExecutionRetries
+from .types import Claim, MessageRecord, MessageState
 
 
 def nothing_is_temporary(error: StructuredError) -> bool:
@@ -99,16 +97,26 @@ class Retransmitter:
             return None
         return now_ms + self.backoff_delay_ms(message.attempts + 1)
 
-    def should_execute_again(self, executions: int, error: StructuredError) -> bool:
-        """Return whether a request that failed is executed again.
+    def delay_before_next_execution_ms(self, claim: Claim, error: StructuredError) -> int | None:
+        """Return the delay before a request that failed is executed again; None: it is not.
+
+        Its own `ExecutionRetries` decide, if it has any (AACP-124).
 
         Args:
-            executions: how often it was executed.
-            error: that of the last execution.
+            claim: of its last execution.
+            error: of that.
         """
+        if claim.retry is not None:
+            retries = ExecutionRetries.from_json(claim.retry)
+            again = retries.should_execute_again(claim.executions, error)
+            return retries.delay_ms(claim.executions, self.random()) if again else None
         policy = self.policy
-        return executions < policy.max_executions and policy.should_retry_error(error)
+        again = claim.executions < policy.max_executions and policy.should_retry_error(error)
+        return self.backoff_delay_ms(claim.executions) if again else None
 
-    def may_begin(self, executions: int) -> bool:
-        """Return whether the `executions`-th execution of a request may begin (AACP-46)."""
-        return executions <= max(self.policy.max_starts, self.policy.max_executions)
+    def may_begin(self, claim: Claim) -> bool:
+        """Return whether the execution of a claim may begin (AACP-46)."""
+        most = max(self.policy.max_starts, self.policy.max_executions)
+        if claim.executions > most and claim.retry is not None:
+            most = ExecutionRetries.from_json(claim.retry).attempts
+        return claim.executions <= most

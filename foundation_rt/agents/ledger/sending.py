@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from attrs import define
 
 from ...errors import ErrorCode, ToolError
+from ...protocol.principal import identity_of
 from ..errors import AgentNotFoundError
 from ..mailbox import current_entry
 from ..persistence import StoreError
 from .encoder import is_agent_id
 from .errors import LedgerRefusalError, OutcomeUnknownError, RequestConflictError, invalid
-from .ownership import given_id, is_request_id
+from .ownership import given_id, is_request_id, owned_id
 from .payloads import encode_message, max_payload_bytes
-from .retransmitter import MAX_DELAY_MS
+from .request_options import (
+    MAX_DELAY_MS,
+    MAX_PRIORITY,
+    ExecutionRetries,
+    RequestOptions,
+    begin_of,
+    is_priority,
+)
 from .rules import conflict_error, digest_of
 from .schedules import ID_PREFIX, Schedule, run_id
-from .submissions import SubmittedRequest
+from .submissions import SubmittedRequest, submission_of
 from .types import TERMINAL, Appended, EntryVerdict, MessageType, OutgoingMessage, RequestRecord
 
 if TYPE_CHECKING:
@@ -26,7 +35,33 @@ if TYPE_CHECKING:
 
     from ...abort import AbortSignal
     from ...config.settings import AacpSection
+    from ...protocol.principal import Principal
     from .runner import NodeRunner
+
+
+class MessageOptions(TypedDict, total=False):
+    """The options of one request or event.
+
+    Attributes:
+        request_id: the same id with the same message is the same request or event (AACP-12); by
+            default a new one.
+        ttl_ms: how long it counts from when it may be executed; by default `aacp.default_ttl_ms`.
+        delay_ms: it is not executed earlier than after so many ms (AACP-120).
+        not_before: the same as a time, with a time zone; one of both.
+        priority: from 0 to 9; within its agent a higher one is executed first (AACP-122).
+        retry: when it is executed again if its handler fails (AACP-124); by default the policy of
+            the coordinator says so.
+        principal: the owner of the id (AACP-48): `context.principal` in a tool that sends on
+            behalf of its caller; by default the host.
+    """
+
+    request_id: str | None
+    ttl_ms: int | None
+    delay_ms: int | None
+    not_before: datetime | None
+    priority: int
+    retry: ExecutionRetries | None
+    principal: Principal | None
 
 
 def check_request_id(request_id: str) -> str:
@@ -68,7 +103,7 @@ class Sender:
     Args:
         name: the source of messages that no agent sends.
         is_registered: tells whether an agent is registered here.
-        new_id: returns a new message id.
+        new_id: returns a new UUID of version 4.
     """
 
     runner: NodeRunner
@@ -80,35 +115,49 @@ class Sender:
     def make(
         self,
         message_type: MessageType,
-        message_id: str,
-        key: str | None,
         target_agent_id: str,
         message: Any,
+        *,
+        request_id: str | None = None,
         ttl_ms: int | None = None,
+        delay_ms: int | None = None,
+        not_before: datetime | None = None,
+        priority: int = 0,
+        retry: ExecutionRetries | None = None,
+        principal: Principal | None = None,
     ) -> OutgoingMessage:
         """Return a message to enter in the ledger.
 
         Args:
             message_type: REQUEST or EVENT.
-            message_id: a new id.
-            key: the id under which the ledger keeps it; None if that is its message id.
             target_agent_id: the receiver.
             message: an `AgentMessage`, or the payload of one.
-            ttl_ms: its lifetime; None: the default.
+            request_id, ttl_ms, delay_ms, not_before, priority, retry, principal: as in
+                `MessageOptions`.
 
         Raises:
             AgentNotFoundError, ToolError: it cannot be sent.
         """
         self.check_target(target_agent_id)
+        now_ms, message_id = self.runner.now_ms(), self.new_id()
+        not_before_ms = _begin(delay_ms, not_before, now_ms)
+        options = None
+        if not_before_ms is not None or priority or retry is not None:
+            options = _options(not_before_ms, priority, retry)
+        key = None if request_id is None else check_request_id(request_id)
+        # An event needs an id beside its message id only if it was given one, or has an owner.
+        if key is None and (message_type is MessageType.REQUEST or principal is not None):
+            key = self.new_id() if message_type is MessageType.REQUEST else message_id
         return self._outgoing(
             message_type,
             message_id,
-            key,
+            None if key is None else owned_id(key, identity_of(principal)),
             self.source(),
             target_agent_id,
             self.encode(message),
-            self.runner.now_ms(),
+            now_ms,
             milliseconds(ttl_ms, self.settings.default_ttl_ms),
+            options,
         )
 
     def make_run(self, schedule: Schedule, run_at_ms: int, now_ms: int) -> OutgoingMessage:
@@ -125,29 +174,19 @@ class Sender:
         )
 
     def make_submission(
-        self, key: str, target_agent_id: str, message: Any, ttl_ms: int | None
+        self, target_agent_id: str, message: Any, **options: Unpack[MessageOptions]
     ) -> SubmittedRequest:
         """Return a REQUEST for a transaction of the application (AACP-150).
 
         Args:
-            key: the id under which the ledger keeps it.
             target_agent_id: the receiver.
             message: an `AgentMessage`, or the payload of one.
-            ttl_ms: its lifetime; None: the default.
+            options: `MessageOptions`.
 
         Raises:
             AgentNotFoundError, ToolError: it cannot be sent.
         """
-        self.check_target(target_agent_id)
-        return SubmittedRequest(
-            self.new_id(),
-            key,
-            self.source(),
-            target_agent_id,
-            self.encode(message),
-            milliseconds(ttl_ms, self.settings.default_ttl_ms),
-            self.is_local(target_agent_id),
-        )
+        return submission_of(self.make(MessageType.REQUEST, target_agent_id, message, **options))
 
     def check_target(self, target_agent_id: str) -> None:
         """Raise the error of a target to which nothing can be sent.
@@ -188,6 +227,7 @@ class Sender:
         payload: bytes,
         now_ms: int,
         ttl_ms: int,
+        options: RequestOptions | None = None,
     ) -> OutgoingMessage:
         node, local = self.runner.node, self.is_local(target_agent_id)
         return OutgoingMessage(
@@ -199,24 +239,25 @@ class Sender:
             payload,
             digest_of(source_agent_id, target_agent_id, message_type, payload),
             now_ms,
-            now_ms + ttl_ms,
+            begin_of(options, now_ms) + ttl_ms,
             local,
             0 if local else now_ms + node.sending.backoff_delay_ms(1),
             self.is_registered(target_agent_id) and node.claims.is_claiming,
+            options,
         )
 
     async def enter(self, message: OutgoingMessage, timeout: float) -> None:
-        """Enter an EVENT and wait until it is in the ledger, `timeout` seconds at most.
+        """Enter a message and wait until it is in the ledger, `timeout` seconds at most.
 
         Raises:
-            OutcomeUnknownError, LedgerRefusalError, StoreError: it is not, as far as is known.
+            OutcomeUnknownError, LedgerRefusalError, RequestConflictError, StoreError: it is not,
+                as far as is known.
         """
         import asyncio
 
+        given = given_id(message.key)
         entered = self.runner.open_waiter()
-        timer = asyncio.get_running_loop().call_later(
-            timeout, _time_out, entered, message.message_id
-        )
+        timer = asyncio.get_running_loop().call_later(timeout, _time_out, entered, given)
         try:
             self._enter(message, entered)
             appended: Appended = await entered
@@ -225,6 +266,8 @@ class Sender:
             self.runner.close_waiter(entered)
         if appended.verdict is EntryVerdict.FULL:
             raise LedgerRefusalError
+        if appended.verdict is EntryVerdict.CONFLICT:
+            raise RequestConflictError(conflict_error(given))
 
     async def outcome(
         self, message: OutgoingMessage, timeout: float, abort_signal: AbortSignal | None
@@ -297,6 +340,38 @@ class _EntryWaiter:
     def set_exception(self, error: Exception) -> None:
         """Pass on that the request may not be in the ledger."""
         self.finished.set_exception(error)
+
+
+def _options(
+    not_before_ms: int | None, priority: int, retry: ExecutionRetries | None
+) -> RequestOptions:
+    if not is_priority(priority):
+        raise invalid(f"A priority is an integer from 0 to {MAX_PRIORITY}.", "invalid_priority")
+    if retry is not None and not isinstance(retry, ExecutionRetries):
+        raise invalid("retry is an ExecutionRetries.", "invalid_retry")
+    return RequestOptions(not_before_ms, priority, None if retry is None else retry.to_json())
+
+
+def _begin(delay_ms: int | None, not_before: datetime | None, now_ms: int) -> int | None:
+    """Return when a message may be executed, in ms since 1970; None: now.
+
+    Raises:
+        ToolError: INVALID_ARGUMENT, it is no such time.
+    """
+    if not_before is None:
+        return now_ms + milliseconds(delay_ms, 0) if delay_ms else None
+    if delay_ms is not None:
+        raise invalid("Give delay_ms or not_before, not both.", "invalid_time")
+    is_time = isinstance(not_before, datetime)
+    if not is_time or not_before.utcoffset() is None:
+        raise invalid("not_before is a datetime with a time zone.", "invalid_time")
+    at_ms = int(not_before.timestamp() * 1000)
+    if at_ms - now_ms > _MAX_AHEAD_MS:
+        raise invalid("not_before is at most ten years ahead.", "invalid_time")
+    return at_ms if at_ms > now_ms else None
+
+
+_MAX_AHEAD_MS = 10 * 366 * 86_400_000
 
 
 def _time_out(future: asyncio.Future[Any], request_id: str) -> None:

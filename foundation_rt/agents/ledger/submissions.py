@@ -12,6 +12,7 @@ from collections.abc import Collection
 from attrs import define
 
 from ...shown import Shown
+from .request_options import RequestOptions, begin_of
 from .rules import digest_of
 from .types import Appended, MessageType, OutgoingMessage
 
@@ -25,6 +26,7 @@ class SubmittedRequest(Shown):
         request_id: the id under which the ledger will keep it.
         ttl_ms: its lifetime, which begins when it is taken over.
         local: as in `OutgoingMessage`.
+        options: JSON of its `RequestOptions`, if it has any.
         number: its place among all; 0 before it has one.
         transaction: the number of the transaction that added it; 0 before that.
     """
@@ -36,6 +38,7 @@ class SubmittedRequest(Shown):
     payload: bytes
     ttl_ms: int
     local: bool
+    options: bytes | None = None
     number: int = 0
     transaction: int = 0
 
@@ -56,6 +59,7 @@ class SubmittedRequest(Shown):
             next_attempt_at_ms: when it is sent a second time, if another ledger executes it.
             served: the agents that the process executes for.
         """
+        options = None if self.options is None else RequestOptions.from_json(self.options)
         return OutgoingMessage(
             self.message_id,
             self.request_id,
@@ -65,11 +69,27 @@ class SubmittedRequest(Shown):
             self.payload,
             self.digest,
             now_ms,
-            now_ms + self.ttl_ms,
+            begin_of(options, now_ms) + self.ttl_ms,
             self.local,
             0 if self.local else next_attempt_at_ms,
             self.target_agent_id in served,
+            options,
         )
+
+
+def submission_of(outgoing: OutgoingMessage) -> SubmittedRequest:
+    """Return the submission of a request that a transaction of the application enters."""
+    options = outgoing.options
+    return SubmittedRequest(
+        outgoing.message_id,
+        outgoing.key,
+        outgoing.source_agent_id,
+        outgoing.target_agent_id,
+        outgoing.payload,
+        outgoing.expires_at_ms - begin_of(options, outgoing.created_at_ms),
+        outgoing.local,
+        None if options is None else options.to_json(),
+    )
 
 
 @define(eq=False, repr=False)

@@ -8,8 +8,9 @@ The state of a record never goes back, unless an operator requeues it (spec/aacp
 
     a request, where it was made:      SENT ─────────────────────────────► COMPLETED | FAILED
     a request, where it is executed:   HELD ─► RECEIVED ─► CLAIMED ───────► COMPLETED | FAILED
-                                               ▲ released │ ▲ lease lapsed: a new epoch
-                                               └──────────┘ └┘
+                                        │      ▲ ▲ released │ ▲ lease lapsed: a new epoch
+                                        │      │ └──────────┤ └┘
+                                        └─► DELAYED ◄───────┘ to be tried again by its own policy
     a message on its way:              PENDING ─► ACKNOWLEDGED
                                        PENDING ─► TOMBSTONE ─► ACKNOWLEDGED
 """
@@ -26,6 +27,7 @@ from ...shown import Shown
 
 if TYPE_CHECKING:
     from ..messages import OutcomeWrite
+    from .request_options import RequestOptions
 
 
 class MessageType(StrEnum):
@@ -51,6 +53,8 @@ class RequestState(StrEnum):
     """Made here, to be executed by an agent of another ledger."""
     HELD = "HELD"
     """Received before an earlier message of its link; it waits for that one."""
+    DELAYED = "DELAYED"
+    """It takes a place in its queue when its time has come (AACP-120)."""
     RECEIVED = "RECEIVED"
     """May be claimed."""
     CLAIMED = "CLAIMED"
@@ -127,6 +131,7 @@ class Envelope(_Value):
         ack_incarnation: the incarnation that `ack` is about; None when there is none.
         low_watermark: the lowest number of the link that was not acknowledged when this was sent;
             0 in a bare acknowledgement.
+        options: JSON of the `RequestOptions` of a REQUEST or an EVENT, if it has any.
     """
 
     message_id: str
@@ -143,6 +148,7 @@ class Envelope(_Value):
     incarnation: int = 0
     ack_incarnation: int | None = None
     low_watermark: int = 1
+    options: bytes | None = None
 
 
 @define(eq=False, repr=False)
@@ -158,10 +164,12 @@ class RequestRecord(_Value):
         executions: how often its execution was begun, as far as is known: one that was not the
             first of its agent when it was claimed counts when it is given back (AACP-13, AACP-46).
         owner: the last one that claimed it.
-        not_before_ms: it is not claimed earlier, since it failed and is tried again.
+        not_before_ms: it is not claimed earlier: it was sent so, or it failed and is tried again.
         result: JSON, once COMPLETED.
         error: JSON of a structured error, once FAILED.
         completion_ref: the place of a result that is not kept here.
+        priority: of two in a queue, the one with the higher priority is claimed first (AACP-122).
+        retry: JSON of its own `ExecutionRetries`, if it has any (AACP-124).
     """
 
     request_id: str
@@ -185,6 +193,8 @@ class RequestRecord(_Value):
     error: bytes | None = None
     completion_ref: str | None = None
     finished_at_ms: int | None = None
+    priority: int = 0
+    retry: bytes | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -200,6 +210,7 @@ class MessageRecord(_Value):
         message_id: that of the first attempt; the record's key.
         attempts: how often it was sent, or is about to be.
         next_attempt_at_ms: when it is sent again; None once it is acknowledged.
+        options: JSON of its `RequestOptions`, if it has any.
         low_watermark: that of its link, in a record that is returned to be sent; it is not kept.
     """
 
@@ -215,6 +226,7 @@ class MessageRecord(_Value):
     expires_at_ms: int
     attempts: int = 1
     next_attempt_at_ms: int | None = None
+    options: bytes | None = None
     low_watermark: int = 1
 
     @property
@@ -241,6 +253,7 @@ class MessageRecord(_Value):
             incarnation,
             ack_incarnation,
             self.low_watermark,
+            self.options,
         )
 
 
@@ -269,6 +282,7 @@ class OutgoingMessage(Shown):
         local: the target's queue is in this ledger; otherwise the message goes over a transport.
         next_attempt_at_ms: when it is sent again unless it is acknowledged before.
         served: this process executes for the target, so that others need not be told.
+        options: when and how it is executed, if its sender said so.
     """
 
     message_id: str
@@ -283,6 +297,7 @@ class OutgoingMessage(Shown):
     local: bool
     next_attempt_at_ms: int
     served: bool = False
+    options: RequestOptions | None = None
 
     @property
     def key(self) -> str:
@@ -328,6 +343,7 @@ class Claim(_Value):
 
     Attributes:
         executions: the number of its executions, as far as is known, with this one.
+        priority, retry: as in `RequestRecord`.
     """
 
     request_id: str
@@ -340,6 +356,8 @@ class Claim(_Value):
     seq: int
     created_at_ms: int
     expires_at_ms: int
+    priority: int = 0
+    retry: bytes | None = None
 
     @property
     def identity_fields(self) -> dict[str, Any]:
@@ -381,12 +399,14 @@ class Release(Shown):
 
     Attributes:
         executions: those of the claim, or one less if its execution was not begun.
+        leaves_queue: it is DELAYED until then, and what is behind it does not wait (AACP-124).
     """
 
     request_id: str
     epoch: int
     executions: int
     not_before_ms: int | None = None
+    leaves_queue: bool = False
 
 
 # -- results of operations ----------------------------------------------------------------------
@@ -423,12 +443,14 @@ class Appended(_Value):
         existing: the record that was there before; None if it is NEW, FULL or an EVENT to another
             ledger.
         message: the message to send now, if any.
+        delayed_until_ms: when the first request that has become DELAYED by it is due.
     """
 
     verdict: EntryVerdict
     seq: int
     existing: RequestRecord | None = None
     message: MessageRecord | None = None
+    delayed_until_ms: int | None = None
 
 
 @define(eq=False, repr=False)
@@ -447,6 +469,7 @@ class Received(_Value):
         incarnation: for every link in `acks`, the incarnation of its number.
         outdated: the envelopes of ledgers that have successors.
         locked: the envelopes with which nothing has happened (`LOCKED`): they have to come again.
+        delayed_until_ms: when the first request that has become DELAYED is due.
     """
 
     acks: dict[Link, int]
@@ -459,6 +482,7 @@ class Received(_Value):
     incarnation: dict[Link, int] = field(factory=dict)
     outdated: list[Envelope] = field(factory=list)
     locked: list[Envelope] = field(factory=list)
+    delayed_until_ms: int | None = None
 
     def add(self, other: Received) -> None:
         """Add the result of another part of the same batch."""
@@ -471,6 +495,8 @@ class Received(_Value):
         self.refused += other.refused
         self.ready = self.ready or other.ready
         self.outdated += other.outdated
+        due = [at_ms for at_ms in (self.delayed_until_ms, other.delayed_until_ms) if at_ms]
+        self.delayed_until_ms = min(due, default=None)
 
 
 @define(eq=False, repr=False)
@@ -484,6 +510,19 @@ class Claimed(_Value):
 
     claims: list[Claim]
     again_at_ms: dict[str, int] = field(factory=dict)
+
+
+@define(eq=False, repr=False)
+class Queued(_Value):
+    """The result of queueing requests whose time has come.
+
+    Attributes:
+        agents: those whose queues have something new.
+        next_at_ms: when the time of the next request comes; None when none is DELAYED.
+    """
+
+    agents: list[str]
+    next_at_ms: int | None
 
 
 @define(eq=False, repr=False)

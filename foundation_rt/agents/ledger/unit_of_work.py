@@ -21,6 +21,7 @@ from attrs import define, evolve, field
 from ...errors import UsageError
 from ...shown import Shown
 from .administration import Changed, Verdict, judge_cancelling, judge_requeueing
+from .request_options import NO_OPTIONS, RequestOptions
 from .rules import (
     conflict_error,
     is_repeated,
@@ -92,6 +93,8 @@ class UnitOfWork(Shown):
         acknowledged: for each link the first and the last number that were acknowledged.
         touched: links that were changed.
         moved: agents in whose queues positions were given out.
+        delayed_until_ms: when the first of the requests is due that the last message that was
+            made here, or the last batch that came in, has made DELAYED.
     """
 
     incarnation: int
@@ -108,6 +111,7 @@ class UnitOfWork(Shown):
     acknowledged: dict[Link, tuple[int, int]] = field(factory=dict, init=False)
     touched: set[Link] = field(factory=set, init=False)
     moved: set[str] = field(factory=set, init=False)
+    delayed_until_ms: int | None = field(default=None, init=False)
 
     # -- messages that are made here ----------------------------------------------------------
 
@@ -128,8 +132,9 @@ class UnitOfWork(Shown):
         seq = allocate(state)
         self.touched.add(link)
         if outgoing.local:
+            self.delayed_until_ms = None
             self._append_local(outgoing, link, state, seq)
-            return Appended(EntryVerdict.NEW, seq)
+            return Appended(EntryVerdict.NEW, seq, delayed_until_ms=self.delayed_until_ms)
         if outgoing.message_type is MessageType.REQUEST:
             self._add(new_request(outgoing, seq))
         return Appended(EntryVerdict.NEW, seq, None, self._send(new_message(outgoing, seq), state))
@@ -236,8 +241,10 @@ class UnitOfWork(Shown):
     def receive(self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int) -> Received:
         """Enter received messages, and apply the acknowledgements in their envelopes."""
         received = Received({}, [], [], [], [], 0, False)
+        self.delayed_until_ms = None
         for incoming in arrivals:
             self._receive(incoming, now_ms, ttl_ms, received)
+        received.delayed_until_ms = self.delayed_until_ms
         return received
 
     def _receive(
@@ -361,6 +368,22 @@ class UnitOfWork(Shown):
             self._queue(record)
 
     def _queue(self, record: RequestRecord) -> None:
+        """Give a request its place, or keep it until its time has come (AACP-120)."""
+        not_before_ms = record.not_before_ms
+        if not_before_ms is not None:
+            record.state = RequestState.DELAYED
+            self.delayed_until_ms = min(self.delayed_until_ms or not_before_ms, not_before_ms)
+            self._note_entry(record)
+        else:
+            self._give_place(record)
+
+    def queue_delayed(self, records: Iterable[RequestRecord]) -> None:
+        """Queue requests that are DELAYED and whose time has come, in this order."""
+        for record in records:
+            record.not_before_ms = None
+            self._give_place(record)
+
+    def _give_place(self, record: RequestRecord) -> None:
         agent_id = record.target_agent_id
         self.moved.add(agent_id)
         self.queues[agent_id] += 1
@@ -500,6 +523,7 @@ class UnitOfWork(Shown):
 
 def new_request(outgoing: OutgoingMessage, seq: int) -> RequestRecord:
     """Return the record of a request in the ledger of its maker."""
+    options = outgoing.options or NO_OPTIONS
     return RequestRecord(
         outgoing.key,
         outgoing.message_type,
@@ -511,6 +535,9 @@ def new_request(outgoing: OutgoingMessage, seq: int) -> RequestRecord:
         RequestState.SENT,
         outgoing.created_at_ms,
         outgoing.expires_at_ms,
+        not_before_ms=options.not_before_ms,
+        priority=options.priority,
+        retry=options.retry,
     )
 
 
@@ -529,6 +556,7 @@ def new_message(outgoing: OutgoingMessage, seq: int) -> MessageRecord:
         outgoing.expires_at_ms,
         1,
         outgoing.next_attempt_at_ms,
+        None if outgoing.options is None else outgoing.options.to_json(),
     )
 
 
@@ -536,6 +564,7 @@ def _received_request(incoming: IncomingEnvelope, now_ms: int, ttl_ms: int) -> R
     """Return the record of a request, or an event, in the ledger that executes it."""
     envelope = incoming.envelope
     expires_at_ms = envelope.expires_at_ms
+    options = RequestOptions.from_json(envelope.options)
     return RequestRecord(
         envelope.request_id or envelope.message_id,
         envelope.message_type,
@@ -547,6 +576,9 @@ def _received_request(incoming: IncomingEnvelope, now_ms: int, ttl_ms: int) -> R
         RequestState.RECEIVED,
         now_ms,
         now_ms + ttl_ms if expires_at_ms is None else expires_at_ms,
+        not_before_ms=options.not_before_ms,
+        priority=options.priority,
+        retry=options.retry,
     )
 
 

@@ -1,4 +1,7 @@
-"""Executing claims on an event loop: those of one agent one after another, in their order."""
+"""Executing claims on an event loop: those of one agent one after another, in their order.
+
+Claims with a priority go before those of lower ones that are not begun (AACP-122).
+"""
 
 from __future__ import annotations
 
@@ -58,14 +61,19 @@ class Workers:
     _stopping: bool = field(default=False, init=False)
 
     def execute(self, claim: Claim) -> None:
-        """Execute a claim after those that its agent has already."""
+        """Execute a claim after those that its agent has, and before those of lower priority."""
         execution = _Execution(claim)
         if self._stopping:
             self._give_back(execution)
             return
         self._executions[id(claim)] = execution
         agent_id = claim.target_agent_id
-        self._queues.setdefault(agent_id, deque()).append(execution)
+        queue = self._queues.setdefault(agent_id, deque())
+        if claim.priority:
+            behind = sum(each.claim.priority >= claim.priority for each in queue)
+            queue.insert(behind, execution)
+        else:
+            queue.append(execution)
         if agent_id not in self.tasks:
             task = self.tasks[agent_id] = asyncio.get_running_loop().create_task(
                 self._work(agent_id), context=self.context.copy()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from uuid import uuid4
 
 import orjson
@@ -23,7 +24,7 @@ from ..ledger.administration import (
     outline,
     summaries,
 )
-from ..ledger.rules import PURGE_BATCH, claim_from, make_void, retry
+from ..ledger.rules import PURGE_BATCH, claim_from, executed_elsewhere_until, make_void, retry
 from ..ledger.schedules import (
     Advance,
     DueSchedules,
@@ -51,6 +52,7 @@ from ..ledger.types import (
     OutboxKey,
     Outcome,
     OutgoingMessage,
+    Queued,
     Received,
     Release,
     RequestRecord,
@@ -68,14 +70,18 @@ class MemoryLedger(UnitOfWork):
 
     Attributes:
         outbox: messages on their way, by link and number.
-        waiting: requests that are RECEIVED or CLAIMED, by target, in the order of their positions.
+        waiting: requests that are RECEIVED or CLAIMED, by target and priority, in the order of
+            their positions.
+        delayed: when requests that are DELAYED are queued, by id; an entry that disagrees with its
+            record is void.
         attempts: when messages are sent again; an entry that disagrees with its record is void.
         expiries: when requests and messages expire, by id; the same holds for its entries.
     """
 
     usage: Usage
     outbox: dict[Link, dict[int, MessageRecord]] = field(factory=dict, init=False)
-    waiting: dict[str, dict[str, RequestRecord]] = field(factory=dict, init=False)
+    waiting: dict[str, dict[int, dict[str, RequestRecord]]] = field(factory=dict, init=False)
+    delayed: list[tuple[int, str]] = field(factory=list, init=False)
     attempts: list[tuple[int, str]] = field(factory=list, init=False)
     expiries: list[tuple[int, str]] = field(factory=list, init=False)
 
@@ -88,7 +94,18 @@ class MemoryLedger(UnitOfWork):
 
     def _note_entry(self, record: RequestRecord) -> None:
         if record.state is RequestState.RECEIVED:
-            self.waiting.setdefault(record.target_agent_id, {})[record.request_id] = record
+            levels = self.waiting.setdefault(record.target_agent_id, {})
+            levels.setdefault(record.priority, {})[record.request_id] = record
+        elif record.state is RequestState.DELAYED and record.not_before_ms is not None:
+            heapq.heappush(self.delayed, (record.not_before_ms, record.request_id))
+
+    def leave_queue(self, record: RequestRecord) -> None:
+        """Give up the place of a request in its queue, if it has one."""
+        levels = self.waiting.get(record.target_agent_id, {})
+        level = levels.get(record.priority, {})
+        level.pop(record.request_id, None)
+        if not level:
+            levels.pop(record.priority, None)
 
     def _finish(
         self,
@@ -98,7 +115,7 @@ class MemoryLedger(UnitOfWork):
         error: bytes | None,
         now_ms: int,
     ) -> None:
-        self.waiting.get(record.target_agent_id, {}).pop(record.request_id, None)
+        self.leave_queue(record)
         self.usage.finish(record, state, result, error, now_ms)
 
     def _reopen(self, record: RequestRecord, expires_at_ms: int) -> None:
@@ -133,6 +150,16 @@ class MemoryLedger(UnitOfWork):
                 received.acknowledged.append(message)
 
     # -- operations that need no unit of work in other stores ---------------------------------
+
+    def release(self, record: RequestRecord, release: Release) -> None:
+        """Give a claim back."""
+        record.state = RequestState.RECEIVED
+        record.owner = record.lease_until_ms = None
+        record.not_before_ms, record.executions = release.not_before_ms, release.executions
+        if release.leaves_queue:
+            self.leave_queue(record)
+            record.state, record.position = RequestState.DELAYED, None
+            self._note_entry(record)
 
     def put_request(self, record: RequestRecord) -> None:
         """Keep a copy of a record that is not there."""
@@ -197,7 +224,7 @@ class MemoryLedger(UnitOfWork):
             return False
         self.usage.remove(record)
         del self.requests[request_id]
-        self.waiting.get(record.target_agent_id, {}).pop(request_id, None)
+        self.leave_queue(record)
         held = self.held.get((record.source_agent_id, record.target_agent_id), {})
         if held.get(record.seq) is record:
             del held[record.seq]
@@ -290,9 +317,38 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
         """See `AACPPersistenceAdapter`."""
         claimed = Claimed([])
         for agent_id, most in wanted.items():
-            queue = self.ledger.waiting.get(agent_id, {}).values()
+            levels = self.ledger.waiting.get(agent_id, {})
+            ranks = sorted(levels, reverse=True)
+            leases = [
+                executed_elsewhere_until(levels[rank].values(), owner, now_ms) for rank in ranks[1:]
+            ]
+            if any(leases):
+                claimed.again_at_ms[agent_id] = min(filter(None, leases))
+                continue
+            queue = chain.from_iterable(levels[rank].values() for rank in ranks)
             claim_from(queue, most, owner, now_ms, lease_until_ms, agent_id in idle, claimed)
         return claimed
+
+    async def queue_delayed(self, now_ms: int, limit: int) -> Queued:
+        """See `AACPPersistenceAdapter`."""
+        ledger, delayed = self.ledger, self.ledger.delayed
+        due: list[RequestRecord] = []
+        while delayed:
+            at_ms, request_id = delayed[0]
+            record = ledger.requests.get(request_id)
+            is_void = (
+                record is None
+                or record.state is not RequestState.DELAYED
+                or record.not_before_ms != at_ms
+            )
+            if not is_void and (at_ms > now_ms or len(due) == limit):
+                break
+            heapq.heappop(delayed)
+            if record is not None and not is_void:
+                due.append(record)
+        ledger.queue_delayed(due)
+        agents = sorted({record.target_agent_id for record in due})
+        return Queued(agents, delayed[0][0] if delayed else None)
 
     async def complete(
         self, completions: Sequence[ClaimCompletion], now_ms: int
@@ -315,10 +371,7 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
         for release in releases:
             record = self._claimed(release.request_id, release.epoch)
             if record is not None:
-                record.state = RequestState.RECEIVED
-                record.owner = record.lease_until_ms = None
-                record.not_before_ms = release.not_before_ms
-                record.executions = release.executions
+                self.ledger.release(record, release)
         return []
 
     def _claimed(self, request_id: str, epoch: int) -> RequestRecord | None:

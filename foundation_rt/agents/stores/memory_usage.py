@@ -75,8 +75,8 @@ def size_of(record: RequestRecord | MessageRecord) -> int:
     """Return for how many bytes a record counts."""
     size = RECORD_BYTES + len(record.payload)
     if isinstance(record, RequestRecord):
-        size += outcome_size(record.result or record.error)
-    return size
+        return size + outcome_size(record.result or record.error) + len(record.retry or b"")
+    return size + len(record.options or b"")
 
 
 @define(eq=False, repr=False)
@@ -116,13 +116,15 @@ class Usage(Shown):
         # A request to another ledger is a request record and a message record.
         records = 2 if outgoing.message_type is MessageType.REQUEST and not outgoing.local else 1
         size = RECORD_BYTES + len(outgoing.payload)
+        if outgoing.options is not None:
+            size += len(outgoing.options.to_json())
         return self.has_room(outgoing.request_id, records, records * size)
 
     def has_room_for_envelope(self, envelope: Envelope) -> bool:
         """Return whether a received message fits, if it is new."""
         if envelope.message_type is MessageType.RESPONSE or envelope.tombstone:
             return True
-        size = RECORD_BYTES + len(envelope.payload)
+        size = RECORD_BYTES + len(envelope.payload) + len(envelope.options or b"")
         return self.has_room(envelope.request_id, 1, size)
 
     def demand(self, request_id: str | None, records: int, size: int) -> None:

@@ -196,6 +196,30 @@ NO_AGENT_ID: list[Any] = [
     "a\u2028b",
     "x" * 257,
 ]
+RETRY: dict[str, Any] = {
+    "attempts": 3,
+    "baseDelayMs": 100,
+    "maxDelayMs": 1000,
+    "multiplier": 1.5,
+    "jitter": 0.5,
+    "final": ["INVALID_ARGUMENT"],
+}
+NO_RETRY: list[dict[str, Any]] = [
+    {"attempts": 0},
+    {"attempts": 1_001},
+    {"attempts": True},
+    {"baseDelayMs": 0},
+    {"maxDelayMs": 2**31},
+    {"maxDelayMs": "1000"},
+    {"multiplier": 0.5},
+    {"multiplier": None},
+    {"jitter": 1.5},
+    {"final": "INTERNAL"},
+    {"final": [1]},
+    {"final": ["x" * 101]},
+    {"final": ["x"] * 101},
+    {"more": 1},
+]
 WRONG: dict[str, list[Any]] = {
     "messageId": [
         *NO_STRING,
@@ -220,13 +244,22 @@ WRONG: dict[str, list[Any]] = {
     "timestamp": NO_TIME,
     "expiresAt": NO_TIME,
     "tombstone": [False, None, 1, "true", [], {}],
+    "options": [
+        *(value for value in NO_STRING if value != {}),
+        "a",
+        *({"notBeforeMs": value} for value in (None, True, "1", -1, 1.5, 2**62)),
+        *({"priority": value} for value in (None, False, "1", -1, 10, 0.5)),
+        *({"retry": value} for value in (None, [], {})),
+        *({"retry": RETRY | change} for change in NO_RETRY),
+        {"retry": {name: RETRY[name] for name in RETRY if name != "jitter"}},
+    ],
 }
 
 
 @pytest.mark.rule("AACP-73")
 @pytest.mark.parametrize("name", MEMBERS)
 def test_required_members_are_required(name: str) -> None:
-    optional = {"requestId", "expiresAt", "tombstone"}
+    optional = {"requestId", "expiresAt", "tombstone", "options"}
     if name in ("ack", "ackSeries"):
         assert refusal(without(REQUEST, name)).path == "/ackSeries"
         wire = without(without(REQUEST, "ack"), "ackSeries")
@@ -273,6 +306,9 @@ def test_a_member_has_its_type_and_range(name: str) -> None:
         # Whether a message has expired is for the ledger to say.
         ("expiresAt", "1970-01-01T00:00:00.000Z"),
         ("sourceAgentId", REQUEST["targetAgentId"]),
+        ("options", {}),
+        ("options", {"notBeforeMs": 0, "priority": 1}),
+        ("options", {"notBeforeMs": 2**62 - 1, "priority": 9, "retry": RETRY}),
     ],
 )
 def test_a_member_may_be_at_its_limits(name: str, value: Any) -> None:
@@ -291,6 +327,19 @@ def test_an_unknown_member_is_refused_and_not_named(name: str) -> None:
 
 
 # -- strictness, together
+
+
+@pytest.mark.rule("AACP-125")
+@pytest.mark.parametrize("wire", [RESPONSE, TOMBSTONE])
+def test_only_what_is_executed_has_options(wire: dict[str, Any]) -> None:
+    assert refusal(wire | {"options": {"priority": 1}}).path == "/options"
+    assert schemas.problems("aacp-envelope", wire | {"options": {"priority": 1}})
+
+
+@pytest.mark.rule("AACP-125")
+def test_longest_delay_of_options_is_not_below_the_first() -> None:
+    wire = REQUEST | {"options": {"retry": RETRY | {"maxDelayMs": 99}}}
+    assert refusal(wire).path == "/options"
 
 
 @pytest.mark.rule("AACP-16", "AACP-73")

@@ -12,12 +12,15 @@ from attrs.exceptions import FrozenInstanceError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foundation_rt.agents.ledger.retransmitter import (
-    MAX_DELAY_MS,
-    RetransmissionPolicy,
-    Retransmitter,
+from foundation_rt.agents.ledger.request_options import MAX_DELAY_MS, ExecutionRetries
+from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy, Retransmitter
+from foundation_rt.agents.ledger.types import (
+    Claim,
+    MessageRecord,
+    MessageState,
+    MessageType,
+    Outcome,
 )
-from foundation_rt.agents.ledger.types import MessageRecord, MessageState, MessageType, Outcome
 from foundation_rt.errors import ErrorCode, StructuredError
 
 NOW_MS = 1_705_314_600_000
@@ -207,7 +210,7 @@ def test_by_default_the_lifetime_of_a_message_ends_before_its_attempts() -> None
 @pytest.mark.parametrize("code", ErrorCode)
 def test_by_default_no_error_is_temporary(executions: int, code: ErrorCode) -> None:
     retransmitter = Retransmitter(RetransmissionPolicy(), lambda: 0.0)
-    assert not retransmitter.should_execute_again(executions, StructuredError(code, "no"))
+    assert not executes_again(retransmitter, executions, StructuredError(code, "no"))
 
 
 @pytest.mark.rule("AACP-63")
@@ -217,9 +220,9 @@ def test_a_temporary_error_is_tried_again_so_often_and_another_is_not() -> None:
         max_executions=3,
     )
     retransmitter = Retransmitter(policy, lambda: 0.0)
-    again = [retransmitter.should_execute_again(executions, BUSY) for executions in range(1, 6)]
+    again = [executes_again(retransmitter, executions, BUSY) for executions in range(1, 6)]
     assert again == [True, True, False, False, False]
-    assert not any(retransmitter.should_execute_again(each, BROKEN) for each in range(1, 6))
+    assert not any(executes_again(retransmitter, each, BROKEN) for each in range(1, 6))
 
 
 @pytest.mark.rule("AACP-63")
@@ -228,7 +231,7 @@ def test_a_policy_is_not_asked_when_it_makes_no_difference() -> None:
     policy = RetransmissionPolicy(
         should_retry_error=lambda error: not asked.append(error), max_executions=1
     )
-    assert not Retransmitter(policy, lambda: 0.0).should_execute_again(1, BUSY)
+    assert not executes_again(Retransmitter(policy, lambda: 0.0), 1, BUSY)
     assert asked == []
 
 
@@ -237,7 +240,93 @@ def test_a_policy_is_not_asked_when_it_makes_no_difference() -> None:
 def test_an_execution_may_be_begun_so_often(executions: int, starts: int, most: int) -> None:
     policy = RetransmissionPolicy(max_executions=executions, max_starts=starts)
     retransmitter = Retransmitter(policy, lambda: 0.0)
-    assert [retransmitter.may_begin(each) for each in (1, most, most + 1)] == [True, True, False]
+    begins = [retransmitter.may_begin(claim(each)) for each in (1, most, most + 1)]
+    assert begins == [True, True, False]
+
+
+# -- requests with a policy of their own
+
+
+@pytest.mark.rule("AACP-124")
+@given(st.integers(1, 20), st.integers(1, 20), chances)
+def test_own_policy_decides_how_often_and_when(
+    attempts: int, executions: int, chance: float
+) -> None:
+    retries = ExecutionRetries(attempts, base_delay_ms=100, max_delay_ms=1_000, jitter=0.5)
+    patient = RetransmissionPolicy(should_retry_error=lambda error: True, max_executions=100)
+    retransmitter = Retransmitter(patient, lambda: chance)
+    delay = retransmitter.delay_before_next_execution_ms(claim(executions, retries), BROKEN)
+    if executions >= attempts:
+        assert delay is None
+    else:
+        longest = min(100 * 2 ** (executions - 1), 1_000)
+        assert delay is not None
+        assert max(1, int(longest / 2)) <= delay <= longest
+
+
+@pytest.mark.rule("AACP-124")
+@pytest.mark.parametrize(
+    ("final", "again"),
+    [((), True), (("INTERNAL",), False), (("full",), False), (("INVALID_ARGUMENT", "x"), True)],
+)
+def test_error_whose_code_or_reason_is_final_is_not_tried_again(
+    final: tuple[str, ...], again: bool
+) -> None:
+    error = StructuredError(ErrorCode.INTERNAL, "broken", {"reason": "full"})
+    retransmitter = Retransmitter(RetransmissionPolicy(), lambda: 0.0)
+    own = claim(1, ExecutionRetries(final=final))
+    assert (retransmitter.delay_before_next_execution_ms(own, error) is not None) is again
+
+
+@pytest.mark.rule("AACP-46", "AACP-124")
+def test_own_policy_may_begin_more_often_than_that_of_the_coordinator() -> None:
+    retransmitter = Retransmitter(RetransmissionPolicy(), lambda: 0.0)
+    own = ExecutionRetries(attempts=50)
+    assert [retransmitter.may_begin(claim(each, own)) for each in (50, 51)] == [True, False]
+
+
+@pytest.mark.rule("AACP-124")
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"attempts": 0},
+        {"attempts": 1_001},
+        {"attempts": True},
+        {"base_delay_ms": 0},
+        {"base_delay_ms": 2, "max_delay_ms": 1},
+        {"max_delay_ms": MAX_DELAY_MS + 1},
+        {"multiplier": 0.5},
+        {"multiplier": nan},
+        {"jitter": 2},
+        {"jitter": -1},
+        {"final": "INTERNAL"},
+        {"final": (1,)},
+        {"final": ("x" * 101,)},
+        {"final": ("x",) * 101},
+    ],
+)
+def test_own_policy_that_is_not_valid_is_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(values)).partition("_delay")[0]):
+        ExecutionRetries(**values)
+
+
+@pytest.mark.rule("AACP-124")
+@given(st.integers(1, 1_000), st.integers(1, 99), st.floats(1, 1_000), st.floats(0, 1))
+def test_own_policy_is_read_as_it_was_written(
+    attempts: int, base: int, multiplier: float, jitter: float
+) -> None:
+    retries = ExecutionRetries(attempts, base, 100, multiplier, jitter, ["A", "b"])
+    assert ExecutionRetries.from_json(retries.to_json()) == retries
+
+
+def executes_again(retransmitter: Retransmitter, executions: int, error: StructuredError) -> bool:
+    return retransmitter.delay_before_next_execution_ms(claim(executions), error) is not None
+
+
+def claim(executions: int, own: ExecutionRetries | None = None) -> Claim:
+    retry = None if own is None else own.to_json()
+    kind = MessageType.REQUEST
+    return Claim("r", 1, executions, "a", "b", kind, b"1", 1, NOW_MS, NOW_MS + 1, retry=retry)
 
 
 # -- policies

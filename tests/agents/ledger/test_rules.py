@@ -39,7 +39,7 @@ from foundation_rt.agents.ledger.types import (
 from foundation_rt.errors import ErrorCode, StructuredError
 from tests.support.envelopes import json_values
 
-SENT, HELD, RECEIVED, CLAIMED, COMPLETED, FAILED = RequestState
+SENT, HELD, DELAYED, RECEIVED, CLAIMED, COMPLETED, FAILED = RequestState
 TAKE, PASS_OVER, STOP = Claimability
 
 NOW_MS = 1_705_314_600_000

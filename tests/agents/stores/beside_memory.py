@@ -28,6 +28,7 @@ from hypothesis.stateful import (
 )
 
 from foundation_rt.agents.ledger.administration import CANCELLED, Changed, RequestQuery
+from foundation_rt.agents.ledger.request_options import ExecutionRetries, RequestOptions
 from foundation_rt.agents.ledger.types import (
     Claim,
     Claimed,
@@ -71,6 +72,7 @@ PAYLOADS = (b"1", b'{"n":2}')
 LIFETIMES = (20, 60, 1000)
 LEASE = 25
 TTL = 70
+OWN_RETRIES = ExecutionRetries().to_json()
 
 times = st.sampled_from((0, 1, 10, LEASE, 40))
 request_ids = st.sampled_from(REQUEST_IDS)
@@ -152,12 +154,23 @@ class BesideMemory(RuleBasedStateMachine):
             "expires_at_ms": self.now + data.draw(st.sampled_from(LIFETIMES)),
             "next_attempt_at_ms": self.now + data.draw(times) + 1,
             "message_id": uuid_of(self.new_name()),
+            "options": self.draw_options(data),
         }
         source = data.draw(st.sampled_from(LOCAL))
         if data.draw(st.booleans()):
             return event(self.new_name(), source, target, **common)
         kind = data.draw(st.sampled_from((MessageType.REQUEST, MessageType.EVENT)))
         return outgoing(data.draw(request_ids), source, target, message_type=kind, **common)
+
+    def draw_options(self, data: st.DataObject) -> RequestOptions | None:
+        if data.draw(st.integers(0, 2)):
+            return None
+        delay = data.draw(st.none() | times)
+        return RequestOptions(
+            None if delay is None else self.now + delay,
+            data.draw(st.sampled_from((0, 1, 9))),
+            data.draw(st.sampled_from((None, OWN_RETRIES))),
+        )
 
     @rule(data=st.data())
     def receive(self, data: st.DataObject) -> None:
@@ -205,6 +218,8 @@ class BesideMemory(RuleBasedStateMachine):
         if kind is MessageType.REQUEST or data.draw(st.booleans()):
             request_id = data.draw(request_ids)
         more["payload"] = data.draw(payloads)
+        options = self.draw_options(data)
+        more["options"] = None if options is None else options.to_json()
         return incoming(seq, request_id, source, target, message_type=kind, **more)
 
     @rule(
@@ -220,6 +235,11 @@ class BesideMemory(RuleBasedStateMachine):
             lambda store: store.claim(wanted, owner, now, now + LEASE, idle)
         )
         self.claims += claimed.claims
+
+    @rule(limit=st.sampled_from((1, 3, 50)))
+    def queue_delayed(self, limit: int) -> None:
+        now = self.now
+        self.ask(lambda store: store.queue_delayed(now, limit))
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
@@ -246,7 +266,10 @@ class BesideMemory(RuleBasedStateMachine):
     def release(self, data: st.DataObject, delay: int | None) -> None:
         not_before = None if delay is None else self.now + delay
         executions = 7 if delay is None else 1
-        releases = [Release(*claim, executions, not_before) for claim in self.draw_claims(data)]
+        leaves = not_before is not None and data.draw(st.booleans())
+        releases = [
+            Release(*claim, executions, not_before, leaves) for claim in self.draw_claims(data)
+        ]
         self.ask(lambda store: store.release(releases))
 
     def draw_claims(self, data: st.DataObject) -> list[tuple[str, int]]:

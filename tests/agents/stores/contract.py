@@ -43,6 +43,7 @@ from foundation_rt.agents.ledger.administration import (
     key_of,
 )
 from foundation_rt.agents.ledger.ownership import owned_id, owner_of
+from foundation_rt.agents.ledger.request_options import ExecutionRetries, RequestOptions
 from foundation_rt.agents.ledger.rules import PURGE_BATCH, digest_of
 from foundation_rt.agents.ledger.session_manager import WINDOW
 from foundation_rt.agents.ledger.types import (
@@ -64,6 +65,7 @@ from foundation_rt.agents.ledger.types import (
     OutboxKey,
     Outcome,
     OutgoingMessage,
+    Queued,
     Received,
     Release,
     RequestRecord,
@@ -108,6 +110,7 @@ def outgoing(
     created_at_ms: int = NOW,
     expires_at_ms: int = NOW + TTL,
     next_attempt_at_ms: int = NOW + RETRY,
+    options: RequestOptions | None = None,
 ) -> OutgoingMessage:
     """Return a request of `source` to `target`; its message id follows from its request id."""
     return OutgoingMessage(
@@ -122,6 +125,7 @@ def outgoing(
         expires_at_ms,
         local,
         next_attempt_at_ms,
+        options=options,
     )
 
 
@@ -146,6 +150,7 @@ def incoming(
     reply: str = "",
     incarnation: int = FAR_INCARNATION,
     low_watermark: int = 1,
+    options: bytes | None = None,
 ) -> IncomingEnvelope:
     """Return an envelope from `source`, by default a request named after its number."""
     if request_id is None and message_type is MessageType.REQUEST:
@@ -167,6 +172,7 @@ def incoming(
         incarnation,
         None if ack is None else 1,
         low_watermark,
+        options,
     )
     digest = digest_of(source, target, message_type, payload)
     return IncomingEnvelope(
@@ -284,6 +290,9 @@ class Ledger:
 
     def renew(self, *claims: tuple[str, int], until: int) -> list[bool]:
         return self.run(self.adapter.renew(claims, until))
+
+    def queue_delayed(self, now: int, limit: int = 100) -> Queued:
+        return self.run(self.adapter.queue_delayed(now, limit))
 
     def release(self, *releases: Release) -> None:
         self.run(self.adapter.release(releases))
@@ -1108,6 +1117,89 @@ class StoreContract:
         claims = ledger.claim(now=NOW + 50).claims
         assert [(claim.request_id, claim.epoch) for claim in claims] == [("r1", 2), ("r2", 1)]
         assert ledger.request("r1").not_before_ms is None
+
+    @pytest.mark.rule("AACP-120", "AACP-121")
+    def test_delayed_request_is_queued_when_its_time_has_come(self, ledger: Ledger) -> None:
+        later = RequestOptions(NOW + 50)
+        entered = ledger.append(outgoing("late", options=later), outgoing("r1"))
+        assert [each.delayed_until_ms for each in entered] == [NOW + 50, None]
+        assert (ledger.state("late"), ledger.request("late").position) == (
+            RequestState.DELAYED,
+            None,
+        )
+        assert ledger.queue_delayed(NOW + 49) == Queued([], NOW + 50)
+        assert ledger.claim_ids("b", now=NOW + 49) == ["r1"]
+        ledger.append(outgoing("r2"))
+        assert ledger.queue_delayed(NOW + 50) == Queued(["b"], None)
+        assert ledger.request("late").not_before_ms is None
+        assert ledger.claim_ids("b", now=NOW + 50) == ["r2", "late"]
+
+    @pytest.mark.rule("AACP-120")
+    def test_requests_are_queued_in_the_order_of_their_times(self, ledger: Ledger) -> None:
+        delays = {"r1": 30, "r2": 10, "r3": 20}
+        ledger.append(
+            *(outgoing(name, options=RequestOptions(NOW + ms)) for name, ms in delays.items())
+        )
+        assert ledger.queue_delayed(NOW + 100, limit=2) == Queued(["b"], NOW + 30)
+        assert ledger.queue_delayed(NOW + 100, limit=2) == Queued(["b"], None)
+        assert ledger.claim_ids("b") == ["r2", "r3", "r1"]
+
+    @pytest.mark.rule("AACP-120", "AACP-125", "AACP-18")
+    def test_options_come_with_a_message_that_is_held_first(self, ledger: Ledger) -> None:
+        sent = RequestOptions(NOW + 50, 3, b'{"attempts":1}')
+        [entered] = ledger.append(outgoing("there", target="far", local=False, options=sent))
+        assert entered.message is not None
+        assert entered.message.options == sent.to_json()
+        assert ledger.unacknowledged("a", "far")[0].options == sent.to_json()
+        options = RequestOptions(NOW + 50, 3, ExecutionRetries().to_json())
+        came = ledger.receive(incoming(2, "late", options=options.to_json()))
+        assert (ledger.state("late"), came.delayed_until_ms) == (RequestState.HELD, None)
+        assert ledger.receive(incoming(1, "first")).delayed_until_ms == NOW + 50
+        record = ledger.request("late")
+        assert (record.state, record.priority) == (RequestState.DELAYED, 3)
+        assert record.retry == options.retry
+        ledger.queue_delayed(NOW + 50)
+        claims = ledger.claim("b", now=NOW + 50).claims
+        assert [(claim.request_id, claim.priority, claim.retry) for claim in claims] == [
+            ("late", 3, options.retry),
+            ("first", 0, None),
+        ]
+
+    @pytest.mark.rule("AACP-122")
+    def test_higher_priorities_are_claimed_first(self, ledger: Ledger) -> None:
+        priorities = {"r1": 0, "r2": 1, "r3": 9, "r4": 0, "r5": 9}
+        ledger.append(
+            *(outgoing(name, options=RequestOptions(None, n)) for name, n in priorities.items())
+        )
+        assert ledger.claim_ids("b", most=2) == ["r3", "r5"]
+        assert ledger.claim_ids("b") == ["r2", "r1", "r4"]
+
+    @pytest.mark.rule("AACP-123")
+    def test_nothing_urgent_is_claimed_while_another_owner_executes(self, ledger: Ledger) -> None:
+        ledger.append(outgoing("r1"), outgoing("r2"))
+        ledger.claim("b", most=1, owner="other")
+        ledger.append(outgoing("urgent", options=RequestOptions(None, 9)))
+        assert ledger.claim("b") == Claimed([], {"b": NOW + LEASE})
+        assert ledger.claim_ids("b", owner="other") == ["urgent", "r2"]
+
+    @pytest.mark.rule("AACP-124")
+    def test_request_that_leaves_its_queue_bars_no_other(self, ledger: Ledger) -> None:
+        ledger.append(outgoing("r1"), outgoing("r2"))
+        [claim] = ledger.claim("b", most=1).claims
+        ledger.release(Release("r1", claim.epoch, 1, NOW + 50, leaves_queue=True))
+        assert ledger.state("r1") is RequestState.DELAYED
+        assert ledger.claim_ids("b") == ["r2"]
+        assert ledger.queue_delayed(NOW + 50) == Queued(["b"], None)
+        [again] = ledger.claim("b", now=NOW + 50).claims
+        assert (again.request_id, again.epoch, again.executions) == ("r1", 2, 2)
+
+    @pytest.mark.rule("AACP-112", "AACP-114", "AACP-120")
+    def test_delayed_request_is_cancelled_and_requeued_at_once(self, ledger: Ledger) -> None:
+        ledger.append(outgoing("r1", options=RequestOptions(NOW + 50)))
+        assert ledger.cancel("r1")[0].verdict is Verdict.DONE
+        assert ledger.queue_delayed(NOW + 50) == Queued([], None)
+        assert ledger.requeue("r1")[0].verdict is Verdict.DONE
+        assert ledger.claim_ids("b") == ["r1"]
 
     @pytest.mark.rule("AACP-22")
     def test_every_queue_that_stops_has_a_hint(self, ledger: Ledger) -> None:

@@ -86,9 +86,10 @@ class _TakesLateOutcomes(InMemoryAACPPersistenceAdapter):
 
 class _ClaimsTheLastFirst(InMemoryAACPPersistenceAdapter):
     async def claim(self, wanted: Any, *rest: Any) -> Any:
-        for queue in self.ledger.waiting.values():
-            for request_id in sorted(queue, reverse=True):
-                queue[request_id] = queue.pop(request_id)
+        for levels in self.ledger.waiting.values():
+            for queue in levels.values():
+                for request_id in sorted(queue, reverse=True):
+                    queue[request_id] = queue.pop(request_id)
         return await super().claim(wanted, *rest)
 
 

@@ -47,6 +47,7 @@ from ...ledger.types import (
     OutboxKey,
     Outcome,
     OutgoingMessage,
+    Queued,
     Received,
     Release,
     RequestRecord,
@@ -398,6 +399,29 @@ class PostgresAACPPersistenceAdapter(Shown):
         for agent_id in busy:
             claimed.again_at_ms[agent_id] = min(soon_ms, claimed.again_at_ms.get(agent_id, soon_ms))
         return claimed
+
+    async def queue_delayed(self, now_ms: int, limit: int) -> Queued:
+        """See `AACPPersistenceAdapter`; processes that ask at once get different requests."""
+
+        async def work(transaction: Transaction) -> Queued:
+            agents, [(next_at_ms,)] = await transaction.ask(
+                statements.delayed_agents(now_ms, limit), statements.next_delayed()
+            )
+            names = sorted(agent_id for (agent_id,) in agents)
+            if not names:
+                await transaction.commit()
+                return Queued([], next_at_ms)
+            unit = await load(transaction, self.incarnation, (), names)
+            [rows] = await transaction.ask(statements.lock_delayed(names, now_ms, limit))
+            unit.queue_delayed(map(records.request_of, rows))
+            moved = sorted(unit.moved)
+            await flush(transaction, unit, self._tell(LedgerNews(moved)))
+            return Queued(moved, next_at_ms)
+
+        queued = await self._transact(work)
+        if queued.agents:
+            [(queued.next_at_ms,)] = await self._ask(statements.next_delayed())
+        return queued
 
     async def complete(
         self, completions: Sequence[ClaimCompletion], now_ms: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ....database.postgres import Query, Transaction
-from ...ledger.administration import Changed, RequestQuery, Verdict
+from ...ledger.administration import Changed, RequestQuery, Verdict, is_executed_here
 from ...ledger.types import TERMINAL, ClaimCompletion, LedgerNews, RequestRecord
 from ...ledger.unit_of_work import UnitOfWork
 from .. import records
@@ -110,7 +110,7 @@ async def requeue(
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
     [rows] = await transaction.ask(statements.requests(request_ids))
     known = map(records.request_of, rows)
-    agents = {record.target_agent_id for record in known if record.position is not None}
+    agents = {record.target_agent_id for record in known if is_executed_here(record)}
     # Queues before requests, as everywhere.
     unit = await load(transaction, incarnation, (), agents)
     unit.requests = await _lock(transaction, request_ids)

@@ -139,5 +139,18 @@ CREATE TABLE {schema}.submission (
 CREATE INDEX submission_request ON {schema}.submission (request_id);
 """
 
-MIGRATIONS = migrations_of((_FIRST, _SECOND, _SCHEDULES))
+_OPTIONS = """
+ALTER TABLE {schema}.request
+    ADD COLUMN priority smallint NOT NULL DEFAULT 0,
+    ADD COLUMN retry bytea,
+    ADD COLUMN delayed boolean NOT NULL DEFAULT false;
+ALTER TABLE {schema}.message ADD COLUMN options bytea;
+ALTER TABLE {schema}.submission ADD COLUMN options bytea;
+DROP INDEX {schema}.request_queue;
+CREATE INDEX request_queue ON {schema}.request (target_agent_id, priority DESC, position)
+    WHERE queued;
+CREATE INDEX request_delayed ON {schema}.request (not_before_ms) WHERE delayed;
+"""
+
+MIGRATIONS = migrations_of((_FIRST, _SECOND, _SCHEDULES, _OPTIONS))
 """The n-th migration makes version n out of version n - 1."""

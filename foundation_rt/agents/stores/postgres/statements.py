@@ -14,6 +14,7 @@ from enum import StrEnum
 from attrs import astuple
 
 from ....database.postgres import Query, Row
+from ...ledger.rules import CLAIMED_AT_HEAD
 from ...ledger.session_manager import LinkState
 from ...ledger.types import (
     TERMINAL,
@@ -158,15 +159,17 @@ WHERE NOT finished AND created_at_ms < %b::bigint ORDER BY created_at_ms, reques
 _ADD_REQUESTS = """
 INSERT INTO {schema}.request (
     request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
-    created_at_ms, expires_at_ms, by_message, position, held, queued
+    created_at_ms, expires_at_ms, by_message, position, not_before_ms, priority, retry, held,
+    queued, delayed
 )
-SELECT n.*, n.state = 'HELD', n.state = 'RECEIVED'
+SELECT n.*, n.state = 'HELD', n.state = 'RECEIVED', n.state = 'DELAYED'
 FROM unnest(
     %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[],
-    %b::text[], %b::bigint[], %b::bigint[], %b::boolean[], %b::bigint[]
+    %b::text[], %b::bigint[], %b::bigint[], %b::boolean[], %b::bigint[], %b::bigint[],
+    %b::bigint[], %b::bytea[]
 ) AS n (
     request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
-    created_at_ms, expires_at_ms, by_message, position
+    created_at_ms, expires_at_ms, by_message, position, not_before_ms, priority, retry
 )
 ORDER BY request_id
 """
@@ -178,15 +181,17 @@ ON CONFLICT DO NOTHING
 _ENTER = """
 UPDATE {schema}.request AS r
 SET state = n.state, seq = n.seq, by_message = n.by_message, position = n.position,
-    held = n.state = 'HELD', queued = n.state = 'RECEIVED'
-FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::boolean[], %b::bigint[])
-    AS n (request_id, state, seq, by_message, position)
-WHERE r.request_id = n.request_id AND r.state IN ('SENT', 'HELD')
+    not_before_ms = n.not_before_ms, held = n.state = 'HELD', queued = n.state = 'RECEIVED',
+    delayed = n.state = 'DELAYED'
+FROM unnest(
+    %b::text[], %b::text[], %b::bigint[], %b::boolean[], %b::bigint[], %b::bigint[]
+) AS n (request_id, state, seq, by_message, position, not_before_ms)
+WHERE r.request_id = n.request_id AND r.state IN ('SENT', 'HELD', 'DELAYED')
 """
 _FINISH = """
 UPDATE {schema}.request AS r
 SET state = n.state, result = n.result, error = n.error, finished_at_ms = n.finished_at_ms,
-    owner = NULL, lease_until_ms = NULL, queued = false, finished = true
+    owner = NULL, lease_until_ms = NULL, queued = false, delayed = false, finished = true
 FROM unnest(%b::text[], %b::text[], %b::bytea[], %b::bytea[], %b::bigint[])
     AS n (request_id, state, result, error, finished_at_ms)
 WHERE r.request_id = n.request_id
@@ -250,6 +255,9 @@ def add_requests(records: Sequence[RequestRecord]) -> Query:
         numbers([each.expires_at_ms for each in records]),
         flags([each.needs_response for each in records]),
         numbers([each.position for each in records]),
+        numbers([each.not_before_ms for each in records]),
+        numbers([each.priority for each in records]),
+        blobs([each.retry for each in records]),
     ]
 
 
@@ -266,6 +274,7 @@ def enter(records: Sequence[RequestRecord]) -> Query:
         numbers([each.seq for each in records]),
         flags([each.needs_response for each in records]),
         numbers([each.position for each in records]),
+        numbers([each.not_before_ms for each in records]),
     ]
 
 
@@ -299,13 +308,28 @@ def mark(
 _IS_LIVE = "(state = 'CLAIMED' AND lease_until_ms > %(now)b)"
 _COUNTS = f"(expires_at_ms > %(now)b AND NOT ({_IS_LIVE} AND owner = %(owner)b))"
 _STOPS = f"({_IS_LIVE} OR coalesce(not_before_ms > %(now)b, false))"
+_ORDER = "priority DESC, position"
+
+# `rules.executed_elsewhere_until`, for all priorities that are lower than that of `head`. Of the
+# lowest one it reads nothing.
+_EXECUTED_UNTIL_MS = f"""(
+    SELECT min(lease_until_ms)
+    FROM generate_series(0, head.priority - 1) AS lower (priority)
+    CROSS JOIN LATERAL (
+        SELECT state, lease_until_ms FROM {{schema}}.request
+        WHERE target_agent_id = head.target_agent_id AND queued AND priority = lower.priority
+            AND {_COUNTS}
+        ORDER BY position LIMIT {CLAIMED_AT_HEAD}
+    ) AS first
+    WHERE {_IS_LIVE}
+)"""
 
 # Agents that have something to claim, and for which no other transaction is claiming now.
 _LOCK_MAILBOXES = f"""
 SELECT agent_id FROM {{schema}}.mailbox AS m
 WHERE agent_id = ANY (%(agents)b) AND (
     SELECT NOT {_STOPS} FROM {{schema}}.request
-    WHERE target_agent_id = m.agent_id AND queued AND {_COUNTS} ORDER BY position LIMIT 1
+    WHERE target_agent_id = m.agent_id AND queued AND {_COUNTS} ORDER BY {_ORDER} LIMIT 1
 )
 ORDER BY agent_id FOR UPDATE OF m SKIP LOCKED
 """
@@ -315,27 +339,32 @@ SELECT h.request_id, a.agent_id, h.epoch, h.stops, h.until_ms
 FROM unnest(%(agents)b::text[], %(most)b::bigint[])
     WITH ORDINALITY AS a (agent_id, most, place)
 CROSS JOIN LATERAL (
-    SELECT *, count(*) FILTER (WHERE stops) OVER (ORDER BY position) AS stopped
+    SELECT *, count(*) FILTER (WHERE stops) OVER (ORDER BY {_ORDER}) AS stopped
     FROM (
-        SELECT request_id, epoch, position, {_STOPS} AS stops,
-            LEAST(
-                CASE WHEN state = 'CLAIMED' THEN lease_until_ms ELSE not_before_ms END,
-                expires_at_ms
+        SELECT request_id, epoch, priority, position,
+            {_STOPS} OR elsewhere.until_ms IS NOT NULL AS stops,
+            coalesce(
+                elsewhere.until_ms,
+                LEAST(
+                    CASE WHEN state = 'CLAIMED' THEN lease_until_ms ELSE not_before_ms END,
+                    expires_at_ms
+                )
             ) AS until_ms
-        FROM {{schema}}.request
+        FROM {{schema}}.request AS head
+        CROSS JOIN LATERAL (SELECT {_EXECUTED_UNTIL_MS} AS until_ms) AS elsewhere
         WHERE target_agent_id = a.agent_id AND queued AND {_COUNTS}
-        ORDER BY position LIMIT a.most
+        ORDER BY {_ORDER} LIMIT a.most
     ) AS waiting
 ) AS h
 WHERE h.stopped = 0 OR h.stopped = 1 AND h.stops
-ORDER BY a.place, h.position
+ORDER BY a.place, h.priority DESC, h.position
 """
 
 # The owner of an earlier claim may have renewed it, completed it, or given it back; or a process
 # that is stopped keeps it locked. What is behind such a request in its queue waits for it.
 _CLAIM = f"""
 WITH free AS MATERIALIZED (
-    SELECT r.request_id, target_agent_id, position, given.begins, given.number
+    SELECT r.request_id, target_agent_id, priority, position, given.begins, given.number
     FROM {{schema}}.request AS r
     JOIN unnest(
         %(request_ids)b::text[], %(epochs)b::bigint[], %(begins)b::boolean[], %(numbers)b::bigint[]
@@ -344,7 +373,7 @@ WITH free AS MATERIALIZED (
 ),
 taken AS (
     SELECT request_id, begins FROM (
-        SELECT *, row_number() OVER (PARTITION BY target_agent_id ORDER BY position) AS place
+        SELECT *, row_number() OVER (PARTITION BY target_agent_id ORDER BY {_ORDER}) AS place
         FROM free
     ) AS placed
     WHERE place = number
@@ -354,7 +383,7 @@ SET state = 'CLAIMED', epoch = r.epoch + 1, owner = %(owner)b, lease_until_ms = 
     not_before_ms = NULL, executions = r.executions + taken.begins::integer
 FROM taken WHERE r.request_id = taken.request_id
 RETURNING r.request_id, r.epoch, executions + (NOT taken.begins)::integer, source_agent_id,
-    target_agent_id, message_type, payload, seq, created_at_ms, expires_at_ms
+    target_agent_id, message_type, payload, seq, created_at_ms, expires_at_ms, priority, retry
 """
 _RENEW = """
 WITH kept AS MATERIALIZED (
@@ -367,17 +396,33 @@ WHERE r.request_id = kept.request_id RETURNING r.request_id, r.epoch
 """
 _RELEASE = """
 WITH kept AS MATERIALIZED (
-    SELECT r.request_id, given.executions, given.not_before_ms FROM {schema}.request AS r
-    JOIN unnest(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[])
-        AS given (request_id, epoch, executions, not_before_ms)
+    SELECT r.request_id, given.executions, given.not_before_ms, given.leaves_queue
+    FROM {schema}.request AS r
+    JOIN unnest(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::boolean[])
+        AS given (request_id, epoch, executions, not_before_ms, leaves_queue)
         USING (request_id, epoch)
     WHERE state = 'CLAIMED' ORDER BY target_agent_id, position FOR UPDATE OF r
 )
 UPDATE {schema}.request AS r
-SET state = 'RECEIVED', owner = NULL, lease_until_ms = NULL, not_before_ms = kept.not_before_ms,
-    executions = kept.executions
+SET state = CASE WHEN kept.leaves_queue THEN 'DELAYED' ELSE 'RECEIVED' END,
+    position = CASE WHEN kept.leaves_queue THEN NULL ELSE r.position END,
+    queued = NOT kept.leaves_queue, delayed = kept.leaves_queue, owner = NULL,
+    lease_until_ms = NULL, not_before_ms = kept.not_before_ms, executions = kept.executions
 FROM kept WHERE r.request_id = kept.request_id
 """
+_DELAYED_AGENTS = """
+SELECT DISTINCT target_agent_id FROM (
+    SELECT target_agent_id FROM {schema}.request
+    WHERE delayed AND not_before_ms <= %b::bigint ORDER BY not_before_ms LIMIT %b::bigint
+) AS due
+"""
+# A request that is only put into its queue is read without its payload.
+_LOCK_DELAYED = f"""
+SELECT {_REQUEST.replace("payload", "''::bytea")} FROM {{schema}}.request
+WHERE delayed AND not_before_ms <= %b::bigint AND target_agent_id = ANY (%b)
+ORDER BY not_before_ms, request_id LIMIT %b::bigint FOR UPDATE SKIP LOCKED
+"""
+_NEXT_DELAYED = "SELECT min(not_before_ms) FROM {schema}.request WHERE delayed"
 
 
 Choice = tuple[str, int, bool, int]
@@ -440,7 +485,23 @@ def release(releases: Sequence[Release]) -> Query:
         numbers([each.epoch for each in releases]),
         numbers([each.executions for each in releases]),
         numbers([each.not_before_ms for each in releases]),
+        flags([each.leaves_queue for each in releases]),
     ]
+
+
+def delayed_agents(now_ms: int, limit: int) -> Query:
+    """Read the agents of requests whose time has come."""
+    return _DELAYED_AGENTS, (now_ms, limit)
+
+
+def lock_delayed(agents: Iterable[str], now_ms: int, limit: int) -> Query:
+    """Lock requests whose time has come; they come without payloads."""
+    return _LOCK_DELAYED, (now_ms, texts(agents), limit)
+
+
+def next_delayed() -> Query:
+    """Read when the time of the next request comes, or NULL."""
+    return _NEXT_DELAYED, ()
 
 
 # -- messages -------------------------------------------------------------------------------------
@@ -450,7 +511,7 @@ _ADD_MESSAGES = f"""
 INSERT INTO {{schema}}.message ({_MESSAGE})
 SELECT * FROM unnest(
     %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[], %b::text[], %b::bytea[],
-    %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[]
+    %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[]
 )
 ON CONFLICT DO NOTHING RETURNING true
 """
@@ -557,6 +618,7 @@ def add_messages(records: Sequence[MessageRecord]) -> Query:
         numbers([each.expires_at_ms for each in records]),
         numbers([each.attempts for each in records]),
         numbers([each.next_attempt_at_ms for each in records]),
+        blobs([each.options for each in records]),
     ]
 
 

@@ -21,8 +21,8 @@ Tell = Callable[[LedgerNews], Sequence[Query]]
 Outgoing = Callable[[SubmittedRequest], OutgoingMessage]
 
 _COLUMNS = (
-    "message_id, request_id, source_agent_id, target_agent_id, payload, ttl_ms, local, number,"
-    " transaction"
+    "message_id, request_id, source_agent_id, target_agent_id, payload, ttl_ms, local, options,"
+    " number, transaction"
 )
 
 # It finds out, without an error that would end the transaction, whether the next one can do.
@@ -42,9 +42,10 @@ _UID = 'SELECT uid FROM "{schema}".ledger'
 _SUBMIT = """
 WITH added AS (
     INSERT INTO "{schema}".submission (
-        message_id, request_id, source_agent_id, target_agent_id, payload, ttl_ms, local
+        message_id, request_id, source_agent_id, target_agent_id, payload, ttl_ms, local,
+        options
     )
-    VALUES (%s, %s, %s, %s, %s, %s, %s) RETURNING transaction
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s) RETURNING transaction
 )
 SELECT pg_catalog.pg_notify(%s, replace(%s, %s, transaction::text)) FROM added
 """
@@ -108,6 +109,7 @@ async def submit(connection: Any, schema: str, uid: str, submission: SubmittedRe
             submission.payload,
             submission.ttl_ms,
             submission.local,
+            submission.options,
         )
         notification = (schema, told, str(_TRANSACTION))
         await cursor.execute(_named(_SUBMIT, schema), (*values, *notification))

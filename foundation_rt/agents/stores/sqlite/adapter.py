@@ -29,6 +29,7 @@ from ...ledger.types import (
     OutboxKey,
     Outcome,
     OutgoingMessage,
+    Queued,
     Received,
     Release,
     RequestRecord,
@@ -183,6 +184,10 @@ class SqliteAACPPersistenceAdapter(WithoutSubmissions, Shown):
     ) -> Claimed:
         """See `AACPPersistenceAdapter`."""
         return await self._perform(claiming.claim, wanted, owner, now_ms, lease_until_ms, idle)
+
+    async def queue_delayed(self, now_ms: int, limit: int) -> Queued:
+        """See `AACPPersistenceAdapter`."""
+        return await self._perform(claiming.queue_delayed, self.incarnation, now_ms, limit)
 
     async def complete(
         self, completions: Sequence[ClaimCompletion], now_ms: int

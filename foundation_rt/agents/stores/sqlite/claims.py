@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 
-import orjson
-
-from ...ledger.rules import claim_from
-from ...ledger.types import ClaimCompletion, Claimed, Completed, Release
+from ...ledger.rules import claim_from, executed_elsewhere_until
+from ...ledger.types import ClaimCompletion, Claimed, Completed, Queued, Release, RequestRecord
 from .. import records
-from .rows import IS_QUEUED, REQUEST
+from .rows import IS_QUEUED, REQUEST, ids_of
 from .working_set import flush, load, read_links
+
+_WITHOUT_PAYLOAD = REQUEST.replace("payload", "x''")
 
 _FEW = 16
 """Up to so many queues are looked into one by one, which costs 13 us for each."""
@@ -53,28 +54,75 @@ def claim(
             f"SELECT {REQUEST} FROM requests WHERE {IS_QUEUED} AND target_agent_id = ?"
             " AND expires_at_ms > ?"
             " AND NOT (state = 'CLAIMED' AND owner = ? AND lease_until_ms > ?)"
-            " ORDER BY position LIMIT ?",
+            " ORDER BY priority DESC, position LIMIT ?",
             (agent_id, now_ms, owner, now_ms, most),
         )
         begins = agent_id in idle
         queue = map(records.request_of, rows)
-        taken = claim_from(queue, most, owner, now_ms, lease_until_ms, begins, claimed)
+        first = next(queue, None)
+        if first is None:
+            continue
+        until_ms = _executed_elsewhere_until(connection, first, owner, now_ms)
+        if until_ms is not None:
+            rows.close()
+            claimed.again_at_ms[agent_id] = until_ms
+            continue
+        taken = claim_from(
+            chain([first], queue), most, owner, now_ms, lease_until_ms, begins, claimed
+        )
         rows.close()
         if taken:
             connection.execute(
                 "UPDATE requests SET state = 'CLAIMED', epoch = epoch + 1, owner = ?,"
-                " executions = executions + (position IS ?),"
-                " lease_until_ms = ?, not_before_ms = NULL WHERE finished_at_ms IS NULL"
-                " AND target_agent_id = ? AND position IN (SELECT value FROM json_each(?))",
+                " executions = executions + (request_id IS ?),"
+                " lease_until_ms = ?, not_before_ms = NULL"
+                " WHERE request_id IN (SELECT value FROM json_each(?))",
                 (
                     owner,
-                    taken[0].position if begins else None,
+                    taken[0].request_id if begins else None,
                     lease_until_ms,
-                    agent_id,
-                    orjson.dumps([record.position for record in taken]).decode(),
+                    ids_of(record.request_id for record in taken),
                 ),
             )
     return claimed
+
+
+def _executed_elsewhere_until(
+    connection: sqlite3.Connection, head: RequestRecord, owner: str, now_ms: int
+) -> int | None:
+    """Return when to ask again since another owner executes requests of a lower priority."""
+    ends = []
+    for priority in range(head.priority):
+        rows = connection.execute(
+            f"SELECT {REQUEST} FROM requests WHERE {IS_QUEUED} AND target_agent_id = ?"
+            " AND priority = ? ORDER BY position",
+            (head.target_agent_id, priority),
+        )
+        end = executed_elsewhere_until(map(records.request_of, rows), owner, now_ms)
+        rows.close()
+        if end is not None:
+            ends.append(end)
+    return min(ends, default=None)
+
+
+def queue_delayed(
+    connection: sqlite3.Connection, incarnation: int, now_ms: int, limit: int
+) -> Queued:
+    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
+    rows = connection.execute(
+        f"SELECT {_WITHOUT_PAYLOAD} FROM requests WHERE state = 'DELAYED' AND not_before_ms <= ?"
+        " ORDER BY not_before_ms, request_id LIMIT ?",
+        (now_ms, limit),
+    )
+    due = list(map(records.request_of, rows))
+    agents = sorted({record.target_agent_id for record in due})
+    unit = load(connection, incarnation, agents=agents)
+    unit.queue_delayed(due)
+    flush(connection, unit)
+    [next_at_ms] = connection.execute(
+        "SELECT min(not_before_ms) FROM requests WHERE state = 'DELAYED'"
+    ).fetchone()
+    return Queued(agents, next_at_ms)
 
 
 def complete(
@@ -110,15 +158,21 @@ def renew(
 
 
 _RELEASE = "UPDATE requests SET state = 'RECEIVED', owner = NULL, lease_until_ms = NULL"
+_DELAY = _RELEASE.replace("'RECEIVED'", "'DELAYED', position = NULL")
 
 
 def release(connection: sqlite3.Connection, releases: Sequence[Release]) -> None:
     """See `AACPPersistenceAdapter`."""
-    connection.executemany(
-        f"{_RELEASE}, not_before_ms = ?, executions = ?"
-        " WHERE request_id = ? AND epoch = ? AND state = 'CLAIMED'",
-        [(each.not_before_ms, each.executions, each.request_id, each.epoch) for each in releases],
-    )
+    for released, leaves_queue in ((_RELEASE, False), (_DELAY, True)):
+        connection.executemany(
+            f"{released}, not_before_ms = ?, executions = ?"
+            " WHERE request_id = ? AND epoch = ? AND state = 'CLAIMED'",
+            [
+                (each.not_before_ms, each.executions, each.request_id, each.epoch)
+                for each in releases
+                if each.leaves_queue == leaves_queue
+            ],
+        )
 
 
 def release_all(connection: sqlite3.Connection) -> int:

@@ -117,7 +117,18 @@ CREATE TABLE schedules (
 CREATE INDEX schedules_due ON schedules (next_run_at_ms) WHERE next_run_at_ms IS NOT NULL;
 """
 
-MIGRATIONS = migrations_of((_FIRST, _SECOND, _THIRD, _SCHEDULES))
+_OPTIONS = """
+-- When and how requests are executed, if their senders said so.
+ALTER TABLE requests ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE requests ADD COLUMN retry BLOB;
+ALTER TABLE messages ADD COLUMN options BLOB;
+DROP INDEX queues;
+CREATE INDEX queues ON requests (target_agent_id, priority DESC, position)
+    WHERE position IS NOT NULL AND finished_at_ms IS NULL;
+CREATE INDEX delayed ON requests (not_before_ms) WHERE state = 'DELAYED';
+"""
+
+MIGRATIONS = migrations_of((_FIRST, _SECOND, _THIRD, _SCHEDULES, _OPTIONS))
 """The n-th migration makes version n out of version n - 1."""
 
 
