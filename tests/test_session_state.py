@@ -107,6 +107,25 @@ def test_state_is_a_dict_that_refuses_what_is_too_large(steps: list[tuple[str, A
 
 
 @pytest.mark.rule("CALL-31")
+def test_writing_many_names_counts_all_of_them_seldom() -> None:
+    class Counted(HandlerState):
+        counts = 0
+
+        def _check(self, values: dict[str, Any]) -> None:
+            self.counts += 1
+            super()._check(values)
+
+    state = Counted(64_000)
+    with pytest.raises(ToolError):
+        for number in range(64_000):
+            state[f"name {number}"] = number
+    assert len(state) > 1_000 and state.counts <= 3
+    state.clear()
+    assert not state
+    state["name"] = "x" * 63_000
+
+
+@pytest.mark.rule("CALL-31")
 @pytest.mark.parametrize(
     "wrong",
     [object(), b"bytes", {5: 1}, {"a": {1, 2}}, ManualClock().now(), (1, 2), [math.nan], uuid4()],

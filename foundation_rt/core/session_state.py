@@ -57,7 +57,7 @@ class HandlerState(MutableMapping[str, Any]):
         used: the last look at the state of a principal, in monotonic seconds.
     """
 
-    __slots__ = ("_max_bytes", "_values", "used")
+    __slots__ = ("_max_bytes", "_room", "_values", "used")
 
     hides_values = True
     """Logs show the names alone."""
@@ -65,6 +65,8 @@ class HandlerState(MutableMapping[str, Any]):
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._values: dict[str, Any] = {}
+        # What may be added before all of it is counted again: counting for every write is quadratic.
+        self._room = 0
         self.used = 0.0
 
     def check_size(self) -> None:
@@ -72,8 +74,10 @@ class HandlerState(MutableMapping[str, Any]):
         self._check(self._values)
 
     def _check(self, values: dict[str, Any]) -> None:
-        if len(orjson.dumps(values, option=_STRICT)) > self._max_bytes:
+        room = self._max_bytes - len(orjson.dumps(values, option=_STRICT))
+        if room < 0:
             raise state_too_large(self._max_bytes)
+        self._room = room
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -87,12 +91,19 @@ class HandlerState(MutableMapping[str, Any]):
         """
         if type(name) is not str:
             raise TypeError(f"a name in the session state is a string, not {name!r}")
-        _check_json(name, value)
-        self._check({**self._values, name: value})
+        needed = len(_check_json(name, value)) + len(orjson.dumps(name)) + len(b":,")
+        if needed > self._room:
+            self._check({**self._values, name: value})
+        else:
+            self._room -= needed
         self._values[name] = value
 
     def __delitem__(self, name: str) -> None:
         del self._values[name]
+
+    def clear(self) -> None:
+        """Remove all values, at once: `MutableMapping` would look for the first one each time."""
+        self._values.clear()
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._values])
@@ -104,14 +115,16 @@ class HandlerState(MutableMapping[str, Any]):
         return f"<session state {', '.join(self)}>"
 
 
-def _check_json(name: str, value: Any) -> None:
+def _check_json(name: str, value: Any) -> bytes:
+    """Return the JSON of a value; raise `TypeError` if it would not come back as it is."""
     try:
-        comes_back = orjson.loads(orjson.dumps(value, option=_STRICT)) == value
+        written = orjson.dumps(value, option=_STRICT)
+        comes_back = orjson.loads(written) == value
     except TypeError as error:
         problem = str(error)
     else:
         if comes_back:
-            return
+            return written
         problem = "it would come back as another value"
     raise TypeError(
         f"session_state[{name!r}] is a {type(value).__name__} that JSON cannot keep ({problem}):"
@@ -163,8 +176,7 @@ class StoredState(HandlerState):
         self.check_size()
         now: dict[str, bytes] = {}
         for name, value in dict(self._values).items():  # a thread may be left that changes it
-            _check_json(name, value)
-            now[name] = orjson.dumps(value, option=_STRICT)
+            now[name] = _check_json(name, value)
         written = {name: value for name, value in now.items() if self._stored.get(name) != value}
         removed = tuple(name for name in self._stored if name not in now)
         self._stored = now
