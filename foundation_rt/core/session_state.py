@@ -65,7 +65,7 @@ class HandlerState(MutableMapping[str, Any]):
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._values: dict[str, Any] = {}
-        # What may be added before all of it is counted again: counting for every write is quadratic.
+        # What may be added before all is counted again: counting at every write is quadratic.
         self._room = 0
         self.used = 0.0
 

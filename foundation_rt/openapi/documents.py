@@ -7,6 +7,7 @@ fetched: a reference leads to a place in the document, or to a file in the folde
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Mapping
@@ -60,10 +61,17 @@ def _is_text(document: str) -> bool:
 
 
 def _copied(document: Mapping[str, Any]) -> Any:
-    """Return a private copy, as it would be read from a file."""
+    """Return a private copy, as it would be read from a file: with large integers as floats."""
+
+    def text_of_json(value: Any) -> Any:
+        return orjson.loads(orjson.dumps(value))
+
     try:
-        return orjson.loads(orjson.dumps(dict(document), option=orjson.OPT_NON_STR_KEYS))
-    except (TypeError, ValueError) as error:
+        try:
+            return orjson.loads(orjson.dumps(dict(document), option=orjson.OPT_NON_STR_KEYS))
+        except TypeError:  # orjson writes no integer beyond 64 bits
+            return orjson.loads(json.dumps(dict(document), default=text_of_json))
+    except (TypeError, ValueError, RecursionError) as error:
         raise OpenApiError(f"the document is no JSON: {error}") from None
 
 

@@ -26,11 +26,13 @@ class _Loader(_Base):  # type: ignore[misc]
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - as PyYAML has it
 
 
-def _integer(loader: Any, node: Any) -> int:
+def _integer(loader: Any, node: Any) -> int | float:
+    """Return an integer, or the nearest float beyond 64 bits, as orjson reads JSON (OAPI-02)."""
     text = node.value
     if len(text) > _MAX_DIGITS:
         raise ValueError("a number has too many digits")
-    return int(text, 0) if text[:2] in ("0x", "0o") else int(text, 10)
+    number = int(text, 0) if text[:2] in ("0x", "0o") else int(text, 10)
+    return number if -(1 << 63) <= number < 1 << 64 else float(number)
 
 
 for _name, _pattern, _first in (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,23 @@ BOMB = "\n".join(
 def test_hostile_yaml_is_refused(text: str) -> None:
     with pytest.raises(OpenApiError):
         read_document(f"{HEAD}{text}\n")
+
+
+@pytest.mark.rule("OAPI-47")
+def test_limits_beyond_64_bits_are_doubles() -> None:
+    limits = {"minimum": -9223372036854776000, "maximum": 18446744073709552000}
+    parameter = {"name": "seed", "in": "query", "schema": {"type": "integer", **limits}}
+    paths = {"/x": {"get": {"operationId": "x", "parameters": [parameter]}}}
+    text = json.dumps(document(paths, **{"x-on": "2024-01-02"}))
+    for given in (document(paths, **{"x-on": date(2024, 1, 2)}), text, f"# YAML\n{text}"):
+        (tool,) = read_api(given, {"base_url": BASE}).tools
+        seed = tool.plan.schema["properties"]["seed"]
+        assert {name: seed[name] for name in limits} == {
+            name: float(limit) for name, limit in limits.items()
+        }
+        assert read_document(given).document["x-on"] == "2024-01-02"
+    with pytest.raises(OpenApiError, match="no JSON"):
+        read_document(document({}, **{"x-set": {1}, "x-large": 1 << 70}))
 
 
 @pytest.mark.rule("OAPI-02")
