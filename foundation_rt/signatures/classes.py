@@ -6,6 +6,7 @@ These are attrs classes, dataclasses, typed dicts and named tuples, with type ar
 from __future__ import annotations
 
 import dataclasses
+import sys
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -51,6 +52,16 @@ def is_class_with_members(cls: type) -> bool:
         or is_typed_dict(cls)
         or _is_named_tuple(cls)
     )
+
+
+def is_typed_class(cls: type) -> bool:
+    """Return whether `cls` is another class whose annotations say what its instances have."""
+    if issubclass(cls, str | int | float | dict | list | tuple) or is_class_with_members(cls):
+        return False
+    if cls.__module__.partition(".")[0] in sys.stdlib_module_names:
+        return False
+    is_protocol = getattr(cls, "_is_protocol", False)
+    return not is_protocol and any(getattr(base, "__annotations__", None) for base in cls.__mro__)
 
 
 def _is_named_tuple(cls: type) -> bool:
@@ -107,7 +118,18 @@ def written_members_of(hint: Any, around: Names) -> Sequence[Member]:
         return _described(cls, [(name, hints.get(name), REQUIRED) for name in names])
     if _is_named_tuple(cls):
         return _described(cls, [(name, hints.get(name), REQUIRED) for name in _fields_of(cls)])
-    return _described(cls, _written_by_orjson(cls, hints))
+    if dataclasses.is_dataclass(cls):
+        return _described(cls, _written_by_orjson(cls, hints))
+    return _described(cls, [(name, hints[name], REQUIRED) for name in _attributes_in(hints)])
+
+
+def _attributes_in(hints: dict[str, Any]) -> list[str]:
+    """Return the names of attributes of instances among the annotations of a typed class."""
+    return [
+        name
+        for name, hint in hints.items()
+        if not name.startswith("_") and typing.ClassVar not in (hint, typing.get_origin(hint))
+    ]
 
 
 def _written_by_orjson(cls: Any, hints: dict[str, Any]) -> _Found:

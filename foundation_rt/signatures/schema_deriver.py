@@ -210,7 +210,7 @@ class Deriver:
             return enumerated(hint)
         if adapted := self._adapted(hint):
             return adapted
-        from .classes import is_class_with_members
+        from .classes import is_class_with_members, is_typed_class
 
         if is_class_with_members(hint):
             return self._class(hint)
@@ -218,6 +218,9 @@ class Deriver:
 
         if derived := text_schema(hint, is_written=self.is_written):
             return derived
+        if self.is_written and is_typed_class(hint):
+            self.has_writers = True
+            return self._class(hint)
         raise UnsupportedType(f"{hint.__module__}.{hint.__qualname__} has no form in JSON")
 
     def _anything(self) -> TypeSchema:

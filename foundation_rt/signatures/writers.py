@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.plain_values import ExplicitResult, unstructured
 from .annotations import UnresolvedName
-from .classes import is_class_with_members, written_members_of
+from .classes import is_class_with_members, is_typed_class, written_members_of
 from .constraints import ByName
 from .generics import alias_value, meaning
 from .type_schema import UnsupportedType, is_by_name
@@ -68,7 +68,7 @@ class _Walk:
             return _name_of(cls) if by_name or is_by_name(cls) else None
         if hasattr(cls, "__pydantic_serializer__"):
             return None
-        if is_class_with_members(cls):
+        if is_class_with_members(cls) or is_typed_class(cls):
             return self._once(hint, lambda: self._class(cls, hint))
         return self._container(cls, arguments)
 
@@ -118,6 +118,8 @@ class _Walk:
     def _class(self, cls: Any, hint: Any) -> Writer | None:
         found = {one.key: self.writer(one.hint) for one in written_members_of(hint, self._names)}
         writers = {key: write for key, write in found.items() if write is not None}
+        if is_typed_class(cls):
+            return _attributes_writer(cls, found)
         if not writers:
             return None
         kind = dict if hasattr(cls, "__required_keys__") else cls
@@ -167,6 +169,16 @@ def _name_of(cls: type[enum.Enum]) -> Writer:
 
 def _write(writer: Writer | None, value: Any) -> Any:
     return value if writer is None else writer(value)
+
+
+def _attributes_writer(cls: type, writers: Mapping[str, Writer | None]) -> Writer:
+    def write(value: Any) -> Any:
+        if not isinstance(value, cls):
+            return value
+        held = {key: getattr(value, key) for key in writers if hasattr(value, key)}
+        return {key: _write(writers[key], item) for key, item in held.items()}
+
+    return write
 
 
 def _object_writer(key: Writer | None, item: Writer | None) -> Writer:

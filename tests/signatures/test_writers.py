@@ -6,7 +6,17 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any, Generic, NamedTuple, NewType, NotRequired, TypedDict, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    TypedDict,
+    TypeVar,
+)
 
 import attrs
 import orjson
@@ -15,7 +25,7 @@ import pytest
 import typing_extensions
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, PlainSerializer, WrapSerializer
 
-from foundation_rt import ByName, Server, Text, ToolResult
+from foundation_rt import ByName, Server, Text, ToolError, ToolResult
 from foundation_rt.errors import RegistrationError
 from foundation_rt.jsonschema.compilation import compile_schema
 from foundation_rt.protocol.plain_values import write_json
@@ -301,3 +311,73 @@ def test_argument_deep_in_another_one_is_refused() -> None:
     with pytest.raises(RegistrationError, match=r"AliasPath address\.city has no name"):
         tool_of(Deep)
     assert written(Deep, Deep()) == {"city": ""}
+
+
+class Place:
+    """A place.
+
+    Attributes:
+        name: of it.
+    """
+
+    world: ClassVar[str] = "Earth"
+    name: str
+    level: Level = Level.LOW
+    shape: Shape
+    inside: list[Place]
+    _secret: str
+
+    def __init__(self, name: str, *inside: Place) -> None:
+        self.name, self.shape, self.inside = name, Shape.DOT, [*inside]
+        self._secret = self.unnamed = "secret"
+
+
+class Untyped:
+    def __init__(self) -> None:
+        self.secret = "secret"
+
+
+@pytest.mark.rule("TYPED-91")
+async def test_annotated_attributes_of_any_class_are_written() -> None:
+    server = Server("places")
+
+    @server.tool
+    def one() -> Place:
+        return Place("Oslo", Place("Blindern"))
+
+    @server.tool
+    def several(name: str = "") -> dict[str, Place | None]:
+        return {"a": Place(name) if name else None}
+
+    @server.tool(output_schema=False)
+    def plain() -> list[Place]:
+        return [Place("Bygdøy")]
+
+    @server.tool
+    def unknown() -> Untyped:
+        return Untyped()
+
+    @server.tool
+    def unsaid() -> Any:
+        return Place("Oslo")
+
+    blindern = {"name": "Blindern", "level": 1, "shape": "DOT", "inside": []}
+    async with TestClient(server) as client:
+        assert await client.call("one") == {**blindern, "name": "Oslo", "inside": [blindern]}
+        assert await client.call("several") == {"a": None}
+        assert await client.call("several", name="Blindern") == {"a": blindern}
+        assert await client.call("plain") == [{**blindern, "name": "Bygdøy"}]
+        for tool in ("unknown", "unsaid"):
+            with pytest.raises(ToolError, match="cannot be written"):
+                await client.call(tool)
+        (schema,) = (t.output_schema for t in server.list() if t.name == "one")
+    assert schema is not None
+    place = schema["definitions"]["Place"]
+    assert place["description"] == "A place."
+    assert place["properties"]["name"] == {"type": "string", "description": "of it."}
+    assert place["required"] == [*blindern]
+    with pytest.raises(RegistrationError, match="Place has no form in JSON"):
+        derive_tool(takes_a_place)
+
+
+def takes_a_place(it: Place) -> None: ...
