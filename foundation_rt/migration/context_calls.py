@@ -32,6 +32,8 @@ _LOGGER = {"logger_name": "logger"}
 _WITH_SERVER = (*_CHANGED, "notify_resource_updated")
 _IN_PLACE = ("get_state", "set_state", "delete_state", "log", "close_sse_stream", *_WITH_SERVER)
 
+_META_METHODS = ("get", "items", "keys", "values")
+
 _LEVELS = ("debug", "info", "warning", "error")
 _SESSION = {
     "create_message": "sample",
@@ -68,6 +70,16 @@ class ContextCalls:
             item = item.value
         return code(item) in self._to.source.read
 
+    def _is_in_meta(self, node: cst.Attribute) -> bool:
+        """Return whether an expression is a member of the `_meta` of a request."""
+        meta = node.value
+        if not isinstance(meta, cst.Attribute) or meta.attr.value != "meta":
+            return False
+        owner = meta.value
+        if isinstance(owner, cst.Attribute) and owner.attr.value == "request_context":
+            owner = owner.value
+        return self._is_context(owner) and node.attr.value not in _META_METHODS
+
     def attribute(
         self, original: cst.Attribute, updated: cst.Attribute
     ) -> cst.BaseExpression | None:
@@ -86,6 +98,14 @@ class ContextCalls:
             self._to.report(original, f"{code(original)}: {text}", True)
         if name == "roots" and self._are_roots(original.value):
             return updated.value
+        if self._is_in_meta(original):
+            key = "progressToken" if name == "progress_token" else name
+            if name in ("model_dump", "model_extra"):
+                self._to.report(
+                    original, f"{code(original)}: the meta of a call is a mapping", True
+                )
+                return updated
+            return cst.parse_expression(f'{code(updated.value)}.get("{key}")')
         if self._is_context(original):
             return cst.Name("ctx")
         if name == "request_context" and self._is_context(original.value):
@@ -102,6 +122,8 @@ class ContextCalls:
             text = "the transport is stdio or http here"
             self._to.report(original, text, False)
             return cst.parse_expression(f"{code(updated.value)}.call.session.transport_type")
+        if name == "meta":
+            return cst.parse_expression(f"{code(updated.value)}.call.meta")
         if name in CONTEXT_ATTRIBUTES:
             return updated.with_changes(attr=cst.Name(CONTEXT_ATTRIBUTES[name]))
         if name not in CONTEXT_KEPT:

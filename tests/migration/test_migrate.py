@@ -208,6 +208,11 @@ CHANGES = {
     "await ctx.session.send_tool_list_changed()": 'mcp.list_changed("tools")',
     "await ctx.request_context.session.send_resource_updated('a:b')": "mcp.resource_updated('a:b')",
     "x = ctx.request_context.request_id": "x = ctx.run_id",
+    "x = ctx.request_context.meta.progressToken": 'x = ctx.call.meta.get("progressToken")',
+    "x = ctx.meta.progress_token if ctx.meta else 0": (
+        'x = ctx.call.meta.get("progressToken") if ctx.call.meta else 0'
+    ),
+    "x = ctx.request_context.meta.get('a')": "x = ctx.call.meta.get('a')",
     "x = ctx.request_context.protocol_version": "x = ctx.client.revision.name",
     "x = (await ctx.session.list_roots()).roots": "x = (await ctx.roots())",
     "x = await ctx.session.list_roots(); y = x.roots": "x = await ctx.roots(); y = x",
@@ -223,7 +228,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.rule("MIGR-04")
+@pytest.mark.rule("MIGR-04", "MIGR-15")
 @pytest.mark.parametrize("before", CHANGES)
 def test_what_context_has_is_named_as_here(before: str) -> None:
     head = "from mcp.server.fastmcp import Context, FastMCP\nmcp = FastMCP()\n"
@@ -231,6 +236,13 @@ def test_what_context_has_is_named_as_here(before: str) -> None:
     result = migrate_source(f"{head}async def f(ctx: Context):\n    {before}\n")
     assert CHANGES[before] in result.text
     assert result.open_findings == ()
+
+
+@pytest.mark.rule("MIGR-15")
+def test_other_uses_of_meta_are_listed() -> None:
+    head = "from mcp.server.fastmcp import Context, FastMCP\n"
+    result = migrate_source(f"{head}def f(ctx: Context):\n    return ctx.meta.model_dump()\n")
+    assert ["mapping" in each.text for each in result.open_findings] == [True]
 
 
 COMPLETION = """\
