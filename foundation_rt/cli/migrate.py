@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
@@ -47,9 +47,20 @@ def migrate(arguments: list[str]) -> int:
     if not line.positional:
         raise CommandLineError("name the FILE to migrate")
     writes = "--write" in line.options
+    texts: dict[PurePath, str] = {}
+    files: dict[PurePath, MigratedFile] = {}
     code = 0
     for path in _files(line.positional):
-        code = max(code, _migrate_file(path, writes))
+        try:
+            before = path.read_bytes().decode()
+            files[path] = _migrated(before)
+            texts[path] = before
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            _say(f"{path}: {'not Python: ' if isinstance(error, ValueError) else ''}{reason}")
+            code = _FAILURE_EXIT
+    for each, result in _together(files).items():
+        code = max(code, _finish(each, texts[each], result, writes))
     return code
 
 
@@ -62,16 +73,17 @@ def _files(names: Sequence[str]) -> Iterator[Path]:
             yield path
 
 
-def _migrate_file(path: Path, writes: bool) -> int:
-    """Migrate one file; return the exit code for it."""
-    try:
-        before = path.read_bytes().decode()
-        result = _migrated(before)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        _say(f"{path}: {'not Python: ' if isinstance(error, ValueError) else ''}{reason}")
-        return _FAILURE_EXIT
-    if not result.libraries:
+def _together(files: Mapping[PurePath, MigratedFile]) -> Mapping[PurePath, MigratedFile]:
+    if not any(each.servers for each in files.values()):
+        return files
+    from ..migration.callers import call_servers
+
+    return call_servers(files)
+
+
+def _finish(path: PurePath, before: str, result: MigratedFile, writes: bool) -> int:
+    """Write or print the result for one file, and its findings; return the exit code for it."""
+    if not result.libraries and result.text == before:
         _say(f"{path}: imports neither fastmcp nor mcp: nothing to do")
         return 0
     for finding in result.findings:
@@ -79,7 +91,7 @@ def _migrate_file(path: Path, writes: bool) -> int:
         _say(f"{path}:{finding.line}: {kind}: {finding.text}")
     if result.text != before:
         if writes:
-            path.write_bytes(result.text.encode())
+            Path(path).write_bytes(result.text.encode())
             _say(f"{path}: written")
         else:
             write_output(_diff(path, before, result.text))
@@ -98,7 +110,7 @@ def _migrated(text: str) -> MigratedFile:
     return migrate_source(text)
 
 
-def _diff(path: Path, before: str, after: str) -> bytes:
+def _diff(path: PurePath, before: str, after: str) -> bytes:
     lines = unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), str(path), str(path)
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from collections.abc import Mapping
+
+from attrs import field, frozen
 
 
 @frozen(order=True)
@@ -29,11 +31,14 @@ class MigratedFile:
         text: of the file, changed or not.
         libraries: the other libraries that the file imported: `fastmcp`, `mcp` or `mcp_types`.
         findings: ordered by line, without duplicates.
+        servers: functions that serve and are no coroutines any more, though the file does not call
+            them, by their names; with the findings that say so.
     """
 
     text: str
     libraries: tuple[str, ...]
     findings: tuple[Finding, ...]
+    servers: Mapping[str, Finding] = field(factory=dict)
 
     @property
     def open_findings(self) -> tuple[Finding, ...]:

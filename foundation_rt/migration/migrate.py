@@ -59,7 +59,7 @@ def migrate_source(text: str) -> MigratedFile:
     new_text = _SCRIPT.sub(_script, changed.code)
     findings = {*rewriter.findings, *(_finding(full, line) for full, line in left)}
     libraries = tuple(sorted(reader.source.libraries))
-    return MigratedFile(new_text, libraries, tuple(sorted(findings)))
+    return MigratedFile(new_text, libraries, tuple(sorted(findings)), rewriter.servers)
 
 
 def _finding(full: str, line: int) -> Finding:

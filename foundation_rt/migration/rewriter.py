@@ -54,6 +54,7 @@ class Rewriter(cst.CSTTransformer):
         self.source = source
         self.names = NameResolver(self)
         self.findings: set[Finding] = set()
+        self.servers: dict[str, Finding] = {}
         self.needed: set[str] = set()
         self.unmapped: list[tuple[str, str, int]] = []
         self.kinds: list[str | None] = []
@@ -72,6 +73,13 @@ class Rewriter(cst.CSTTransformer):
     def report(self, node: cst.CSTNode, text: str, is_open: bool) -> None:
         """Add a finding at the line of `node`, which is a node of the file as it was."""
         self.findings.add(Finding(self.line(node), text, is_open))
+
+    def _report_server(self, node: cst.FunctionDef) -> None:
+        """Add the finding that a function is no coroutine any more, which nothing calls here."""
+        name = node.name.value
+        text = f"{name} is no coroutine any more: call it without asyncio.run, or await"
+        self.servers[name] = Finding(self.line(node), text, True)
+        self.findings.add(self.servers[name])
 
     def settle(self, node: cst.CSTNode, argument: str) -> None:
         """Take back the findings about an argument at the line of `node`."""
@@ -453,9 +461,7 @@ class Rewriter(cst.CSTTransformer):
         if original_node.name.value in self.source.runners:
             updated_node = updated_node.with_changes(asynchronous=None)
             if original_node.name.value not in self.source.started:
-                name = original_node.name.value
-                text = f"{name} is no coroutine any more: call it without asyncio.run, or await"
-                self.report(original_node, text, True)
+                self._report_server(original_node)
         if original_node.name.value in self.source.completers:
             return rewrite_completion(self, original_node, updated_node)
         kind = self._decorated_as(original_node)

@@ -697,6 +697,60 @@ def test_server_that_a_function_made_is_one() -> None:
     assert "serve_other is no coroutine any more" in finding.text
 
 
+PACKAGE = {
+    "server.py": """\
+from mcp.server import Server
+from mcp.server.stdio import stdio_server
+
+async def serve(name: str = "a") -> None:
+    app = Server(name)
+    async with stdio_server() as (read, write):
+        await app.run(read, write, app.create_initialization_options())
+""",
+    "__init__.py": """\
+from .server import serve
+
+def main() -> None:
+    import asyncio
+
+    asyncio.run(serve("b"))
+""",
+    "other.py": """\
+import anyio, asyncio
+from shop import server as s
+
+def main() -> None:
+    anyio.run(s.serve, "c", backend="trio")
+    asyncio.run(asyncio.sleep(0))
+""",
+    "alone.py": "import asyncio\n\nasyncio.run(asyncio.sleep(0))\n",
+}
+
+
+@pytest.mark.rule("MIGR-16")
+def test_callers_in_other_files_call_what_serves(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    for name, text in PACKAGE.items():
+        (folder / name).write_text(text)
+    assert main(["migrate", str(folder / "server.py"), str(folder / "alone.py")]) == 1
+    assert "serve is no coroutine any more" in capfd.readouterr().err
+    assert main(["migrate", str(folder), "--write"]) == 0
+    assert "no coroutine" not in capfd.readouterr().err
+    written = {name: (folder / name).read_text() for name in PACKAGE}
+    assert written["alone.py"] == PACKAGE["alone.py"]
+    assert written["__init__.py"].endswith('def main() -> None:\n\n    serve("b")\n')
+    assert written["other.py"].startswith("import asyncio\n")
+    assert 's.serve("c")\n' in written["other.py"]
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import shop; shop.main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], input=b"", capture_output=True, timeout=60
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
 @pytest.mark.rule("MIGR-03")
 def test_tasks_need_no_extension() -> None:
     text = (
