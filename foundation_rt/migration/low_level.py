@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from . import pages
-from .names import LOW_LEVEL, LOW_LEVEL_ADVICE, NOT_NEEDED
+from .names import LOW_LEVEL, LOW_LEVEL_ADVICE, NOT_NEEDED, OPTIONS
 from .source import code
 
 if TYPE_CHECKING:
@@ -110,8 +110,14 @@ class LowLevel:
                 self._to.report(node, text, found[1] != "set_logging_level")
 
     def is_not_needed(self, statement: cst.SimpleStatementLine) -> bool:
-        """Return whether a statement sets a handler that is not called any more; report it."""
+        """Return whether a statement makes options for `run`, or sets a handler without calls.
+
+        A handler that is not called any more is reported.
+        """
         only = statement.body[0]
+        if isinstance(only, cst.Assign) and isinstance(only.value, cst.Call):
+            made = self._to.source.server_method(only.value.func)
+            return made is not None and made[1] == OPTIONS  # an argument of `run`
         call = only.value if isinstance(only, cst.Expr) else None
         inner = call.func if isinstance(call, cst.Call) else None
         found = self._to.source.server_method(inner.func) if isinstance(inner, cst.Call) else None

@@ -452,6 +452,9 @@ CONTEXT_ATTRIBUTES = {
 }
 """Attributes of a context that have another name."""
 
+OPTIONS = "create_initialization_options"
+"""The method of a low-level server that makes an argument of its `run`."""
+
 CONTEXT_KEPT = frozenset(
     (
         *("abort_signal", "ask", "client", "close_stream", "correlation_id", "debug", "elicit"),

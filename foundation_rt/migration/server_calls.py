@@ -9,7 +9,7 @@ import libcst as cst
 
 from . import arguments as args_of
 from .low_level import registration_of_v2
-from .names import ASGI_APP, DECORATORS, LOW_LEVEL, RUN, RUNS, SERVER, SWITCH
+from .names import ASGI_APP, DECORATORS, LOW_LEVEL, OPTIONS, RUN, RUNS, SERVER, SWITCH
 from .source import ASGI, code, is_stdio
 
 if TYPE_CHECKING:
@@ -211,6 +211,9 @@ class ServerCalls:
             return self._switched(original, updated)
         if method == "list_tools" and not is_handler:
             return cst.Call(cst.Attribute(_owner(updated), cst.Name("list")))
+        if method == OPTIONS:
+            where = self._to.line(original)
+            self._to.unmapped.append((f"Server.{method}", code(original.func), where))
         if method in _ADVICE and not is_handler:
             self._to.report(original, f"{code(original.func)}(): {_ADVICE[method]}", True)
         return None

@@ -704,8 +704,9 @@ from mcp.server.stdio import stdio_server
 
 async def serve(name: str = "a") -> None:
     app = Server(name)
+    options = app.create_initialization_options()
     async with stdio_server() as (read, write):
-        await app.run(read, write, app.create_initialization_options())
+        await app.run(read, write, options, raise_exceptions=True)
 """,
     "__init__.py": """\
 from .server import serve
@@ -725,6 +726,17 @@ def main() -> None:
 """,
     "alone.py": "import asyncio\n\nasyncio.run(asyncio.sleep(0))\n",
 }
+
+
+@pytest.mark.rule("MIGR-07")
+def test_other_uses_of_session_options_are_listed() -> None:
+    text = (
+        PACKAGE["server.py"]
+        .replace("options =", "print(options :=")
+        .replace("options()", "options())")
+    )
+    [finding] = [f for f in migrate_source(text).open_findings if "coroutine" not in f.text]
+    assert "Server.create_initialization_options" in finding.text
 
 
 @pytest.mark.rule("MIGR-16")
