@@ -118,9 +118,9 @@ def written_members_of(hint: Any, around: Names) -> Sequence[Member]:
         return _described(cls, [(name, hints.get(name), REQUIRED) for name in names])
     if _is_named_tuple(cls):
         return _described(cls, [(name, hints.get(name), REQUIRED) for name in _fields_of(cls)])
-    if dataclasses.is_dataclass(cls):
-        return _described(cls, _written_by_orjson(cls, hints))
-    return _described(cls, [(name, hints[name], REQUIRED) for name in _attributes_in(hints)])
+    if is_typed_class(cls):
+        return _described(cls, [(name, hints[name], REQUIRED) for name in _attributes_in(hints)])
+    return _described(cls, _written_by_orjson(cls, hints))
 
 
 def _attributes_in(hints: dict[str, Any]) -> list[str]:
