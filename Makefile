@@ -11,11 +11,19 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Every process of the tests would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
+# With an older Python pip would search for versions that fit, for minutes and without a word.
+define CHECK_PYTHON
+@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit( \
+	"foundation-rt needs Python 3.11 or later; $(PYTHON) is %d.%d. Name another: PYTHON=python3.12" \
+	% sys.version_info[:2])'
+endef
+
 .PHONY: install demo docs tables test test-all coverage conformance simulate lint bench bench-peers trace clean
 
 install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml
+	$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@ $(DEMO_INSTALLED)
@@ -25,6 +33,7 @@ demo: $(DEMO_INSTALLED)
 	@$(BIN)/python -m foundation_rt.cli.tour
 
 $(DEMO_INSTALLED): pyproject.toml
+	$(CHECK_PYTHON)
 	@echo "foundation-rt: a tour with real server processes. First, once, what it needs:"
 	@echo "  making $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)

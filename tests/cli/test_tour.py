@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from foundation_rt.cli.main import main
 from tests.support.pages import README
 from tests.support.process import PATIENCE, environment
+from tests.trace import ROOT
 
 
 @pytest.mark.rule("CLI-01", "LIFE-02", "CALL-05", "CALL-08", "TIME-02", "PROC-04")
@@ -65,3 +68,20 @@ def test_tour_fails_if_the_server_does_not_start() -> None:
     assert done.returncode == 1
     assert "the tour has ended" in done.stderr and "loud" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("target", ["demo", "install"])
+def test_make_refuses_a_python_that_is_too_old_before_it_installs(
+    tmp_path: Path, target: str
+) -> None:
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    old = tmp_path / "python"
+    renamed = "import sys; sys.version_info = (3, 10, 12); exec(sys.argv[1])"
+    old.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{renamed}" "$2"\n')
+    old.chmod(0o755)
+    made = ["make", target, f"PYTHON={old}"]
+    done = subprocess.run(made, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"Python 3.11 or later; {old} is 3.10" in done.stderr
+    assert not (tmp_path / ".venv").exists()
