@@ -14,7 +14,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from ..client.safe_text import printable_text
-from ..client.targets import HttpServer, StdioServer
+from ..client.targets import HttpServer, StdioServer, is_url
 from ..errors import UsageError
 from ..mcp_json import usual_places
 from .apps import load_app
@@ -195,18 +195,34 @@ def _difference(
     """Return the difference of an entry, without values that may be secret (CLI-23)."""
     # Without its head: the names of two files, and line numbers of the entry alone.
     lines = list(unified_diff(_lines(name, old), _lines(name, new), n=99, lineterm=""))[3:]
-    lines = lines or [f"  {name}: values of its environment or headers change"]
+    lines = lines or [f"  {name}: values that are not shown change"]
     return printable_text("\n".join([f"{file.path}, {file.client.member}:", *lines])) + "\n"
 
 
 def _lines(name: str, entry: Mapping[str, Any] | None) -> list[str]:
     if entry is None:
         return []
-    shown = {
-        key: dict.fromkeys(value, "...") if key in _SECRETS and isinstance(value, dict) else value
-        for key, value in entry.items()
-    }
+    shown = {key: _shown(key, value) for key, value in entry.items()}
     return json.dumps({name: shown}, indent=2, ensure_ascii=False).splitlines()[1:-1]
+
+
+def _shown(key: str, value: Any) -> Any:
+    if key in _SECRETS and isinstance(value, dict):
+        return dict.fromkeys(value, "...")
+    if isinstance(value, str):
+        return _without_secrets(value)
+    return [_shown("", each) for each in value] if isinstance(value, list) else value
+
+
+def _without_secrets(text: str) -> str:
+    """Return a text; of a URL what stands before `@` and after `?` is replaced by `...`."""
+    if not is_url(text):
+        return text
+    scheme, _, rest = text.partition("://")
+    rest, mark, _ = rest.partition("?")
+    authority, slash, path = rest.partition("/")
+    _, at, host = authority.rpartition("@")
+    return f"{scheme}://{'...@' if at else ''}{host}{slash}{path}{'?...' if mark else ''}"
 
 
 # -- the entry ------------------------------------------------------------------------------------
@@ -252,12 +268,12 @@ def _found_app(app: AppTarget, line: CommandLine) -> _Found:
     options = []
     if config is not None:
         server.configure(config)
-        options = ["--config", str(Path(config).absolute())]
+        options = ["--config", _absolute(config)]
     if line.program is not None:
         options += ["--", *line.program]
     source, env = app.source, {}
     if re.match(r".+\.py(:|$)", source):
-        source = str(Path(source).absolute())
+        source = _absolute(source)
     else:
         env = _path_of_module(source.partition(":")[0])
     runtime = server.runtime  # what cannot be served is refused here
@@ -281,7 +297,13 @@ def _found_file(path: Path) -> _Found:
     entries = ServerFile.read(path).entries
     if not entries:
         raise UsageError(f"{path} lists no servers")
-    return _Found(_own("gateway", str(path.absolute())), path.absolute().parent.name)
+    return _Found(_own("gateway", _absolute(path)), path.absolute().parent.name)
+
+
+def _absolute(path: str | Path) -> str:
+    """Return the path from the root; links of its own stay, those before a `..` do not."""
+    whole = Path(path).absolute()
+    return str(whole.parent.resolve() / whole.name if ".." in whole.parts else whole)
 
 
 def _own(command: str, *arguments: str) -> StdioServer:

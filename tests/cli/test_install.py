@@ -130,6 +130,34 @@ def test_urls_and_files_of_servers(home: Path) -> None:
     assert codex["all"]["args"][-2:] == ["gateway", str(Path("mcp.json").absolute())]
 
 
+@pytest.mark.rule("CLI-72")
+def test_a_path_through_a_folder_above_has_no_dots(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("inner").mkdir()
+    source = str(Path("tools.py").absolute())
+    monkeypatch.chdir("inner")
+    assert main(["install", "cursor", "../tools.py", "--yes"]) == 0
+    assert entries("cursor", home / FILES["cursor"])["My-weather"]["args"][-1] == source
+
+
+@pytest.mark.rule("CLI-23", "CLI-70")
+@pytest.mark.parametrize("client", ["cursor", "claude-desktop"])
+def test_secrets_of_a_url_are_written_and_not_shown(
+    home: Path, client: str, capsys: Captured
+) -> None:
+    url = "https://me:hush-a@example.com:8443/mcp/?token=hush-b"
+    assert main(["install", client, url, "--yes"]) == 0
+    written = entries(client, home / FILES[client])["example-com"]
+    assert url in (written.get("url"), written.get("args", [""])[-1])
+    assert main(["install", client, url.replace("hush-b", "hush-c"), "--yes"]) == 0
+    assert main(["uninstall", client, "example-com", "--yes"]) == 0
+    out, err = capsys.readouterr()
+    assert "https://...@example.com:8443/mcp/?..." in out
+    assert "example-com: values that are not shown change" in out
+    assert "hush" not in out + err
+
+
 @pytest.mark.rule("CLI-71")
 def test_nothing_is_written_without_consent(home: Path, capsys: Captured) -> None:
     assert main(["install", "cursor", "tools.py", "--env", "KEY=hush-hush"]) == 1
