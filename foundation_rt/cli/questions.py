@@ -59,10 +59,10 @@ async def ask_form(
     try:
         while True:
             content = await _fill_in(person, form)
-            said = await person.ask("  Send it? y: yes, e: edit it, n: decline > ")
-            if said.lower() in ("", "y", "yes"):
+            said = await _choice(person, "  Send it? y: yes, e: edit it, n: decline > ", "yen")
+            if said in ("", "y"):
                 return ElicitResult("accept", content)
-            if said.lower() not in ("e", "edit"):
+            if said == "n":
                 return ElicitResult("decline")
     except InputClosedError:
         return ElicitResult("cancel")
@@ -73,14 +73,16 @@ async def ask_page(person: Person, who: str, page: ElicitationUrlRequest) -> Eli
     _announce(who, page.message)
     _write(f"  {printable_line(page.url)}\n  is a page of {_line(page.host)}.\n")
     try:
-        said = await person.ask("  Visit it? y: yes, o: yes, open my browser; n: decline > ")
+        said = await _choice(
+            person, "  Visit it? y: yes, o: yes, open my browser; n: decline > ", "yon"
+        )
     except InputClosedError:
         return ElicitResult("cancel")
-    if said.lower() in ("o", "open"):
+    if said == "o":
         if not webbrowser.open(page.url):
             _write("  There is no browser here: open the address by hand.\n")
         return ElicitResult("accept")
-    return ElicitResult("accept" if said.lower() in ("y", "yes") else "decline")
+    return ElicitResult("accept" if said == "y" else "decline")
 
 
 async def answer_as_model(
@@ -102,6 +104,21 @@ async def answer_as_model(
         _write("  refused\n")
         return None
     return SampleResult("assistant", (Text(text),), "person", "endTurn")
+
+
+_CHOICES = {"y": "yes", "e": "edit", "o": "open", "n": "no"}
+
+
+async def _choice(person: Person, question: str, letters: str) -> str:
+    """Return the letter that the person has chosen, "" for an empty line; ask until it is one."""
+    words = {_CHOICES[letter]: letter for letter in letters}
+    while True:
+        said = (await person.ask(question)).lower()
+        if said in words:
+            return words[said]
+        if len(said) <= 1 and said in letters:
+            return said
+        _write(f"    is one of {', '.join(letters)}\n")
 
 
 def _announce(who: str, message: str) -> None:

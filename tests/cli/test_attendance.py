@@ -112,8 +112,9 @@ def test_form_can_be_cancelled_and_edited(tmp_path: Path, typed: str, action: st
             for answer in ("", "1", "1", "", "", typed):
                 shown.type(f"{answer}\n")
             shown.wait_for("n: decline > ")
-            for answer in ("Bob", "1", "1", "", "", "n"):
+            for answer in ("Bob", "1", "1", "", "", "send", "n"):
                 shown.type(f"{answer}\n")
+            shown.wait_for("is one of y, e, n")
         else:
             shown.type(typed)
         shown.wait_for(action or "decline None")
