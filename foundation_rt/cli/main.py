@@ -67,10 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CommandLineError as error:
         return _refuse(str(error), f"{command} ")
     except UsageError as error:
-        from .program_errors import describe_problem
-
-        _output().error(None, describe_problem(error, with_traceback="--traceback" in own))
-        return _FAILURE_EXIT
+        return _fail(error, own)
 
 
 def _help(command: str) -> int:
@@ -315,6 +312,16 @@ def _output() -> Output:
     from .render import Output
 
     return Output(sys.stdout, sys.stderr)
+
+
+def _fail(error: UsageError, arguments: Sequence[str]) -> int:
+    """Write an error that has ended a command, as its arguments ask (CLI-57)."""
+    from .program_errors import as_json, describe_problem
+    from .render import Output
+
+    output = Output(sys.stdout, sys.stderr, as_json="--json" in arguments)
+    output.error(as_json(error), describe_problem(error, with_traceback="--traceback" in arguments))
+    return _FAILURE_EXIT
 
 
 def _refuse_command(word: str) -> int:

@@ -63,10 +63,13 @@ def describe_problem(error: BaseException, *, with_traceback: bool) -> str:
     return "\n".join([str(error), *lines, "--traceback shows all of it"])
 
 
-def places_of(error: BaseException) -> dict[str, Any]:
-    """Return the file and line where a program raised an error, for programs; {} without one."""
+def as_json(error: BaseException) -> dict[str, Any]:
+    """Return an error that has ended a command, for programs; with file and line if it has any."""
+    found: dict[str, Any] = {"code": "USAGE", "message": str(error)}
     places = own_places(_cause(error), ignored_folders())
-    return {"file": places[-1].filename, "line": places[-1].lineno} if places else {}
+    if places:
+        found |= {"file": places[-1].filename, "line": places[-1].lineno}
+    return found
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -194,10 +194,9 @@ def _report(error: Exception, output: Output, name: str, *, with_traceback: bool
             output.error(_mcp_error(error), text)
             return _USAGE_EXIT if isinstance(error, InvalidArgumentsError) else FAILURE_EXIT
         case _:
-            from .program_errors import describe_problem, places_of
+            from .program_errors import as_json, describe_problem
 
-            data = {"code": "USAGE", "message": str(error), **places_of(error)}
-            output.error(data, describe_problem(error, with_traceback=with_traceback))
+            output.error(as_json(error), describe_problem(error, with_traceback=with_traceback))
             return _USAGE_EXIT
 
 

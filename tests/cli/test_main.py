@@ -454,8 +454,11 @@ def test_traceback_shows_every_frame(
 
 
 @pytest.mark.rule("CLI-57", "CLI-21")
-def test_an_error_of_a_program_as_json_names_file_and_line(broken: Path, capsys: Captured) -> None:
-    assert main(["tools", "needy.py", "--json"]) == 2
+@pytest.mark.parametrize(("command", "code"), [("tools", 2), ("check", 1)])
+def test_an_error_of_a_program_as_json_names_file_and_line(
+    broken: Path, command: str, code: int, capsys: Captured
+) -> None:
+    assert main([command, "needy.py", "--json"]) == code
     error = orjson.loads(capsys.readouterr().err)
     assert (error["code"], error["line"]) == ("USAGE", 2)
     assert error["file"] == str(broken / "helpers.py")
