@@ -110,6 +110,7 @@ class Front:
         self._gateway = add_gateway(
             server,
             source,
+            has_status=self.target.kind == "file",
             listed_after_loss_ms=_LISTED_AFTER_LOSS_MS,
             announce_interval_ms=0,  # a restart is wanted: what it has changed is told at once
         )

@@ -102,6 +102,7 @@ def add_gateway(
     *,
     config: str | os.PathLike[str] | None = None,
     on_started: Callable[[Mapping[str, Any]], object] | None = None,
+    has_status: bool = True,
     **sharing: Any,
 ) -> Gateway:
     """Make a gateway of a server that is not started yet, and that has `GatewaySettings`.
@@ -112,6 +113,7 @@ def add_gateway(
         overrides: settings by section that win over every other source, as of a command line.
         config: a configuration file, .toml or .json.
         on_started: gets the first status, as `/status` has it.
+        has_status: clients can read `gateway://status` and `/status` (GATE-40).
         sharing: `handlers`, `guidance`, `listed_after_loss_ms` and `announce_interval_ms` of
             `Upstreams`.
 
@@ -137,7 +139,9 @@ def add_gateway(
         from .search import register_search
 
         register_search(server, upstreams)
-    _add_status(server, upstreams)
+    if has_status:
+        _add_status(server, upstreams)
+    server.readiness_check("servers")(upstreams.has_ready_server)
     _add_lifespan(server, upstreams, relay, subscriptions)
     return Gateway(server, upstreams.coordinator)
 
@@ -167,8 +171,6 @@ def _add_status(server: Server, upstreams: Upstreams) -> None:
     @server.http_get("/status")
     def status(principal: Principal | None) -> dict[str, Any]:
         return upstreams.status()
-
-    server.readiness_check("servers")(upstreams.has_ready_server)
 
 
 def _add_lifespan(

@@ -175,6 +175,7 @@ async def test_without_a_target_demo_tools_are_served(tmp_path: Path) -> None:
         assert front.json("/dev/state")["target"] == "demo tools"
         async with connect(target(front), revision=OLD) as client:
             assert len(await client.list_tools()) > 1
+            assert not await client.list_resources()
 
 
 @pytest.mark.rule("DEV-03")
