@@ -283,7 +283,9 @@ def _retry_after(data: Mapping[str, Any]) -> float | None:
 _UNUSABLE = Meaning("E209", may_have_run=True)
 _REFUSED = Meaning("E203", "Request refused by the service")
 _NOT_AUTHORIZED = Meaning("E207")
-_NO_SERVICE = Meaning("E204", "No such service at this address", "Check the URL.")
+_NO_SERVICE = Meaning(
+    "E204", "No such service at this address", "Check the URL: it often ends in /mcp."
+)
 _TIMEOUT = Meaning("E202", may_have_run=True)
 
 _BY_STATUS: Mapping[int, Meaning] = {
