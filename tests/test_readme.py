@@ -33,8 +33,7 @@ GUIDE_BLOCKS = [each for page in sorted(GUIDES.glob("*.md")) for each in blocks_
 
 
 def test_readme_has_fewer_than_700_words() -> None:
-    words = [each for each in README.read_text("utf-8").split() if re.search(r"\w", each)]
-    assert len(words) < 700
+    assert len(README.read_text("utf-8").split()) < 700  # as `wc -w` counts, tables and code too
 
 
 def test_the_first_tool_and_the_client_of_the_readme_work(

@@ -66,9 +66,8 @@ def conditions(report: Report) -> str:
     shared = ""
     if machine["highest_load"] > _QUIET_LOAD:
         shared = (
-            f" Preliminary. Other work shared the machine (load up to {machine['highest_load']}):"
-            " times are far too high and ratios exaggerated;"
-            " only memory and sizes can be relied on."
+            f" Preliminary: other work shared the machine (load up to {machine['highest_load']})."
+            " Times are far too high, ratios exaggerated; memory and sizes hold."
         )
     return (
         f"Measured {report['date']} on {machine['cores']} cores of {machine['processor']},"
