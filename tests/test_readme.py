@@ -25,6 +25,7 @@ from foundation_rt.config.settings import ServerConfig
 from foundation_rt.errors import ToolCompletionOutcome
 from foundation_rt.mcp_json import ServerFile
 from foundation_rt.testing import SequentialIds, TestClient
+from spec.site import package_index
 from tests.support.pages import GUIDES, README, Block, blocks_of, fences_of, texts_in
 from tests.trace import ROOT
 
@@ -219,12 +220,56 @@ def test_every_block_has_a_language_that_a_test_checks() -> None:
         assert (page.name, fences_of(page)) == (page.name, 2 * len([*blocks_of(page)]))
 
 
-def test_readme_of_a_package_index_links_to_no_file_of_the_repository() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    hook = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
-    text = f"![A chart](spec/guide/images/peers.svg)\n{README.read_text('utf-8')}"
-    for each in hook["substitutions"]:
-        text = re.sub(each["pattern"], each["replacement"], text)
-    assert re.findall(r"\]\((?!https:)", text) == []
-    assert "Tutorial (`spec/guide/tutorial.md`)" in text
-    assert "A chart" not in text
+RELATIVE = r"\]\((?!https:)"
+
+
+def test_readme_of_a_package_index_has_no_link_that_leads_nowhere() -> None:
+    text = README.read_text("utf-8")
+    alone = package_index.linked(text, None)
+    assert re.findall(RELATIVE, alone) == []
+    assert "- Tutorial (`spec/guide/tutorial.md`): a first tool" in alone
+    assert "Bars of these figures" not in alone
+    home = "https://forge.example.com/a/foundation-rt"
+    at_home = package_index.linked(text, home)
+    assert re.findall(RELATIVE, at_home) == []
+    assert f"- [Tutorial]({home}/blob/HEAD/spec/guide/tutorial.md): a first tool" in at_home
+    assert f"]({home}/raw/HEAD/spec/guide/figures/peers.svg)" in at_home
+    assert at_home.count("\n") == text.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("remote", "home"),
+    [
+        ("https://forge.example.com/a/b.git", "https://forge.example.com/a/b"),
+        ("https://me:secret@forge.example.com:8443/a/b/", "https://forge.example.com:8443/a/b"),
+        ("git@forge.example.com:a/b.git", "https://forge.example.com/a/b"),
+        ("ssh://git@forge.example.com:22/a/b.git", "https://forge.example.com/a/b"),
+        ("/srv/repositories/b", None),
+        ("file:///srv/b", None),
+        ("http://localhost/b", None),
+        ("", None),
+    ],
+)
+def test_home_page_is_that_of_the_remote(remote: str, home: str | None) -> None:
+    assert package_index.web_address(remote) == home
+
+
+def test_urls_of_the_project_come_from_the_checkout_or_its_distribution(tmp_path: Path) -> None:
+    home = "https://forge.example.com/a/foundation-rt"
+    shutil.copy(README, tmp_path)
+    hook = package_index.PackageIndexMetadata(str(tmp_path), {})
+
+    def updated() -> dict[str, Any]:
+        metadata: dict[str, Any] = {}
+        hook.update(metadata)
+        return metadata
+
+    assert updated()["urls"] == {}
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    remote = ["git", "-C", str(tmp_path), "remote", "add", "origin", f"{home}.git"]
+    subprocess.run(remote, check=True)
+    assert updated()["urls"]["Source"] == home
+    assert home in updated()["readme"]["text"]
+    shutil.rmtree(tmp_path / ".git")
+    (tmp_path / "PKG-INFO").write_text(f"Name: x\nProject-URL: Source, {home}\n\nText\n")
+    assert updated()["urls"] == package_index.urls(home)
