@@ -79,7 +79,7 @@ class ToolDetail {
 
   /** The tool has another definition: what was written stays, as far as it fits. */
   renew({ data }) {
-    this.#show(data, this.editor.peek());
+    this.#show(data, carriedOver(this.editor.peek(), this.tool.inputSchema, data.inputSchema));
   }
 
   update() {
@@ -134,6 +134,24 @@ class ToolDetail {
     this.runs.add(card);
     page.say(`Calling ${tool.name}`);
   }
+}
+
+/**
+ * Return the arguments for a new definition: the members that the old one did not have, or that are as its defaults,
+ * have the new defaults.
+ */
+function carriedOver(value, before, after) {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return value;
+  const isUntouched = (name) => {
+    const own = Object.hasOwn(value, name) ? value[name] : undefined;
+    const members = before?.properties ?? {};
+    const preset = Object.hasOwn(members, name) ? members[name].default : undefined;
+    return JSON.stringify(own) === JSON.stringify(preset);
+  };
+  const renewed = Object.entries(after?.properties ?? {})
+    .filter(([name, member]) => member.default !== undefined && isUntouched(name))
+    .map(([name, member]) => [name, member.default]);
+  return Object.fromEntries([...Object.entries(value), ...renewed]);
 }
 
 function headNodes(tool) {

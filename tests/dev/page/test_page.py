@@ -265,9 +265,11 @@ def test_restart_is_seen_without_loading_the_page(browser: Browser, tmp_path: Pa
             page.get_by_role("link", name="order").click()
             page.get_by_label("customer").first.fill("Ann")
             added = "\n\n@server.tool\ndef added() -> str:\n    return ''\n"
-            program.write_text(text.replace("express: bool", "urgent: bool") + added)
+            urgent = 'urgent: bool = False,\n    unit: str = "box"'
+            program.write_text(text.replace("express: bool = False", urgent) + added)
             expect(page.get_by_role("link", name="added")).to_be_visible()
             expect(page.get_by_label("urgent")).to_be_visible()
+            expect(page.get_by_label("unit")).to_have_value("box")
             expect(page.get_by_label("customer").first).to_have_value("Ann")
             program.write_text(text + "\nnonsense(\n")
             failure = page.get_by_role("alert").filter(has_text="failed")
