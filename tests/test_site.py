@@ -13,6 +13,8 @@ import pytest
 from attrs import define, field
 
 from spec.site import pages, reference
+from tests.support.axe import axe_source, findings
+from tests.support.chromium import chromium
 from tests.support.sizes import FULL
 from tests.trace import ROOT
 
@@ -102,6 +104,17 @@ def test_links_within_the_site_lead_to_pages_and_anchors(site: Path) -> None:
                 if unquote(parts.fragment) not in anchors:
                     broken.append(f"{path.name}: {link}")
     assert broken == []
+
+
+def test_texts_stand_out_from_their_background_in_both_themes(site: Path) -> None:
+    axe = axe_source()
+    with chromium() as browser:
+        for scheme in ("light", "dark"):
+            page = browser.new_page(color_scheme=scheme)  # type: ignore[arg-type]
+            for name in WRITTEN:
+                page.goto((site / f"{name}.html").as_uri())
+                assert findings(page, axe, ["color-contrast"]) == [], (name, scheme)
+            page.close()
 
 
 def test_texts_for_language_models_name_every_guide_and_every_public_name(site: Path) -> None:

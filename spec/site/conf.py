@@ -33,7 +33,7 @@ html_title = f"foundation-rt {__version__}"
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
-pygments_style = "friendly"
+pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "github-dark"
 
 _CODE = re.compile(r"(?<!`)(`{1,2})([^`]+)\1(?!`)")
