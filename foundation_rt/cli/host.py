@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .args import CommandLine, CommandLineError, parse
 from .main import SERVE_FLAGS, read_workers, write_output
+from .person import is_terminal
 
 if TYPE_CHECKING:
     from ..coordinator import Coordinator
@@ -97,6 +98,10 @@ def _serve(line: CommandLine) -> int:
     place = worker_place()
     if place is not None and made.server.load_config().security.state_key is None:
         made.server.override("security", state_key=place.key)
+    if is_terminal(sys.stderr):
+        from .terminal import log_to_terminal
+
+        log_to_terminal(made.server)
     return serve(
         made.server.runtime,
         place=place,

@@ -72,6 +72,17 @@ def test_person_at_stdin_is_told_what_it_expects(tmp_path: Path) -> None:
         assert shown.exit_code() == 0
 
 
+@pytest.mark.rule("CLI-46", "HOST-08")
+def test_chat_host_at_a_terminal_has_no_json_in_its_log(tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+    with Terminal("host", "--http", "127.0.0.1:0", cwd=tmp_path, variables=home) as shown:
+        shown.wait_for("The chat is at http://127.0.0.1:")
+        text = shown.wait_for("info  server 'demo' is ready")
+        assert "{" not in text
+        shown.signal(signal.SIGINT)
+        assert shown.exit_code() == 130
+
+
 @pytest.mark.rule("CLI-46", "CLI-50")
 def test_result_in_a_pipe_leaves_no_json_on_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(APP)
