@@ -31,7 +31,7 @@ NEVER_RIGHT = (ErrorCode.INVALID_ARGUMENT, ErrorCode.NOT_FOUND, ErrorCode.UNAUTH
 
 @frozen
 class ExecutionRetries:
-    """How often, and when, one request is executed again when its handler fails (AACP-124).
+    """The policy by which one request is executed again when its handler fails (AACP-124).
 
     Attributes:
         attempts: the most executions, from 1 to 1,000.

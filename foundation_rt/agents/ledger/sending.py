@@ -138,13 +138,13 @@ class Sender:
         Raises:
             AgentNotFoundError, ToolError: it cannot be sent.
         """
+        key = None if request_id is None else check_request_id(request_id)
         self.check_target(target_agent_id)
         now_ms, message_id = self.runner.now_ms(), self.new_id()
         not_before_ms = _begin(delay_ms, not_before, now_ms)
         options = None
         if not_before_ms is not None or priority or retry is not None:
             options = _options(not_before_ms, priority, retry)
-        key = None if request_id is None else check_request_id(request_id)
         # An event needs an id beside its message id only if it was given one, or has an owner.
         if key is None and (message_type is MessageType.REQUEST or principal is not None):
             key = self.new_id() if message_type is MessageType.REQUEST else message_id
