@@ -202,6 +202,23 @@ def test_the_request_is_executed_once() -> None:
     assert asyncio.run(order()) == [first, first, {"asked": 2, "for": "B1"}]
 
 
+def test_the_reminder_of_the_agent_waits_for_its_time() -> None:
+    defined = run({}, 'Server("office")', "async def remind")
+
+    async def remind() -> Any:
+        async with TestClient(defined["server"]):
+            request_id = await defined["remind"]("A38")
+            agents = defined["server"].agents
+            [listed] = await agents.list_requests()
+            assert await agents.cancel_request(request_id)
+            return listed
+
+    record = asyncio.run(remind())
+    assert (record.state, record.priority) == (RequestState.DELAYED, 5)
+    assert record.not_before_ms - record.created_at_ms == 86_400_000
+    assert record.expires_at_ms - record.not_before_ms == 3_600_000
+
+
 def test_the_schedules_of_the_agent_are_in_its_ledger() -> None:
     defined = run({}, 'Server("office")', "server.agents.every(")
 
