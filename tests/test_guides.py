@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from foundation_rt import AgentMessage, Server, ToolContext
+from foundation_rt.agents.ledger.types import RequestState
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 from foundation_rt.cli.main import main
 from foundation_rt.client import connect as client_connect
