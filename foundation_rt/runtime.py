@@ -205,6 +205,16 @@ class Runtime:
         coordinator.attach(self.logger, self.config, self.ids)
         self.agents = coordinator
         self.engine.on_unanswered = coordinator.note_call
+        self._show_agents()
+
+    def _show_agents(self) -> None:
+        """Show the agents in the metrics, if there are both."""
+        if self.metrics is None or self.agents is None:
+            return
+        source = self.agents.metric_source()
+        if source is not None:
+            source.probe.attach(self.clock, self.logger)
+            self.metrics.sources.append(source)
 
     def attach_features(self, features: Features) -> None:
         """Offer `features` from now on."""
@@ -234,6 +244,7 @@ class Runtime:
     def use_stack(self, stack: MiddlewareStack) -> None:
         """Put `stack` around the calls of this server from now on."""
         self.audit, self.metrics, self.rate_limit = stack.audit, stack.metrics, stack.rate_limit
+        self._show_agents()
         self.observers += stack.observers
         self.dispatcher.around = stack.rate_limit
         self.engine.around = stack.around

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from ..core.invocation import CallOutcome, Invocation
+    from ..middleware.instruments import MetricSource
     from ..protocol.principal import Principal
 
 T = TypeVar("T")
@@ -109,6 +110,10 @@ class AgentCoordinator:
 
     def background(self) -> Coroutine[Any, Any, None] | None:
         """Return the coroutine to run as long as the server does; None: there is nothing to run."""
+        return None
+
+    def metric_source(self) -> MetricSource | None:
+        """Return what gives the metrics of the agents; None: they have none."""
         return None
 
     # -- agents ------------------------------------------------------------------------------

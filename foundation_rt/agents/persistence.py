@@ -329,6 +329,13 @@ class AACPPersistenceAdapter(Protocol):
             limit: the most agents.
         """
 
+    async def measure_queues(self, agent_ids: Sequence[str]) -> list[AgentSummary]:
+        """Return the length and age of the queues of agents that have one (AACP-160).
+
+        Only requests that may be claimed here, now or later, count, and of each queue the first
+        `MAX_MEASURED`: so it costs little, however much a ledger keeps.
+        """
+
     async def cancel(self, cancellations: Sequence[ClaimCompletion], now_ms: int) -> list[Changed]:
         """Enter outcomes for requests that have none, and their RESPONSEs (AACP-114).
 

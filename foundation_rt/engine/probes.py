@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..logs.logger import StructuredLogger
 
 KEEP_SECONDS = 1.0
-"""The time for which the answer of a run is the answer of the probe."""
+"""The time for which the answer of a run is the answer of the probe, by default."""
 
 
 @define(eq=False, repr=False)
@@ -94,6 +94,9 @@ class Probe:
         timeout_ms: the longest that a run is waited for, from its start.
         accept: turns what the function returned into the value; what it raises is a failure.
 
+    Attributes:
+        keep_seconds: the time for which the answer of a run is the answer of the probe.
+
     Raises:
         UsageError: the function is none, or the time is not between 1 ms and a minute.
     """
@@ -102,6 +105,7 @@ class Probe:
     function: Callable[[], Any]
     timeout_ms: int
     accept: Callable[[Any], Any]
+    keep_seconds: float = field(default=KEEP_SECONDS, init=False)
     _clock: Clock = field(factory=SystemClock, init=False)
     _logger: StructuredLogger | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
@@ -154,13 +158,17 @@ class Probe:
         A coroutine function is not started: its answer is that of the run before, or "timeout".
         """
         if is_async_callable(self.function):
-            return _TIMEOUT if self._run is None else self._answer_of(self._run)
+            return self.latest()
         ended = threading.Event()
         run = self._join(ended.set, None)
         if run.answer is None:
             ended.wait(run.seconds_left)
         self._leave(run, ended.set)
         return self._answer_of(run)
+
+    def latest(self) -> ProbeAnswer:
+        """Return the answer of the last run, which may not have ended; do not wait."""
+        return _TIMEOUT if self._run is None else self._answer_of(self._run)
 
     # -- a run and those who wait for it
 
@@ -176,7 +184,7 @@ class Probe:
 
     def _is_fresh(self, run: _Run) -> bool:
         age = self._clock.monotonic() - self._answered_at
-        return run.answer is not None and 0 <= age < KEEP_SECONDS
+        return run.answer is not None and 0 <= age < self.keep_seconds
 
     def _leave(self, run: _Run, wake: Callable[[], object]) -> None:
         with self._lock:

@@ -15,9 +15,9 @@ import threading
 import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from ..clock import Clock, SystemClock
 from ..engine.probes import Probe
@@ -49,6 +49,8 @@ _SUFFIXES = ("_bucket", "_count", "_sum", "_created", "_total")
 
 LabelValues = tuple[str, ...]
 
+Kind = Literal["counter", "gauge", "histogram"]
+
 Made = TypeVar("Made", bound="Instrument")
 
 
@@ -79,6 +81,38 @@ class Durations:
         return copied
 
 
+@frozen(eq=False, repr=False)
+class Family:
+    """The series of one metric of the runtime, as they are read.
+
+    Attributes:
+        kind: of the metric.
+        name: as Prometheus shows it.
+        description: shown beside it.
+        labels: the names of its labels.
+        series: the values of the labels, and the value.
+    """
+
+    kind: Kind
+    name: str
+    description: str
+    labels: LabelValues
+    series: Iterable[tuple[LabelValues, float]]
+
+
+class MetricSource(Protocol):
+    """A part of the runtime that has metrics of its own.
+
+    Attributes:
+        probe: is asked when the metrics are read.
+    """
+
+    probe: Probe
+
+    def families(self, reading: Any) -> Iterable[Family]:
+        """Return the metrics, given what the probe has answered; None if it has not."""
+
+
 @define(eq=False, repr=False)
 class Instrument:
     """A metric with one series for each combination of the values of its labels.
@@ -89,7 +123,7 @@ class Instrument:
         labels: the names of its labels.
     """
 
-    kind: ClassVar[Literal["counter", "gauge", "histogram"]]
+    kind: ClassVar[Kind]
     probe: ClassVar[Probe | None] = None
     """Asks the callback of a gauge that has one."""
 

@@ -17,9 +17,18 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..core.effects import CallCompleted, ClientConnected, ClientDisconnected, Event
+from ..engine.scheduling import running_loop
 from ..errors import ErrorCode, MissingExtraError
 from ..version import __version__
-from .instruments import OTHER, Durations, Instrument, Instruments, LabelValues
+from .instruments import (
+    OTHER,
+    Durations,
+    Family,
+    Instrument,
+    Instruments,
+    LabelValues,
+    MetricSource,
+)
 
 try:
     import prometheus_client as prometheus
@@ -56,12 +65,14 @@ class Metrics:
 
     Attributes:
         instruments: those of the application; None while it has none.
+        sources: parts of the runtime with metrics of their own.
     """
 
     _resources: ResourceManager
     _is_registered: Callable[[str, str], bool]
     _has_forwarder: bool = False
     instruments: Instruments | None = field(default=None, init=False)
+    sources: list[MetricSource] = field(factory=list, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _names: set[str] = field(factory=set, init=False)
     _calls: dict[tuple[str, ...], int] = field(factory=dict, init=False)
@@ -108,38 +119,46 @@ class Metrics:
         """Return the content type and the metrics in the text format of Prometheus (0.0.4).
 
         It waits for the callbacks of gauges, so an event loop uses `read` instead. Of a callback
-        that is a coroutine function the latest value is shown.
+        that is a coroutine function the latest value is shown; and so, on an event loop, of what
+        the runtime itself asks for.
         """
-        gauges = self._gauges_with_callbacks()
-        for probe in gauges.values():
+        probes = self._probes()
+        for probe in probes:
             probe.start()
-        return self._render({gauge: probe.ask_blocking() for gauge, probe in gauges.items()})
+        # The ledger of agents may belong to the very loop that would wait for it.
+        own = {source.probe for source in self.sources} if running_loop() is not None else ()
+        return self._render(
+            {probe: probe.latest() if probe in own else probe.ask_blocking() for probe in probes}
+        )
 
     async def read(self) -> tuple[str, bytes]:
         """Return what `render` does, without blocking the event loop."""
-        if self.instruments is None:
+        if self.instruments is None and not self.sources:
             return self._render({})
         import asyncio
 
-        gauges = self._gauges_with_callbacks()
-        answers = await asyncio.gather(*(probe.ask() for probe in gauges.values()))
+        probes = self._probes()
+        answers = await asyncio.gather(*(probe.ask() for probe in probes))
         # 3,000 histograms of an application take half a second.
-        return await asyncio.to_thread(
-            _render, [*self._collect()], self.instruments, dict(zip(gauges, answers, strict=True))
-        )
+        return await asyncio.to_thread(self._render, dict(zip(probes, answers, strict=True)))
 
-    def _render(self, answers: Mapping[Instrument, ProbeAnswer]) -> tuple[str, bytes]:
-        return _render([*self._collect()], self.instruments, answers)
+    def _render(self, answers: Mapping[Probe, ProbeAnswer]) -> tuple[str, bytes]:
+        return _render([*self._collect(answers)], self.instruments, answers)
 
-    def _gauges_with_callbacks(self) -> dict[Instrument, Probe]:
+    def _probes(self) -> list[Probe]:
+        """Return what is asked for this reading: of the runtime and of the application."""
         made = () if self.instruments is None else self.instruments.all()
-        return {each: each.probe for each in made if each.probe is not None}
+        found = [each.probe for each in (*self.sources, *made)]
+        return [probe for probe in found if probe is not None]
 
-    def _collect(self) -> Iterator[Metric]:
+    def _collect(self, answers: Mapping[Probe, ProbeAnswer]) -> Iterator[Metric]:
         with self._lock:
             families = [*self._collect_calls()]
         yield from families
         yield from self._collect_process()
+        for source in self.sources:
+            for family in source.families(answers[source.probe].value):
+                yield _family(family, family.series)
 
     def _label(self, method: str, name: str) -> str:
         """Return the label `name` of a call; only tools and prompts have one, and it is bounded."""
@@ -215,11 +234,11 @@ class _Reading:
 def _render(
     families: list[Metric],
     instruments: Instruments | None,
-    answers: Mapping[Instrument, ProbeAnswer],
+    answers: Mapping[Probe, ProbeAnswer],
 ) -> tuple[str, bytes]:
     """Return the content type and the text of `families` and of `instruments`."""
     for each in () if instruments is None else instruments.all():
-        answer = answers.get(each)
+        answer = None if each.probe is None else answers.get(each.probe)
         if answer is None:
             families.append(_family(each, each.snapshot()))
         elif answer.problem is None:
@@ -229,15 +248,15 @@ def _render(
     return CONTENT_TYPE, prometheus.generate_latest(registry)
 
 
-def _family(instrument: Instrument, series: Iterable[tuple[LabelValues, Any]]) -> Metric:
-    """Return the series of an instrument of the application, as the client library has them."""
-    name, description, labels = instrument.name, instrument.description, instrument.labels
-    if instrument.kind == "histogram":
+def _family(metric: Instrument | Family, series: Iterable[tuple[LabelValues, Any]]) -> Metric:
+    """Return the series of a metric as the client library has them."""
+    name, description, labels = metric.name, metric.description, metric.labels
+    if metric.kind == "histogram":
         histogram = HistogramMetricFamily(name, description, labels=labels)
         for values, durations in series:
             histogram.add_metric(values, _cumulative(durations), durations.total_seconds)
         return histogram
-    make = CounterMetricFamily if instrument.kind == "counter" else GaugeMetricFamily
+    make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     family = make(name, description, labels=labels)
     for values, value in series:
         family.add_metric(values, value)

@@ -81,5 +81,7 @@ def _faulty(name: str) -> Callable[..., Any]:
     return operation
 
 
-for _name in [*(each.value for each in Operation), "put_request_record", "mark_completed"]:
+_OTHERS = ("put_request_record", "mark_completed", "measure_queues")
+
+for _name in [*(each.value for each in Operation), *_OTHERS]:
     setattr(FaultyStore, _name, _faulty(_name))

@@ -19,6 +19,9 @@ from .types import TERMINAL, VOID_PAYLOAD, MessageRecord, RequestRecord, Request
 MAX_PAGE = 1_000
 """The most requests, or agents, of one page."""
 
+MAX_MEASURED = 10_000
+"""The most requests of one queue that are counted for its length."""
+
 CANCELLED = orjson.dumps(
     StructuredError(
         ErrorCode.INTERNAL, "The request was cancelled by an operator.", {"reason": "cancelled"}

@@ -12,6 +12,7 @@ from attrs import define, evolve, field
 from ...errors import ErrorCode, StructuredError
 from ...shown import Shown
 from .awake_agents import AwakeAgents
+from .counts import AgentCounts
 from .effects import Abandon, Execute, NoticeAbandoned, NoticeFailure, Operation, Persist
 from .exchange import Exchange
 from .ledger_time import LedgerTime
@@ -55,6 +56,7 @@ class Claims:
     Attributes:
         retransmitter: decides when requests are executed again.
         held: the claims that are being executed, by request id.
+        counts: what was done for each agent.
     """
 
     operations: Operations
@@ -63,6 +65,7 @@ class Claims:
     awake: AwakeAgents
     retransmitter: Retransmitter
     held: dict[str, Claim] = field(factory=dict, init=False)
+    counts: AgentCounts = field(factory=AgentCounts, init=False)
     _agents: dict[str, _Quota] = field(factory=dict, init=False)
     # Held claims that were executed and whose outcome is being recorded.
     _ended: set[str] = field(factory=set, init=False)
@@ -252,6 +255,7 @@ class Claims:
                     self._let_go(claim)
                     self._grow_capacity(claim.target_agent_id)
             if record is not None:
+                self.counts.ended(claim.target_agent_id, record.state)
                 self.exchange.outcomes.settle(record)
             if completed.response is not None:
                 responses.append(self.exchange.first_attempt(completed.response))
@@ -333,7 +337,10 @@ class Claims:
 
     def _lose(self, claim: Claim, now_ms: int) -> None:
         """Give up a lost claim, and those behind it unless the request only expired."""
-        behind = self._held_behind(claim) if claim.expires_at_ms > now_ms else []
+        expired = claim.expires_at_ms <= now_ms
+        behind = [] if expired else self._held_behind(claim)
+        if not expired:
+            self.counts.lost(claim.target_agent_id)
         self._let_go(claim)
         if claim.target_agent_id in self._agents:
             self._agents[claim.target_agent_id].capacity = 1

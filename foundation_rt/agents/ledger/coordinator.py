@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from ...core.invocation import CallOutcome, Invocation
+    from ...middleware.instruments import MetricSource
     from ...protocol.principal import Principal
     from ..persistence import AACPPersistenceAdapter
     from ..transports import AACPTransport
@@ -145,6 +146,15 @@ class AgentCoordinatorV2(AgentCoordinator):
         running = self._running
         return running is None or running.runner.node.time.is_right is not False
 
+    def metric_source(self) -> MetricSource:
+        """Return what gives the metrics of its agents (AACP-160)."""
+        from .metrics import LedgerMetrics
+
+        return LedgerMetrics(self._running_node, self.agent_ids)
+
+    def _running_node(self) -> NodeRunner | None:
+        return None if self._running is None else self._running.runner
+
     # -- its life -----------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -190,9 +200,6 @@ class AgentCoordinatorV2(AgentCoordinator):
             self.on_message_received, self.on_message_completed, self.on_message_failed, logger
         )
         limits = make_limits(_MAX_BACKLOG, _MAX_BACKLOG_BYTES, self._shares)
-        executor = Executor(
-            self, logger, store.takes_writes, partial(max_payload_bytes, self.aacp, transport)
-        )
         node = make_node(
             self.aacp,
             name,
@@ -202,6 +209,13 @@ class AgentCoordinatorV2(AgentCoordinator):
             transport,
             notices=hooks.are_set,
             backlog=Usage(limits),
+        )
+        executor = Executor(
+            self,
+            logger,
+            store.takes_writes,
+            partial(max_payload_bytes, self.aacp, transport),
+            node.claims.counts.begun,
         )
         now_ms = NodeClock(self.clock)
         runner = NodeRunner(node, store, transport, now_ms, logger, executor.execute, hooks)

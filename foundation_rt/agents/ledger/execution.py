@@ -33,12 +33,14 @@ class Executor:
     Args:
         takes_writes: whether handlers may write with their outcome (AACP-05).
         max_result_bytes: returns the size of the largest result.
+        begun: called with the agent whose handler begins.
     """
 
     coordinator: AgentCoordinatorV2
     logger: StructuredLogger
     takes_writes: bool
     max_result_bytes: Callable[[], int]
+    begun: Callable[[str], None]
 
     async def execute(self, claim: Claim, signal: AbortSignal) -> Ended | None:
         """Have the agent handle a claim in its turn.
@@ -62,6 +64,7 @@ class Executor:
     async def _handle(self, claim: Claim, signal: AbortSignal, handle: Handle) -> Ended:
         entry = current_entry()
         assert entry is not None
+        self.begun(claim.target_agent_id)
         if self.takes_writes:
             entry.context.begin_writes()
         timeout_ms = self.coordinator.execution_timeout_ms(claim.target_agent_id)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, field
 
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from ...logs.logger import StructuredLogger
     from ..persistence import AACPPersistenceAdapter
     from ..transports import AACPTransport
+
+T = TypeVar("T")
 
 _LISTEN_RETRY_SECONDS = 1.0
 _REFUSAL_RETRY_SECONDS = 5.0
@@ -259,6 +261,27 @@ class NodeRunner:
     def is_here(self) -> bool:
         """Return whether it runs on the running event loop."""
         return asyncio.get_running_loop() is self._loop
+
+    def ask_from_thread(self, asking: Coroutine[Any, Any, T], timeout: float) -> T:
+        """Return the result of a coroutine that runs on this event loop; from another thread.
+
+        Args:
+            asking: the coroutine; it is cancelled when the time is over.
+            timeout: seconds.
+
+        Raises:
+            TimeoutError: it has not ended.
+            StoreError: the event loop is closed.
+        """
+        try:
+            future = asyncio.run_coroutine_threadsafe(asking, self._loop)
+        except RuntimeError:
+            asking.close()
+            raise StoreError(_CLOSED) from None
+        try:
+            return future.result(timeout)
+        finally:
+            future.cancel()
 
     def open_waiter(self) -> asyncio.Future[Any]:
         """Return a future for an answer of the node; it fails with `StoreError` at the end."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from uuid import uuid4
 
 import orjson
@@ -17,6 +17,7 @@ from attrs import Factory, define, evolve, field
 from ...errors import StructuredError
 from ...shown import Shown
 from ..ledger.administration import (
+    MAX_MEASURED,
     AgentSummary,
     Changed,
     RequestQuery,
@@ -397,6 +398,17 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
         agents = heapq.nsmallest(limit, {agent_id for agent_id, _ in rows if agent_id > after})
         shown = set(agents)
         return summaries([(*key, *rows[key]) for key in sorted(rows) if key[0] in shown])
+
+    async def measure_queues(self, agent_ids: Sequence[str]) -> list[AgentSummary]:
+        """See `AACPPersistenceAdapter`."""
+        rows: dict[tuple[str, str], tuple[int, int]] = {}
+        for agent_id in sorted(set(agent_ids)):
+            queue = self.ledger.waiting.get(agent_id, {}).values()
+            for record in islice(queue, MAX_MEASURED):
+                key = (agent_id, str(record.state))
+                count, oldest_ms = rows.get(key, (0, record.created_at_ms))
+                rows[key] = (count + 1, min(oldest_ms, record.created_at_ms))
+        return summaries([(*key, *rows[key]) for key in sorted(rows)])
 
     async def cancel(self, cancellations: Sequence[ClaimCompletion], now_ms: int) -> list[Changed]:
         """See `AACPPersistenceAdapter`."""

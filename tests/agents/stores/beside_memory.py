@@ -379,6 +379,7 @@ class BesideMemory(RuleBasedStateMachine):
         query = RequestQuery("b", states, before_ms, limit=limit)
         self.ask(lambda store: store.list_requests(query))
         self.ask(lambda store: store.summarize_agents("", limit))
+        self.ask(lambda store: store.measure_queues(["b", *LOCAL, "nobody"]))
 
     @rule()
     def purge(self) -> None:

@@ -356,6 +356,9 @@ class Ledger:
     def summaries(self, after: str = "", limit: int = 100) -> list[AgentSummary]:
         return self.run(self.adapter.summarize_agents(after, limit))
 
+    def queues(self, *agent_ids: str) -> list[AgentSummary]:
+        return self.run(self.adapter.measure_queues(agent_ids))
+
     def cancel(self, *request_ids: str, now: int = NOW) -> list[Changed]:
         return self.run(self.adapter.cancel([*map(cancellation, request_ids)], now))
 
@@ -1858,6 +1861,19 @@ class StoreContract:
             AgentSummary("far", {RequestState.SENT: 1}, NOW),
         ]
         assert [each.agent_id for each in ledger.summaries("b", 1)] == ["c"]
+
+    @pytest.mark.rule("AACP-160")
+    def test_queues_are_measured_without_what_is_finished_or_elsewhere(
+        self, ledger: Ledger
+    ) -> None:
+        ledger.append(*(outgoing(f"r{n}", created_at_ms=NOW + n) for n in range(4)))
+        ledger.append(outgoing("z", target="c"), outgoing("s", target="far", local=False))
+        claims = ledger.claim("b", "c", most=2).claims
+        ledger.complete(completion(claims[0]), completion(claims[2]))
+        assert ledger.queues("far", "c", "b", "b", "nobody") == [
+            AgentSummary("b", {RequestState.CLAIMED: 1, RequestState.RECEIVED: 2}, NOW + 1)
+        ]
+        assert ledger.queues() == []
 
     @pytest.mark.rule("AACP-03", "AACP-21", "AACP-112")
     def test_failed_request_is_requeued_behind_the_others(self, ledger: Ledger) -> None:

@@ -652,6 +652,11 @@ class PostgresAACPPersistenceAdapter(Shown):
         rows = await self._ask(administration.summary(after, limit))
         return summaries([(row[0], row[1], row[2], row[3]) for row in rows])
 
+    async def measure_queues(self, agent_ids: Sequence[str]) -> list[AgentSummary]:
+        """See `AACPPersistenceAdapter`."""
+        rows = await self._ask(administration.queues(agent_ids))
+        return summaries(sorted((row[0], row[1], row[2], row[3]) for row in rows))
+
     async def cancel(self, cancellations: Sequence[ClaimCompletion], now_ms: int) -> list[Changed]:
         """See `AACPPersistenceAdapter`."""
         return await self._transact(

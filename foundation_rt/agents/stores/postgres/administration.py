@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ....database.postgres import Query, Transaction
-from ...ledger.administration import Changed, RequestQuery, Verdict, is_executed_here
+from ...ledger.administration import (
+    MAX_MEASURED,
+    Changed,
+    RequestQuery,
+    Verdict,
+    is_executed_here,
+)
 from ...ledger.types import TERMINAL, ClaimCompletion, LedgerNews, RequestRecord
 from ...ledger.unit_of_work import UnitOfWork
 from .. import records
@@ -30,6 +36,14 @@ WHERE target_agent_id IN (
     ORDER BY 1 LIMIT %b::bigint
 )
 GROUP BY 1, 2 ORDER BY 1, 2
+"""
+_MEASURE = """
+SELECT a.id, q.state, count(*), min(q.created_at_ms)
+FROM unnest(%b::text[]) AS a (id), LATERAL (
+    SELECT state, created_at_ms FROM {schema}.request
+    WHERE target_agent_id = a.id AND queued ORDER BY position LIMIT %b::bigint
+) AS q
+GROUP BY 1, 2
 """
 _LOCK = f"""
 SELECT {", ".join(records.REQUEST_COLUMNS)} FROM {{schema}}.request WHERE request_id = ANY (%b)
@@ -75,6 +89,11 @@ def page(query: RequestQuery) -> Query:
 def summary(after: str, limit: int) -> Query:
     """Read agent, state, count and oldest creation time, of a page of agents."""
     return _SUMMARIZE, (after, limit)
+
+
+def queues(agent_ids: Collection[str]) -> Query:
+    """Read agent, state, count and oldest creation time, of the queues of these agents."""
+    return _MEASURE, (texts(set(agent_ids)), MAX_MEASURED)
 
 
 async def cancel(

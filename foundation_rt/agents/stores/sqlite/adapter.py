@@ -292,6 +292,10 @@ class SqliteAACPPersistenceAdapter(WithoutSubmissions, Shown):
         """See `AACPPersistenceAdapter`."""
         return await self._look(administration.summarize, after, limit)
 
+    async def measure_queues(self, agent_ids: Sequence[str]) -> list[AgentSummary]:
+        """See `AACPPersistenceAdapter`."""
+        return await self._look(administration.measure, agent_ids)
+
     async def cancel(self, cancellations: Sequence[ClaimCompletion], now_ms: int) -> list[Changed]:
         """See `AACPPersistenceAdapter`."""
         return await self._perform(administration.cancel, cancellations, self.incarnation, now_ms)

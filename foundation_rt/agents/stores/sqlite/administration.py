@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import orjson
 
 from ...ledger.administration import (
+    MAX_MEASURED,
     AgentSummary,
     Changed,
     RequestQuery,
@@ -55,6 +56,20 @@ def summarize(connection: sqlite3.Connection, after: str, limit: int) -> list[Ag
         (after, limit),
     )
     return summaries(rows.fetchall())
+
+
+def measure(connection: sqlite3.Connection, agent_ids: Sequence[str]) -> list[AgentSummary]:
+    """See `AACPPersistenceAdapter.measure_queues`."""
+    rows: list[tuple[str, str, int, int]] = []
+    for agent_id in sorted(set(agent_ids)):
+        # The terms are those of the index `queues`.
+        rows += connection.execute(
+            "SELECT ?1, state, count(*), min(created_at_ms) FROM (SELECT state, created_at_ms"
+            " FROM requests WHERE target_agent_id = ?1 AND position IS NOT NULL"
+            " AND finished_at_ms IS NULL ORDER BY position LIMIT ?2) GROUP BY state ORDER BY state",
+            (agent_id, MAX_MEASURED),
+        )
+    return summaries(rows)
 
 
 def cancel(
