@@ -577,6 +577,10 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         from .builtin.admin import add_admin_tools
 
         add_admin_tools(registry, config, resources, lambda: runtime.agents)
+    if config.tools.admin_agents_enabled:
+        from .builtin.agent_admin import add_agent_admin_tools
+
+        add_agent_admin_tools(registry, config.tools, lambda: runtime.agents)
     return runtime
 
 

@@ -183,7 +183,13 @@ def add_admin_tools(
     ):
         # In place, so that a call sent right after it finds the tool, though a registration takes
         # most of a millisecond, to compile the schema.
-        registry.register(definition, handler, execution=ExecutionMode.INLINE, administrative=True)
+        registry.register(
+            definition,
+            handler,
+            execution=ExecutionMode.INLINE,
+            administrative=True,
+            scopes=config.tools.admin_scopes(),
+        )
 
 
 def _echo(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def request_handler(coordinator: AgentCoordinatorV2, limits: Callable[[], ToolsS
         except OutcomeUnknownError:
             return {"requestId": request_id, "outcome": "UNKNOWN"}
         except (StoreError, TransportError):
-            raise _unavailable() from None
+            raise ledger_unavailable() from None
         except RequestFailedError as failed:
             error = failed.to_structured().to_wire()
             return {"requestId": request_id, "outcome": "FAILED", "error": error}
@@ -123,7 +123,7 @@ def status_handler(coordinator: AgentCoordinatorV2) -> Handler:
         try:
             found = await coordinator.status(request_id, context.principal)
         except (StoreError, TransportError):
-            raise _unavailable() from None
+            raise ledger_unavailable() from None
         if found is None:
             raise ToolError(
                 ErrorCode.NOT_FOUND,
@@ -147,7 +147,8 @@ def _require_scopes(scopes: frozenset[str], principal: Principal | None) -> None
         )
 
 
-def _unavailable() -> ToolError:
+def ledger_unavailable() -> ToolError:
+    """Return the error of a call that needs the ledger while that cannot be reached (AACP-83)."""
     return ToolError(
         ErrorCode.INTERNAL,
         "The ledger cannot be reached: try again later.",

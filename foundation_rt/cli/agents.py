@@ -203,6 +203,8 @@ def _configured(line: CommandLine) -> ServerConfig:
 
 
 def _list(arguments: list[str], output: Output) -> int:
+    from ..agents.ledger.outlines import show_agent, show_outline
+
     line = parse(arguments, LIST_OPTIONS, FLAGS, at_most=0)
     limit = _number(line, "--limit", 100, _MAX_IDS)
     age_s = _number(line, "--older-than", None, _MAX_SECONDS)
@@ -216,10 +218,10 @@ def _list(arguments: list[str], output: Output) -> int:
 
     found, records, now_ms = _at_ledger(line, work)
     following = records[-1].request_id if len(records) == limit else None
-    data: dict[str, Any] = {"requests": [*map(_outline, records)], "next": following}
+    data: dict[str, Any] = {"requests": [*map(show_outline, records)], "next": following}
     page: list[Part] = []
     if is_whole:
-        data["agents"] = [_summary(each) for each in found]
+        data["agents"] = [show_agent(each) for each in found]
         page += _agents_page(found, now_ms)
     page += _requests_page(records, now_ms)
     if following is not None:
@@ -255,6 +257,8 @@ def _number(line: CommandLine, option: str, default: int | None, most: int) -> A
 
 
 def _show(arguments: list[str], output: Output) -> int:
+    from ..agents.ledger.outlines import show_request
+
     line = parse(arguments, SHOW_OPTIONS, FLAGS, at_most=1)
     if not line.positional:
         raise CommandLineError("show needs the ID of a request")
@@ -262,9 +266,8 @@ def _show(arguments: list[str], output: Output) -> int:
     record = _at_ledger(line, lambda ledger: ledger.store.get_request_record(request_id))
     if record is None:
         raise UsageError("the ledger has no request of this id, or not any more")
-    result = None if record.result is None else orjson.loads(record.result)
-    data = {**_outline(record), "payload": orjson.loads(record.payload), "result": result}
-    values = [("payload", data["payload"]), ("result", result), ("error", data["error"])]
+    data = show_request(record)
+    values = [(name, data[name]) for name in ("payload", "result", "error")]
     shown = {name: value for name, value in values if value is not None}
     facts = {name: value for name, value in data.items() if name not in dict(values)}
     rows = [(name, str(value)) for name, value in facts.items() if value is not None]
@@ -326,19 +329,13 @@ def _change(
     work: Callable[[_Ledger], Awaitable[list[Changed]]],
 ) -> int:
     from ..agents.ledger.administration import Verdict
-    from ..agents.ledger.operator import refusal_of
+    from ..agents.ledger.outlines import show_change
 
     if not _is_agreed(line, output, question):
         return _REFUSED_EXIT
     answers = _at_ledger(line, work)
     changes = [
-        {
-            "requestId": request_id,
-            "verdict": str(changed.verdict),
-            "state": None if changed.record is None else str(changed.record.state),
-            "refusal": refusal_of(changed),
-        }
-        for request_id, changed in zip(ids, answers, strict=True)
+        show_change(request_id, changed) for request_id, changed in zip(ids, answers, strict=True)
     ]
     rows = [("REQUEST", "STATE", "REFUSED BECAUSE")]
     rows += [
@@ -453,33 +450,6 @@ COMMANDS: Mapping[str, Callable[[list[str], Output], int]] = {
 # -- what is shown --------------------------------------------------------------------------------
 
 
-def _outline(record: RequestRecord) -> dict[str, Any]:
-    """Return a request for programs, without payload and result."""
-    return {
-        "requestId": record.request_id,
-        "messageType": str(record.message_type),
-        "sourceAgentId": record.source_agent_id,
-        "targetAgentId": record.target_agent_id,
-        "state": str(record.state),
-        "createdAt": _time(record.created_at_ms),
-        "expiresAt": _time(record.expires_at_ms),
-        "finishedAt": _time(record.finished_at_ms),
-        "executions": record.executions,
-        "owner": record.owner,
-        "leaseUntil": _time(record.lease_until_ms),
-        "error": None if record.error is None else orjson.loads(record.error),
-    }
-
-
-def _summary(summary: AgentSummary) -> dict[str, Any]:
-    counts = {str(state): count for state, count in summary.counts.items()}
-    return {
-        "agentId": summary.agent_id,
-        **{name.lower(): counts.get(name, 0) for name in _STATES},
-        "oldestAt": _time(summary.oldest_at_ms),
-    }
-
-
 def _agents_page(found: Sequence[AgentSummary], now_ms: int) -> Page:
     head = ("AGENT", "WAITING", "CLAIMED", "COMPLETED", "FAILED", "SENT", "OLDEST")
     rows = [head]
@@ -499,12 +469,6 @@ def _requests_page(records: Sequence[RequestRecord], now_ms: int) -> Page:
         age = _age(now_ms - each.created_at_ms)
         rows.append((each.request_id, each.target_agent_id, str(each.state), age, error))
     return [Heading("REQUESTS", str(len(records))), Table(rows, has_head=True)]
-
-
-def _time(at_ms: int | None) -> str | None:
-    from ..agents.ledger.encoder import format_time
-
-    return None if at_ms is None else format_time(at_ms)
 
 
 def _age(ms: int) -> str:

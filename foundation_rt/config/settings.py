@@ -51,7 +51,7 @@ from .types import (
 ENVIRONMENT_PREFIX = "FOUNDATION_RT_"
 """The prefix of every environment variable of the runtime (CONF-07)."""
 
-AdminMode = Literal["deny_all", "local_stdio_only", "token"]
+AdminMode = Literal["deny_all", "local_stdio_only", "scopes", "token"]
 LogLevel = Literal["debug", "info", "warn", "error"]
 CacheScope = Literal["private", "public"]
 AuditCategory = Literal["SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"]
@@ -178,11 +178,16 @@ class AdminPolicy(Settings):
         Choice(get_args(AdminMode)),
         "Access to the administrative tools; `token` is reserved and refuses every call.",
     )
+    scopes: tuple[str, ...] = setting(
+        (), ListOf(SCOPE), "Scopes that a token needs for them in mode `scopes`."
+    )
     token_env_var: str | None = setting(
         None, VariableName(), "Environment variable that holds the token of mode `token`."
     )
 
     def __attrs_post_init__(self) -> None:
+        if self.mode == "scopes" and not self.scopes:
+            raise SettingError("scopes", 'at least one scope, because mode is "scopes"')
         if self.mode == "token" and self.token_env_var is None:
             raise SettingError("token_env_var", 'the name of a variable, because mode is "token"')
 
@@ -210,7 +215,15 @@ class ToolsSection(Settings):
         False,
         "One half of dynamic registration; the other is `security.dynamic_registration_enabled`.",
     )
+    admin_agents_enabled: bool = flag(
+        False, "Offer tools that list, cancel, requeue and purge the requests of agents."
+    )
     admin_policy: AdminPolicy = group(AdminPolicy())
+
+    def admin_scopes(self) -> tuple[str, ...]:
+        """Return the scopes that the principal of an administrative call needs (ADMIN-12)."""
+        return self.admin_policy.scopes if self.admin_policy.mode == "scopes" else ()
+
     name_separator: str = setting(
         "/",
         Choice(("/", "_", "__", "-", ".")),

@@ -12,6 +12,7 @@ from .tasks.support import require_extension
 
 if TYPE_CHECKING:
     from ..config.settings import AdminPolicy
+    from ..protocol.principal import Principal
     from ..registry.tools import RegisteredTool
     from .call_lifecycle import CallLifecycle
     from .effects import Reply
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _ADMIN_REFUSALS = {
     "deny_all": "Admin operations are disabled",
     "local_stdio_only": "Admin operations only allowed via stdio",
+    "scopes": "Admin operations only allowed via stdio, or with a key or token",
     "token": "Token mode not supported",
 }
 
@@ -39,7 +41,7 @@ def enforce_policies(call: Invocation, tool: RegisteredTool, admin_policy: Admin
     if tool.visible is not None and not tool.visible(call.principal):
         raise no_such_tool(call.name)
     if tool.administrative:
-        enforce_admin_policy(admin_policy, call.session.transport_type)
+        enforce_admin_policy(admin_policy, call.session.transport_type, call.principal)
     enforce_scopes(call, tool)
     if tool.task is not None and tool.task.required:
         require_extension(call.peer, correlationId=call.correlation_id)
@@ -51,10 +53,14 @@ def no_such_tool(name: str) -> ToolError:
     return ToolError(ErrorCode.NOT_FOUND, f"There is no tool {name!r}.", {"toolName": name})
 
 
-def enforce_admin_policy(policy: AdminPolicy, transport_type: TransportType) -> None:
+def enforce_admin_policy(
+    policy: AdminPolicy, transport_type: TransportType, principal: Principal | None
+) -> None:
     """Refuse the call of an administrative tool unless `policy` allows it (ADMIN-03)."""
-    if policy.mode == "local_stdio_only" and transport_type == "stdio":
+    if policy.mode in ("local_stdio_only", "scopes") and transport_type == "stdio":
         return
+    if policy.mode == "scopes" and principal is not None:
+        return  # its scopes are those of the tool (ADMIN-12)
     reason = policy.mode
     raise ToolError(ErrorCode.UNAUTHORIZED, _ADMIN_REFUSALS[reason], {"reason": reason})
 

@@ -106,7 +106,7 @@ class AuditLog:
         if category not in self._settings.categories:
             return
         mode = self._settings.sensitive_data
-        fields: dict[str, Any] = {} if context is None else _identity_of_context(context)
+        fields: dict[str, Any] = {} if context is None else identity_of_context(context)
         if correlation_id is not None:
             fields["correlationId"] = correlation_id
         fields["errorMessage"] = error_message
@@ -193,7 +193,8 @@ def _identity(call: Invocation) -> dict[str, Any]:
     return fields | call.forwarded.log_fields() if call.kind.is_forwarded else fields
 
 
-def _identity_of_context(context: ToolContext) -> dict[str, Any]:
+def identity_of_context(context: ToolContext) -> dict[str, Any]:
+    """Return the fields that identify the call of a context, and its client."""
     if context.call is not None:
         return _identity(context.call)
     return {"correlationId": context.correlation_id, "runId": context.run_id}

@@ -44,8 +44,12 @@ HEALTH_SCHEMA: dict[str, Any] = {
 }
 
 
-def policy(mode: str) -> dict[str, str]:
-    return {"mode": mode, **({"token_env_var": "TOKEN"} if mode == "token" else {})}
+def policy(mode: str) -> dict[str, Any]:
+    needed: dict[str, dict[str, Any]] = {
+        "token": {"token_env_var": "TOKEN"},
+        "scopes": {"scopes": ("tools:admin",)},
+    }
+    return {"mode": mode, **needed.get(mode, {})}
 
 
 def make_rig(
@@ -166,7 +170,7 @@ def test_second_runtime_keeps_the_registered_tools() -> None:
 
 # -- access ---------------------------------------------------------------------------------------
 
-ALLOWED = {("local_stdio_only", "stdio")}
+ALLOWED = {("local_stdio_only", "stdio"), ("scopes", "stdio")}
 EVERY_WAY = list(itertools.product(get_args(AdminMode), get_args(TransportType)))
 
 

@@ -129,7 +129,7 @@ def right_values(kind: Kind) -> st.SearchStrategy[Any]:
         case Line():
             return st.text(PRINTABLE, min_size=1, max_size=kind.max_length)
         case Choice():
-            return st.sampled_from([word for word in kind.words if word != "token"])
+            return st.sampled_from([word for word in kind.words if word not in ("token", "scopes")])
         case Pattern():
             strings = st.from_regex(kind.pattern, fullmatch=True, alphabet=PRINTABLE)
             if isinstance(kind, KeyName):
@@ -451,6 +451,13 @@ def test_mode_token_without_a_variable(policy: dict[str, Any]) -> None:
     )
 
 
+@pytest.mark.rule("ADMIN-12")
+def test_mode_scopes_without_scopes() -> None:
+    problem = only_problem_of(code={"tools": {"admin_policy": {"mode": "scopes"}}})
+    assert str(problem).endswith('expected at least one scope, because mode is "scopes"')
+    assert problem.key == "tools.admin_policy.scopes"
+
+
 @pytest.mark.rule("CONF-18")
 def test_problem_of_mode_token_names_the_environment() -> None:
     environ = {"FOUNDATION_RT_TOOLS__ADMIN_POLICY__MODE": "token"}
@@ -612,7 +619,11 @@ def test_the_effective_configuration_shows_all_but_secrets() -> None:
         http=HttpSection(api_keys=("hunter2hunter2hunter2",)),
     )
     shown = to_mapping(config)
-    assert shown["tools"]["admin_policy"] == {"mode": "token", "token_env_var": "[REDACTED]"}
+    assert shown["tools"]["admin_policy"] == {
+        "mode": "token",
+        "scopes": (),
+        "token_env_var": "[REDACTED]",
+    }
     assert shown["logging"]["redact_keys"] == ("iban",)
     assert shown["http"]["api_keys"] == "[REDACTED]"
     assert to_mapping(ServerConfig())["http"]["api_keys"] == ()

@@ -145,7 +145,7 @@ def right_values(kind: Kind) -> list[Any]:
         case Line():
             return ["x", "x" * 256, "Ærlig talt 🙂", "a b"]
         case Choice():
-            return [word for word in kind.words if word != "token"]
+            return [word for word in kind.words if word not in ("token", "scopes")]
         case Pattern():
             return EXAMPLES[kind][0]
         case ListOf():

@@ -8,7 +8,7 @@ the same mailboxes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -770,10 +770,9 @@ class AgentCoordinatorV2(AgentCoordinator):
         Raises:
             StoreError: the ledger cannot be asked.
         """
-        running = await self._started()
         key = _key_of(request_id, principal)
-        [changed] = await self._operator(running).cancel([key], reason)
-        return self._follow(running, changed)
+        [changed] = await (await self.operator()).cancel([key], reason)
+        return changed.verdict is Verdict.DONE
 
     async def requeue_request(
         self,
@@ -800,29 +799,43 @@ class AgentCoordinatorV2(AgentCoordinator):
             StoreError: the ledger cannot be asked.
         """
         lifetime = milliseconds(ttl_ms, self.aacp.default_ttl_ms)
-        running = await self._started()
         key = _key_of(request_id, principal)
-        [changed] = await self._operator(running).requeue([key], reason, lifetime)
-        return self._follow(running, changed)
+        [changed] = await (await self.operator()).requeue([key], reason, lifetime)
+        return changed.verdict is Verdict.DONE
 
-    def _operator(self, running: _Running) -> LedgerOperator:
+    async def operator(self, by: Mapping[str, Any] | None = None) -> LedgerOperator:
+        """Return an operator at the ledger, for all of its requests (AACP-116).
+
+        Args:
+            by: fields of the audit records that say who asked.
+
+        Raises:
+            StoreError, TransportError: as `start`.
+        """
         from .operator import LedgerOperator
 
+        running = await self._started()
         runner = running.runner
-        return LedgerOperator(runner.store, self._own_logger(), self._ids.run_id, runner.now_ms)
+        return LedgerOperator(
+            runner.store,
+            self._own_logger(),
+            self._ids.run_id,
+            runner.now_ms,
+            by or {},
+            partial(self._follow, running),
+        )
 
-    def _follow(self, running: _Running, changed: Changed) -> bool:
+    def _follow(self, running: _Running, changed: Changed) -> None:
         """Have the node look at what was changed."""
         runner, record = running.runner, changed.record
-        if changed.verdict is not Verdict.DONE or record is None:
-            return False
+        if record is None:
+            return
         news = LedgerNews([record.target_agent_id], [record.request_id])
         runner.node.look_around(news, runner.now_ms())
         runner.node.check_claims(runner.now_ms())
         if changed.response is not None:
             runner.node.process_retries_once(runner.now_ms())
         runner.kick()
-        return True
 
     # -- the running parts --------------------------------------------------------------------
 

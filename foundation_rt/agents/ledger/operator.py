@@ -5,10 +5,10 @@ It works on any open store, beside the processes that serve its agents (AACP-116
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import define
+from attrs import define, field
 
 from ...logs.logger import StructuredLogger
 from ...middleware.audit import MESSAGE
@@ -30,6 +30,10 @@ _WORDS = {
 }
 
 
+def _ignore(changed: Changed) -> None:
+    """Take no notice of a change."""
+
+
 @define(eq=False, repr=False)
 class LedgerOperator:
     """Changes an open ledger for an operator.
@@ -39,12 +43,16 @@ class LedgerOperator:
         logger: lends sink, clock and redactor to the audit records, whatever its level is.
         new_id: returns a new message id.
         now_ms: returns the time of the ledger.
+        by: fields of the audit records that say who asked.
+        on_change: called with every change that was made.
     """
 
     store: AACPPersistenceAdapter
     logger: StructuredLogger
     new_id: Callable[[], str]
     now_ms: Callable[[], int]
+    by: Mapping[str, Any] = field(factory=dict)
+    on_change: Callable[[Changed], object] = field(default=_ignore)
 
     async def cancel(self, request_ids: Sequence[str], reason: str | None) -> list[Changed]:
         """Cancel requests (AACP-114)."""
@@ -79,10 +87,13 @@ class LedgerOperator:
 
     async def purge(self) -> int:
         """Delete what has expired; return how many records (AACP-15)."""
-        purged = 0
-        while batch := await self.store.purge_expired(self.now_ms()):
-            purged += batch
-        self._write("AGENT_LEDGER_PURGED", True, {"metadata": {"purged": purged}})
+        purged, success = 0, False
+        try:
+            while batch := await self.store.purge_expired(self.now_ms()):
+                purged += batch
+            success = True
+        finally:  # what was deleted before it failed stays deleted
+            self._write("AGENT_LEDGER_PURGED", success, {"metadata": {"purged": purged}})
         return purged
 
     def _note(
@@ -101,11 +112,13 @@ class LedgerOperator:
             if reason is not None:
                 fields["metadata"] = {"reason": reason}
             self._write(event_type, changed.verdict is Verdict.DONE, fields)
+            if changed.verdict is Verdict.DONE:
+                self.on_change(changed)
 
     def _write(self, event_type: str, success: bool, fields: dict[str, Any]) -> None:
         stream = StructuredLogger(self.logger.sink, self.logger.clock, "info", self.logger.redactor)
         record = {"eventType": event_type, "category": "ADMIN", "success": success}
-        stream.log("info" if success else "warn", MESSAGE, record | fields)
+        stream.log("info" if success else "warn", MESSAGE, {**record, **fields, **self.by})
 
 
 def refusal_of(changed: Changed) -> str | None:
