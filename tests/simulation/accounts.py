@@ -52,6 +52,7 @@ class ArrivedAccount:
         last_begun: the highest of them.
         executed_as: under which id the message of a number is executed.
         to_repeat: numbers that failed temporarily, with their expiry.
+        requeued: numbers that an operator has put behind others.
     """
 
     sent: SentAccount
@@ -62,6 +63,7 @@ class ArrivedAccount:
     last_begun: int = 0
     executed_as: dict[int, str] = field(factory=dict)
     to_repeat: dict[int, int] = field(factory=dict)
+    requeued: set[int] = field(factory=set)
 
     def arrive(self, seq: int, low_watermark: int = 1) -> bool:
         """Note that a number has come in; return whether for the first time.

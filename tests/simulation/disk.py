@@ -37,6 +37,7 @@ class Disk(InMemoryAACPPersistenceAdapter):
 
     Attributes:
         rows: which executions have written, by request id: one row each.
+        locked: the agents whose rows a frozen process keeps locked.
     """
 
     takes_writes = True
@@ -45,6 +46,7 @@ class Disk(InMemoryAACPPersistenceAdapter):
     database: Database
     time_ms: Callable[[], int]
     rows: dict[str, list[int]] = field(factory=dict, init=False)
+    locked: set[str] = field(factory=set, init=False)
     _writes: OutcomeWrites = field(factory=OutcomeWrites, init=False)
 
     def perform(self, operation: Operation, arguments: tuple[Any, ...]) -> Any:
@@ -55,12 +57,16 @@ class Disk(InMemoryAACPPersistenceAdapter):
         """
         if operation is Operation.COMPLETE and _writing(arguments[0]):
             return self.database.run(self._complete_writing(*arguments))
-        transaction = getattr(self, operation._value_)(*arguments)
+        return self.change(operation._value_, *arguments)
+
+    def change(self, name: str, *arguments: Any) -> Any:
+        """Do what an operator asks for as well, now."""
+        transaction = getattr(self, name)(*arguments)
         try:
             transaction.send(None)
         except StopIteration as done:
             return done.value
-        raise AssertionError(f"{operation} waits for something")
+        raise AssertionError(f"{name} waits for something")
 
     async def _complete_writing(
         self, completions: Sequence[ClaimCompletion], now_ms: int

@@ -58,6 +58,11 @@ class Fault(StrEnum):
     SUSPENSION = "machine suspended"
     UNREGISTER = "unregister in flight"
     LOST_LEDGER = "ledger lost"
+    FROZEN = "frozen within a transaction"
+    CUT_OFF = "cut off from the ledger"
+    BLOCKED = "event loop blocked"
+    CANCELLED = "cancelled by an operator"
+    REQUEUED = "requeued by an operator"
     # Not by the dice, but as consequences of the workload.
     RESTART = "restart with the store kept"
     EXPIRY = "expiry in mid-retry"
@@ -91,6 +96,11 @@ SPELLS = (
     Fault.SUSPENSION,
     Fault.UNREGISTER,
     Fault.LOST_LEDGER,
+    Fault.FROZEN,
+    Fault.CUT_OFF,
+    Fault.BLOCKED,
+    Fault.CANCELLED,
+    Fault.REQUEUED,
 )
 SELECTABLE = (
     *ENVELOPE_FAULTS,
@@ -115,6 +125,7 @@ LEASE_KEEPING = (
     Fault.PARTITION,
     Fault.CLOCK_FORWARD,
     Fault.CLOCK_BACKWARD,
+    Fault.BLOCKED,
 )
 """The faults under which no claim is lost."""
 

@@ -20,13 +20,14 @@ looks at everything. The invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any
 
 import orjson
 from attrs import define, field
 
+from foundation_rt.agents.ledger.administration import Changed, Verdict
 from foundation_rt.agents.ledger.effects import Operation
 from foundation_rt.agents.ledger.operations import NodeSettings
 from foundation_rt.agents.ledger.rules import conflict_error, response_payload
@@ -345,7 +346,7 @@ class Witness:
         for seq, expires_at_ms in arrived.to_repeat.items():
             if seq < claim.seq and expires_at_ms > self._latest_ms:
                 raise Violation("order", f"{claim.request_id} overtakes number {seq}")
-        first = claim.seq not in arrived.begun
+        first = claim.seq not in arrived.begun and claim.seq not in arrived.requeued
         if first and claim.seq < arrived.last_begun and claim.expires_at_ms > self._latest_ms:
             raise Violation("order", f"{claim.request_id} is executed after {arrived.last_begun}")
 
@@ -356,7 +357,9 @@ class Witness:
             return
         if (disk.number, claim.request_id) in self._unordered:
             return
-        self._received_on[disk.number, claim.request_id].to_repeat[claim.seq] = claim.expires_at_ms
+        arrived = self._received_on[disk.number, claim.request_id]
+        if claim.seq not in arrived.requeued:  # which is behind others of its link
+            arrived.to_repeat[claim.seq] = claim.expires_at_ms
 
     def completed(self, disk: Disk, arguments: tuple[Any, ...], results: list[Completed]) -> None:
         """Check that an outcome is that of the newest claim, and stays."""
@@ -434,6 +437,44 @@ class Witness:
                 account.lease_until_ms = None
                 if release.leaves_queue:
                     self._own_retries.add((disk.number, release.request_id))
+
+    # -- an operator --------------------------------------------------------------------------
+
+    def cancelled(self, disk: Disk, changes: list[Changed]) -> None:
+        """Record the outcome of requests that were cancelled: the claim that there was is lost."""
+        for record, account, response in self._changed(disk, changes):
+            if account.outcome is not None:
+                raise Violation("terminal", f"{record.request_id} is cancelled after its outcome")
+            account.outcome = _outcome(record)
+            self._outcomes.setdefault(record.request_id, []).append(account.outcome)
+            if response is not None:
+                self._answered(disk, response)
+
+    def requeued(self, disk: Disk, changes: list[Changed]) -> None:
+        """Begin a request anew that failed (AACP-112)."""
+        for record, account, _ in self._changed(disk, changes):
+            if account.outcome is None or account.outcome[0] is not RequestState.FAILED:
+                raise Violation("terminal", f"{record.request_id} is requeued and has not failed")
+            account.outcome, account.expires_at_ms = None, record.expires_at_ms
+            self._entered[disk.number, record.request_id] = record.expires_at_ms
+            arrived = self._received_on[disk.number, record.request_id]
+            arrived.requeued.add(record.seq)
+
+    def _changed(
+        self, disk: Disk, changes: list[Changed]
+    ) -> Iterator[tuple[RequestRecord, RequestAccount, MessageRecord | None]]:
+        for changed in changes:
+            record = changed.record
+            if changed.verdict is not Verdict.DONE or record is None:
+                continue
+            place = (disk.number, record.request_id)
+            account = self.requests.setdefault(place, RequestAccount(record.expires_at_ms))
+            if record.epoch != account.epoch + 1:
+                raise Violation("epochs", f"{record.request_id}: no claim of it is fenced off")
+            account.epoch, account.lease_until_ms = record.epoch, None
+            self._received_on[place].to_repeat.pop(record.seq, None)
+            self._live.get((disk.number, record.target_agent_id), {}).pop(record.request_id, None)
+            yield record, account, changed.response
 
     # -- time ---------------------------------------------------------------------------------
 
@@ -535,10 +576,14 @@ class Witness:
             for link, state in disk.links.items():
                 self._check_link(disk, link, state)
 
-    def each_executed_once(self) -> None:
-        """Check that nothing was executed twice: leases are renewed meanwhile (AACP-24)."""
+    def each_executed_once(self, *, claimed_once: bool) -> None:
+        """Check that nothing was executed twice: leases are renewed meanwhile (AACP-24).
+
+        Args:
+            claimed_once: nor claimed twice, as what was not yet known to be claimed may be.
+        """
         for place, account in self.requests.items():
-            is_again = account.epoch > 1 or len(account.runs) > 1
+            is_again = (claimed_once and account.epoch > 1) or len(account.runs) > 1
             if is_again and place not in self._own_retries:
                 raise Violation("renewal", f"{place[1]} was executed {len(account.runs)} times")
 

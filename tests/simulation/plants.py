@@ -15,10 +15,12 @@ from attrs import evolve
 
 from foundation_rt.agents.ledger import node as node_module
 from foundation_rt.agents.ledger import rules, unit_of_work
+from foundation_rt.agents.ledger.administration import Verdict
 from foundation_rt.agents.ledger.claims import Claims
 from foundation_rt.agents.ledger.effects import Operation
 from foundation_rt.agents.ledger.ledger_time import LedgerTime
 from foundation_rt.agents.ledger.node import Node
+from foundation_rt.agents.ledger.operations import Operations
 from foundation_rt.agents.ledger.rules import Claimability, claimability
 from foundation_rt.agents.ledger.session_manager import LinkState, SequenceStatus, record_arrival
 from foundation_rt.agents.ledger.types import (
@@ -35,7 +37,7 @@ from foundation_rt.agents.ledger.types import (
 from foundation_rt.agents.ledger.unit_of_work import UnitOfWork
 from foundation_rt.agents.messages import OutcomeWrite
 from foundation_rt.agents.stores import memory
-from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
+from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter, MemoryLedger
 from foundation_rt.agents.stores.postgres import outcome_writes
 from foundation_rt.agents.stores.postgres.outcome_writes import WRITE_S, OutcomeWrites
 from foundation_rt.database.postgres import Raced
@@ -344,6 +346,57 @@ def delayed_request_forgotten(patch: Patch) -> None:
 def urgent_request_beside_another(patch: Patch) -> None:
     """Claim a request of a high priority while another process executes one of a lower."""
     patch.setattr(memory, "executed_elsewhere_until", lambda *arguments: None)
+
+
+# -- of sick processes, and of an operator ------------------------------------------------------
+
+
+def locked_item_dropped(patch: Patch) -> None:
+    """Forget what another process keeps locked."""
+    patch.setattr(Operations, "delay", lambda self, *item: None)
+
+
+def unanswered_operation_not_repeated(patch: Patch) -> None:
+    """Take an operation without an answer for one that has happened."""
+    patch.setattr(node_module, "_REPEATED", frozenset())
+
+
+def leases_renewed_on_the_loop_only(patch: Patch) -> None:
+    """Renew no lease while a handler blocks the event loop."""
+    patch.setattr(Process, "_keep_leases", lambda self, life: None)
+
+
+def cancelled_claim_not_fenced(patch: Patch) -> None:
+    """Leave a cancelled request to the claim that there is."""
+    cancel = UnitOfWork.cancel
+
+    def trusting_cancel(self: UnitOfWork, cancellation: ClaimCompletion, now_ms: int) -> Any:
+        changed = cancel(self, cancellation, now_ms)
+        if changed.verdict is Verdict.DONE and changed.record is not None:
+            changed.record.epoch -= 1
+        return changed
+
+    patch.setattr(UnitOfWork, "cancel", trusting_cancel)
+
+
+def finished_request_cancelled(patch: Patch) -> None:
+    """Cancel a request that has its outcome."""
+
+    def judge(record: RequestRecord | None) -> Verdict:
+        return Verdict.UNKNOWN_ID if record is None else Verdict.DONE
+
+    patch.setattr(unit_of_work, "judge_cancelling", judge)
+
+
+def requeued_under_its_old_epoch(patch: Patch) -> None:
+    """Keep the epoch of a request that is requeued."""
+    reopen = MemoryLedger._reopen
+
+    def forgetful_reopen(self: MemoryLedger, record: RequestRecord, expires_at_ms: int) -> None:
+        reopen(self, record, expires_at_ms)
+        record.epoch -= 1
+
+    patch.setattr(MemoryLedger, "_reopen", forgetful_reopen)
 
 
 # -- these were in the PostgreSQL ledger ---------------------------------------------------------

@@ -20,14 +20,17 @@ from foundation_rt.agents.ledger.effects import (
     NoticeOutdated,
     NoticeReceived,
     NoticeSettled,
+    Operation,
     Persist,
     ResolveWaiter,
     SendEnvelopes,
 )
 from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.retransmitter import Retransmitter
+from foundation_rt.agents.ledger.types import LedgerNews
 from foundation_rt.agents.persistence import StoreError
 
+from . import locks
 from .disk import Disk
 from .executor import SimulatedExecutor, clear_queue
 from .faults import Fault
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 _DOWN_MS = 3_000
 _SHUTDOWN_MS = 50
 _SLOW_STORE_MS = 2_000
+_GETS_THROUGH = 0.2
+"""How likely only the answer of an operation is lost when a process is cut off."""
 _AFTER_DEATH = 0.5
 """How likely something happens that was under way when its process died."""
 
@@ -69,6 +74,7 @@ class Process:
     node: Node = field(init=False)
     executor: SimulatedExecutor = field(init=False)
     _paused_until: int = field(default=0, init=False)
+    _cut_off_until: int = field(default=0, init=False)
     _wake_at: int | None = field(default=None, init=False)
     # Whether the node has learned something while its effects were performed.
     _has_news: bool = field(default=False, init=False)
@@ -96,7 +102,7 @@ class Process:
         scenario = simulator.scenario
         self.life += 1
         self.is_up, self.disk_is_new = True, False
-        self._paused_until, self._wake_at = 0, None
+        self._paused_until, self._cut_off_until, self._wake_at = 0, 0, None
         self.off_ms = self.off_at_start_ms()
         self.node = Node(
             scenario.node_settings(self.number, self.owner),
@@ -163,6 +169,24 @@ class Process:
         self.pause(for_ms)
         self.off_ms -= for_ms
 
+    def block(self, for_ms: int) -> None:
+        """Let a handler block the event loop for so long; a thread renews leases (AACP-95)."""
+        self.pause(for_ms)
+        self._keep_leases(self.life)
+
+    def _keep_leases(self, life: int) -> None:
+        if self.life != life or self.paused_ms <= 0:
+            return
+        lease_ms = self.node.settings.lease_ms
+        claims = [(each.request_id, each.epoch) for each in self.node.claims.held.values()]
+        if claims:
+            self._apply(Persist(Operation.RENEW, (claims, self.now_ms + lease_ms), []))
+        self.simulator.after(max(1, lease_ms // 6), self._keep_leases, life)
+
+    def cut_off(self, for_ms: int) -> None:
+        """Get no answer of the ledger for so long: a network that swallows everything."""
+        self._cut_off_until = self.simulator.now + for_ms
+
     # -- events from outside -----------------------------------------------------------------
 
     def send(self, call: Call) -> None:
@@ -176,6 +200,15 @@ class Process:
         self.simulator.note("deliver", self.number, packet[1])
         self.node.deliver(packet[1], packet, self.now_ms)
         self.perform()
+
+    def hear(self, heard: tuple[int, LedgerNews]) -> None:
+        """Look at what an operator has changed, as the coordinator does (AACP-116)."""
+        life, news = heard
+        if self.life == life and self.paused_ms <= 0:
+            self.node.look_around(news, self.now_ms)
+            self.node.check_claims(self.now_ms)
+            self.node.process_retries_once(self.now_ms)
+            self.perform()
 
     def register(self, agent_id: str) -> None:
         """Register an agent."""
@@ -287,6 +320,8 @@ class Process:
         if self.life != life:
             if self._still_happens(life) and self.simulator.rng.random() < _AFTER_DEATH:
                 self._apply(persist)
+        elif self._cut_off_until > self.simulator.now:
+            self._lose_answer(persist)
         elif fault is None:
             self._report((life, persist, self._apply(persist)))
         else:
@@ -295,13 +330,24 @@ class Process:
     def _apply(self, persist: Persist) -> Any:
         operation, arguments = persist.operation, persist.arguments
         try:
-            result = self.disk.perform(operation, arguments)
+            if self.disk.locked:
+                arguments, result, answer = locks.perform(self.disk, operation, arguments)
+            else:
+                answer = result = self.disk.perform(operation, arguments)
         except StoreError:
             self.simulator.note("undone", self.number, operation._value_)
             return _STORE_ERROR
-        self.simulator.note(operation._value_, self.number, *arguments[:1], "->", result)
+        self.simulator.note(operation._value_, self.number, *arguments[:1], "->", answer)
         self.simulator.witness.performed(self.disk, operation, arguments, result)
-        return result
+        return answer
+
+    def _lose_answer(self, persist: Persist) -> None:
+        """Let an operation fail late that happened, or never got to the ledger."""
+        simulator = self.simulator
+        if simulator.rng.random() < _GETS_THROUGH:
+            self._apply(persist)
+        late_ms = self._cut_off_until - simulator.now
+        simulator.after(late_ms, self._report, (self.life, persist, _STORE_ERROR))
 
     def _report(self, report: tuple[int, Persist, Any]) -> None:
         """Report a result to the node, unless that is gone."""

@@ -20,6 +20,7 @@ from .executor import Execution, SimulatedExecutor
 from .faults import SPELLS, Dice, Fault
 from .invariants import Witness
 from .network import SimulatedNetwork
+from .operator import SimulatedOperator
 from .process import Process
 from .scenario import START_MS, Scenario, Topology, draw
 from .trace import Event
@@ -38,6 +39,7 @@ class Simulator:
     Args:
         seed: determines everything.
         requests: their number; by default drawn from the seed.
+        faults: those that can strike; by default drawn from the seed.
 
     Attributes:
         now: ms since the start, by the right clock.
@@ -48,9 +50,13 @@ class Simulator:
         lost: the numbers of ledgers that were lost, and replaced by empty ones.
     """
 
-    def __init__(self, seed: int, requests: int | None = None) -> None:
+    def __init__(
+        self, seed: int, requests: int | None = None, faults: tuple[Fault, ...] | None = None
+    ) -> None:
         self.rng = rng = Random(seed)
         self.scenario: Scenario = draw(seed, rng, requests)
+        if faults is not None:
+            self.scenario.faults = faults
         self.now = 0
         self.trace: list[Event] = []
         self.healed = False
@@ -61,6 +67,7 @@ class Simulator:
         self.database = Database(self.dice)
         self.network = SimulatedNetwork(self)
         self.workload = Workload(self)
+        self.operator = SimulatedOperator(self)
         self.disks = [
             Disk(number, self.database, self.time_ms, incarnation=START_MS + number)
             for number in range(max(self.scenario.disks) + 1)
@@ -138,7 +145,7 @@ class Simulator:
             self.database.close()
         self.witness.everything(self.disks)
         if self.scenario.keeps_leases:
-            self.witness.each_executed_once()
+            self.witness.each_executed_once(claimed_once=Fault.BLOCKED not in self.scenario.faults)
 
     def _live(self) -> None:
         heap, pop = self._heap, heapq.heappop
@@ -303,6 +310,52 @@ class Simulator:
         )
         process.lose_disk(self.disks[number])
 
+    def _freeze(self, chance: int) -> None:
+        """Stop a process in a transaction: it keeps rows locked until the server ends that."""
+        process = self._process(chance)
+        if process is None or self.scenario.disks.count(process.disk.number) < 2:
+            return
+        served = [agent for agent in self.registered if self.disk_of(agent) is process.disk]
+        if not served or process.disk.locked:
+            return
+        agents = self.rng.sample(served, 1 + self.below(len(served)))
+        locked_ms, for_ms = (
+            self.below(self.scenario.lease_ms),
+            self.below(2 * self.scenario.lease_ms),
+        )
+        self._strike(Fault.FROZEN, process.number, for_ms, locked_ms, agents)
+        process.disk.locked.update(agents)
+        self.after(locked_ms, self._unlock, process.disk)
+        process.pause(for_ms)
+
+    def _unlock(self, disk: Disk) -> None:
+        self.note("unlocked", disk.number)
+        disk.locked.clear()
+
+    def _cut_off(self, chance: int) -> None:
+        process = self._process(chance)
+        if process is not None and not self.healed:
+            for_ms = self.below(2 * self.scenario.lease_ms)
+            self._strike(Fault.CUT_OFF, process.number, for_ms)
+            process.cut_off(for_ms)
+
+    def _block(self, chance: int) -> None:
+        process = self._process(chance)
+        if process is not None and process.node.claims.held:
+            for_ms = self.below(4 * self.scenario.lease_ms)
+            self._strike(Fault.BLOCKED, process.number, for_ms)
+            process.block(for_ms)
+
+    def _operate(self, change: Callable[[int], None], chance: int) -> None:
+        if not self.healed:
+            change(chance)
+
+    def _cancel(self, chance: int) -> None:
+        self._operate(self.operator.cancel, chance)
+
+    def _requeue(self, chance: int) -> None:
+        self._operate(self.operator.requeue, chance)
+
     def _strike(self, fault: Fault, who: int, *details: Any) -> None:
         self.dice.count(fault)
         self.note(fault.value, who, *details)
@@ -318,4 +371,9 @@ _SPELLS: dict[Fault, Callable[[Simulator, int], None]] = {
     Fault.SUSPENSION: Simulator._suspend,
     Fault.UNREGISTER: Simulator._unregister,
     Fault.LOST_LEDGER: Simulator._lose_ledger,
+    Fault.FROZEN: Simulator._freeze,
+    Fault.CUT_OFF: Simulator._cut_off,
+    Fault.BLOCKED: Simulator._block,
+    Fault.CANCELLED: Simulator._cancel,
+    Fault.REQUEUED: Simulator._requeue,
 }

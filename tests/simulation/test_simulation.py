@@ -61,6 +61,17 @@ FOUND_IN_POSTGRES = {
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
+CAUGHT_BY_ONE_FAULT: dict[Plant, tuple[Fault, ...]] = {
+    plants.locked_item_dropped: (Fault.FROZEN,),
+    plants.unanswered_operation_not_repeated: (Fault.CUT_OFF,),
+    plants.leases_renewed_on_the_loop_only: (Fault.BLOCKED, Fault.SLOW_EXECUTOR),
+    plants.wall_clock_trusted: (Fault.CLOCK_FORWARD,),
+    plants.cancelled_claim_not_fenced: (Fault.CANCELLED,),
+    plants.finished_request_cancelled: (Fault.CANCELLED,),
+    plants.requeued_under_its_old_epoch: (Fault.REQUEUED,),
+}
+"""And the faults of sick processes and of an operator with which each is caught, and no others."""
+
 
 def simulate(*words: str, hash_seed: str = "random") -> str:
     """Return the output of `python -m tests.simulation`, without coverage, which is slow."""
@@ -125,17 +136,30 @@ def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) 
     assert str(again) == str(violation)
 
 
-def first_violation() -> tuple[int, Violation]:
+@pytest.mark.rule("AACP-90", "AACP-112", "AACP-114")
+@pytest.mark.parametrize("plant", CAUGHT_BY_ONE_FAULT, ids=lambda each: each.__name__)
+def test_a_planted_bug_is_caught_by_its_fault_alone(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = CAUGHT_BY_ONE_FAULT[plant]
+    with monkeypatch.context() as patch:
+        plant(patch)
+        seed, violation = first_violation(faults)
+        assert str(violation_of(seed, faults)) == str(violation)
+    assert violation_of(seed, faults) is None
+
+
+def first_violation(faults: tuple[Fault, ...] | None = None) -> tuple[int, Violation]:
     for seed in range(CAUGHT_WITHIN):
-        violation = violation_of(seed)
+        violation = violation_of(seed, faults)
         if violation is not None:
             return seed, violation
     pytest.fail(f"not caught within {CAUGHT_WITHIN} seeds")
 
 
-def violation_of(seed: int) -> Violation | None:
+def violation_of(seed: int, faults: tuple[Fault, ...] | None = None) -> Violation | None:
     try:
-        Simulator(seed).run()
+        Simulator(seed, faults=faults).run()
     except Violation as violation:
         return violation
     return None

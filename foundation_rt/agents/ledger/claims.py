@@ -208,11 +208,13 @@ class Claims:
         """Have the new claims executed."""
         settings = self.operations.settings
         overtaken, self._overtaken = self._overtaken, set()
+        # After a stop of this process others may have them by now: they are given back unexecuted.
+        lapsed = persist.arguments[3] <= now_ms
         for claim in claimed.claims:
             held = self.held.get(claim.request_id)
             if held is not None:
                 held.epoch = claim.epoch  # its lease lapsed unnoticed: it goes on
-            elif claim.target_agent_id in overtaken or claim.target_agent_id not in self._agents:
+            elif lapsed or not self._may_execute(claim, overtaken):
                 self._release(claim, None)
             else:
                 self.held[claim.request_id] = claim
@@ -289,6 +291,10 @@ class Claims:
                     self.operations.arm(Operation.QUEUE_DELAYED, release.not_before_ms)
 
     # -- parts of that ------------------------------------------------------------------------
+
+    def _may_execute(self, claim: Claim, overtaken: set[str]) -> bool:
+        """Return whether its agent is still here, and nothing before it was given back."""
+        return claim.target_agent_id in self._agents and claim.target_agent_id not in overtaken
 
     def _begin(self, claim: Claim, now_ms: int) -> None:
         """Have a claim executed, unless that was begun too often and never ended (AACP-46)."""

@@ -493,6 +493,25 @@ def test_claims_of_failed_claim_operation_block_until_they_lapse() -> None:
     assert [each.request_id for each in bench.claims()] == ["r0", "r1", "r2"]
 
 
+@pytest.mark.rule("AACP-164")
+def test_claims_that_are_known_only_after_their_lease_are_given_back_unexecuted() -> None:
+    bench = Bench(lease_ms=3000)
+    bench.perform()
+    bench.add_busy_agent("b")
+    for number in range(2):
+        bench.node.send(outgoing(f"r{number}"), number, bench.now)
+    bench.perform(Operation.APPEND)
+    claim = bench.waiting(Operation.CLAIM)
+    claimed = bench.answer(claim)
+    bench.now += 3000  # the process was stopped
+    bench.node.persisted(claim, claimed, bench.now)
+    release = bench.waiting(Operation.RELEASE)
+    assert bench.take(Execute) == [] and not bench.node.claims.held
+    bench.node.persisted(release, bench.answer(release), bench.now)
+    bench.perform()
+    assert [each.request_id for each in bench.claims()] == ["r0", "r1"]
+
+
 @pytest.mark.rule("AACP-25")
 def test_stopped_node_claims_nothing_and_gives_back() -> None:
     bench, claims = executing(2)
