@@ -17,8 +17,8 @@ from tests.simulation.runner import digest_of, run_some, tell
 from tests.simulation.simulator import Simulator
 from tests.support.sizes import size
 
-SEEDS = size(300, 5_000)
-PATIENCE = 900.0
+SEEDS = size(300, 30_000)
+PATIENCE = 3_000.0
 CAUGHT_WITHIN = 1_000
 
 CLASSIC = (

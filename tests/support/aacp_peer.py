@@ -118,6 +118,14 @@ class Peers:
         os.kill(self._pid, signal.SIGKILL)
         self.wait_for_end()
 
+    def stop(self) -> None:
+        """Have the peer do nothing (SIGSTOP) until it goes on."""
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Have a stopped peer go on."""
+        os.kill(self._pid, signal.SIGCONT)
+
     def wait_for_end(self) -> None:
         """Wait until the peer has ended."""
         self.wait_for(self.has_ended)
@@ -177,7 +185,7 @@ async def run_peer(part: Part) -> None:
     from foundation_rt.errors import ErrorCode, ToolError
 
     coordinator = AgentCoordinatorV2(
-        store=make_store(part.store),
+        store=make_store(part.store, part.lease_ms),
         transport=make_transport(part.transport),
         name=part.name,
         policy=RetransmissionPolicy(
@@ -233,8 +241,8 @@ async def make_pending(coordinator: Any) -> list[Any]:
     return pending
 
 
-def make_store(address: str) -> Any:
-    """Open the store of a part."""
+def make_store(address: str, lease_ms: int = 30_000) -> Any:
+    """Return the store of a part."""
     if address.startswith("sqlite:"):
         from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
 
@@ -242,7 +250,7 @@ def make_store(address: str) -> Any:
     from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 
     schema, _, url = address.partition("@")
-    return PostgresAACPPersistenceAdapter(url, schema=schema)
+    return PostgresAACPPersistenceAdapter(url, schema=schema, lease_ms=lease_ms)
 
 
 def make_transport(address: str) -> Any:

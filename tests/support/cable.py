@@ -1,4 +1,4 @@
-"""A TCP connection that a test can cut and mend: a proxy before a PostgreSQL server."""
+"""A TCP connection that a test can cut, swallow and mend: a proxy before a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ class Cable:
     _port: int = field(default=0, init=False)
     _server: asyncio.Server | None = field(default=None, init=False)
     _carrying: set[asyncio.Task[None]] = field(factory=set, init=False)
+    _is_passing: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     async def mend(self) -> None:
         """Take connections, always at the same port."""
+        self._is_passing.set()
         self._server = await asyncio.start_server(self._carry, "127.0.0.1", self._port)
         self._port = self._server.sockets[0].getsockname()[1]
 
@@ -39,6 +41,14 @@ class Cable:
             task.cancel()
         await asyncio.gather(*self._carrying, return_exceptions=True)
 
+    def swallow(self) -> None:
+        """Bring nothing to the other end; both ends find their connections open."""
+        self._is_passing.clear()
+
+    def let_go(self) -> None:
+        """Bring what was held back, and all else from now on."""
+        self._is_passing.set()
+
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -48,7 +58,7 @@ class Cable:
         with suppress(OSError, asyncio.CancelledError):
             far_reader, far_writer = await asyncio.open_connection(self._host, self._far_port)
             writers.append(far_writer)
-            ways = [_copy(reader, far_writer), _copy(far_reader, writer)]
+            ways = [self._copy(reader, far_writer), self._copy(far_reader, writer)]
             tasks = [asyncio.ensure_future(way) for way in ways]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -59,11 +69,11 @@ class Cable:
         for each in writers:
             each.transport.abort()
 
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65536):
-        writer.write(data)
-        await writer.drain()
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            await self._is_passing.wait()
+            writer.write(data)
+            await writer.drain()
 
 
 @asynccontextmanager

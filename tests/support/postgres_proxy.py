@@ -84,11 +84,12 @@ class PostgresProxy:
         answers = _Answers(from_server, writer)
         answering = asyncio.create_task(answers.forward())
         fault: ProxyFault | None = None
+        prepared: dict[bytes, bytes] = {}  # the texts of statements, by name
         try:
             while True:
                 head = await reader.readexactly(5)
                 message = head + await reader.readexactly(int.from_bytes(head[1:]) - 4)
-                found = self._fault_at(message)
+                found = self._fault_at(message, prepared)
                 fault = found or fault
                 if fault is ProxyFault.CUT_BEFORE:
                     return
@@ -111,8 +112,16 @@ class PostgresProxy:
             await asyncio.gather(answering, return_exceptions=True)
             await _close(to_server)
 
-    def _fault_at(self, message: bytes) -> ProxyFault | None:
-        if self._plans and message[:1] in b"QP" and self._plans[0][0] in message:
+    def _fault_at(self, message: bytes, prepared: dict[bytes, bytes]) -> ProxyFault | None:
+        text = message
+        if message[:1] == b"P":
+            name, text, _ = message[5:].split(b"\0", 2)
+            prepared[name] = text
+        elif message[:1] == b"B":
+            text = prepared.get(message[5:].split(b"\0", 2)[1], b"")
+        elif message[:1] != b"Q":
+            return None
+        if self._plans and self._plans[0][0] in text:
             self.struck += 1
             return self._plans.pop(0)[1]
         return None

@@ -109,7 +109,7 @@ async def open_ledger(place: tuple[str, str], claims: int = 1) -> AsyncIterator[
 
 
 @pytest.mark.parametrize("fault", ProxyFault)
-@pytest.mark.parametrize("message", ["SAVEPOINT", "INSERT INTO", "RELEASE"])
+@pytest.mark.parametrize("message", ["SAVEPOINT", "INSERT INTO", "RELEASE", "COMMIT"])
 async def test_a_write_and_its_outcome_are_recorded_together_after_a_fault(
     place: tuple[str, str], message: str, fault: ProxyFault
 ) -> None:

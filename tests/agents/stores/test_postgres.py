@@ -503,6 +503,30 @@ async def test_process_stopped_in_a_transaction_keeps_only_its_agent_waiting(pla
                 process.kill()
 
 
+@pytest.mark.rule("AACP-91")
+async def test_claims_locked_by_a_process_that_was_stopped_before_its_sync_are_taken_over(
+    place: Place,
+) -> None:
+    """The server waits for the rest of such a pipeline without a timer, and no claim waits."""
+    async with asyncio.timeout(PATIENCE), place.open(lease_ms=1_000) as ledger:
+        await ledger.append([outgoing("r1")], NOW)
+        assert ledger._connections is not None
+        ledger._connections.operation_s = 0.5
+        with contextlib.closing(
+            psycopg.connect(place.url, application_name="foundation-rt")
+        ) as stopped:
+            stopped.pgconn.enter_pipeline_mode()
+            lock = f"SELECT 1 FROM {place.schema}.request FOR UPDATE"
+            for statement in ("BEGIN", lock):
+                stopped.pgconn.send_query_params(statement.encode(), None)
+            stopped.pgconn.send_flush_request()
+            stopped.pgconn.flush()
+            claimed = await ledger.claim({"b": 1}, "me", NOW, NOW + LEASE)
+            assert claimed.claims == [] and claimed.again_at_ms
+            while not (await ledger.claim({"b": 1}, "me", NOW, NOW + LEASE)).claims:
+                await asyncio.sleep(0.05)
+
+
 @pytest.mark.rule("AACP-12", "AACP-30")
 async def test_same_request_on_two_links_concurrently_is_entered_once(place: Place) -> None:
     async with place.open() as ledger:

@@ -210,7 +210,8 @@ class PostgresAACPPersistenceAdapter(Shown):
     async def _end_stalled_transactions(self, connections: PostgresConnections) -> None:
         """End transactions of stopped processes that the server does not end by itself (DB-06)."""
         if self._loop.time() >= self._end_stalled_at:
-            self._end_stalled_at = self._loop.time() + connections.operation_s
+            # Often enough that one does not become much older than it may.
+            self._end_stalled_at = self._loop.time() + connections.operation_s / 8
             with suppress(DatabaseError):
                 await connections.end_stalled_transactions()
 
@@ -395,6 +396,9 @@ class PostgresAACPPersistenceAdapter(Shown):
 
         claimed, busy = await self._transact(work)
         self._busy = self._busy + 1 if busy else 0
+        if busy and self._connections is not None:
+            # No claim waits for a lock, and so none fails for one.
+            await self._end_stalled_transactions(self._connections)
         soon_ms = now_ms + min(_BUSY_MS << min(self._busy, 10), _MAX_BUSY_MS)
         for agent_id in busy:
             claimed.again_at_ms[agent_id] = min(soon_ms, claimed.again_at_ms.get(agent_id, soon_ms))

@@ -1,0 +1,130 @@
+"""Real processes on PostgreSQL, one of which is sick again and again: the others go on meanwhile.
+
+Nothing here is a time: while one process is stopped or cut off, and stays so, the other has to
+execute requests of every agent, those included whose rows the sick one keeps locked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+
+import pytest
+
+from foundation_rt.agents.ledger.types import RequestRecord
+from tests.agents.ledger.test_killed import expected, outcome
+from tests.support.aacp_peer import Part, Peers, make_store, wait_for
+from tests.support.cable import Cable, cable
+from tests.support.services import postgres_schema
+from tests.support.sizes import size
+
+REQUESTS = size(1_500, 8_000)
+SPELLS = size(3, 12)
+AGENTS = [f"worker-{number}" for number in range(6)]
+IDS = [f"r{number}" for number in range(REQUESTS)]
+LEASE_MS = 1_500
+
+Sickness = tuple[Callable[[], None], Callable[[], None]]
+"""Begins and ends a spell."""
+
+
+@contextmanager
+def running_cable(url: str) -> Iterator[tuple[Cable, Callable[[Callable[[Cable], None]], None]]]:
+    """Run a cable in a thread; yield it, and what has something done to it there."""
+    ready, over = threading.Event(), threading.Event()
+    made: list[Cable] = []
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def carry() -> None:
+        async with cable(url) as line:
+            made.append(line)
+            loops.append(asyncio.get_running_loop())
+            ready.set()
+            await asyncio.to_thread(over.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(carry()))
+    thread.start()
+    ready.wait()
+    try:
+        yield made[0], lambda do: loops[0].call_soon_threadsafe(do, made[0]) and None
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def stopped(url: str, sick: Peers) -> Iterator[tuple[str, Sickness]]:
+    """SIGSTOP, wherever it strikes; within a transaction too."""
+    yield url, (sick.stop, sick.go_on)
+
+
+@contextmanager
+def in_a_black_hole(url: str, sick: Peers) -> Iterator[tuple[str, Sickness]]:
+    """Have the network swallow everything, and bring it after all."""
+    with running_cable(url) as (line, do):
+        yield line.url, (lambda: do(Cable.swallow), lambda: do(Cable.let_go))
+
+
+@pytest.mark.parametrize("sickness", [stopped, in_a_black_hole])
+@pytest.mark.rule("AACP-90", "AACP-91", "AACP-01", "AACP-04")
+def test_others_serve_every_agent_while_one_process_is_sick(
+    sickness: Callable[[str, Peers], Iterator[tuple[str, Sickness]]],
+) -> None:
+    executions: Counter[str] = Counter()
+    random = Random(REQUESTS)
+    with (
+        postgres_schema() as (url, schema),
+        Peers() as askers,
+        Peers() as healthy,
+        Peers() as sick,
+        sickness(url, sick) as (its_url, (begin, end)),  # type: ignore[attr-defined]
+    ):
+        store = f"{schema}@{url}"
+        healthy.start(Part("healthy", store, "", AGENTS, lease_ms=LEASE_MS))
+        sick.start(Part("sick", f"{schema}@{its_url}", "", AGENTS, lease_ms=LEASE_MS))
+        everybody = (askers, healthy, sick)
+        wait_for(lambda: bool(healthy.said("started") and sick.said("started")), *everybody)
+        askers.start(Part("asker", store, "", [], AGENTS, IDS, 60, lease_ms=LEASE_MS))
+        for spell in range(SPELLS):
+            # Not while the last ones are answered, and at another place of its work each time.
+            answers = REQUESTS * spell // (2 * SPELLS) + random.randrange(40)
+            wait_for(lambda answers=answers: len(askers.said("told")) >= answers, *everybody)
+            begin()
+            known = len(healthy.said("executed"))
+
+            def serves_all(known: int = known) -> bool:
+                since = healthy.said("executed")[known:]
+                return len({int(each[1:]) % len(AGENTS) for [each] in since}) == len(AGENTS)
+
+            wait_for(serves_all, askers, healthy)
+            end()
+        wait_for(askers.has_ended, *everybody)
+        told = {request_id: tuple(rest) for request_id, *rest in askers.said("told")}
+        askers.wait_for_end()
+        for peers in (healthy, sick):
+            peers.kill()
+            executions.update(request_id for [request_id] in peers.said("executed"))
+        records = asyncio.run(read(store))
+
+    assert told.keys() == set(IDS)
+    for number, request_id in enumerate(IDS):
+        assert told[request_id] == tuple(map(str, expected(number)))
+        assert outcome(records[request_id]) == expected(number)
+        # What was executed more often than recorded had lost its claim with a spell.
+        assert 1 <= executions[request_id] <= records[request_id].epoch
+    # A spell costs at most what the sick process held: one execution of each agent, and its queue.
+    assert sum(executions.values()) - REQUESTS <= SPELLS * len(AGENTS) * 2
+
+
+async def read(address: str) -> dict[str, RequestRecord]:
+    store = make_store(address)
+    await store.open()
+    try:
+        records = await store.get_request_records(IDS)
+    finally:
+        await store.close()
+    return {record.request_id: record for record in records}
