@@ -183,9 +183,15 @@ async def test_alerts_ask_for_metrics_and_labels_that_the_server_has() -> None:
     [block] = of_language("yaml")
     rules = [rule for group in yaml.safe_load(block.text)["groups"] for rule in group["rules"]]
     server = Server("weather", config={"telemetry": {"metrics": True}})
+
+    async def clerk(message: Any, context: Any) -> None:
+        return None
+
+    server.agents.register_agent("clerk", clerk)
     async with TestClient(server) as client:
         await client.call("health")
-        known = server.runtime.metrics.render()[1].decode()
+        await server.agents.send_request("clerk", 1)
+        known = (await server.runtime.metrics.read())[1].decode()
     for rule in rules:
         names = re.findall(r"foundation_rt_\w+", rule["expr"])
         assert names
