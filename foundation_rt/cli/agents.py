@@ -74,7 +74,7 @@ exit codes: 0; 1 a request was refused, or nobody agreed; 2 the command line is 
 cannot be reached; 4 stdout cannot be written; 130 interrupted
 """
 
-_STATES = ("SENT", "HELD", "RECEIVED", "CLAIMED", "COMPLETED", "FAILED")
+_STATES = ("SENT", "HELD", "DELAYED", "RECEIVED", "CLAIMED", "COMPLETED", "FAILED")
 _STORE: Valued = {**OPTIONS, "--store": "sqlite:PATH or postgresql://..."}
 LIST_OPTIONS: Valued = {
     **_STORE,
@@ -374,6 +374,8 @@ def _is_agreed(line: CommandLine, output: Output, question: str) -> bool:
 
 
 def _schedules(arguments: list[str], output: Output) -> int:
+    from ..agents.ledger.outlines import show_time
+
     line = parse(arguments, SCHEDULES_OPTIONS, FLAGS, at_most=0)
     limit = _number(line, "--limit", 100, _MAX_IDS)
     after = line.option("--after") or ""
@@ -387,8 +389,8 @@ def _schedules(arguments: list[str], output: Output) -> int:
             each.expression,
             each.timezone,
             each.target_agent_id,
-            _time(each.last_run_at_ms) or "",
-            _time(each.next_run_at_ms) or "",
+            show_time(each.last_run_at_ms) or "",
+            show_time(each.next_run_at_ms) or "",
         )
         for each in found
     ]
@@ -422,6 +424,8 @@ def _unschedule(arguments: list[str], output: Output) -> int:
 
 def _schedule(schedule: Schedule) -> dict[str, Any]:
     """Return a schedule for programs."""
+    from ..agents.ledger.outlines import show_time
+
     return {
         "name": schedule.name,
         "expression": schedule.expression,
@@ -430,9 +434,9 @@ def _schedule(schedule: Schedule) -> dict[str, Any]:
         "payload": orjson.loads(schedule.payload),
         "missed": str(schedule.missed),
         "ttlMs": schedule.ttl_ms,
-        "createdAt": _time(schedule.created_at_ms),
-        "lastRunAt": _time(schedule.last_run_at_ms),
-        "nextRunAt": _time(schedule.next_run_at_ms),
+        "createdAt": show_time(schedule.created_at_ms),
+        "lastRunAt": show_time(schedule.last_run_at_ms),
+        "nextRunAt": show_time(schedule.next_run_at_ms),
     }
 
 

@@ -459,6 +459,9 @@ class Witness:
             self._entered[disk.number, record.request_id] = record.expires_at_ms
             arrived = self._received_on[disk.number, record.request_id]
             arrived.requeued.add(record.seq)
+            place = (disk.number, record.request_id)
+            if place in self._unordered:
+                self._unordered[place] = 0  # its delay is over
 
     def _changed(
         self, disk: Disk, changes: list[Changed]

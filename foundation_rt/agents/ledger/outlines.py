@@ -22,10 +22,10 @@ def show_outline(record: RequestRecord) -> dict[str, Any]:
         "state": str(record.state),
         "createdAt": format_time(record.created_at_ms),
         "expiresAt": format_time(record.expires_at_ms),
-        "finishedAt": _time(record.finished_at_ms),
+        "finishedAt": show_time(record.finished_at_ms),
         "executions": record.executions,
         "owner": record.owner,
-        "leaseUntil": _time(record.lease_until_ms),
+        "leaseUntil": show_time(record.lease_until_ms),
         "error": None if record.error is None else orjson.loads(record.error),
     }
 
@@ -41,7 +41,7 @@ def show_agent(summary: AgentSummary) -> dict[str, Any]:
     return {
         "agentId": summary.agent_id,
         **{state.lower(): summary.counts.get(state, 0) for state in RequestState},
-        "oldestAt": _time(summary.oldest_at_ms),
+        "oldestAt": show_time(summary.oldest_at_ms),
     }
 
 
@@ -55,5 +55,6 @@ def show_change(request_id: str, changed: Changed) -> dict[str, Any]:
     }
 
 
-def _time(at_ms: int | None) -> str | None:
+def show_time(at_ms: int | None) -> str | None:
+    """Return a time in ISO 8601."""
     return None if at_ms is None else format_time(at_ms)

@@ -403,7 +403,8 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
         """See `AACPPersistenceAdapter`."""
         rows: dict[tuple[str, str], tuple[int, int]] = {}
         for agent_id in sorted(set(agent_ids)):
-            queue = self.ledger.waiting.get(agent_id, {}).values()
+            levels = self.ledger.waiting.get(agent_id, {})
+            queue = chain.from_iterable(levels[each].values() for each in sorted(levels)[::-1])
             for record in islice(queue, MAX_MEASURED):
                 key = (agent_id, str(record.state))
                 count, oldest_ms = rows.get(key, (0, record.created_at_ms))

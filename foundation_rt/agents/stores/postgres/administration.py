@@ -41,7 +41,8 @@ _MEASURE = """
 SELECT a.id, q.state, count(*), min(q.created_at_ms)
 FROM unnest(%b::text[]) AS a (id), LATERAL (
     SELECT state, created_at_ms FROM {schema}.request
-    WHERE target_agent_id = a.id AND queued ORDER BY position LIMIT %b::bigint
+    WHERE target_agent_id = a.id AND queued
+    ORDER BY priority DESC, position LIMIT %b::bigint
 ) AS q
 GROUP BY 1, 2
 """

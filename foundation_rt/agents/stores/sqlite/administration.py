@@ -66,7 +66,8 @@ def measure(connection: sqlite3.Connection, agent_ids: Sequence[str]) -> list[Ag
         rows += connection.execute(
             "SELECT ?1, state, count(*), min(created_at_ms) FROM (SELECT state, created_at_ms"
             " FROM requests WHERE target_agent_id = ?1 AND position IS NOT NULL"
-            " AND finished_at_ms IS NULL ORDER BY position LIMIT ?2) GROUP BY state ORDER BY state",
+            " AND finished_at_ms IS NULL ORDER BY priority DESC, position LIMIT ?2)"
+            " GROUP BY state ORDER BY state",
             (agent_id, MAX_MEASURED),
         )
     return summaries(rows)
