@@ -501,7 +501,10 @@ class Witness:
                 if key[0] == disk.number and expires_at_ms <= now_ms:
                     del self._entered[key]
                     self._expired.add(key)
-                    self.requests.pop(key, None)
+                    gone = self.requests.pop(key, None)
+                    for place, queue in self._live.items():
+                        if place[0] == disk.number and queue.get(key[1]) is gone:
+                            queue.pop(key[1], None)
                     self._received_on.pop(key, None)
 
     def lost(self, disk: Disk) -> None:

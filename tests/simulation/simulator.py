@@ -26,7 +26,8 @@ from .scenario import START_MS, Scenario, Topology, draw
 from .trace import Event
 from .workload import Workload, draw_orders
 
-_REST_CHECK_MS = 250
+_REST_CHECK_MS = 251
+"""A prime: nothing that happens at regular intervals is under way at every check."""
 _PATIENCE_MS = 120_000
 """The time after healing in which everything must have come to rest."""
 
