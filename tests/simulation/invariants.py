@@ -20,7 +20,7 @@ looks at everything. The invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import Any
 
@@ -31,6 +31,7 @@ from foundation_rt.agents.ledger.administration import Changed, Verdict
 from foundation_rt.agents.ledger.effects import Operation
 from foundation_rt.agents.ledger.operations import NodeSettings
 from foundation_rt.agents.ledger.rules import conflict_error, response_payload
+from foundation_rt.agents.ledger.schedules import Advance, EnteredRuns
 from foundation_rt.agents.ledger.session_manager import LinkState
 from foundation_rt.agents.ledger.types import (
     TERMINAL,
@@ -110,6 +111,8 @@ class Witness:
     # Requests with options, whose order is not promised, by number of the disk and id, with the
     # time before which they are not claimed.
     _unordered: dict[tuple[int, str], int] = field(factory=dict, init=False)
+    # The runs of schedules, by the incarnation of the ledger and id.
+    _runs: set[tuple[int, str]] = field(factory=set, init=False)
     # Requests that a policy of their own has executed again, by number of the disk and id.
     _own_retries: set[tuple[int, str]] = field(factory=set, init=False)
 
@@ -171,6 +174,28 @@ class Witness:
                 same = appended.existing.digest == outgoing.digest
                 if same is not (appended.verdict is EntryVerdict.DUPLICATE):
                     raise Violation("identity", f"{outgoing.key} is a {appended.verdict}")
+
+    def entered_runs(
+        self, disk: Disk, arguments: tuple[Any, ...], results: list[EnteredRuns]
+    ) -> None:
+        """Check that each run of a schedule is entered once, also after its record is gone."""
+        advances: list[Advance] = arguments[0]
+        for advance, answers in zip(advances, results, strict=True):
+            if answers is None:
+                continue
+            messages = [message for _, message in advance.runs]
+            self.appended(disk, (messages,), list(answers))
+            for message, appended in zip(messages, answers, strict=True):
+                place = (disk.incarnation, message.key)
+                if appended.verdict is EntryVerdict.NEW and place in self._runs:
+                    raise Violation("schedule", f"{message.key} is entered twice")
+                self._runs.add(place)
+
+    def all_entered(self, disk: Disk, runs: Iterable[str]) -> None:
+        """Check at the end that no run of a schedule was left out."""
+        for each in runs:
+            if (disk.incarnation, each) not in self._runs:
+                raise Violation("schedule", f"{each} was never entered")
 
     def _numbered(self, disk: Disk, link: Link, seq: int, content: Message) -> None:
         account = self.sent_on(link, disk.incarnation)
@@ -662,6 +687,7 @@ _CHECKS: dict[Operation, Callable[[Witness, Disk, tuple[Any, ...], Any], None]] 
     Operation.CLAIM: Witness.claimed,
     Operation.COMPLETE: Witness.completed,
     Operation.QUEUE_DELAYED: Witness.queued_delayed,
+    Operation.ENTER_RUNS: Witness.entered_runs,
     Operation.RENEW: Witness.renewed,
     Operation.RELEASE: Witness.released,
     Operation.TAKE_DUE: Witness.taken,

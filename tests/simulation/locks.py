@@ -64,8 +64,9 @@ def _claim(disk: Disk, arguments: tuple[Any, ...]) -> Part:
     free = {agent: most for agent, most in wanted.items() if agent not in disk.locked}
     mine = (free, owner, now_ms, lease_until_ms, idle & free.keys())
     claimed: Claimed = disk.perform(Operation.CLAIM, mine)
-    for agent_id in wanted.keys() - free.keys():
-        claimed.again_at_ms[agent_id] = now_ms + _HINT_MS
+    for agent_id in wanted:
+        if agent_id not in free:
+            claimed.again_at_ms[agent_id] = now_ms + _HINT_MS
     return mine, claimed, claimed
 
 

@@ -14,7 +14,7 @@ import psycopg
 from attrs import evolve
 
 from foundation_rt.agents.ledger import node as node_module
-from foundation_rt.agents.ledger import rules, unit_of_work
+from foundation_rt.agents.ledger import rules, schedule_keeper, unit_of_work
 from foundation_rt.agents.ledger.administration import Verdict
 from foundation_rt.agents.ledger.claims import Claims
 from foundation_rt.agents.ledger.effects import Operation
@@ -22,6 +22,7 @@ from foundation_rt.agents.ledger.ledger_time import LedgerTime
 from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.operations import Operations
 from foundation_rt.agents.ledger.rules import Claimability, claimability
+from foundation_rt.agents.ledger.schedules import Decision, decide
 from foundation_rt.agents.ledger.session_manager import LinkState, SequenceStatus, record_arrival
 from foundation_rt.agents.ledger.types import (
     Claim,
@@ -397,6 +398,16 @@ def requeued_under_its_old_epoch(patch: Patch) -> None:
         record.epoch -= 1
 
     patch.setattr(MemoryLedger, "_reopen", forgetful_reopen)
+
+
+def runs_of_a_schedule_left_out(patch: Patch) -> None:
+    """Enter only the latest of several runs that are due."""
+
+    def hasty_decide(*arguments: Any) -> Decision:
+        decision = decide(*arguments)
+        return evolve(decision, runs=decision.runs[-1:])
+
+    patch.setattr(schedule_keeper, "decide", hasty_decide)
 
 
 # -- these were in the PostgreSQL ledger ---------------------------------------------------------

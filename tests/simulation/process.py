@@ -19,6 +19,7 @@ from foundation_rt.agents.ledger.effects import (
     NoticeFailure,
     NoticeOutdated,
     NoticeReceived,
+    NoticeSchedule,
     NoticeSettled,
     Operation,
     Persist,
@@ -30,7 +31,7 @@ from foundation_rt.agents.ledger.retransmitter import Retransmitter
 from foundation_rt.agents.ledger.types import LedgerNews
 from foundation_rt.agents.persistence import StoreError
 
-from . import locks
+from . import locks, schedules
 from .disk import Disk
 from .executor import SimulatedExecutor, clear_queue
 from .faults import Fault
@@ -117,6 +118,9 @@ class Process:
         for agent_id, processes in simulator.registered.items():
             if self.number in processes:
                 self._add_agent(agent_id)
+        scheduled = next(iter(scenario.agents))
+        if scenario.has_schedule and self.number in scenario.agents[scheduled]:
+            schedules.declare(self, scheduled)
         self.perform()
         if self.is_up:
             simulator.workload.resume(self.number)
@@ -302,7 +306,8 @@ class Process:
         | NoticeFailure
         | NoticeAbandoned
         | NoticeOutdated
-        | NoticeClock,
+        | NoticeClock
+        | NoticeSchedule,
     ) -> None:
         self.simulator.note("notice", self.number, type(notice).__name__)
 
@@ -425,6 +430,7 @@ _PERFORM: dict[type, Callable[[Process, Any], None]] = {
     NoticeAbandoned: Process._notice,
     NoticeOutdated: Process._notice,
     NoticeClock: Process._notice,
+    NoticeSchedule: Process._notice,
     FollowTime: Process._follow_time,
 }
 

@@ -26,6 +26,7 @@ PERMANENT = StructuredError(ErrorCode.INTERNAL, "The agent failed.")
 _LONG_TTL_MS = 600_000
 _LOSES_LEDGERS = 0.2
 _WRITES = 0.5
+_SCHEDULES = 0.2
 
 START_MS = 1_700_000_000_000
 """The start of every simulation, by a correct clock."""
@@ -58,6 +59,7 @@ class Scenario:
         handler_ms: above the duration of every handler without a fault.
         as_bytes: whether envelopes are encoded and decoded on their way.
         redelivers: whether the transport delivers again what a ledger did not take.
+        has_schedule: whether the first agent gets requests of a schedule.
     """
 
     seed: int
@@ -84,6 +86,7 @@ class Scenario:
     redelivers: bool
     policy: RetransmissionPolicy
     writes: bool
+    has_schedule: bool
 
     def describe(self) -> str:
         """Return a line for each choice."""
@@ -152,6 +155,7 @@ def draw(seed: int, rng: Random, requests: int | None = None) -> Scenario:
         redelivers=rng.random() < 0.5,
         policy=_policy(rng),
         writes=rng.random() < _WRITES,
+        has_schedule=rng.random() < _SCHEDULES,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from foundation_rt.agents.ledger.types import Claim
 
+from . import schedules
 from .accounts import Violation
 from .database import Database
 from .disk import Disk
@@ -145,6 +146,9 @@ class Simulator:
         finally:
             self.database.close()
         self.witness.everything(self.disks)
+        for disk in self.disks:
+            runs = schedules.runs_of(disk, START_MS + self.scenario.heal_ms)
+            self.witness.all_entered(disk, runs)
         if self.scenario.keeps_leases:
             self.witness.each_executed_once(claimed_once=Fault.BLOCKED not in self.scenario.faults)
 
@@ -178,7 +182,11 @@ class Simulator:
         """Return in words what is still to be done, the longest first."""
         lossy = {each for each in self.registered if self.disk_of(each).number in self.lost}
         for process in self.processes:
-            why = process.unfinished() or process.disk.unfinished(process.now_ms, lossy)
+            why = (
+                process.unfinished()
+                or process.disk.unfinished(process.now_ms, lossy)
+                or schedules.unfinished(process.disk)
+            )
             if why is not None:
                 return f"process {process.number}: {why}"
         if self.network.in_flight:

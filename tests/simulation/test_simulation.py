@@ -42,10 +42,11 @@ CLASSIC = (
     plants.incarnation_ignored,
     plants.floor_ignored,
 )
-OF_OPTIONS = (
+OF_OPTIONS_AND_SCHEDULES = (
     plants.delay_ignored,
     plants.delayed_request_forgotten,
     plants.urgent_request_beside_another,
+    plants.runs_of_a_schedule_left_out,
 )
 FOUND_BY_SIMULATION = (
     plants.lost_claim_passed_over,
@@ -95,7 +96,7 @@ def simulate(*words: str, hash_seed: str = "random") -> str:
 )
 @pytest.mark.rule("AACP-21", "AACP-22", "AACP-23", "AACP-24", "AACP-25", "AACP-26", "AACP-27")
 @pytest.mark.rule("AACP-07", "AACP-56", "AACP-30", "AACP-41", "AACP-46")
-@pytest.mark.rule("AACP-120", "AACP-121", "AACP-122", "AACP-123", "AACP-124")
+@pytest.mark.rule("AACP-120", "AACP-121", "AACP-122", "AACP-123", "AACP-124", "AACP-140")
 def test_what_is_promised_holds_whatever_goes_wrong() -> None:
     report = orjson.loads(simulate("--json", "--seeds", str(SEEDS)))
     assert report["failures"] == []
@@ -125,7 +126,7 @@ def test_a_seed_says_everything() -> None:
 
 @pytest.mark.parametrize(
     "plant",
-    [*CLASSIC, *OF_OPTIONS, *FOUND_BY_SIMULATION, *FOUND_IN_POSTGRES],
+    [*CLASSIC, *OF_OPTIONS_AND_SCHEDULES, *FOUND_BY_SIMULATION, *FOUND_IN_POSTGRES],
     ids=lambda each: each.__name__,
 )
 def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
