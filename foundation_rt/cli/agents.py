@@ -455,11 +455,11 @@ COMMANDS: Mapping[str, Callable[[list[str], Output], int]] = {
 
 
 def _agents_page(found: Sequence[AgentSummary], now_ms: int) -> Page:
-    head = ("AGENT", "WAITING", "CLAIMED", "COMPLETED", "FAILED", "SENT", "OLDEST")
+    head = ("AGENT", "WAITING", "DELAYED", "CLAIMED", "COMPLETED", "FAILED", "SENT", "OLDEST")
     rows = [head]
     for each in found:
         counts = {str(state): count for state, count in each.counts.items()}
-        numbers = [counts.get(name, 0) for name in ("CLAIMED", "COMPLETED", "FAILED", "SENT")]
+        numbers = [counts.get(name, 0) for name in head[2:-1]]
         waiting = counts.get("RECEIVED", 0) + counts.get("HELD", 0)
         oldest = "" if each.oldest_at_ms is None else _age(now_ms - each.oldest_at_ms)
         rows.append((each.agent_id, *map(str, (waiting, *numbers)), oldest))  # type: ignore[arg-type]

@@ -14,6 +14,8 @@ import pytest
 from foundation_rt.agents import (
     AgentCoordinatorV2,
     AgentMessage,
+    ExecutionRetries,
+    Outcome,
     RequestFailedError,
 )
 from foundation_rt.agents.ledger.setup import make_store
@@ -82,6 +84,27 @@ async def agents_command(*words: str, code: int = 0) -> tuple[Any, str]:
     done = await asyncio.to_thread(run, "agents", *words, "--json", check=False)
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout) if done.stdout else None, done.stderr
+
+
+@pytest.mark.rule("CLI-59", "AACP-120")
+async def test_request_that_waits_for_its_time_is_shown_and_cancelled(tmp_path: Path) -> None:
+    dsn = f"sqlite:{tmp_path / 'office.db'}"
+    agents = coordinator(dsn)
+    agents.register_agent("clerk", Clerk())
+    async with agents, asyncio.timeout(PATIENCE):
+        retry = ExecutionRetries(attempts=3)
+        later = {"delay_ms": 3_600_000, "priority": 5, "retry": retry}
+        await agents.submit_request("clerk", 1, request_id="r1", **later)
+        listed, _ = await agents_command("list", "--store", dsn, "--state", "DELAYED")
+        assert [each["requestId"] for each in listed["requests"]] == ["r1"]
+        shown, _ = await agents_command("show", "r1", "--store", dsn)
+        assert (shown["state"], shown["priority"]) == ("DELAYED", 5)
+        assert shown["notBefore"] > shown["createdAt"]
+        assert shown["retry"]["attempts"] == 3
+        await agents_command("cancel", "r1", "--yes", "--store", dsn)
+        status = await agents.status("r1")
+        assert status is not None
+        assert status.outcome is Outcome.FAILED
 
 
 @pytest.mark.rule("CLI-58", "CLI-59", "CLI-60", "AACP-112", "AACP-117")

@@ -23,6 +23,8 @@ def show_outline(record: RequestRecord) -> dict[str, Any]:
         "createdAt": format_time(record.created_at_ms),
         "expiresAt": format_time(record.expires_at_ms),
         "finishedAt": show_time(record.finished_at_ms),
+        "notBefore": show_time(record.not_before_ms),
+        "priority": record.priority,
         "executions": record.executions,
         "owner": record.owner,
         "leaseUntil": show_time(record.lease_until_ms),
@@ -31,9 +33,13 @@ def show_outline(record: RequestRecord) -> dict[str, Any]:
 
 
 def show_request(record: RequestRecord) -> dict[str, Any]:
-    """Return a request with its payload and result."""
-    result = None if record.result is None else orjson.loads(record.result)
-    return {**show_outline(record), "payload": orjson.loads(record.payload), "result": result}
+    """Return a request with its retries, payload and result."""
+    return {
+        **show_outline(record),
+        "retry": None if record.retry is None else orjson.loads(record.retry),
+        "payload": orjson.loads(record.payload),
+        "result": None if record.result is None else orjson.loads(record.result),
+    }
 
 
 def show_agent(summary: AgentSummary) -> dict[str, Any]:
