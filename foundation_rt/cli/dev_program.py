@@ -31,6 +31,9 @@ def run(arguments: list[str]) -> int:
     from .main import OPTIONS
 
     line = parse(arguments, OPTIONS, at_most=1, takes_program=True)
+    # Python takes the bytecode of a file for that of the next version, if both have the same size
+    # and were saved within a second (DEV-13).
+    sys.dont_write_bytecode = True
     try:
         server = _load(line)
         runtime = server.runtime

@@ -359,7 +359,7 @@ class Witness:
             return
         account.runs.add(run)
         arrived = self._received_on[disk.number, claim.request_id]
-        if (disk.number, claim.request_id) in self._unordered:
+        if (disk.number, claim.request_id) in self._unordered or claim.seq in arrived.requeued:
             return
         lost = account.epoch != claim.epoch or account.outcome is not None
         if not lost and (disk.number, claim.target_agent_id) not in self.taken_over:
@@ -371,7 +371,7 @@ class Witness:
         for seq, expires_at_ms in arrived.to_repeat.items():
             if seq < claim.seq and expires_at_ms > self._latest_ms:
                 raise Violation("order", f"{claim.request_id} overtakes number {seq}")
-        first = claim.seq not in arrived.begun and claim.seq not in arrived.requeued
+        first = claim.seq not in arrived.begun
         if first and claim.seq < arrived.last_begun and claim.expires_at_ms > self._latest_ms:
             raise Violation("order", f"{claim.request_id} is executed after {arrived.last_begun}")
 

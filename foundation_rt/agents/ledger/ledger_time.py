@@ -48,10 +48,12 @@ class LedgerTime(Shown):
             return
         by_ms = max(0, ledger_ms - now_ms) or min(0, ledger_ms - self._asked_ms)
         self.operations.effects.append(FollowTime(by_ms))
+        self.operations.awaits_time = True
         self.operations.arm(Operation.READ_TIME, now_ms + self.operations.settings.lease_ms // 3)
 
     def followed(self, by_ms: int, off_ms: int) -> None:
         """Judge the machine's clock, after the node's was moved by so many ms."""
+        self.operations.awaits_time = False
         self.operations.shift(by_ms)
         if by_ms:
             # A lease, a delay or the time of a schedule may be over now.

@@ -312,7 +312,7 @@ class Node:
         elif operation is Operation.TAKE_SUBMISSIONS:
             self.submissions.look(None)
         elif operation is Operation.ENTER_RUNS:
-            self.operations.want(Operation.DUE_SCHEDULES)
+            self.schedules.failed()
         self.operations.failed(persist, now_ms, repeat=operation in _REPEATED)
         self._now_ms = now_ms
 
@@ -322,7 +322,7 @@ _REPEATED = frozenset(
 )
 """The operations whose items go into the next one when they fail."""
 
-_QUEUEING = frozenset({Operation.RECEIVE, Operation.QUEUE_DELAYED})
+_QUEUEING = frozenset({Operation.RECEIVE, Operation.QUEUE_DELAYED, Operation.ENTER_RUNS})
 """The operations by which queues may have got something new although they failed."""
 
 _CONSEQUENCES = {

@@ -87,11 +87,13 @@ class Operations:
 
     Attributes:
         effects: what is to be done, in this order.
+        awaits_time: whether nothing begins until the node's clock was set and judged (AACP-94).
         timers: when operations are due.
     """
 
     settings: NodeSettings
     effects: list[Effect] = field(factory=list, init=False)
+    awaits_time: bool = field(default=False, init=False)
     timers: dict[Operation, int] = field(factory=dict, init=False)
     _queues: dict[Operation, _Queue] = field(init=False)
 
@@ -174,7 +176,7 @@ class Operations:
         self, arguments: Mapping[Operation, MakeArguments], now_ms: int
     ) -> list[Effect]:
         """Begin every operation that is wanted and not under way; return all that is to be done."""
-        for operation, queue in self._queues.items():
+        for operation, queue in () if self.awaits_time else self._queues.items():
             if queue.delayed and queue.delayed_until_ms <= now_ms:
                 # Nothing that comes after one of them waits there: see `add` and `sort_out`.
                 queue.pending += [item for items in queue.delayed.values() for item in items]

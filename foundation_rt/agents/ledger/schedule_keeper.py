@@ -52,6 +52,8 @@ class ScheduleKeeper:
     recurrence_of: RecurrenceOf = field(init=False)
     make_run: MakeRun = field(init=False)
     is_active: bool = field(default=False, init=False)
+    # Whether runs may have been entered by an operation that failed.
+    _in_doubt: bool = field(default=False, init=False)
     # Schedules that were noticed as unusable.
     _unusable: set[str] = field(factory=set, init=False)
 
@@ -97,6 +99,9 @@ class ScheduleKeeper:
 
     def found(self, persist: Persist, due: DueSchedules, now_ms: int) -> None:
         """Decide about the schedules that are due, and wake for the next one."""
+        if self._in_doubt:
+            self._in_doubt = False
+            self.exchange.awake.wake_all()
         for schedule in due.schedules:
             try:
                 self._decide(schedule, now_ms)
@@ -123,6 +128,11 @@ class ScheduleKeeper:
                 if envelope is not None:
                     envelopes.append(envelope)
         self.operations.send(envelopes)
+        self.operations.want(Operation.DUE_SCHEDULES)
+
+    def failed(self) -> None:
+        """Look again after ENTER_RUNS has failed: it may have happened all the same."""
+        self._in_doubt = True
         self.operations.want(Operation.DUE_SCHEDULES)
 
     # -- parts of that ------------------------------------------------------------------------
