@@ -29,6 +29,8 @@ _LOG = logging.getLogger("foundation_rt.host.sessions")
 
 LEASE_S = 6.0
 RENEW_S = 1.5
+_LOCK_MS = 1_000
+"""The longest wait for a row that a worker which was stopped keeps locked."""
 _ANSWER_S = 8.0
 _LOOK_FOR_ANSWER_S = 1.0
 _CHANGED, _COMMAND, _ANSWERED = "e", "c", "a"
@@ -114,10 +116,12 @@ class WorkerPresence:
 
     async def _look_after_others(self) -> None:
         """End the turns of workers that have died (CHAT-22)."""
+        # First: one that was stopped in a transaction holds the row of its chat against whatever
+        # else is done here, so that this worker's own lease would seem to have had a break each
+        # time.
+        await self._connections.end_stalled_transactions(LEASE_S)
         if asyncio.get_running_loop().time() - self._lives_since < LEASE_S:
             return
-        # One that was stopped in a transaction holds the row of its chat, also against recovery.
-        await self._connections.end_stalled_transactions(LEASE_S)
         await self._do((statements.BURY, ()))
         await self._do((statements.DROP_COMMANDS, ()))
         [orphans] = await self._connections.read((statements.ORPHANS, ()))
@@ -220,7 +224,7 @@ class WorkerPresence:
             [rows] = await transaction.commit(query, then=then)
             return rows
 
-        return await self._connections.transact(work)
+        return await self._connections.transact(work, lock_ms=_LOCK_MS)
 
     def _spawn(self, work: Awaitable[None]) -> None:
         async def whole() -> None:

@@ -7,7 +7,7 @@ import random
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -181,9 +181,25 @@ async def test_turns_of_one_of_two_killed_workers_end_at_the_other() -> None:
             await lives.read_until("finished")
 
 
+@contextmanager
+def locked_chats(url: str, schema: str) -> Iterator[None]:
+    """Keep all chats locked as a worker does that was stopped in a transaction."""
+    import psycopg
+
+    connection = psycopg.connect(url, application_name="foundation-rt host")
+    try:
+        connection.execute(f"SELECT FROM {schema}.chat FOR UPDATE".encode())
+        yield
+    finally:
+        connection.close()
+
+
 @pytest.mark.rule("CHAT-22")
-async def test_worker_that_was_stopped_for_longer_than_its_lease_shows_what_is_stored() -> None:
-    with postgres_schema() as place:
+@pytest.mark.parametrize("in_transaction", [False, True])
+async def test_worker_that_was_stopped_for_longer_than_its_lease_shows_what_is_stored(
+    in_transaction: bool,
+) -> None:
+    with postgres_schema() as place, ExitStack() as locks:
         async with worker((*place, "4")) as stops, worker((*place, "4")) as lives:
             session_id = await stops.create()
             page, other = Page(), Page()
@@ -194,6 +210,8 @@ async def test_worker_that_was_stopped_for_longer_than_its_lease_shows_what_is_s
             await stops.read_until("text")
             await lives.read_until("text")
             stops.process.send_signal(signal.SIGSTOP)
+            if in_transaction:
+                locks.enter_context(locked_chats(*place))
             await lives.read_until("interrupted")
             lives.tell("submit", session_id, "say:on", "m2")
             await lives.read_until("finished")
