@@ -14,7 +14,7 @@ known ones, or which a newer version has migrated.
 With `verify` the tables are compared with those that the migrations make: columns, types, defaults,
 checks, keys, indexes and triggers. What they make is found by running them in a database in memory
 (SQLite, 1 ms), or in the temporary schema of a transaction that is undone (PostgreSQL, 20 ms).
-There the description is recorded, so that a start on tables as they should be costs two queries.
+There the description is recorded, so that a start on tables as they should be costs three queries.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -371,8 +372,12 @@ def _parts(connection: sqlite3.Connection) -> Parts:
 _MIGRATION_S = 3600.0
 """The longest that one migration may take, waiting for other processes included."""
 
-# It lasts as long as the transaction; its number is made of the application and the schema.
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%b::text || ' ' || %b::text, 0))"
+# They last as long as the transaction; their number is made of the application and the schema.
+_KEY = "hashtextextended(%b::text || ' ' || %b::text, 0)"
+_LOCK = f"SELECT pg_advisory_xact_lock({_KEY})"
+# What describes indexes and columns fails if another process has dropped them meanwhile.
+_SHARED_LOCK = f"SELECT pg_advisory_xact_lock_shared({_KEY})"
+_TRY_SHARED_LOCK = f"SELECT pg_try_advisory_xact_lock_shared({_KEY})"
 # The limits of its connection, as far as this server has them.
 _PATIENCE = f"""
 SELECT set_config(name, '{int(_MIGRATION_S * 1000)}', true) FROM pg_settings
@@ -467,13 +472,10 @@ async def migrate_postgres(
         DatabaseError: a migration failed, and nothing of it has happened.
     """
     work = _Work(migrations, f"the schema {connections.schema}", application, verify)
-    first = None
-    while True:
-        state = await connections.transact(_read_state)
-        first = state.version if first is None else first
-        if not work.is_needed(state):
-            return MigrationReport(first, tuple(work.applied))
-        await connections.transact(work.step, operation_s=_MIGRATION_S)
+    is_done = await connections.transact(work.look)
+    while not is_done:
+        is_done = await connections.transact(work.step, operation_s=_MIGRATION_S)
+    return MigrationReport(work.first_version, tuple(work.applied))
 
 
 async def check_postgres(
@@ -485,22 +487,22 @@ async def check_postgres(
         UsageError: as `migrate_postgres`, except for differences, which are reported.
         DatabaseError: the database cannot be read.
     """
-    state = await connections.transact(_read_state)
     place = f"the schema {connections.schema}"
-    pending = _pending(state.recorded, migrations, place, application)
 
-    async def make(transaction: Transaction) -> Parts:
+    async def check(transaction: Transaction) -> MigrationReport:
         await transaction.run(_PATIENCE)
-        parts = await _make_aside(transaction, migrations[: state.version])
+        await transaction.ask((_SHARED_LOCK, (application, transaction.schema)))
+        state = await _read_state(transaction)
+        pending = _pending(state.recorded, migrations, place, application)
+        expected = await _make_aside(transaction, migrations[: state.version])
         await transaction.rollback()
-        return parts
+        return MigrationReport(
+            state.version,
+            pending=tuple(migration.name for migration in pending),
+            differences=_compare(expected, state.found),
+        )
 
-    expected = await connections.transact(make, operation_s=_MIGRATION_S)
-    return MigrationReport(
-        state.version,
-        pending=tuple(migration.name for migration in pending),
-        differences=_compare(expected, state.found),
-    )
+    return await connections.transact(check, operation_s=_MIGRATION_S)
 
 
 @frozen
@@ -510,7 +512,7 @@ class _State:
     Attributes:
         recorded: checksums by version; None where an earlier release recorded none.
         expected: the parts of its tables as they were recorded; None if they were not.
-        found: the parts of its tables as they are.
+        found: the parts of its tables as they are; none if they were not asked for.
     """
 
     recorded: Mapping[int, str | None]
@@ -535,6 +537,7 @@ class _Work:
     """Migrating one schema.
 
     Attributes:
+        first_version: of the tables, when this process first read it.
         applied: names of the migrations that this process has applied.
     """
 
@@ -542,19 +545,43 @@ class _Work:
     place: str
     application: str
     verify: bool
+    first_version: int = field(default=0, init=False)
     applied: list[str] = field(factory=list, init=False)
 
-    def is_needed(self, state: _State) -> bool:
-        """Return whether there is something to do, or to look at more closely."""
-        pending = _pending(state.recorded, self.migrations, self.place, self.application)
-        return bool(pending) or not state.is_recorded or (self.verify and not state.is_as_recorded)
+    async def look(self, transaction: Transaction) -> bool:
+        """Return whether nothing is to do; False while another process migrates."""
+        if self.verify:
+            place = (self.application, transaction.schema)
+            [[(is_quiet,)]] = await transaction.ask((_TRY_SHARED_LOCK, place))
+            if not is_quiet:
+                await transaction.rollback()
+                return False
+        state = await _read_state(transaction, with_parts=self.verify)
+        await transaction.commit()
+        self.first_version = state.version
+        return self._is_done(state, self._pending(state))
 
-    async def step(self, transaction: Transaction) -> None:
-        """Apply the next migration, if there is one, while others wait."""
+    def _is_done(self, state: _State, pending: Sequence[Migration]) -> bool:
+        return state.is_recorded and not pending and (state.is_as_recorded or not self.verify)
+
+    def _pending(self, state: _State) -> Sequence[Migration]:
+        return _pending(state.recorded, self.migrations, self.place, self.application)
+
+    async def step(self, transaction: Transaction) -> bool:
+        """Apply the next migration, if there is one, while others wait.
+
+        Returns:
+            Whether nothing is left to do.
+        """
         await transaction.run(_PATIENCE)
         await transaction.ask((_LOCK, (self.application, transaction.schema)))
-        state = await _state_in(transaction)
-        pending = _pending(state.recorded, self.migrations, self.place, self.application)
+        state = await _read_state(transaction, with_parts=self.verify)
+        pending = self._pending(state)
+        if not self.applied:
+            self.first_version = state.version
+        if self._is_done(state, pending):  # another process was faster
+            await transaction.rollback()
+            return True
         done = self.migrations[: state.version]
         if self.verify and done and not state.is_as_recorded:
             # Other tables, or nothing recorded, or words of another version of PostgreSQL.
@@ -572,6 +599,7 @@ class _Work:
             (_RECORD_PARTS, (text, len(done))),
         )
         self.applied += [each.name for each in pending[:1]]
+        return not pending[1:]
 
     async def _prepare_records(self, transaction: Transaction, state: _State) -> None:
         """Make the table of migrations, or give that of an earlier release more columns."""
@@ -584,24 +612,21 @@ class _Work:
         await transaction.run(_COLUMNS)
 
 
-async def _read_state(transaction: Transaction) -> _State:
-    state = await _state_in(transaction)
-    await transaction.commit()
-    return state
-
-
-async def _state_in(transaction: Transaction) -> _State:
-    """Return the state; while another process migrates it may be wrong, and is read again."""
+async def _read_state(transaction: Transaction, with_parts: bool = True) -> _State:
+    """Return the state; the parts of tables only under a lock that keeps others from migrating."""
     schema = transaction.schema
-    table: Query = (_IS_THERE, (schema,))
-    [[(is_there,)], parts] = await transaction.ask(table, (_PARTS, (schema, schema)))
+    queries: list[Query] = [(_IS_THERE, (schema,))]
+    if with_parts:
+        queries.append((_PARTS, (schema, schema)))
+    [[(is_there,)], *parts] = await transaction.ask(*queries)
+    found = _by_table(chain.from_iterable(parts))
     if not is_there:
-        return _State({}, None, _by_table(parts))
+        return _State({}, None, found)
     [rows] = await transaction.ask((_RECORDED, ()))
     recorded = {version: checksum for version, checksum, _ in rows}
     version = max(recorded, default=0)
     text = next((text for each, _, text in rows if each == version), None)
-    return _State(recorded, None if text is None else orjson.loads(text), _by_table(parts))
+    return _State(recorded, None if text is None else orjson.loads(text), found)
 
 
 async def _make_aside(transaction: Transaction, migrations: Sequence[Migration]) -> Parts:

@@ -8,7 +8,9 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -247,6 +249,36 @@ print("ready", flush=True)
 sys.stdin.readline()
 print(len(place.migrate(place.migrations).applied))
 """
+
+
+@pytest.mark.rule("DB-21")
+def test_tables_are_not_read_while_another_process_migrates() -> None:
+    """PostgreSQL fails to describe an index that was dropped since its statement began."""
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+        " AND wait_event = 'advisory'"
+    )
+    with (
+        postgres_schema() as (url, schema),
+        psycopg.connect(url, autocommit=True) as connection,
+        ThreadPoolExecutor() as pool,
+    ):
+        place = PostgresPlace(f"{url}?application_name={schema} {schema}")
+        migrations = migrations_of((*TEXTS, f"SELECT pg_advisory_xact_lock(hashtext('{schema}'))"))
+        place.migrate(migrations[:3])
+        connection.execute("SELECT pg_advisory_lock(hashtext(%s))", (schema,))
+        deadline = time.monotonic() + PATIENCE
+        works = (place.migrate, migrations), (place.migrate, migrations[:3]), (place.check, [])
+        running = []
+        for count, work in enumerate(works, 1):
+            running.append(pool.submit(*work))
+            while connection.execute(waiting, (schema,)).fetchone() != (count,):
+                assert time.monotonic() < deadline and not any(each.done() for each in running)
+        connection.execute("SELECT pg_advisory_unlock_all()")
+        assert running[0].result().applied == ("V4",)
+        for each in running[1:]:
+            with pytest.raises(UsageError, match="version 4"):
+                each.result()
 
 
 @pytest.mark.rule("DB-21")

@@ -19,6 +19,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg.pq import ExecStatus
 
 from foundation_rt.agents.ledger.types import (
     LOCKED,
@@ -521,6 +522,10 @@ async def test_claims_locked_by_a_process_that_was_stopped_before_its_sync_are_t
                 stopped.pgconn.send_query_params(statement.encode(), None)
             stopped.pgconn.send_flush_request()
             stopped.pgconn.flush()
+            for status in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):  # now it has the lock
+                result = stopped.pgconn.get_result()
+                assert result is not None and result.status == status
+                assert stopped.pgconn.get_result() is None  # which ends the results of a statement
             claimed = await ledger.claim({"b": 1}, "me", NOW, NOW + LEASE)
             assert claimed.claims == [] and claimed.again_at_ms
             while not (await ledger.claim({"b": 1}, "me", NOW, NOW + LEASE)).claims:
