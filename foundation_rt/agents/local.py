@@ -26,7 +26,7 @@ from ..ids import IdGenerator, UuidGenerator
 from ..logs.logger import StderrSink, StructuredLogger
 from ..registry.tools import check_scopes, is_async_callable
 from .errors import AgentNotFoundError, AgentUnregisteredError
-from .mailbox import Mailbox, MailboxEntry, acting_for, current_entry, waiting_for
+from .mailbox import ActingFor, Mailbox, MailboxEntry, current_entry, waiting_for
 from .messages import AgentContext, AgentHandler, AgentMessage, Handle
 from .state import DEFAULT_MAX_BYTES, AgentState
 
@@ -293,7 +293,7 @@ class AgentCoordinator:
                 if self._agents.get(agent_id) is not agent:
                     raise AgentUnregisteredError(agent_id)
                 context.abort_signal.raise_if_aborted()
-                with acting_for(entry):
+                with ActingFor(entry):
                     return await work(partial(self._handle, agent, context))
             finally:
                 mailbox.release(entry)

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -151,28 +151,46 @@ def current_entry() -> MailboxEntry | None:
     return None if entry is None or entry.ended else entry
 
 
-@contextmanager
-def acting_for(entry: MailboxEntry) -> Iterator[None]:
-    """Make the handler of `entry` the sender of what is sent in this block."""
-    token = _current.set(entry)
-    try:
-        yield
-    finally:
-        # A coroutine that is never resumed is closed by the collector, in any context.
-        with suppress(ValueError):
-            _current.reset(token)
+@define(eq=False, repr=False)
+class ActingFor:
+    """Makes the handler of `entry` the sender of what is sent in a `with` block.
+
+    A class, as `contextmanager` costs every message 0.8 us.
+    """
+
+    entry: MailboxEntry
+    _token: Token[MailboxEntry | None] = field(init=False)
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self.entry)
+
+    def __exit__(self, *exception: object) -> None:
+        try:  # noqa: SIM105 - `suppress` costs 0.4 us
+            _current.reset(self._token)
+        except ValueError:  # the collector closes a coroutine that is never resumed in any context
+            pass
 
 
-@contextmanager
-def waiting_for(mailbox: Mailbox, sender: MailboxEntry | None) -> Iterator[None]:
-    """Record that the handler of `sender`, if any, waits in this block for a message in `mailbox`.
+def waiting_for(
+    mailbox: Mailbox | None, sender: MailboxEntry | None
+) -> AbstractContextManager[None]:
+    """Record that the handler of `sender` waits in a `with` block for a message in `mailbox`.
+
+    Nothing is recorded without a sender, or for an agent that is not here.
 
     Raises:
-        AgentCycleError: it would wait for itself.
+        AgentCycleError: on entry, it would wait for itself.
     """
-    if sender is None:
-        yield
-        return
+    if mailbox is None or sender is None:
+        return _NOBODY_WAITS
+    return _waiting_for(mailbox, sender)
+
+
+_NOBODY_WAITS = nullcontext()
+
+
+@contextmanager
+def _waiting_for(mailbox: Mailbox, sender: MailboxEntry) -> Iterator[None]:
     path = _path(mailbox, sender.mailbox)
     if path:
         raise AgentCycleError([each.agent_id for each in (*path, mailbox)])

@@ -10,6 +10,7 @@ expects calls. There are three schedulers (EMBED-02):
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -235,7 +236,6 @@ def create_task(
 ) -> asyncio.Task[None]:
     """Return a task in a context of its own; with Python 3.12 it starts at once."""
     import asyncio
-    import sys
 
     if sys.version_info >= (3, 12):
         return asyncio.Task(coroutine, loop=loop, eager_start=True)
@@ -244,8 +244,6 @@ def create_task(
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
     """Return the event loop that runs in this thread, without importing asyncio."""
-    import sys
-
     if "asyncio" not in sys.modules:
         return None
     import asyncio

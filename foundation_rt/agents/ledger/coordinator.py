@@ -9,7 +9,6 @@ the same mailboxes.
 from __future__ import annotations
 
 from collections.abc import Collection, Coroutine, Iterable, Mapping
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -433,7 +432,7 @@ class AgentCoordinatorV2(AgentCoordinator):
             abort_signal.raise_if_aborted()
         timeout = milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000
         mailbox = None if entry is None else self._mailboxes.get(target_agent_id)
-        with nullcontext() if mailbox is None else waiting_for(mailbox, entry):
+        with waiting_for(mailbox, entry):
             record = await sender.outcome(request, timeout, abort_signal)
         error = recorded_error(record)
         if error is not None:
@@ -555,13 +554,13 @@ class AgentCoordinatorV2(AgentCoordinator):
 
         self._schedules.pop(name, None)
         runner = (await self._started()).runner
-        removed = runner.open_waiter()
+        removed = runner.waiters.open()
         try:
             runner.node.schedules.change(RemoveSchedule(name), removed)
             runner.kick()
             return bool(await removed)
         finally:
-            runner.close_waiter(removed)
+            runner.waiters.close(removed)
 
     async def list_schedules(self, after: str = "", limit: int = 100) -> list[Schedule]:
         """Return a page of the schedules in the ledger, by name (AACP-147).

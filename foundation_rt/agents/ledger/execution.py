@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -72,8 +71,11 @@ class Executor:
         # `asyncio.timeout(None)` would cost every message 1.5 us.
         limit = None if timeout_ms is None else asyncio.timeout(timeout_ms / 1000)
         try:
-            async with limit or nullcontext():
+            if limit is None:
                 answer = await handle(read_message(claim))
+            else:
+                async with limit:
+                    answer = await handle(read_message(claim))
             result = encode_result(answer, self.max_result_bytes())
             writes = entry.context.end_writes()
             return result, None, partial(_write_all, writes) if writes else None

@@ -31,17 +31,18 @@ class Outcomes:
 
     def stop_waiting(self, request_id: str, waiter: AnyWaiter) -> None:
         """Forget a waiter: it is not resolved any more."""
-        waiters = self.waiting.get(request_id, [])
+        waiters = self.waiting.get(request_id)
+        if waiters is None:
+            return
         if waiter in waiters:
             waiters.remove(waiter)
         if not waiters:
-            self.waiting.pop(request_id, None)
+            del self.waiting[request_id]
 
     def settle(self, record: RequestRecord) -> None:
         """Resolve the waiters of a request that has its outcome."""
-        self.operations.effects += [
-            ResolveWaiter(waiter, record) for waiter in self.waiting.pop(record.request_id, ())
-        ]
+        for waiter in self.waiting.pop(record.request_id, ()):
+            self.operations.effects.append(ResolveWaiter(waiter, record))
         if record.request_id in self._unsettled:
             self.notice_end(record.request_id, recorded_error(record))
 

@@ -44,9 +44,9 @@ def owned_id(given: str, identity: str | None) -> str:
 
 def given_id(ledger_id: str) -> str:
     """Return the id as its owner gave it: the inverse of `owned_id`."""
-    return ledger_id.partition("@")[0]
+    return ledger_id.partition("@")[0] if "@" in ledger_id else ledger_id
 
 
 def owner_of(ledger_id: str) -> str | None:
     """Return the digest that names the owner of an id; None where it has none."""
-    return ledger_id.partition("@")[2] or None
+    return (ledger_id.partition("@")[2] or None) if "@" in ledger_id else None

@@ -40,6 +40,7 @@ from .hooks import Hooks
 from .lease_keeper import LeaseKeeper
 from .node import Node
 from .types import Envelope, LedgerNews
+from .waiters import Waiters
 from .workers import Run, Workers
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class NodeRunner:
     run: Run
     hooks: Hooks
     workers: Workers = field(init=False)
+    waiters: Waiters = field(init=False)  # once it is started
     _keeper: LeaseKeeper | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop = field(init=False)
     # Tasks and timers serve all callers: they inherit the context variables of none.
@@ -121,7 +123,6 @@ class NodeRunner:
     _stopped: asyncio.Event = field(factory=asyncio.Event, init=False)
     _tasks: set[asyncio.Task[Any]] = field(factory=set, init=False)
     _listening: set[asyncio.Task[Any]] = field(factory=set, init=False)
-    _waiters: set[asyncio.Future[Any]] = field(factory=set, init=False)
     _unsent: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -142,6 +143,7 @@ class NodeRunner:
             AgentServedElsewhereError: another ledger serves one of the agents; nothing was taken.
         """
         self._loop = asyncio.get_running_loop()
+        self.waiters = Waiters(self._loop)
         try:
             await self.store.open()
             self.node.exchange.incarnation = self.store.incarnation
@@ -219,9 +221,7 @@ class NodeRunner:
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_exception(StoreError(_CLOSED))
+        self.waiters.fail(_CLOSED)
         leftovers = {*self.workers.tasks.values(), *self._tasks}
         for task in leftovers:
             task.cancel()
@@ -250,13 +250,13 @@ class NodeRunner:
         """
         if self._stopping:
             raise StoreError(_CLOSED)
-        waiter = self.open_waiter()
+        waiter = self.waiters.open()
         try:
             self.node.deliver(envelopes, waiter, self.now_ms())
             self.kick()
             await waiter
         finally:
-            self.close_waiter(waiter)
+            self.waiters.close(waiter)
 
     def is_here(self) -> bool:
         """Return whether it runs on the running event loop."""
@@ -282,16 +282,6 @@ class NodeRunner:
             return future.result(timeout)
         finally:
             future.cancel()
-
-    def open_waiter(self) -> asyncio.Future[Any]:
-        """Return a future for an answer of the node; it fails with `StoreError` at the end."""
-        waiter: asyncio.Future[Any] = self._loop.create_future()
-        self._waiters.add(waiter)
-        return waiter
-
-    def close_waiter(self, waiter: asyncio.Future[Any]) -> None:
-        """Forget a future that is not waited for any more."""
-        self._waiters.discard(waiter)
 
     def kick(self) -> None:
         """Perform soon what the node has decided, in one go with what else happens until then."""

@@ -194,10 +194,11 @@ class Sender:
         Raises:
             AgentNotFoundError, ToolError: nothing can be sent to it.
         """
+        if type(target_agent_id) is str and self.is_registered(target_agent_id):
+            return
         if not is_agent_id(target_agent_id):
             raise invalid("The target must be the id of an agent.", "invalid_agent_id")
-        is_here = self.is_registered(target_agent_id) or self.runner.store.shared
-        if not is_here and self.runner.transport is None:
+        if self.runner.transport is None and not self.runner.store.shared:
             raise AgentNotFoundError(target_agent_id)
 
     def is_local(self, target_agent_id: str) -> bool:
@@ -229,7 +230,8 @@ class Sender:
         ttl_ms: int,
         options: RequestOptions | None = None,
     ) -> OutgoingMessage:
-        node, local = self.runner.node, self.is_local(target_agent_id)
+        node, registered = self.runner.node, self.is_registered(target_agent_id)
+        local = registered or self.runner.transport is None  # as `is_local`
         return OutgoingMessage(
             message_id,
             key,
@@ -242,7 +244,7 @@ class Sender:
             begin_of(options, now_ms) + ttl_ms,
             local,
             0 if local else now_ms + node.sending.backoff_delay_ms(1),
-            self.is_registered(target_agent_id) and node.claims.is_claiming,
+            registered and node.claims.is_claiming,
             options,
         )
 
@@ -253,17 +255,13 @@ class Sender:
             OutcomeUnknownError, LedgerRefusalError, RequestConflictError, StoreError: it is not,
                 as far as is known.
         """
-        import asyncio
-
-        given = given_id(message.key)
-        entered = self.runner.open_waiter()
-        timer = asyncio.get_running_loop().call_later(timeout, _time_out, entered, given)
+        given, waiters = given_id(message.key), self.runner.waiters
+        entered = waiters.open(timeout, given)
         try:
             self._enter(message, entered)
             appended: Appended = await entered
         finally:
-            timer.cancel()
-            self.runner.close_waiter(entered)
+            waiters.close(entered, timeout)
         if appended.verdict is EntryVerdict.FULL:
             raise LedgerRefusalError
         if appended.verdict is EntryVerdict.CONFLICT:
@@ -277,13 +275,10 @@ class Sender:
         Raises:
             OutcomeUnknownError, LedgerRefusalError, RequestConflictError, AbortError: it is not.
         """
-        import asyncio
-
-        runner, loop, given = self.runner, asyncio.get_running_loop(), given_id(message.key)
-        finished: asyncio.Future[RequestRecord] = runner.open_waiter()
+        runner, given = self.runner, given_id(message.key)
+        finished: asyncio.Future[RequestRecord] = runner.waiters.open(timeout, given)
         # First: it may be finished before this task learns that it was entered.
         runner.node.outcomes.wait_for(message.key, finished, runner.now_ms())
-        timer = loop.call_later(timeout, _time_out, finished, given)
         remove = _nothing if abort_signal is None else abort_signal.fail(finished)
         try:
             self._enter(message, _EntryWaiter(given, finished))
@@ -291,8 +286,7 @@ class Sender:
         except StoreError as error:
             raise OutcomeUnknownError(given) from error
         finally:
-            runner.close_waiter(finished)
-            timer.cancel()
+            runner.waiters.close(finished, timeout)
             remove()
             runner.node.outcomes.stop_waiting(message.key, finished)
             # Its exception has this frame in its traceback: the two would keep the message until
@@ -372,11 +366,6 @@ def _begin(delay_ms: int | None, not_before: datetime | None, now_ms: int) -> in
 
 
 _MAX_AHEAD_MS = 10 * 366 * 86_400_000
-
-
-def _time_out(future: asyncio.Future[Any], request_id: str) -> None:
-    if not future.done():
-        future.set_exception(OutcomeUnknownError(request_id))
 
 
 def _nothing() -> None:

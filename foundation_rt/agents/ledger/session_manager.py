@@ -119,7 +119,10 @@ def record_local_arrival(link: LinkState, seq: int, incarnation: int) -> None:
         link.acked = seq
     if incarnation != link.incarnation:
         _start_over(link, incarnation)
-    record_arrival(link, seq, incarnation, ours=True)
+    if seq == link.received_up_to + 1 and not link.out_of_order:
+        link.received_up_to = seq  # as is usual: 2 us less
+    else:
+        record_arrival(link, seq, incarnation, ours=True)
 
 
 def _start_over(link: LinkState, incarnation: int) -> None:

@@ -51,10 +51,6 @@ class _Held(Shown):
     records: int = 0
     size: int = 0
 
-    def add(self, records: int, size: int) -> None:
-        self.records += records
-        self.size += size
-
 
 NO_ROOM = orjson.dumps(
     StructuredError(
@@ -68,7 +64,9 @@ NO_ROOM = orjson.dumps(
 
 def outcome_size(outcome: bytes | None) -> int:
     """Return for how many bytes a result, or an error, counts."""
-    return max(0, len(outcome or b"") - SMALL_OUTCOME_BYTES)
+    if outcome is None or len(outcome) <= SMALL_OUTCOME_BYTES:
+        return 0
+    return len(outcome) - SMALL_OUTCOME_BYTES
 
 
 def size_of(record: RequestRecord | MessageRecord) -> int:
@@ -102,7 +100,7 @@ class Usage(Shown):
         limits, total = self.limits, self._total
         if total.records + records > limits.records or total.size + size > limits.bytes:
             return False
-        owner = owner_of(request_id or "")
+        owner = owner_of(request_id) if request_id else None
         if owner is None:
             return True
         held = self._owners.get(owner) or _Held()
@@ -142,11 +140,14 @@ class Usage(Shown):
 
     def change(self, request_id: str | None, records: int, size: int) -> None:
         """Count more, or less, for a request and its owner."""
-        self._total.add(records, size)
-        owner = owner_of(request_id or "")
+        total = self._total
+        total.records += records
+        total.size += size
+        owner = owner_of(request_id) if request_id else None
         if owner is not None:
             held = self._owners.setdefault(owner, _Held())
-            held.add(records, size)
+            held.records += records
+            held.size += size
             if held.records == 0:
                 del self._owners[owner]
 
@@ -160,9 +161,10 @@ class Usage(Shown):
     ) -> None:
         """Give a request its outcome; one that does not fit is replaced by FAILED."""
         size = outcome_size(result or error)
-        if not self.has_room(record.request_id, 0, size):
+        if size and not self.has_room(record.request_id, 0, size):
             state, result, error, size = RequestState.FAILED, None, NO_ROOM, 0
-        self.change(record.request_id, 0, size)
+        if size:
+            self.change(record.request_id, 0, size)
         record.state = state
         record.result = None if result is None else compact(result)
         record.error = error if error is None or error is NO_ROOM else compact(error)

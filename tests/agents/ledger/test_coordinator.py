@@ -412,7 +412,7 @@ async def test_cancelled_callers_leave_nothing_behind(harness: CoordinatorHarnes
         request.cancel()
         await asyncio.wait([event, request])
         assert runner.node.outcomes.waiting == {}
-        assert runner._waiters == set()
+        assert len(runner.waiters) == 0
         entering.set()
         gate.opened.set()
         await asyncio.sleep(0.1)

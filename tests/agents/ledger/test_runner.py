@@ -72,14 +72,14 @@ class RunnerHarness:
         """Enter requests to "b"."""
         waiters = []
         for request_id in request_ids:
-            waiters.append(self.runner.open_waiter())
+            waiters.append(self.runner.waiters.open())
             now = self.now_ms()
             entry = outgoing(request_id, created_at_ms=now, expires_at_ms=now + 3_600_000)
             self.runner.node.send(entry, waiters[-1], now)
         self.runner.kick()
         for waiter in waiters:
             await waiter
-            self.runner.close_waiter(waiter)
+            self.runner.waiters.close(waiter)
 
     def states(self) -> dict[str, RequestState]:
         return {key: record.state for key, record in self.store.ledger.requests.items()}
@@ -253,14 +253,14 @@ async def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again(
 
     network = LoopbackNetwork()
     async with running(clock, transport=Broken(network)) as harness:
-        waiter = harness.runner.open_waiter()
+        waiter = harness.runner.waiters.open()
         now = harness.now_ms()
         entry = outgoing("r1", local=False, created_at_ms=now, expires_at_ms=now + 10_000,
                       next_attempt_at_ms=now + 200)  # fmt: skip
         harness.runner.node.send(entry, waiter, now)
         harness.runner.kick()
         await waiter
-        harness.runner.close_waiter(waiter)
+        harness.runner.waiters.close(waiter)
         await asyncio.sleep(0.5)
         assert [each.seq for each in network.sent] == [1, 1]
         assert len(harness.logged("transport failed")) == 1
