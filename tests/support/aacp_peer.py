@@ -82,7 +82,8 @@ class Peers:
         self._incoming = b""
         self.lines: list[list[str]] = []
         """The lines since the last peer was started, split at spaces."""
-        self._pid = 0
+        self.pid = 0
+        """The process of the peer; 0 if there is none."""
 
     def __enter__(self) -> Peers:
         return self
@@ -93,8 +94,8 @@ class Peers:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._pid and not self.has_ended():
-            os.kill(self._pid, signal.SIGKILL)
+        if self.pid and not self.has_ended():
+            os.kill(self.pid, signal.SIGKILL)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -103,7 +104,7 @@ class Peers:
 
     def start(self, part: Part) -> None:
         """Start a peer; the one before has ended."""
-        assert not self._pid
+        assert not self.pid
         assert self._process.stdin is not None
         self.lines = []
         self._process.stdin.write(orjson.dumps(asdict(part)) + b"\n")
@@ -111,26 +112,26 @@ class Peers:
         self.wait_for(lambda: bool(self.lines))
         [word, pid] = self.lines.pop(0)
         assert word == "pid", (word, pid)
-        self._pid = int(pid)
+        self.pid = int(pid)
 
     def kill(self) -> None:
         """Kill the peer and hear what it had still to say."""
-        os.kill(self._pid, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
         self.wait_for_end()
 
     def stop(self) -> None:
         """Have the peer do nothing (SIGSTOP) until it goes on."""
-        os.kill(self._pid, signal.SIGSTOP)
+        os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
         """Have a stopped peer go on."""
-        os.kill(self._pid, signal.SIGCONT)
+        os.kill(self.pid, signal.SIGCONT)
 
     def wait_for_end(self) -> None:
         """Wait until the peer has ended."""
         self.wait_for(self.has_ended)
         self.lines.pop()
-        self._pid = 0
+        self.pid = 0
 
     def has_ended(self) -> bool:
         """Whether the peer has ended."""

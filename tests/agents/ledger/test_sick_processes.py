@@ -1,28 +1,36 @@
-"""Real processes on PostgreSQL, one of which is sick again and again: the others go on meanwhile.
+"""Real processes on one ledger, one of which is sick again and again: what the others do meanwhile.
 
-Nothing here is a time: while one process is stopped or cut off, and stays so, the other has to
-execute requests of every agent, those included whose rows the sick one keeps locked.
+On PostgreSQL they go on. Nothing there is a time: while one process is stopped or cut off, and
+stays so, the other has to execute requests of every agent, those included whose rows the sick one
+keeps locked. On SQLite, where a transaction locks the file, they go on when the sick one does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
+import struct
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from foundation_rt.agents.ledger.types import RequestRecord
 from tests.agents.ledger.test_killed import expected, outcome
-from tests.support.aacp_peer import Part, Peers, make_store, wait_for
+from tests.support.aacp_peer import PATIENCE, Part, Peers, make_store, wait_for
 from tests.support.cable import Cable, cable
 from tests.support.services import postgres_schema
 from tests.support.sizes import size
 
 REQUESTS = size(1_500, 8_000)
+FILE_REQUESTS = size(400, 1_500)
+"""Fewer: processes on a file look for changes of the others once a second."""
 SPELLS = size(3, 12)
 AGENTS = [f"worker-{number}" for number in range(6)]
 IDS = [f"r{number}" for number in range(REQUESTS)]
@@ -110,14 +118,83 @@ def test_others_serve_every_agent_while_one_process_is_sick(
             executions.update(request_id for [request_id] in peers.said("executed"))
         records = asyncio.run(read(store))
 
-    assert told.keys() == set(IDS)
-    for number, request_id in enumerate(IDS):
+    assert records.keys() == set(IDS)
+    check(told, records, executions)
+    # A spell costs at most what the sick process held: one execution of each agent, and its queue.
+    assert sum(executions.values()) - REQUESTS <= SPELLS * len(AGENTS) * 2
+
+
+@pytest.mark.rule("AACP-99", "AACP-01", "AACP-23")
+def test_processes_on_a_file_go_on_when_the_one_that_was_stopped_in_a_transaction_does(
+    tmp_path: Path,
+) -> None:
+    executions: Counter[str] = Counter()
+    path = tmp_path / "ledger.db"
+    with Peers() as askers, Peers() as healthy, Peers() as sick:
+        everybody = (askers, healthy, sick)
+        for peers in (healthy, sick):
+            peers.start(Part("worker", f"sqlite:{path}", "", AGENTS, lease_ms=LEASE_MS))
+            wait_for(lambda peers=peers: bool(peers.said("started")), *everybody)
+        ids = IDS[:FILE_REQUESTS]
+        askers.start(Part("asker", f"sqlite:{path}", "", [], AGENTS, ids, 100, lease_ms=LEASE_MS))
+        wait_for(lambda: bool(askers.said("started")), *everybody)
+        for _ in range(size(1, 3)):
+            stop_in_transaction(sick, path)
+            time.sleep(2 * LEASE_MS / 1000)  # meanwhile every lease lapses
+            assert writer_of(path) == sick.pid
+            sick.go_on()
+        wait_for(askers.has_ended, *everybody)
+        told = {request_id: tuple(rest) for request_id, *rest in askers.said("told")}
+        askers.wait_for_end()
+        for peers in (healthy, sick):
+            peers.kill()
+            executions.update(request_id for [request_id] in peers.said("executed"))
+        records = asyncio.run(read(f"sqlite:{path}"))
+    assert records.keys() == set(ids)
+    check(told, records, executions)
+
+
+def stop_in_transaction(sick: Peers, path: Path) -> None:
+    """Stop a peer while it writes, which it does at least once a second."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        while writer_of(path) != sick.pid:
+            assert time.monotonic() < deadline, "it never writes"
+        sick.stop()
+        while Path(f"/proc/{sick.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            pass  # a signal needs a moment
+        if writer_of(path) == sick.pid:
+            return
+        sick.go_on()
+
+
+def writer_of(path: Path) -> int:
+    """Return the process that writes to a SQLite file now, or 0: that has SQLite's lock for it."""
+    index = Path(f"{path}-shm")  # with a WAL
+    place, byte = (index, _WAL_WRITE_LOCK) if index.exists() else (path, _RESERVED)
+    lock = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    with place.open("r+b") as file:
+        kind, *_, pid = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, lock))
+    return 0 if kind == fcntl.F_UNLCK else pid
+
+
+_FLOCK = "hhqqi4x"
+"""The struct `flock` of Linux: type, whence, start, length, process."""
+
+_RESERVED, _WAL_WRITE_LOCK = 0x40000001, 120
+"""The byte that a writer locks, of the file or of the index of a WAL: SQLite's file formats."""
+
+
+def check(
+    told: dict[str, tuple[str, ...]], records: dict[str, RequestRecord], executions: Counter[str]
+) -> None:
+    """Check that every request has one outcome, which its sender was told."""
+    assert told.keys() == records.keys()
+    for number, request_id in enumerate(records):
         assert told[request_id] == tuple(map(str, expected(number)))
         assert outcome(records[request_id]) == expected(number)
         # What was executed more often than recorded had lost its claim with a spell.
         assert 1 <= executions[request_id] <= records[request_id].epoch
-    # A spell costs at most what the sick process held: one execution of each agent, and its queue.
-    assert sum(executions.values()) - REQUESTS <= SPELLS * len(AGENTS) * 2
 
 
 async def read(address: str) -> dict[str, RequestRecord]:
@@ -127,4 +204,5 @@ async def read(address: str) -> dict[str, RequestRecord]:
         records = await store.get_request_records(IDS)
     finally:
         await store.close()
-    return {record.request_id: record for record in records}
+    found = {record.request_id: record for record in records}
+    return {request_id: found[request_id] for request_id in IDS if request_id in found}
