@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .core.forwarding.forwarder import ForwardedRequest as ForwardedRequest
     from .core.forwarding.forwarder import ForwardTarget as ForwardTarget
     from .core.forwarding.forwarder import RequestForwarder as RequestForwarder
+    from .core.invocation import Invocation as Invocation
     from .engine.connection import Connection as Connection
     from .errors import AbortError as AbortError
     from .errors import ConfigError as ConfigError
@@ -140,6 +141,7 @@ _HOMES = {
     "Histogram": "middleware.instruments",
     "Icon": "protocol.content",
     "Image": "protocol.content",
+    "Invocation": "core.invocation",
     "InvalidClientResult": "server_requests.errors",
     "ModelPreferences": "server_requests.sampling",
     "PageAccess": "transports.http.page_access",

@@ -510,6 +510,16 @@ class Server:
         """Add all resources of a template; see `ResourceRegistry.register_template`."""
         self.features.resources.register_template(definition, handler, **options)
 
+    def list_resources(self) -> tuple[ResourceDefinition, ...]:
+        """Return the definitions of all resources that are switched on, sorted by URI."""
+        resources = self.features.resources.resources
+        return tuple(each.definition for each in resources.entries())
+
+    def list_resource_templates(self) -> tuple[ResourceTemplateDefinition, ...]:
+        """Return the definitions of all templates that are switched on, sorted as written."""
+        templates = self.features.resources.templates
+        return tuple(each.definition for each in templates.entries())
+
     def unregister_resource(self, uri: str) -> bool:
         """Remove the resource or the template registered as `uri`; return whether there was one."""
         return self.features.resources.unregister(uri)
@@ -548,6 +558,10 @@ class Server:
     ) -> None:
         """Add a prompt from its definition; see `PromptRegistry.register`."""
         self.features.prompts.register(definition, handler, **options)
+
+    def list_prompts(self) -> tuple[PromptDefinition, ...]:
+        """Return the definitions of all prompts that are switched on, sorted by name."""
+        return tuple(each.definition for each in self.features.prompts.prompts.entries())
 
     def unregister_prompt(self, name: str) -> bool:
         """Remove a prompt; return whether there was one."""

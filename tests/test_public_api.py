@@ -56,6 +56,7 @@ PUBLIC = {
     "Histogram",
     "Icon",
     "Image",
+    "Invocation",
     "InvalidClientResult",
     "ModelPreferences",
     "OutcomeUnknownError",

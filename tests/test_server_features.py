@@ -351,3 +351,18 @@ def test_decorators_return_the_function_itself() -> None:
     assert server.resource("a:b")(read) is read
     assert server.prompt(read) is read
     assert server.prompt(name="other")(read) is read
+
+
+@pytest.mark.rule("FEAT-08")
+def test_server_lists_the_definitions_of_its_features() -> None:
+    server, other = Server("outer"), tasks()
+    assert (server.list_prompts(), server.list_resources()) == ((), ())
+    assert server.list_resource_templates() == ()
+    other.register_prompt(PromptDefinition("answer"), lambda *_: "Answer.")
+    other.resource("task://none")(lambda: "")
+    other.disable("task://none")
+    server.mount(other)
+    assert [each.name for each in server.list_prompts()] == ["answer", "draw", "review"]
+    assert [each.uri for each in server.list_resources()] == ["task://all"]
+    templates = [each.uri_template for each in server.list_resource_templates()]
+    assert templates == ["logo://{color}", "task://{id}"]
