@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from . import arguments as args_of
+from .middleware import KIND as MIDDLEWARE
 from .names import CONTEXT_ADVICE, CONTEXT_ATTRIBUTES, CONTEXT_KEPT, ELICITED, NOTIFICATIONS
 from .source import code, is_roots_of_session
 
@@ -53,6 +54,8 @@ class ContextCalls:
 
     def _is_context(self, node: cst.BaseExpression) -> bool:
         text = code(node)
+        if self._to.kinds[-1:] == [MIDDLEWARE]:
+            return False  # its context is a call here
         if text in self._to.source.contexts:
             return True
         owner, _, attr = text.rpartition(".")

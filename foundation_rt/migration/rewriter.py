@@ -9,7 +9,7 @@ import libcst as cst
 from libcst import metadata
 
 from . import arguments as args_of
-from . import pages, session_managers
+from . import middleware, pages, session_managers
 from .completions import rewrite as rewrite_completion
 from .context_calls import ContextCalls
 from .findings import Finding
@@ -138,6 +138,10 @@ class Rewriter(cst.CSTTransformer):
             return cst.parse_expression(f"{error_code}.{ERROR_CODES[key]}")
         if key in REVISIONS:
             return cst.parse_expression(REVISIONS[key])
+        if self._annotations and self.kinds[-1:] == [middleware.KIND]:
+            changed = middleware.reference(self, key)
+            if changed is not None:
+                return changed
         if key is None or key not in NAMES:
             is_typed = self.kinds[-1:] and self.kinds[-1] in DECORATORS
             if self._annotations and ((key or "").startswith("types.") or not is_typed):
@@ -175,7 +179,8 @@ class Rewriter(cst.CSTTransformer):
         """Keep of the parameters of a context the type of its state."""
         key = self.names.key(original_node.value)
         became_any = key is not None and code(updated_node.value) == "Any"
-        if key in SERVERS or became_any:
+        is_call = key in CONTEXTS and self.kinds[-1:] == [middleware.KIND]
+        if key in SERVERS or became_any or is_call:
             return updated_node.value
         if key not in CONTEXTS:
             return updated_node
@@ -442,7 +447,9 @@ class Rewriter(cst.CSTTransformer):
         return cst.FlattenSentinel(self._server_calls.after(original_node, updated_node))
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        self.kinds.append(self._decorated_as(node) or self._low_level.kind(node))
+        is_middleware = middleware.is_middleware(node, self.names)
+        kind = middleware.KIND if is_middleware else self._decorated_as(node)
+        self.kinds.append(kind or self._low_level.kind(node))
         self.functions.append(node.name.value)
         runs = node.name.value in self.source.runners
         self._coroutines.append(node.asynchronous is not None and not runs)
@@ -455,13 +462,15 @@ class Rewriter(cst.CSTTransformer):
     ) -> Any:
         self._coroutines.pop()
         self._in_paged.pop()
-        self.kinds.pop()
+        is_middleware = self.kinds.pop() == middleware.KIND
         self.functions.pop()
         updated_node = updated_node.with_changes(name=original_node.name)
         if original_node.name.value in self.source.runners:
             updated_node = updated_node.with_changes(asynchronous=None)
             if original_node.name.value not in self.source.started:
                 self._report_server(original_node)
+        if is_middleware:
+            return middleware.rewrite(self, original_node, updated_node)
         if original_node.name.value in self.source.completers:
             return rewrite_completion(self, original_node, updated_node)
         kind = self._decorated_as(original_node)

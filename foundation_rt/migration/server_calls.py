@@ -9,6 +9,7 @@ import libcst as cst
 
 from . import arguments as args_of
 from .low_level import registration_of_v2
+from .middleware import KIND as MIDDLEWARE
 from .names import ASGI_APP, DECORATORS, LOW_LEVEL, OPTIONS, RUN, RUNS, SERVER, SWITCH
 from .source import ASGI, code, is_stdio
 
@@ -33,6 +34,7 @@ _RESOURCES = {"TextResource": "text", "BinaryResource": "data", "FunctionResourc
 
 _DESCRIBED = ("uri", "name", "title", "description", "mime_type", "icons", "annotations", "meta")
 _SWITCHES = ("enable", "disable")
+_LISTS = ("list_prompts", "list_resource_templates", "list_resources")
 _TEXTS = (cst.SimpleString, cst.FormattedString, cst.ConcatenatedString)
 _ANSWERS = frozenset(LOW_LEVEL.values())
 _ADVICE = {
@@ -45,8 +47,6 @@ _ADVICE = {
     "sse_app": "the HTTP+SSE transport of 2024 is not served: use server.asgi_app()",
     "get_context": "take a ToolContext parameter",
     "as_proxy": "use `foundation-rt gateway` (spec/gateway.md)",
-    "list_resources": "use server.features.resources",
-    "list_prompts": "use server.features.prompts",
     "call_tool": "use foundation_rt.testing.TestClient",
     "get_tools": "use server.list(), which is no dict",
     "add_resource": "use @server.resource, or server.register_resource",
@@ -93,6 +93,11 @@ class ServerCalls:
             if tags is not None and code(tags.value) != "None":
                 later.append(text.format(code(tags.value)))
         args = args_of.without(args, "lifespan", *_FILTERS)
+        around = args_of.argument(args, MIDDLEWARE)
+        is_of_sdk = self._to.names.key(original.func) != "FastMCP"
+        if around is not None and is_of_sdk and isinstance(around.value, cst.List):
+            later.extend(f"{{server}}.middleware({code(e.value)})" for e in around.value.elements)
+            args = args_of.without(args, MIDDLEWARE)
         if later:
             self._after[original] = later
         security = args_of.argument(args, "transport_security")
@@ -182,10 +187,7 @@ class ServerCalls:
             return None
         found = source.server_method(original.func)
         if found is None:
-            inner = original.func.value if isinstance(original.func, cst.Attribute) else None
-            if inner is not None and (source.server_method(inner) or ("", ""))[1] == "middleware":
-                self._to.report(original, f"{code(inner)}: {_ADVICE['add_middleware']}", True)
-            return None
+            return self._middleware(original, updated)
         method = found[1]
         if method in DECORATORS:
             return self._decorator(method, original, updated)
@@ -209,6 +211,8 @@ class ServerCalls:
         is_handler = found[0] in source.low_level and (method in LOW_LEVEL or method in _ANSWERS)
         if method in _SWITCHES:
             return self._switched(original, updated)
+        if method in _LISTS and not is_handler:
+            return updated
         if method == "list_tools" and not is_handler:
             return cst.Call(cst.Attribute(_owner(updated), cst.Name("list")))
         if method == OPTIONS:
@@ -216,6 +220,19 @@ class ServerCalls:
             self._to.unmapped.append((f"Server.{method}", code(original.func), where))
         if method in _ADVICE and not is_handler:
             self._to.report(original, f"{code(original.func)}(): {_ADVICE[method]}", True)
+        return None
+
+    def _middleware(self, original: cst.Call, updated: cst.Call) -> cst.Call | None:
+        """Return ``server.middleware(f)`` for ``server.middleware.append(f)`` of the SDK 2."""
+        was, now = original.func, updated.func
+        if not isinstance(was, cst.Attribute) or not isinstance(now, cst.Attribute):
+            return None
+        found = self._to.source.server_method(was.value)
+        if found is None or found[1] != MIDDLEWARE:
+            return None
+        if was.attr.value == "append" and "fastmcp" not in self._to.source.libraries:
+            return updated.with_changes(func=now.value)
+        self._to.report(original, f"{code(was.value)}: {_ADVICE['add_middleware']}", True)
         return None
 
     def _decorator(self, method: str, original: cst.Call, updated: cst.Call) -> cst.Call:
@@ -462,7 +479,7 @@ class ServerCalls:
 
     def in_place(self, node: cst.Await) -> bool:
         """Return whether what is awaited is no coroutine here."""
-        return self._awaited(node) in (*RUNS, "list_tools")
+        return self._awaited(node) in (*RUNS, *_LISTS, "list_tools")
 
     def _awaited(self, node: cst.Await) -> str:
         """Return the method of a server that is awaited; "" if it is none."""

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient as StarletteClient
 
 from foundation_rt.cli.main import main
 from foundation_rt.migration.migrate import NotPythonError, migrate_source
-from foundation_rt.testing import TestClient
+from foundation_rt.testing import ProtocolError, TestClient
 from tests.support.core import INITIALIZE
 
 FASTMCP = '''\
@@ -374,6 +374,93 @@ def test_import_that_only_functions_use_moves_into_them() -> None:
     assert "from mcp import ClientSession as S\n" in result.text
     assert '    """Try."""\n    from mcp import Client\n    async with' in result.text
     assert len(result.open_findings) == 2
+
+
+MIDDLEWARE = """\
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.mcpserver import MCPServer
+from mcp.shared.exceptions import MCPError
+from mcp.types import INVALID_PARAMS
+
+seen = []
+
+
+async def note(ctx: ServerRequestContext, call_next: CallNext) -> HandlerResult:
+    if ctx.method in ("tools/call", "prompts/get") and ctx.params is not None:
+        seen.append((ctx.method, ctx.params.get("name"), ctx.params["arguments"]))
+    result = await call_next(ctx)
+    return result
+
+
+def only(server: MCPServer) -> ServerMiddleware:
+    class Only:
+        async def __call__(self, ctx: ServerRequestContext[None], call_next):
+            params = ctx.params if isinstance(ctx.params, dict) else {}
+            names = [each.name for each in await server.list_prompts()]
+            if ctx.method == "prompts/get" and params.get("arguments") == {"topic": names[0]}:
+                raise MCPError(INVALID_PARAMS, "no")
+            return await call_next(ctx)
+
+    return Only()
+
+
+mcp = MCPServer("shop", middleware=[note])
+mcp.middleware.append(only(mcp))
+
+
+@mcp.tool()
+def buy(item: str) -> str:
+    return item
+
+
+@mcp.prompt()
+def praise(topic: str) -> str:
+    return topic
+"""
+
+
+@pytest.mark.rule("MIGR-17")
+async def test_middleware_of_second_sdk_is_around_calls() -> None:
+    result = migrate_source(MIDDLEWARE)
+    assert result.open_findings == ()
+    assert "from mcp" not in result.text
+    names = defined(result.text)
+    async with TestClient(names["mcp"]) as client:
+        assert "tea" in str(await client.call("buy", item="tea"))
+        await client.get_prompt("praise", topic="tea")
+        with pytest.raises(ProtocolError, match="no"):
+            await client.get_prompt("praise", topic="praise")
+    assert names["seen"][:2] == [
+        ("tools/call", "buy", {"item": "tea"}),
+        ("prompts/get", "praise", {"topic": "tea"}),
+    ]
+
+
+AROUND = {
+    "return await call_next(ctx)": "not around handshakes, lists and notifications",
+    "log(ctx.method == 'tools/call', 'tools/list'); return await call_next(ctx)": "tools/list",
+    "log('tools/call', ctx.session); return await call_next(ctx)": "connection_correlation_id",
+    "log('tools/call', ctx.params['_meta']); return await call_next(ctx)": "has no '_meta'",
+    "log('tools/call'); return await call_next(replace(ctx))": "give it nothing",
+    "r = await call_next(ctx); log('tools/call', r.content); return r": "what the handler returned",
+    "log('tools/call'); return {'content': []}": "what a handler may return",
+}
+
+
+@pytest.mark.rule("MIGR-17")
+@pytest.mark.parametrize("body", AROUND)
+def test_what_middleware_does_besides_is_listed(body: str) -> None:
+    head = "from mcp.server import ServerRequestContext\n"
+    result = migrate_source(f"{head}async def f(ctx: ServerRequestContext, call_next): {body}\n")
+    [finding] = result.open_findings
+    assert AROUND[body] in finding.text
+
+
+@pytest.mark.rule("MIGR-17")
+def test_middleware_of_fastmcp_is_listed() -> None:
+    result = migrate_source("from fastmcp import FastMCP\nmcp = FastMCP(middleware=[f])\n")
+    [finding] = result.open_findings
+    assert "@server.middleware" in finding.text
 
 
 PAGES = """\
@@ -804,7 +891,7 @@ def test_run_inside_of_an_event_loop_is_listed() -> None:
 
 
 @pytest.mark.rule("MIGR-08")
-@pytest.mark.parametrize("text", [FASTMCP, LOW_LEVEL, LOW_LEVEL_2, *DECISIONS])
+@pytest.mark.parametrize("text", [FASTMCP, LOW_LEVEL, LOW_LEVEL_2, MIDDLEWARE, *DECISIONS])
 def test_second_migration_changes_nothing(text: str) -> None:
     once = migrate_source(text).text
     assert migrate_source(once).text == once
