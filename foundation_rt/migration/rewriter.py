@@ -63,6 +63,7 @@ class Rewriter(cst.CSTTransformer):
         self._in_paged: list[bool] = []
         self._annotations = 0
         self._is_setting = False
+        self._types: set[cst.BaseExpression] = set()
         self.is_in_line = False
         self._server_calls = ServerCalls(self)
         self._context_calls = ContextCalls(self)
@@ -193,6 +194,21 @@ class Rewriter(cst.CSTTransformer):
             return updated_node.value
         kept = updated_node.slice[first].with_changes(comma=cst.MaybeSentinel.DEFAULT)
         return updated_node.with_changes(slice=[kept])
+
+    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:
+        if code(node.target) in self.source.server_aliases and node.value is not None:
+            self._types.add(node.value)
+
+    def leave_SimpleString(
+        self, original_node: cst.SimpleString, updated_node: cst.SimpleString
+    ) -> cst.SimpleString:
+        """Name the class of servers in a type that is written as a text."""
+        if original_node not in self._types:
+            return updated_node
+        server = self.need("foundation_rt.Server")
+        parts = self.source.alternatives(original_node)
+        named = [server if each in self.source.server_classes else each for each in parts]
+        return updated_node.with_changes(value=f'"{" | ".join(dict.fromkeys(named))}"')
 
     # -- calls -----------------------------------------------------------------------------------
 

@@ -46,6 +46,8 @@ class SourceFacts:
         functions: the handlers that a low-level server of the SDK 2 is given; what they handle.
         completers: names of functions that complete all arguments.
         runners: names of async functions that do nothing asynchronous but serve.
+        server_classes: names by which it imports classes of servers.
+        server_aliases: names of types that it makes of them: `AnyServer = MCPServer | Server`.
         taken: names that the file binds to something else.
         read: names of variables that hold contents of resources that were read.
         started: names of functions that the file calls.
@@ -68,6 +70,8 @@ class SourceFacts:
     functions: dict[str, str] = field(factory=dict)
     completers: set[str] = field(factory=set)
     runners: set[str] = field(factory=set)
+    server_classes: set[str] = field(factory=set)
+    server_aliases: set[str] = field(factory=set)
     taken: set[str] = field(factory=set)
     read: set[str] = field(factory=set)
     rooted: set[str] = field(factory=set)
@@ -89,6 +93,16 @@ class SourceFacts:
             if owner in self.servers:
                 return owner, node.attr.value
         return None
+
+    def alternatives(self, node: cst.BaseExpression | None) -> list[str]:
+        """Return the parts of a union that is written as a text, without their parameters.
+
+        The list is empty unless one of them is a class of servers.
+        """
+        if not isinstance(node, cst.SimpleString):
+            return []
+        parts = [each.partition("[")[0].strip() for each in str(node.evaluated_value).split("|")]
+        return parts if self.server_classes & {*parts} else []
 
     def handled(self, decorator: cst.Decorator) -> tuple[str, str] | None:
         """Return the low-level server and the name of its decorator, or None."""
@@ -161,9 +175,14 @@ class SourceReader(cst.CSTVisitor):
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
         module = "" if node.module is None else code(node.module)
-        if (node.relative or not self._library(module)) and not isinstance(
-            node.names, cst.ImportStar
-        ):
+        if isinstance(node.names, cst.ImportStar):
+            if not node.relative:
+                self._library(module)
+            return False
+        for each in node.names:
+            if canonical(f"{module}.{each.evaluated_name}") in SERVERS and not node.relative:
+                self.source.server_classes.add(each.evaluated_alias or each.evaluated_name)
+        if node.relative or not self._library(module):
             self.source.taken.update(a.evaluated_alias or a.evaluated_name for a in node.names)
         return False
 
@@ -173,10 +192,14 @@ class SourceReader(cst.CSTVisitor):
     def visit_Param(self, node: cst.Param) -> None:
         self.source.taken.add(node.name.value)
         if node.annotation is not None:
-            if self.names.mentions(node.annotation, SERVERS):
+            if self._is_server(node.annotation):
                 self._add_server(node.name.value)
             if self.names.mentions(node.annotation, CONTEXTS):
                 self.source.contexts.add(node.name.value)
+
+    def _is_server(self, annotation: cst.Annotation) -> bool:
+        is_alias = code(annotation.annotation) in self.source.server_aliases
+        return is_alias or self.names.mentions(annotation, SERVERS)
 
     def visit_Assign(self, node: cst.Assign) -> None:
         for target in node.targets:
@@ -190,6 +213,11 @@ class SourceReader(cst.CSTVisitor):
         name = code(target)
         if isinstance(target, cst.Name):
             self.source.taken.add(name)
+            is_union = isinstance(value, cst.BinaryOperation)
+            if (is_union and self.names.mentions(value, SERVERS)) or self.source.alternatives(
+                value
+            ):
+                self.source.server_aliases.add(name)
         if isinstance(value, cst.Call) and self.names.key(value.func) in SERVERS:
             self._add_server(name)
             if self.names.key(value.func) == "Server":
@@ -269,7 +297,7 @@ class SourceReader(cst.CSTVisitor):
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self._functions.append(node.name.value)
         self.source.taken.add(node.name.value)
-        if node.returns is not None and self.names.mentions(node.returns, SERVERS):
+        if node.returns is not None and self._is_server(node.returns):
             self.source.servers.add(f"{node.name.value}()")
         for decorator in node.decorators:
             found = self.source.handled(decorator)

@@ -436,6 +436,46 @@ async def test_middleware_of_second_sdk_is_around_calls() -> None:
     ]
 
 
+HOST = """\
+from typing import Any, TypeAlias
+
+import anyio
+
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import MCPServer
+from mcp.server.stdio import stdio_server
+
+AnyServer: TypeAlias = "MCPServer | Server[Any] | None"
+
+
+def run(build) -> None:
+    anyio.run(serve, build())
+
+
+async def serve(server: AnyServer) -> None:
+    if isinstance(server, MCPServer):
+        await server.run_stdio_async()
+    else:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+"""
+
+
+@pytest.mark.rule("MIGR-03")
+@pytest.mark.parametrize("union", ["", "MCPServer | Server[Any] | None"])
+def test_host_of_servers_of_several_classes_serves_ours(union: str) -> None:
+    text = HOST if not union else HOST.replace(f'"{union}"', union)
+    result = migrate_source(text)
+    assert result.open_findings == ()
+    assert ('"Server | None"' in result.text) is (not union)
+    assert "    serve(build())\n" in result.text and "\ndef serve(" in result.text
+    assert "mcp" not in result.text
+    served: list[None] = []
+    names = defined(result.text)
+    names["run"](lambda: type("Fake", (), {"run": lambda self: served.append(None)})())
+    assert served == [None]
+
+
 AROUND = {
     "return await call_next(ctx)": "not around handshakes, lists and notifications",
     "log(ctx.method == 'tools/call', 'tools/list'); return await call_next(ctx)": "tools/list",
