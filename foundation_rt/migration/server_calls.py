@@ -34,6 +34,7 @@ _RESOURCES = {"TextResource": "text", "BinaryResource": "data", "FunctionResourc
 
 _DESCRIBED = ("uri", "name", "title", "description", "mime_type", "icons", "annotations", "meta")
 _SWITCHES = ("enable", "disable")
+_REMOVALS = {"remove_tool": "unregister", "remove_prompt": "unregister_prompt"}
 _LISTS = ("list_prompts", "list_resource_templates", "list_resources")
 _TEXTS = (cst.SimpleString, cst.FormattedString, cst.ConcatenatedString)
 _ANSWERS = frozenset(LOW_LEVEL.values())
@@ -198,8 +199,13 @@ class ServerCalls:
             updated = self._hosts(original, updated)
             args = args_of.rewrite(updated, ASGI_APP, method, self._to.report, original)
             return args_of.with_args(updated.with_changes(func=func), args)
-        if method == "remove_tool":
-            return updated.with_changes(func=cst.Attribute(_owner(updated), cst.Name("unregister")))
+        if method in _REMOVALS:
+            name = cst.Name(_REMOVALS[method])
+            return updated.with_changes(func=cst.Attribute(_owner(updated), name))
+        if method == "add_prompt":
+            added = self._add_prompt(original, updated)
+            if added is not None:
+                return added
         if method == "add_resource":
             added = self._add_resource(original, updated)
             if added is not None:
@@ -353,6 +359,20 @@ class ServerCalls:
             return updated.with_changes(func=tool)
         options = self._decorator("tool", original, updated.with_changes(args=updated.args[1:]))
         return cst.Call(options.with_changes(func=tool), [cst.Arg(updated.args[0].value)])
+
+    def _add_prompt(self, original: cst.Call, updated: cst.Call) -> cst.Call | None:
+        """Return the registration of a prompt that is made of a function."""
+        was, now = original.args[0].value, updated.args[0].value
+        if len(original.args) != 1 or not isinstance(was, cst.Call) or not was.args:
+            return None
+        full = self._to.names.full(was.func) or ""
+        first = was.args[0].keyword
+        if not full.endswith(".Prompt.from_function") or (first and first.value != "fn"):
+            return None
+        function, *options = cst.ensure_type(now, cst.Call).args
+        prompt = cst.Attribute(_owner(updated), cst.Name("prompt"))
+        decorator = self._decorator("prompt", was, updated.with_changes(func=prompt, args=options))
+        return cst.Call(decorator, [cst.Arg(function.value)])
 
     def _add_resource(self, original: cst.Call, updated: cst.Call) -> cst.Call | None:
         """Return the registration of a resource of a text, of bytes or of a function."""

@@ -236,7 +236,7 @@ class SourceReader(cst.CSTVisitor):
             if method == "get_context":
                 self.source.contexts.add(name)
             if method == "read_resource":
-                self.source.read.add(name)
+                self.source.read.update(_parts(target))
             if is_roots_of_session(called):
                 self.source.rooted.add(name)
 
@@ -315,6 +315,13 @@ class SourceReader(cst.CSTVisitor):
         waits = _Waits(self.names, self.source)
         node.body.visit(waits)
         return waits.serves and not waits.others
+
+
+def _parts(target: cst.BaseExpression) -> list[str]:
+    """Return the texts of what an assignment sets: several if it unpacks its value."""
+    if isinstance(target, cst.List | cst.Tuple):
+        return [code(each.value) for each in target.elements]
+    return [code(target)]
 
 
 class _Waits(cst.CSTVisitor):

@@ -461,7 +461,7 @@ async def serve(server: AnyServer) -> None:
 """
 
 
-@pytest.mark.rule("MIGR-03")
+@pytest.mark.rule("MIGR-18")
 @pytest.mark.parametrize("union", ["", "MCPServer | Server[Any] | None"])
 def test_host_of_servers_of_several_classes_serves_ours(union: str) -> None:
     text = HOST if not union else HOST.replace(f'"{union}"', union)
@@ -474,6 +474,36 @@ def test_host_of_servers_of_several_classes_serves_ours(union: str) -> None:
     names = defined(result.text)
     names["run"](lambda: type("Fake", (), {"run": lambda self: served.append(None)})())
     assert served == [None]
+
+
+PROMPTS = """\
+from mcp.server import MCPServer
+from mcp.server.mcpserver.prompts import Prompt
+
+mcp = MCPServer("shop")
+
+
+def first(code: str) -> str:
+    return f"first {code}"
+
+
+mcp.add_prompt(Prompt.from_function(first))
+mcp.remove_prompt("first")
+mcp.add_prompt(Prompt.from_function(fn=first, name="second", description="Second."))
+"""
+
+
+@pytest.mark.rule("MIGR-14")
+async def test_prompts_that_are_added_and_removed_are_registered() -> None:
+    result = migrate_source(PROMPTS)
+    assert result.findings == () and "from mcp" not in result.text
+    server = defined(result.text)["mcp"]
+    assert [(each.name, each.description) for each in server.list_prompts()] == [
+        ("second", "Second.")
+    ]
+    async with TestClient(server) as client:
+        [message] = await client.get_prompt("second", code="x")
+        assert message["content"]["text"] == "first x"
 
 
 AROUND = {
@@ -651,6 +681,10 @@ DECISIONS = {
     f"{SERVER}async def f(ctx: Context):\n    ctx.client_id\n": (4, "principal"),
     f"{SERVER}mcp.enable(keys={{'tool:a'}})\n": (3, "names of tools"),
     f"{SERVER}async def f(c: Context):\n  x = await c.read_resource(u)\n  x[0].content\n": (
+        5,
+        ".blob",
+    ),
+    f"{SERVER}async def f(c: Context):\n  [x] = await c.read_resource(u)\n  x.content\n": (
         5,
         ".blob",
     ),
