@@ -10,13 +10,14 @@ from ...ledger.types import VOID_PAYLOAD, Link, MessageRecord, MessageState
 from ...ledger.unit_of_work import UnitOfWork
 from .. import records
 from .rows import (
+    ADD_REQUEST,
     ENTER_REQUEST,
     FINISH_REQUEST,
     INSERT_MESSAGE,
-    INSERT_REQUEST,
     IS_OUTBOUND,
     MESSAGE,
     WRITE_LINK,
+    added_row,
     entered_row,
     finished_row,
     ids_of,
@@ -24,7 +25,6 @@ from .rows import (
     message_row,
     read_link,
     read_requests,
-    request_row,
 )
 
 
@@ -84,7 +84,7 @@ def load_held(connection: sqlite3.Connection, unit: UnitOfWork, links: Mapping[L
 def flush(connection: sqlite3.Connection, unit: UnitOfWork) -> list[MessageRecord]:
     """Write what was changed; return the messages that have been acknowledged."""
     if unit.added:
-        connection.executemany(INSERT_REQUEST, map(request_row, unit.added.values()))
+        connection.executemany(ADD_REQUEST, map(added_row, unit.added.values()))
     if unit.entered:
         connection.executemany(ENTER_REQUEST, map(entered_row, unit.entered.values()))
     if unit.finished:
