@@ -6,6 +6,7 @@ after that everything has to come to rest. A `Violation` names the invariant tha
 
 from __future__ import annotations
 
+import gc
 import heapq
 from collections.abc import Callable
 from random import Random
@@ -136,6 +137,16 @@ class Simulator:
         Raises:
             Violation: an invariant did not hold.
         """
+        # Nothing of a run is garbage before it ends: looking for it takes a sixth of the time.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            self._run()
+        finally:
+            if collects:
+                gc.enable()
+
+    def _run(self) -> None:
         for process in self.processes:
             process.start()
         self.workload.plan(draw_orders(self.rng, self.scenario))
