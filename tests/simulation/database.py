@@ -9,6 +9,7 @@ Writes take the time of a loop of their own. No time passes in the simulation, w
 from __future__ import annotations
 
 import asyncio
+import selectors
 from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
@@ -19,8 +20,6 @@ from psycopg.pq import TransactionStatus
 
 from foundation_rt.agents.stores.postgres.connections import OPERATION_S
 from foundation_rt.agents.stores.postgres.outcome_writes import WRITE_S
-from foundation_rt.clock import ManualClock
-from tests.support.virtual_loop import VirtualLoop
 
 from .faults import Dice, Fault
 
@@ -86,17 +85,40 @@ class Stalls:
         return SimulatedConnection(self.dice, self.fault, self.dice.below(self.among))
 
 
+class _Waits(selectors.SelectSelector):
+    """Lets time pass while the loop waits; there are no files, so the system is not asked."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise AssertionError("a transaction waits for something that does not come")
+        self.now += max(timeout, 0)
+        return []
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """A loop whose time is that of the database."""
+
+    def __init__(self) -> None:
+        self._waits = _Waits()
+        super().__init__(self._waits)
+
+    def time(self) -> float:
+        return self._waits.now
+
+
 @define(eq=False, repr=False)
 class Database:
     """Keeps the writes of handlers for simulated ledgers."""
 
     dice: Dice
-    _loop: VirtualLoop | None = field(default=None, init=False)
+    _loop: _Loop | None = field(default=None, init=False)
 
     def run(self, transaction: Coroutine[Any, Any, T]) -> T:
         """Return the result of a transaction, in the time of the database."""
         if self._loop is None:
-            self._loop = VirtualLoop(ManualClock())
+            self._loop = _Loop()
         return self._loop.run_until_complete(transaction)
 
     def close(self) -> None:
