@@ -6,9 +6,9 @@ It records the writes of handlers with their outcomes as the PostgreSQL ledger d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import chain
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import psycopg
 from attrs import define, evolve, field
@@ -29,6 +29,8 @@ from foundation_rt.agents.stores.postgres.outcome_writes import OutcomeWrites
 from foundation_rt.database.postgres import Raced
 
 from .database import Database, Row, SimulatedConnection
+
+T = TypeVar("T")
 
 
 @define(eq=False, repr=False)
@@ -57,16 +59,7 @@ class Disk(InMemoryAACPPersistenceAdapter):
         """
         if operation is Operation.COMPLETE and _writing(arguments[0]):
             return self.database.run(self._complete_writing(*arguments))
-        return self.change(operation._value_, *arguments)
-
-    def change(self, name: str, *arguments: Any) -> Any:
-        """Do what an operator asks for as well, now."""
-        transaction = getattr(self, name)(*arguments)
-        try:
-            transaction.send(None)
-        except StopIteration as done:
-            return done.value
-        raise AssertionError(f"{name} waits for something")
+        return at_once(getattr(self, operation._value_)(*arguments))
 
     async def _complete_writing(
         self, completions: Sequence[ClaimCompletion], now_ms: int
@@ -165,3 +158,13 @@ class Disk(InMemoryAACPPersistenceAdapter):
 def _writing(completions: Sequence[ClaimCompletion]) -> int:
     """Return how many handlers write."""
     return sum(each.in_transaction is not None for each in completions)
+
+
+def at_once(transaction: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a transaction that waits for nothing."""
+    try:
+        transaction.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError(f"{transaction} waits for something")

@@ -151,6 +151,7 @@ class Dice:
     enabled: tuple[Fault, ...]
     rate: float
     counts: dict[Fault, int] = field(factory=dict, init=False)
+    _crash_rate: float = field(init=False)
     # The enabled faults of each group: read for every envelope and operation, so kept ready.
     _envelope: tuple[Fault, ...] = field(init=False)
     _ack: tuple[Fault, ...] = field(init=False)
@@ -165,6 +166,7 @@ class Dice:
     _execution_crash: tuple[Fault, ...] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._crash_rate = self.rate * _CRASHES_AMONG_STRIKES
         self._envelope = self._enabled_of(ENVELOPE_FAULTS)
         self._ack = self._enabled_of(ACK_FAULTS)
         self._store = self._enabled_of(STORE_FAULTS)
@@ -189,15 +191,14 @@ class Dice:
 
     def on_envelope(self, *, only_ack: bool) -> Fault | None:
         """Return the fault that strikes an envelope on its way."""
-        fault = self._strike(self._ack) if only_ack else None
-        return fault or self._strike(self._envelope)
+        fault = self._roll(self._ack, self.rate) if only_ack else None
+        return fault or self._roll(self._envelope, self.rate)
 
     def on_operation(self, operation: Operation) -> Fault | None:
         """Return the fault that strikes an operation of the ledger, or its process."""
         recording = operation is Operation.COMPLETE
-        return self._strike(self._store) or self._crash(
-            self._outcome_crash if recording else self._ledger_crash
-        )
+        crashes = self._outcome_crash if recording else self._ledger_crash
+        return self._roll(self._store, self.rate) or self._roll(crashes, self._crash_rate)
 
     def on_writes(self) -> Fault | None:
         """Return how an operation is stalled that writes for handlers; not counted yet."""
@@ -207,27 +208,22 @@ class Dice:
 
     def on_send(self, *, has_ack: bool) -> Fault | None:
         """Whether the process crashes beside a send."""
-        return self._crash(self._ack_crash if has_ack else self._send_crash)
+        return self._roll(self._ack_crash if has_ack else self._send_crash, self._crash_rate)
 
     def on_execution(self) -> Fault | None:
         """Return the fault that strikes an execution, or its process."""
-        return self._strike(self._slowness) or self._crash(self._execution_crash)
+        return self._roll(self._slowness, self.rate) or self._roll(
+            self._execution_crash, self._crash_rate
+        )
 
     def on_end(self) -> Fault | None:
         """Whether a handler fails with a temporary error."""
-        return self._strike(self._error)
-
-    def _strike(self, faults: tuple[Fault, ...]) -> Fault | None:
-        return self._roll(faults, self.rate) if faults else None
-
-    def _crash(self, faults: tuple[Fault, ...]) -> Fault | None:
-        return self._roll(faults, self.rate * _CRASHES_AMONG_STRIKES) if faults else None
+        return self._roll(self._error, self.rate)
 
     def _roll(self, faults: tuple[Fault, ...], chance: float) -> Fault | None:
-        random = self.rng.random
-        if random() >= chance:
+        if not faults or self.rng.random() >= chance:
             return None
-        fault = faults[int(random() * len(faults))]
+        fault = faults[self.below(len(faults))]
         self.count(fault)
         return fault
 

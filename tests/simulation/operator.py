@@ -9,6 +9,7 @@ from attrs import define
 from foundation_rt.agents.ledger.administration import CANCELLED, Changed, Verdict
 from foundation_rt.agents.ledger.types import ClaimCompletion, LedgerNews, RequestState
 
+from .disk import at_once
 from .faults import Fault
 from .locks import needs_none
 
@@ -38,7 +39,7 @@ class SimulatedOperator:
                 )
                 for each in ids
             ]
-            changes = disk.change("cancel", cancellations, now_ms)
+            changes = at_once(disk.cancel(cancellations, now_ms))
             self.simulator.witness.cancelled(disk, changes)
             self._follow(Fault.CANCELLED, disk, ids, changes)
 
@@ -48,7 +49,7 @@ class SimulatedOperator:
         ids = self._some(disk, RequestState.FAILED)
         if ids:
             expires_at_ms = self.simulator.time_ms() + self.simulator.scenario.ttl_ms
-            changes = disk.change("requeue", ids, expires_at_ms)
+            changes = at_once(disk.requeue(ids, expires_at_ms))
             self.simulator.witness.requeued(disk, changes)
             self._follow(Fault.REQUEUED, disk, ids, changes)
 

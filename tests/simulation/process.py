@@ -249,8 +249,11 @@ class Process:
         due_ms = self.node.wake_at_ms
         if due_ms is None:
             return
+        wake_at = due_ms - START_MS - self.off_ms
+        if self._wake_at is not None and wake_at >= self._wake_at:
+            return
         simulator = self.simulator
-        wake_at = max(due_ms - START_MS - self.off_ms, simulator.now)
+        wake_at = max(wake_at, simulator.now)
         if self._wake_at is None or wake_at < self._wake_at:
             self._wake_at = wake_at
             simulator.after(wake_at - simulator.now, self._wake, (self.life, wake_at))
@@ -277,7 +280,7 @@ class Process:
 
     def _send(self, send: SendEnvelopes) -> None:
         simulator = self.simulator
-        has_ack = any(envelope.seq == 0 for envelope in send.envelopes)
+        has_ack = 0 in [envelope.seq for envelope in send.envelopes]
         fault = simulator.dice.on_send(has_ack=has_ack)
         if fault not in (Fault.CRASH_BEFORE_SEND, Fault.CRASH_BEFORE_ACK):
             simulator.note("sent", self.number, send.envelopes)

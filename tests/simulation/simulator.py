@@ -102,7 +102,7 @@ class Simulator:
 
     def note(self, what: str, who: int, *details: Any) -> None:
         """Add an event to the trace."""
-        self.trace.append((self.now, what, who, *details))
+        self.trace.append((self.now, what, who, details))
 
     def below(self, limit: int) -> int:
         """Return a whole number from 0, below the limit."""

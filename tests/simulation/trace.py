@@ -23,7 +23,7 @@ from foundation_rt.agents.ledger.types import (
     RequestRecord,
 )
 
-Event: TypeAlias = tuple[Any, ...]
+Event: TypeAlias = tuple[int, str, int, tuple[Any, ...]]
 """Time in ms since the start; the kind of event; its process; details."""
 
 
@@ -31,7 +31,7 @@ def render(events: Iterable[Event]) -> list[str]:
     """Return one line for every event."""
     return [
         f"{time_ms:>8} ms  {who!s:<6} {what:<10} {' '.join(map(_show, details))}".rstrip()
-        for time_ms, what, who, *details in events
+        for time_ms, what, who, details in events
     ]
 
 
