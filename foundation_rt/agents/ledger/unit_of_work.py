@@ -21,6 +21,7 @@ from attrs import define, evolve, field
 from ...errors import UsageError
 from ...shown import Shown
 from .administration import Changed, Verdict, judge_cancelling, judge_requeueing
+from .copies import copy_of_request
 from .request_options import NO_OPTIONS, RequestOptions
 from .rules import (
     conflict_error,
@@ -469,7 +470,7 @@ class UnitOfWork(Shown):
         if found is None or verdict is not Verdict.DONE:
             return Changed(verdict, None if found is None else snapshot(found))
         # A copy: a record with an outcome is given out as it is.
-        record = self.requests[request_id] = evolve(found)
+        record = self.requests[request_id] = copy_of_request(found)
         self._reopen(record, expires_at_ms)
         self._queue(record)
         return Changed(verdict, snapshot(record))
@@ -584,4 +585,4 @@ def _received_request(incoming: IncomingEnvelope, now_ms: int, ttl_ms: int) -> R
 
 def snapshot(record: RequestRecord) -> RequestRecord:
     """Return a record that will not change: a copy, unless it has its outcome."""
-    return record if record.state in TERMINAL else evolve(record)
+    return record if record.state in TERMINAL else copy_of_request(record)
