@@ -90,7 +90,7 @@ def run_some(seeds: Iterable[int], requests: int | None = None) -> Report:
 
 def digest_of(seed: int) -> str:
     """Return the digest of the trace of a seed."""
-    simulator = Simulator(seed)
+    simulator = Simulator(seed, traced=True)
     simulator.run()
     return digest(simulator.trace)
 
@@ -101,7 +101,7 @@ def tell(seed: int, requests: int | None = None, events: int = _TOLD_EVENTS) -> 
     Args:
         events: so many at most.
     """
-    simulator = Simulator(seed, requests)
+    simulator = Simulator(seed, requests, traced=True)
     try:
         simulator.run()
         end = "all that must hold held"
