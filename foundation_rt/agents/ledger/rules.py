@@ -14,9 +14,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import orjson
-from attrs import evolve
 
 from ...errors import ErrorCode, StructuredError
+from .copies import copy_of_message
 from .ownership import given_id
 from .types import (
     TERMINAL,
@@ -262,15 +262,17 @@ def retry(
     """
     if message.state is MessageState.PENDING and message.expires_at_ms <= now_ms:
         make_void(message)
-        due.given_up.append(evolve(message))
-    next_at_ms = decide(evolve(message))
+        due.given_up.append(copy_of_message(message))
+    next_at_ms = decide(copy_of_message(message))
     if next_at_ms is None:
         make_void(message)
-        due.given_up.append(evolve(message))
-        next_at_ms = decide(evolve(message))
+        due.given_up.append(copy_of_message(message))
+        next_at_ms = decide(copy_of_message(message))
     message.attempts += 1
     message.next_attempt_at_ms = next_at_ms
-    due.messages.append(evolve(message, low_watermark=low_watermark))
+    sent = copy_of_message(message)
+    sent.low_watermark = low_watermark
+    due.messages.append(sent)
 
 
 def make_void(message: MessageRecord) -> None:

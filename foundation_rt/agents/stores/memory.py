@@ -25,6 +25,7 @@ from ..ledger.administration import (
     outline,
     summaries,
 )
+from ..ledger.copies import copy_of_message, copy_of_request
 from ..ledger.rules import PURGE_BATCH, claim_from, executed_elsewhere_until, make_void, retry
 from ..ledger.schedules import (
     Advance,
@@ -125,7 +126,7 @@ class MemoryLedger(UnitOfWork):
         heapq.heappush(self.expiries, (expires_at_ms, record.request_id))
 
     def _post(self, message: MessageRecord) -> None:
-        kept = evolve(message)
+        kept = copy_of_message(message)
         self.usage.add(kept)
         self.messages[kept.message_id] = kept
         heapq.heappush(self.expiries, (kept.expires_at_ms, kept.message_id))
@@ -166,7 +167,7 @@ class MemoryLedger(UnitOfWork):
         """Keep a copy of a record that is not there."""
         if record.request_id not in self.requests:
             self.usage.demand(record.request_id, 1, size_of(record))
-            self._add(evolve(record))
+            self._add(copy_of_request(record))
 
     def put_message(self, message: MessageRecord) -> None:
         """See `UnitOfWork`; the record is copied."""
@@ -466,7 +467,7 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
         if give_up:
             self.ledger.make_void(message)
         self.ledger.plan(message, at_ms)
-        return evolve(message)
+        return copy_of_message(message)
 
     # -- records ------------------------------------------------------------------------------
 
@@ -491,7 +492,7 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
     async def get_message_record(self, message_id: str) -> MessageRecord | None:
         """See `AACPPersistenceAdapter`."""
         message = self.ledger.messages.get(message_id)
-        return None if message is None else evolve(message)
+        return None if message is None else copy_of_message(message)
 
     async def mark_completed(
         self, request_id: str, result: bytes | None, now_ms: int, completion_ref: str | None = None
@@ -532,7 +533,7 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
     async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""
         found = [
-            evolve(record)
+            copy_of_request(record)
             for record in self.ledger.requests.values()
             if record.state not in TERMINAL and _is_older(record, older_than_ms)
         ]
@@ -543,7 +544,7 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
     ) -> list[MessageRecord]:
         """See `AACPPersistenceAdapter`."""
         found = [
-            evolve(message)
+            copy_of_message(message)
             for message in self.ledger.messages.values()
             if message.outcome is outcome and _is_older(message, older_than_ms)
         ]
