@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import orjson
-from attrs import define, evolve, field
+from attrs import define, evolve, field, setters
 
 from ...errors import UsageError
 from ...shown import Shown
@@ -75,7 +75,8 @@ def _queues(known: dict[str, int]) -> dict[str, int]:
     return defaultdict(int, known)
 
 
-@define(eq=False, repr=False)
+# Converting what is assigned later, too, would take 1 us of every assignment.
+@define(eq=False, repr=False, on_setattr=setters.NO_OP)
 class UnitOfWork(Shown):
     """Links, queues, requests and messages, as they are within one transaction.
 

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from uuid import uuid4
 
 import orjson
-from attrs import Factory, define, evolve, field
+from attrs import Factory, define, evolve, field, setters
 
 from ...errors import StructuredError
 from ...shown import Shown
@@ -66,7 +66,7 @@ from .memory_usage import MemoryLimits, Usage, outcome_size, size_of
 from .without_submissions import WithoutSubmissions
 
 
-@define(eq=False, repr=False)
+@define(eq=False, repr=False, on_setattr=setters.NO_OP)
 class MemoryLedger(UnitOfWork):
     """The working set of a ledger that is never flushed: all that there is, with its indexes.
 

@@ -71,7 +71,7 @@ async def load_response_links(transaction: Transaction, unit: UnitOfWork) -> Non
     answered = [record for record in unit.finished.values() if record.needs_response]
     links = [(record.target_agent_id, record.source_agent_id) for record in answered]
     if links:
-        unit.links = (await load(transaction, unit.incarnation, links)).links
+        unit.links.update((await load(transaction, unit.incarnation, links)).links)
 
 
 async def flush(

@@ -134,9 +134,8 @@ def complete(
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
     unit = load(connection, incarnation, request_ids=[each.request_id for each in completions])
     answered = [record for record in unit.requests.values() if record.needs_response]
-    unit.links = read_links(
-        connection, ((each.target_agent_id, each.source_agent_id) for each in answered)
-    )
+    links = ((each.target_agent_id, each.source_agent_id) for each in answered)
+    unit.links.update(read_links(connection, links))
     completed = [unit.complete(completion, now_ms) for completion in completions]
     flush(connection, unit)
     return completed
