@@ -475,7 +475,7 @@ async def migrate_postgres(
     is_done = await connections.transact(work.look)
     while not is_done:
         is_done = await connections.transact(work.step, operation_s=_MIGRATION_S)
-    return MigrationReport(work.first_version, tuple(work.applied))
+    return MigrationReport(work.first_version or 0, tuple(work.applied))
 
 
 async def check_postgres(
@@ -545,7 +545,7 @@ class _Work:
     place: str
     application: str
     verify: bool
-    first_version: int = field(default=0, init=False)
+    first_version: int | None = field(default=None, init=False)
     applied: list[str] = field(factory=list, init=False)
 
     async def look(self, transaction: Transaction) -> bool:
@@ -571,13 +571,13 @@ class _Work:
         """Apply the next migration, if there is one, while others wait.
 
         Returns:
-            Whether nothing is left to do.
+            Whether there was nothing to do. Else it is called again, to verify the tables too.
         """
         await transaction.run(_PATIENCE)
         await transaction.ask((_LOCK, (self.application, transaction.schema)))
         state = await _read_state(transaction, with_parts=self.verify)
         pending = self._pending(state)
-        if not self.applied:
+        if self.first_version is None:
             self.first_version = state.version
         if self._is_done(state, pending):  # another process was faster
             await transaction.rollback()
@@ -599,7 +599,7 @@ class _Work:
             (_RECORD_PARTS, (text, len(done))),
         )
         self.applied += [each.name for each in pending[:1]]
-        return not pending[1:]
+        return False
 
     async def _prepare_records(self, transaction: Transaction, state: _State) -> None:
         """Make the table of migrations, or give that of an earlier release more columns."""

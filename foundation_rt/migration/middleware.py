@@ -1,4 +1,4 @@
-"""Middleware of the SDK 2, which takes the context of a request and what comes next (MIGR-17).
+"""Middleware of the SDK 2: it takes the context of a request and what is next (MIGR-17, MIGR-19).
 
 There it is around every message: the handshake, lists and notifications too. Here it is around the
 handlers of calls. So a function is rewritten, and what it did besides is listed.
@@ -55,6 +55,25 @@ def _parameters(node: cst.FunctionDef) -> list[cst.Param]:
     return [each for each in node.params.params if each.name.value != "self"]
 
 
+def names_of(tree: cst.CSTNode, names: NameResolver) -> set[str]:
+    """Return the functions that are middleware, and what they are in: classes and factories."""
+    found: set[str] = set()
+    for child in tree.children:
+        inside = names_of(child, names)
+        if isinstance(child, cst.FunctionDef) and is_middleware(child, names):
+            inside.add(child.name.value)
+        if inside and isinstance(child, cst.FunctionDef | cst.ClassDef):
+            inside.add(child.name.value)
+        found |= inside
+    return found
+
+
+def is_known(value: cst.BaseExpression, known: set[str]) -> bool:
+    """Return whether what is registered is one of `names_of`, or made by one."""
+    made = value.func if isinstance(value, cst.Call) else value
+    return code(made) in known
+
+
 def reference(to: Rewriter, key: str | None) -> cst.BaseExpression | None:
     """Return what stands for a class in the signature of middleware; None for any other."""
     if key in CONTEXTS:
@@ -79,6 +98,10 @@ def rewrite(to: Rewriter, original: cst.FunctionDef, updated: cst.FunctionDef) -
     assert isinstance(body, cst.BaseSuite)
     to.needed.add("typing.Any")
     name = original.name.value
+    by_hand = _ByHand(context, following)
+    original.body.visit(by_hand)
+    for text in sorted(by_hand.found):
+        to.report(original, f"{name}: {text}: write this part by hand", True)
     left = [f"{context}.params has no {each} here" for each in sorted(parts.unknown)]
     for text in (*_limits(original.body), *left, *_differences(body, context, following)):
         to.report(original, f"{name}: {text}", True)
@@ -160,15 +183,19 @@ class _Parts(cst.CSTTransformer):
         """Leave out that there are params, which a call always has."""
         there = (self._params, f"{self._params} is not None")
         if isinstance(original_node.operator, cst.Or):
-            return updated_node.left if code(original_node.left) in there else updated_node
+            is_there = code(original_node.left) in there
+            return _instead(updated_node, updated_node.left) if is_there else updated_node
         if code(original_node.left) in there:
-            return updated_node.right
-        return updated_node.left if code(original_node.right) in there else updated_node
+            return _instead(updated_node, updated_node.right)
+        is_there = code(original_node.right) in there
+        return _instead(updated_node, updated_node.left) if is_there else updated_node
 
     def leave_IfExp(self, original_node: cst.IfExp, updated_node: cst.IfExp) -> cst.BaseExpression:
-        tests_params = self._params in code(original_node.test)
-        is_params = code(original_node.body) == self._params
-        return updated_node.body if tests_params and is_params else updated_node
+        is_params = _is_params_or_none(original_node, self._params)
+        return _instead(updated_node, updated_node.body) if is_params else updated_node
+
+    def visit_FormattedString(self, node: cst.FormattedString) -> bool:
+        return False  # what is written here would be in its quotes: it is listed
 
     def leave_Attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute
@@ -184,6 +211,143 @@ class _Parts(cst.CSTTransformer):
         if name == "params":
             return cst.parse_expression(self._members)
         return updated_node
+
+
+def _instead(whole: cst.BaseExpression, part: cst.BaseExpression) -> cst.BaseExpression:
+    """Return a part of an expression in the parentheses of the whole."""
+    return part.with_changes(lpar=[*whole.lpar, *part.lpar], rpar=[*part.rpar, *whole.rpar])
+
+
+def _is_params_or_none(node: cst.IfExp, params: str) -> bool:
+    """Return whether it is ``params if ... else {}``, with a test of nothing but the params."""
+    test = code(node.test)
+    is_test = test in (params, f"{params} is not None") or re.fullmatch(
+        rf"isinstance\({re.escape(params)}, [A-Za-z_.]+\)", test
+    )
+    return bool(is_test) and code(node.body) == params
+
+
+class _ByHand(cst.CSTVisitor):
+    """Gathers what a rewritten function may mean something else by.
+
+    All that it does with its context, with the params, and with a variable that holds these, has to
+    be of a form that means the same here. It is said of anything else.
+
+    Attributes:
+        found: what it does else.
+    """
+
+    def __init__(self, context: str, following: str) -> None:
+        super().__init__()
+        self._context, self._following = context, following
+        self._params = f"{context}.params"
+        self._holders: set[str] = set()
+        self._fine: set[cst.CSTNode] = set()
+        self._members: set[str] = set()
+        self.found: set[str] = set()
+
+    def _holds_params(self, node: cst.BaseExpression) -> bool:
+        """Return whether a node is the params, or these with an empty replacement."""
+        if isinstance(node, cst.BooleanOperation) and isinstance(node.operator, cst.Or):
+            is_empty = code(node.right) in ("{}", "dict()")
+            return is_empty and self._holds_params(node.left)
+        if isinstance(node, cst.IfExp):
+            fine = _is_params_or_none(node, self._params) and code(node.orelse) in ("{}", "None")
+            if fine:
+                self._accept(node.test)
+                self._accept(node.body)
+            return fine
+        if code(node) == self._params:
+            self._accept(node)
+            return True
+        return False
+
+    def _accept(self, node: cst.CSTNode) -> None:
+        """Say nothing of the context within a node."""
+        self._fine.add(node)
+        for child in node.children:
+            self._accept(child)
+
+    def visit_Assign(self, node: cst.Assign) -> None:
+        only = node.targets[0].target if len(node.targets) == 1 else None
+        if isinstance(only, cst.Name) and self._holds_params(node.value):
+            self._holders.add(only.value)
+            self._accept(only)
+        for target in node.targets:
+            self._change(target.target)
+
+    def visit_AugAssign(self, node: cst.AugAssign) -> None:
+        self._change(node.target)
+
+    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:
+        self._change(node.target)
+
+    def visit_Del(self, node: cst.Del) -> None:
+        self._change(node.target)
+
+    def visit_NamedExpr(self, node: cst.NamedExpr) -> None:
+        self._change(node.target)
+
+    def _change(self, target: cst.BaseExpression) -> None:
+        text = code(target)
+        for each in (self._context, *self._holders):
+            if text.startswith((f"{each}.", f"{each}[")):
+                self.found.add(f"{text} is changed")
+
+    def visit_BooleanOperation(self, node: cst.BooleanOperation) -> None:
+        if isinstance(node.operator, cst.And):
+            for each in (node.left, node.right):
+                if code(each) in (self._params, f"{self._params} is not None"):
+                    self._accept(each)
+
+    def visit_Call(self, node: cst.Call) -> None:
+        if code(node.func) == self._following:
+            self._accept(node.func)
+            if [code(each.value) for each in node.args] == [self._context]:
+                self._accept(node.args[0])  # other arguments are listed as changes
+        is_get = isinstance(node.func, cst.Attribute) and node.func.attr.value == "get"
+        if is_get and node.args and not node.args[0].keyword:
+            assert isinstance(node.func, cst.Attribute)
+            self._read(node.func.value, node.args[0].value)
+
+    def visit_Subscript(self, node: cst.Subscript) -> None:
+        index = node.slice[0].slice
+        if len(node.slice) == 1 and isinstance(index, cst.Index):
+            self._read(node.value, index.value)
+
+    def _read(self, owner: cst.BaseExpression, key: cst.BaseExpression) -> None:
+        """Accept that one member of the params is read, if a call has it."""
+        text = str(key.evaluated_value) if isinstance(key, cst.SimpleString) else ""
+        if code(owner) not in (self._params, *self._holders):
+            return
+        if text in _PARTS or code(owner) == self._params:  # others are listed as unknown
+            self._accept(owner)
+        if text in ("name", "uri"):
+            self._members.add(text)
+            if len(self._members) > 1:
+                self.found.add("name and uri are one attribute of a call, call.name")
+
+    def visit_FormattedString(self, node: cst.FormattedString) -> bool:
+        text = code(node)
+        if any(f"{self._context}.{each}" in text for each in ("params", "meta")):
+            self.found.add(f"{text} formats what is another thing here")
+        return True
+
+    def visit_Attribute(self, node: cst.Attribute) -> None:
+        if code(node.value) == self._context:
+            if code(node) == self._params and node not in self._fine:
+                self.found.add(f"{self._params} is used as a whole")
+            self._accept(node)
+
+    def visit_Name(self, node: cst.Name) -> None:
+        if node in self._fine:
+            return
+        if node.value == self._context:
+            self.found.add(f"{self._context} is given away")
+        elif node.value == self._following:
+            self.found.add(f"{self._following} is given away")
+        elif node.value in self._holders:
+            self.found.add(f"{node.value} has no more than what is read of it by name")
 
 
 class _Uses(cst.CSTVisitor):

@@ -65,6 +65,7 @@ class Rewriter(cst.CSTTransformer):
         self._is_setting = False
         self._types: set[cst.BaseExpression] = set()
         self.is_in_line = False
+        self.middleware: set[str] = set()
         self._server_calls = ServerCalls(self)
         self._context_calls = ContextCalls(self)
         self._low_level = LowLevel(self)
@@ -98,6 +99,9 @@ class Rewriter(cst.CSTTransformer):
         return local_name(full, self.source)
 
     # -- names -----------------------------------------------------------------------------------
+
+    def visit_Module(self, node: cst.Module) -> None:
+        self.middleware = middleware.names_of(node, self.names)
 
     def visit_Import(self, node: cst.Import) -> bool:
         return False

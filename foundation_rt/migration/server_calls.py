@@ -10,6 +10,7 @@ import libcst as cst
 from . import arguments as args_of
 from .low_level import registration_of_v2
 from .middleware import KIND as MIDDLEWARE
+from .middleware import is_known
 from .names import ASGI_APP, DECORATORS, LOW_LEVEL, OPTIONS, RUN, RUNS, SERVER, SWITCH
 from .source import ASGI, code, is_stdio
 
@@ -60,6 +61,12 @@ _ADVICE = {
 }
 
 
+def _is_plain_list(value: cst.BaseExpression) -> bool:
+    return isinstance(value, cst.List) and not any(
+        isinstance(each, cst.StarredElement) for each in value.elements
+    )
+
+
 class ServerCalls:
     """Rewrites what is done with a server."""
 
@@ -96,8 +103,13 @@ class ServerCalls:
         args = args_of.without(args, "lifespan", *_FILTERS)
         around = args_of.argument(args, MIDDLEWARE)
         is_of_sdk = self._to.names.key(original.func) != "FastMCP"
-        if around is not None and is_of_sdk and isinstance(around.value, cst.List):
+        if around is not None and is_of_sdk and _is_plain_list(around.value):
+            given = args_of.argument(list(original.args), MIDDLEWARE)
+            assert given is not None and isinstance(around.value, cst.List)
+            assert isinstance(given.value, cst.List)
             later.extend(f"{{server}}.middleware({code(e.value)})" for e in around.value.elements)
+            for each in given.value.elements:
+                self._check_middleware(original, each.value)
             args = args_of.without(args, MIDDLEWARE)
         if later:
             self._after[original] = later
@@ -236,10 +248,17 @@ class ServerCalls:
         found = self._to.source.server_method(was.value)
         if found is None or found[1] != MIDDLEWARE:
             return None
-        if was.attr.value == "append" and "fastmcp" not in self._to.source.libraries:
+        is_of_sdk = "fastmcp" not in self._to.source.libraries
+        if was.attr.value == "append" and is_of_sdk and len(original.args) == 1:
+            self._check_middleware(original, original.args[0].value)
             return updated.with_changes(func=now.value)
         self._to.report(original, f"{code(was.value)}: {_ADVICE['add_middleware']}", True)
         return None
+
+    def _check_middleware(self, original: cst.Call, value: cst.BaseExpression) -> None:
+        """List middleware that is registered and may not have been rewritten."""
+        if not is_known(value, self._to.middleware):
+            self._to.report(original, f"{code(value)}: {_ADVICE['add_middleware']}", True)
 
     def _decorator(self, method: str, original: cst.Call, updated: cst.Call) -> cst.Call:
         what = f"@{method}"

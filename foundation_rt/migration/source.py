@@ -95,14 +95,23 @@ class SourceFacts:
         return None
 
     def alternatives(self, node: cst.BaseExpression | None) -> list[str]:
-        """Return the parts of a union that is written as a text, without their parameters.
+        """Return the parts of a union that is written as a text; classes of servers without theirs.
 
         The list is empty unless one of them is a class of servers.
         """
         if not isinstance(node, cst.SimpleString):
             return []
-        parts = [each.partition("[")[0].strip() for each in str(node.evaluated_value).split("|")]
+        try:
+            union = cst.parse_expression(str(node.evaluated_value))
+        except cst.ParserSyntaxError:
+            return []
+        parts = [self._alternative(each) for each in _alternatives(union)]
         return parts if self.server_classes & {*parts} else []
+
+    def _alternative(self, node: cst.BaseExpression) -> str:
+        if isinstance(node, cst.Subscript) and code(node.value) in self.server_classes:
+            return code(node.value)
+        return code(node)
 
     def handled(self, decorator: cst.Decorator) -> tuple[str, str] | None:
         """Return the low-level server and the name of its decorator, or None."""
@@ -148,6 +157,12 @@ class NameResolver:
         if isinstance(node, cst.Name | cst.Attribute) and self.key(node) in keys:
             return True
         return any(self.mentions(child, keys) for child in node.children)
+
+
+def _alternatives(union: cst.BaseExpression) -> list[cst.BaseExpression]:
+    if isinstance(union, cst.BinaryOperation) and isinstance(union.operator, cst.BitOr):
+        return [*_alternatives(union.left), *_alternatives(union.right)]
+    return [union]
 
 
 class SourceReader(cst.CSTVisitor):
@@ -208,15 +223,16 @@ class SourceReader(cst.CSTVisitor):
     def visit_AnnAssign(self, node: cst.AnnAssign) -> None:
         if node.value is not None:
             self._assigned(node.target, node.value)
+            is_alias = code(node.annotation.annotation).rpartition(".")[2] == "TypeAlias"
+            if is_alias and self.source.alternatives(node.value):
+                self.source.server_aliases.add(code(node.target))
 
     def _assigned(self, target: cst.BaseExpression, value: cst.BaseExpression) -> None:
         name = code(target)
         if isinstance(target, cst.Name):
             self.source.taken.add(name)
             is_union = isinstance(value, cst.BinaryOperation)
-            if (is_union and self.names.mentions(value, SERVERS)) or self.source.alternatives(
-                value
-            ):
+            if is_union and self.names.mentions(value, SERVERS):
                 self.source.server_aliases.add(name)
         if isinstance(value, cst.Call) and self.names.key(value.func) in SERVERS:
             self._add_server(name)

@@ -229,6 +229,17 @@ def test_every_version_becomes_the_newest_with_its_data(tmp_path: Path) -> None:
                 ]
 
 
+@pytest.mark.rule("DB-23")
+def test_tables_that_a_migration_has_found_instead_of_making_are_refused(place: Place) -> None:
+    text = "CREATE TABLE IF NOT EXISTS {schema}.sale (n integer, price integer)"
+    if isinstance(place, SqlitePlace):
+        text = text.replace("{schema}.", "")
+    place.migrate(place.migrations[:2])
+    place.run("CREATE TABLE {schema}.sale (n integer)")
+    with pytest.raises(UsageError, match="column price of table sale"):
+        place.migrate([*place.migrations[:2], Migration(3, "V3", text)])
+
+
 @pytest.mark.rule("DB-21")
 def test_migration_that_fails_leaves_the_version_before_it(place: Place) -> None:
     bad = Migration(3, "V3__bad.sql", "INSERT INTO {schema}.stock (n) VALUES (2); nonsense")

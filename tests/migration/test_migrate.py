@@ -517,13 +517,88 @@ AROUND = {
 }
 
 
-@pytest.mark.rule("MIGR-17")
+@pytest.mark.rule("MIGR-19")
 @pytest.mark.parametrize("body", AROUND)
 def test_what_middleware_does_besides_is_listed(body: str) -> None:
     head = "from mcp.server import ServerRequestContext\n"
     result = migrate_source(f"{head}async def f(ctx: ServerRequestContext, call_next): {body}\n")
-    [finding] = result.open_findings
-    assert AROUND[body] in finding.text
+    assert any(AROUND[body] in finding.text for finding in result.open_findings)
+
+
+BY_HAND = (
+    "print(f'{ctx.method} {ctx.params}')",
+    "print(f'{ctx.meta.progress_token}')",
+    "p = ctx.params if ctx.params and ctx.method == 'tools/call' else {}",
+    "p = ctx.params or {}; p.get('_meta')",
+    "p = ctx.params or {}; print('uri' in p)",
+    "p = ctx.params or {}; p['arguments'] = {}",
+    "p = ctx.params or {}; print(p.get('name'), p.get('uri'))",
+    "p = dict(ctx.params)",
+    "ctx.params = {}",
+    "ctx.params['arguments'] = {}",
+    "audit(ctx)",
+    "await asyncio.wait_for(run(call_next), 5)",
+)
+
+
+@pytest.mark.rule("MIGR-19")
+@pytest.mark.parametrize("body", BY_HAND)
+def test_what_middleware_means_something_else_by_is_listed(body: str) -> None:
+    head = "from mcp.server import ServerRequestContext\n"
+    body = f"{body}; print('tools/call'); return await call_next(ctx)"
+    result = migrate_source(f"{head}async def f(ctx: ServerRequestContext, call_next): {body}\n")
+    assert any("by hand" in finding.text for finding in result.open_findings)
+
+
+SAME = {
+    "print(({0} and a) == b)": "print((a) == b)",
+    "print(({0} and a | b) & c)": "print((a | b) & c)",
+    "print(not({0} and a))": "print(not(a))",
+    "print(\n (\n {0}\n and a))": "print(\n (\n a))",
+}
+
+
+@pytest.mark.rule("MIGR-17")
+@pytest.mark.parametrize("there", ["ctx.params", "ctx.params is not None"])
+@pytest.mark.parametrize("text", SAME)
+def test_parentheses_stay_where_params_are_there(text: str, there: str) -> None:
+    head = "from mcp.server import ServerRequestContext\n"
+    head += "async def f(ctx: ServerRequestContext, call_next):\n    print('tools/call')\n    "
+    result = migrate_source(f"{head}{text.format(there)}\n    return await call_next(ctx)\n")
+    assert result.open_findings == ()
+    assert "".join(SAME[text].split()) in "".join(result.text.split())
+    compile(result.text, "migrated", "exec")
+
+
+@pytest.mark.rule("MIGR-19")
+@pytest.mark.parametrize(
+    "registered",
+    ["middleware=[note]", "middleware=[*common, note]", "middleware=[partial(note, 1)]"],
+)
+def test_middleware_that_was_not_rewritten_is_listed(registered: str) -> None:
+    result = migrate_source(
+        "from mcp.server.mcpserver import MCPServer\n"
+        "async def note(ctx, call_next): return await call_next(ctx)\n"
+        f"mcp = MCPServer('a', {registered})\n"
+    )
+    assert any("@server.middleware" in finding.text for finding in result.open_findings)
+
+
+@pytest.mark.rule("MIGR-18")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("LIBRARY: str = 'FastMCP'", "LIBRARY: str = 'FastMCP'"),
+        ("X: TypeAlias = 'FastMCP | dict[str, int]'", 'X: TypeAlias = "Server | dict[str, int]"'),
+        (
+            "X: TypeAlias = 'FastMCP | Callable[[int | str], None]'",
+            'X: TypeAlias = "Server | Callable[[int | str], None]"',
+        ),
+    ],
+)
+def test_texts_are_types_where_they_are_said_to_be(text: str, expected: str) -> None:
+    head = "from typing import TypeAlias\nfrom fastmcp import FastMCP\n"
+    assert expected in migrate_source(f"{head}{text}\nmcp = FastMCP('a')\n").text
 
 
 @pytest.mark.rule("MIGR-17")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -12,6 +13,9 @@ from .errors import OutcomeUnknownError
 
 if TYPE_CHECKING:
     import asyncio
+
+
+_CLOCK_STEP_S = 0.001
 
 
 @define(eq=False, repr=False)
@@ -56,7 +60,7 @@ class Waiters:
         if line is None:
             line = self._lines[timeout] = _Line()
             if timeout is not None:
-                line.timer = self.loop.call_later(timeout, self._expire, timeout, line)
+                self._set_timer(line, self.loop.time() + timeout, timeout)
         line.waiters[waiter] = (self.loop.time() + (timeout or 0), request_id)
         return waiter
 
@@ -80,13 +84,18 @@ class Waiters:
 
     def _expire(self, timeout: float, line: _Line) -> None:
         """Fail and forget what is late."""
-        now = self.loop.time()
+        # Clocks of loops are as coarse as a millisecond: a timer may be early by that.
+        now = self.loop.time() + _CLOCK_STEP_S
         while line.waiters:
             waiter, (deadline, request_id) = next(iter(line.waiters.items()))
             if deadline > now:
-                line.timer = self.loop.call_at(deadline, self._expire, timeout, line)
+                self._set_timer(line, deadline, timeout)
                 return
             del line.waiters[waiter]
             if not waiter.done():
                 waiter.set_exception(OutcomeUnknownError(request_id))
         del self._lines[timeout]
+
+    def _set_timer(self, line: _Line, at: float, timeout: float) -> None:
+        # It serves all callers, and keeps the context variables of none.
+        line.timer = self.loop.call_at(at, self._expire, timeout, line, context=Context())
