@@ -201,10 +201,6 @@ class Sender:
         if self.runner.transport is None and not self.runner.store.shared:
             raise AgentNotFoundError(target_agent_id)
 
-    def is_local(self, target_agent_id: str) -> bool:
-        """Return whether the queue of an agent is in this ledger (AACP-42)."""
-        return self.runner.transport is None or self.is_registered(target_agent_id)
-
     def source(self) -> str:
         """Return the source of what is sent now: the agent that handles a message, or the host."""
         entry = current_entry()
@@ -231,7 +227,7 @@ class Sender:
         options: RequestOptions | None = None,
     ) -> OutgoingMessage:
         node, registered = self.runner.node, self.is_registered(target_agent_id)
-        local = registered or self.runner.transport is None  # as `is_local`
+        local = registered or self.runner.transport is None  # its queue is here (AACP-42)
         return OutgoingMessage(
             message_id,
             key,

@@ -14,8 +14,8 @@ REQUEST_FIELDS = tuple(each.name for each in fields(RequestRecord))
 
 # The tables keep the column names of their first version; in `link` these are `contiguous`, `ahead`
 # and `series`, for `received_up_to`, `out_of_order` and `incarnation`.
-_COLUMNS = {"needs_response": "by_message"}
-REQUEST_COLUMNS = tuple(_COLUMNS.get(name, name) for name in REQUEST_FIELDS)
+COLUMNS = {"needs_response": "by_message"}
+REQUEST_COLUMNS = tuple(COLUMNS.get(name, name) for name in REQUEST_FIELDS)
 """The columns of a row that is read or written, in the order of the fields."""
 
 MESSAGE_COLUMNS = tuple(each.name for each in fields(MessageRecord) if each.name != "low_watermark")

@@ -82,7 +82,6 @@ def in_a_black_hole(url: str, sick: Peers) -> Iterator[tuple[str, Sickness]]:
 def test_others_serve_every_agent_while_one_process_is_sick(
     sickness: Callable[[str, Peers], Iterator[tuple[str, Sickness]]],
 ) -> None:
-    executions: Counter[str] = Counter()
     random = Random(REQUESTS)
     with (
         postgres_schema() as (url, schema),
@@ -110,12 +109,7 @@ def test_others_serve_every_agent_while_one_process_is_sick(
 
             wait_for(serves_all, askers, healthy)
             end()
-        wait_for(askers.has_ended, *everybody)
-        told = {request_id: tuple(rest) for request_id, *rest in askers.said("told")}
-        askers.wait_for_end()
-        for peers in (healthy, sick):
-            peers.kill()
-            executions.update(request_id for [request_id] in peers.said("executed"))
+        told, executions = end_all(askers, healthy, sick)
         records = asyncio.run(read(store))
 
     assert records.keys() == set(IDS)
@@ -128,7 +122,6 @@ def test_others_serve_every_agent_while_one_process_is_sick(
 def test_processes_on_a_file_go_on_when_the_one_that_was_stopped_in_a_transaction_does(
     tmp_path: Path,
 ) -> None:
-    executions: Counter[str] = Counter()
     path = tmp_path / "ledger.db"
     with Peers() as askers, Peers() as healthy, Peers() as sick:
         everybody = (askers, healthy, sick)
@@ -143,15 +136,24 @@ def test_processes_on_a_file_go_on_when_the_one_that_was_stopped_in_a_transactio
             time.sleep(2 * LEASE_MS / 1000)  # meanwhile every lease lapses
             assert writer_of(path) == sick.pid
             sick.go_on()
-        wait_for(askers.has_ended, *everybody)
-        told = {request_id: tuple(rest) for request_id, *rest in askers.said("told")}
-        askers.wait_for_end()
-        for peers in (healthy, sick):
-            peers.kill()
-            executions.update(request_id for [request_id] in peers.said("executed"))
+        told, executions = end_all(askers, healthy, sick)
         records = asyncio.run(read(f"sqlite:{path}"))
     assert records.keys() == set(ids)
     check(told, records, executions)
+
+
+def end_all(
+    askers: Peers, healthy: Peers, sick: Peers
+) -> tuple[dict[str, tuple[str, ...]], Counter[str]]:
+    """Wait until all is asked, and end the others; return what was told, and the executions."""
+    wait_for(askers.has_ended, askers, healthy, sick)
+    told = {request_id: tuple(rest) for request_id, *rest in askers.said("told")}
+    askers.wait_for_end()
+    executions: Counter[str] = Counter()
+    for peers in (healthy, sick):
+        peers.kill()
+        executions.update(request_id for [request_id] in peers.said("executed"))
+    return told, executions
 
 
 def stop_in_transaction(sick: Peers, path: Path) -> None:
