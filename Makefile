@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
 # The runtime alone, and what its tour shows things with.
 DEMO_INSTALLED := $(VENV)/.demo-installed
@@ -18,15 +19,30 @@ define CHECK_PYTHON
 	% sys.version_info[:2])'
 endef
 
-.PHONY: install demo docs tables test test-all coverage conformance simulate lint bench bench-peers trace clean
+.PHONY: install lock bounds demo docs tables test test-all coverage conformance simulate fuzz lint bench bench-peers bench-engines trace clean
 
 install: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml
+# The versions and hashes of requirements-dev.txt; the checkout itself builds with the hatchling that it names.
+$(INSTALLED): pyproject.toml requirements-dev.txt
 	$(CHECK_PYTHON)
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $@ $(DEMO_INSTALLED)
+	@echo "foundation-rt: making $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@echo "  installing all extras and the tools of development, which takes some minutes ..."
+	@$(PIP) --require-hashes --requirement requirements-dev.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@ $(DEMO_INSTALLED)
+	@echo "  done: . $(BIN)/activate, or make test"
+
+# Write the newest versions that pyproject.toml allows, for every platform and Python, into requirements-dev.txt.
+lock: $(INSTALLED)
+	UV_CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes \
+		--extra dev --output-file requirements-dev.txt pyproject.toml
+
+# What uses other packages, with the oldest that pyproject.toml allows, and with the newest there are.
+bounds: $(INSTALLED)
+	$(BIN)/python -m tests.bounds lowest
+	$(BIN)/python -m tests.bounds newest
 
 # What follows begins to speak at once: a new clone installs first, which takes some seconds.
 demo: $(DEMO_INSTALLED)
@@ -66,6 +82,10 @@ simulate: $(INSTALLED)
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) --from $(or $(FROM),0) \
 		$(if $(SEED),--seed $(SEED)) $(if $(REQUESTS),--requests $(REQUESTS))
 
+# INPUTS=n [SEED=m]: so many hostile texts and results, shown in a browser by the modules of the pages.
+fuzz: $(INSTALLED)
+	$(BIN)/python -m tests.host.page.fuzz --inputs $(or $(INPUTS),100000) --seed $(or $(SEED),1)
+
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -77,6 +97,10 @@ bench: $(INSTALLED)
 # The runtime beside its peers, each in an environment of its own: a table, JSON and a chart. OUT=folder ONLY=names
 bench-peers: $(INSTALLED)
 	$(BIN)/python -m bench.peers $(or $(OUT),build/peers) $(if $(ONLY),--only $(ONLY))
+
+# The ledger in PostgreSQL beside DBOS, procrastinate and a loop with SKIP LOCKED, on DATABASE_URL.
+bench-engines: $(INSTALLED)
+	$(BIN)/python -m bench.engines
 
 # Write the tables of settings and codes into spec/; CI checks that they are written.
 tables: $(INSTALLED)

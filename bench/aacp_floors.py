@@ -39,7 +39,7 @@ from foundation_rt.agents.ledger.session_manager import LinkState
 from foundation_rt.agents.ledger.types import MessageType, RequestRecord, RequestState
 from foundation_rt.agents.stores.postgres import statements
 from foundation_rt.agents.stores.postgres.arrays import register
-from foundation_rt.database.sqlite.files import connect
+from foundation_rt.base.database.sqlite.files import connect
 
 _SOURCE, _OWNER = "host", "floor"
 _PAYLOAD = b'{"payload":{"number":1},"type":"work"}'
@@ -212,7 +212,7 @@ async def sqlite(folder: Path) -> AsyncIterator[Floor]:
     ledger = SqliteAACPPersistenceAdapter(path)
     await ledger.open()
     await ledger.close()
-    connection = connect(str(path), 5.0, alone=True, private=False)
+    connection = connect(str(path), 5.0, alone=True, private=False, exclusive=False)
     yield _Sqlite(connection)
     connection.close()
 

@@ -140,17 +140,17 @@ async def on_postgres(folder: Path) -> AsyncIterator[Place]:
 @asynccontextmanager
 async def over_nats(folder: Path) -> AsyncIterator[Place]:
     """One coordinator that asks, one that has the agents, each on a file; both in this process."""
-    stream = new_name()
+    prefix = new_name()
 
     def ends(name: str, agents: Sequence[str]) -> Any:
         return _coordinator(
-            SqliteAACPPersistenceAdapter(folder / f"{stream}-{name}"),
+            SqliteAACPPersistenceAdapter(folder / f"{prefix}-{name}"),
             agents,
             name=name,
-            transport=NatsTransport(NATS_URL, stream=stream, prefix=stream),
+            transport=NatsTransport(NATS_URL, prefix=prefix),
         )
 
-    async with new_stream(stream), ends("there", AGENTS), ends("here", ()) as place:
+    async with ends("there", AGENTS), ends("here", ()) as place:
         yield place
 
 
@@ -186,20 +186,6 @@ async def new_schema() -> AsyncIterator[str]:
         with psycopg.connect(POSTGRES_URL, autocommit=True) as connection:
             connection.execute("SET client_min_messages = warning")
             connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
-
-
-@asynccontextmanager
-async def new_stream(stream: str) -> AsyncIterator[None]:
-    """Yield the name of a stream, and delete it in the end; its user makes it."""
-    import nats
-
-    try:
-        yield
-    finally:
-        client = await nats.connect(NATS_URL)
-        await client.jetstream().delete_stream(stream)
-        await client.jetstream().delete_key_value(f"{stream}-claims")
-        await client.close()
 
 
 def why_not_reachable(url: str) -> str | None:

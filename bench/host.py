@@ -193,12 +193,12 @@ def _start(command: list[str], address: str, path: str, byte_code: str) -> float
 
 async def _report_long_chat(sizes: Sizes) -> None:
     """Print the CPU that the host itself takes for a turn, with few messages before it and many."""
-    from foundation_rt.coordinator import Coordinator
-    from foundation_rt.host import ConversationOrchestrator, LLMConfig, make_service
-    from foundation_rt.host.sessions.memory import MemoryChatStore
-    from foundation_rt.host.sessions.sessions import ChatSessions
-    from foundation_rt.host.sessions.settings import SessionSettings
-    from foundation_rt.transports.http.serve import collecting_rarely
+    from foundation_rt.apps.coordinator import Coordinator
+    from foundation_rt.apps.host import ConversationOrchestrator, LLMConfig, make_service
+    from foundation_rt.apps.host.sessions.memory import MemoryChatStore
+    from foundation_rt.apps.host.sessions.sessions import ChatSessions
+    from foundation_rt.apps.host.sessions.settings import SessionSettings
+    from foundation_rt.http.serve import collecting_rarely
 
     with tempfile.TemporaryDirectory() as folder, collecting_rarely():  # as the host is served
         script = Path(folder, "script.json")

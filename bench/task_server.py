@@ -35,7 +35,7 @@ from bench.over_http import Server as HttpServer
 from bench.processes import Server, Target
 from bench.report import head, row, say
 from bench.sizes import Sizes
-from foundation_rt.database.sqlite import WAL_VERSION
+from foundation_rt.base.database.sqlite import WAL_VERSION
 
 _JOB_WAIT_MS = 25_000
 _CLIENTS = 4

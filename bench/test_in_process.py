@@ -10,7 +10,7 @@ import pytest
 
 from bench.app import server
 from bench.floor import make_straight_line
-from foundation_rt.engine.connection import Connection
+from foundation_rt.kernel.engine.connection import Connection
 
 # Set by `python -m bench`, in whose environment this runs.
 _ROUNDS, _ITERATIONS = map(int, os.environ.get("BENCH_IN_PROCESS", "400 100").split())

@@ -10,12 +10,14 @@ Three families, and they never mix (spec/errors.md):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum, StrEnum
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, Final, TypeGuard, TypeVar
 
 import orjson
 from attrs import define
+
+from .base.exact_json import dumps
 
 _T = TypeVar("_T")
 
@@ -141,18 +143,23 @@ def to_tool_error(error: StructuredError, *, run_id: str, correlation_id: str) -
     """
     wire = StructuredError(error.code, error.message, error.details, run_id, correlation_id)
     try:
-        text = orjson.dumps(wire.to_wire(), option=orjson.OPT_NON_STR_KEYS)
+        text = dumps(wire.to_wire(), option=orjson.OPT_NON_STR_KEYS)
     except BaseException:  # any value in the details may raise anything (ERR-07)
         wire.message = error.message.encode("utf-8", "backslashreplace").decode()
         wire.details = {"reason": "details_not_serializable"}
-        text = orjson.dumps(wire.to_wire())
+        text = dumps(wire.to_wire())
     return {"content": [{"type": "text", "text": text.decode()}], "isError": True}
 
 
-def describe_exception(error: BaseException) -> dict[str, Any]:
+_MAX_INNER: Final = 10
+_MAX_LEVELS: Final = 3
+
+
+def describe_exception(error: BaseException, *, level: int = 1) -> dict[str, Any]:
     """Return an exception for the log: type, text, and where it was raised, innermost last.
 
-    The frames are those of the last ten calls; a frame is ``file:line function``.
+    The frames are those of the last ten calls; a frame is ``file:line function``. A group has its
+    first ten exceptions in `exceptions`, up to three levels deep (ERR-09).
     """
     try:
         text = str(error)
@@ -164,12 +171,26 @@ def describe_exception(error: BaseException) -> dict[str, Any]:
         code = traceback.tb_frame.f_code
         frames.append(f"{code.co_filename}:{traceback.tb_lineno} {code.co_name}")
         traceback = traceback.tb_next
-    return {"type": _name_of(type(error)), "message": text, "frames": frames[-10:]}
+    described = {"type": _name_of(type(error)), "message": text, "frames": frames[-10:]}
+    if has_type(error, BaseExceptionGroup) and level <= _MAX_LEVELS:
+        inner = _exceptions_of(error)[:_MAX_INNER]
+        described["exceptions"] = [describe_exception(each, level=level + 1) for each in inner]
+    return described
+
+
+def place_of(function: Callable[..., Any]) -> str | None:
+    """Return where a function was written, as a frame of `describe_exception`; None if unknown."""
+    written: Any = function
+    while (inner := getattr(written, "func", getattr(written, "__wrapped__", None))) is not None:
+        written = inner
+    code = getattr(written, "__code__", None)
+    return code and f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
 
 
 # The descriptors of the base classes: a class or its metaclass may have replaced the attributes.
 _traceback_of = vars(BaseException)["__traceback__"].__get__
 _name_of = vars(type)["__name__"].__get__
+_exceptions_of = vars(BaseExceptionGroup)["exceptions"].__get__
 
 
 class JsonRpcError(Exception):
@@ -305,11 +326,37 @@ class RegistrationError(UsageError):
 
 
 class MissingExtraError(UsageError):
-    """An optional area is used without its extra; the message names the extra to install."""
+    """An optional area is used without its extra; the message says how to install it (ERR-11)."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(
-            f"{what} needs an extra: pip install 'foundation-rt[{extra}]',"
-            f" or in a checkout '.[{extra}]'"
+        super().__init__(f"{what} needs an extra: {_install_command(extra)}")
+        self.what, self.extra = what, extra
+
+    def also(self, *extras: str) -> MissingExtraError:
+        """Return the error of a command that needs `extras` too: all in one command."""
+        found = dict.fromkeys((*self.extra.split(","), *extras))
+        return MissingExtraError(self.what, ",".join(found))
+
+
+def _install_command(extra: str) -> str:
+    """Return the command that installs an extra into the environment of this process (ERR-11)."""
+    import shutil
+    import sys
+    from importlib.metadata import PackageNotFoundError, distribution
+    from importlib.util import find_spec
+    from pathlib import Path
+    from shlex import quote
+
+    python = quote(sys.executable)
+    install = f"{python} -m pip install"
+    if not find_spec("pip"):
+        is_uv_there = shutil.which("uv") is not None
+        install = (
+            f"uv pip install -p {python}" if is_uv_there else f"{python} -m ensurepip && {install}"
         )
-        self.extra = extra
+    name = "foundation-rt"
+    try:
+        distribution(name)  # of a checkout too: pip adds what its extra lacks
+    except PackageNotFoundError:
+        name = str(Path(__file__).parents[1])
+    return f"{install} {quote(f'{name}[{extra}]')}"

@@ -10,51 +10,53 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, overload
 
 from attrs import evolve
 
-from .builtin.health import HEALTH, checked_report, health_report
-from .config.settings import AuditCategory
-from .config.sources import ConfigSources
-from .core.context import ToolContext
-from .core.session import TransportType
-from .engine.connection import Connection, Send
+from .base.config.settings import AuditCategory
+from .base.config.sources import ConfigSources
 from .errors import RegistrationError, UsageError
-from .protocol.principal import identity_of
-from .protocol.revisions import REVISIONS
-from .registry.tool_definition import ToolDefinition
-from .registry.tools import (
+from .features.health import HEALTH, checked_report, health_report
+from .kernel.context import ToolContext
+from .kernel.engine.connection import Connection, Send
+from .kernel.registry.tool_definition import ToolDefinition
+from .kernel.registry.tools import (
     ExecutionMode,
     RegisteredTool,
     ToolRegistry,
     handler_settings,
     is_async_callable,
 )
-from .runtime import MountedApp, Runtime, ServerOptions, compose
+from .kernel.runtime import MountedApp, Runtime, ServerOptions, compose
+from .kernel.session import TransportType
+from .protocol.principal import identity_of
+from .protocol.revisions import REVISIONS
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from .agents.ledger.coordinator import AgentCoordinatorV2
     from .agents.local import AgentCoordinator
-    from .config.settings import ServerConfig, Settings
-    from .core.forwarding.forwarder import ForwardedRequest, RequestForwarder
-    from .core.invocation import Invocation
-    from .engine.lifespan import Lifetime
-    from .engine.readiness import ReadinessChecks
-    from .engine.session_callbacks import SessionCallback
-    from .jsonschema.compilation import ValidationResult
-    from .middleware.instruments import Instruments
-    from .middleware.observers import CallObserver
-    from .middleware.stack import Middleware
-    from .mounting import Mount
-    from .openapi.api import Api, OpenApiOptions
-    from .openapi.documents import Document
-    from .protocol.content import Icon
-    from .protocol.principal import Principal
-    from .registry.features import Features
-    from .registry.options import (
+    from .base.config.settings import ServerConfig, Settings
+    from .base.jsonschema.compilation import ValidationResult
+    from .features.instruments import Instruments
+    from .features.middleware import Middleware
+    from .features.mounting import Mount
+    from .features.observers import CallObserver
+    from .features.openapi.api import Api, OpenApiOptions
+    from .features.openapi.documents import Document
+    from .http.app import HttpApplication
+    from .http.asgi import App
+    from .http.page_access import PageAccess
+    from .kernel.engine.lifespan import Lifetime
+    from .kernel.engine.readiness import ReadinessChecks
+    from .kernel.engine.session_callbacks import SessionCallback
+    from .kernel.forwarding.forwarder import ForwardedRequest, RequestForwarder
+    from .kernel.invocation import Invocation
+    from .kernel.registry.features import Features
+    from .kernel.registry.options import (
         CompletionOptions,
         HandlerOptions,
         PromptOptions,
@@ -63,13 +65,12 @@ if TYPE_CHECKING:
         ToolHandlerOptions,
         ToolOptions,
     )
-    from .registry.prompts import PromptDefinition
-    from .registry.resources import ResourceDefinition, ResourceTemplateDefinition
-    from .registry.tools import Handler
-    from .runtime import HttpMiddleware, HttpPage
-    from .transports.http.app import HttpApplication
-    from .transports.http.asgi import App
-    from .transports.http.page_access import PageAccess
+    from .kernel.registry.prompts import PromptDefinition
+    from .kernel.registry.resources import ResourceDefinition, ResourceTemplateDefinition
+    from .kernel.registry.tools import Handler
+    from .kernel.runtime import HttpMiddleware, HttpPage
+    from .protocol.content import Icon
+    from .protocol.principal import Principal
 
 F = TypeVar("F", bound=Callable[..., Any])
 _Section = TypeVar("_Section", bound="Settings")
@@ -103,7 +104,7 @@ class Server:
     """A set of tools and other features, and ways to serve them.
 
     Every decorator has a method beside it that takes a definition and a handler. The options of
-    both are described in `registry.options`; a name that is not among them is a `TypeError`.
+    both are described in `kernel.registry.options`; a name that is not among them is a `TypeError`.
 
     Args:
         name: of the server, as `initialize` has it; configuration can override it.
@@ -201,12 +202,14 @@ class Server:
             options: see `OpenApiOptions`.
 
         Raises:
-            MissingExtraError: the document is YAML, and the extra `openapi` is not installed.
+            MissingExtraError: the extra `openapi` is not installed.
             OpenApiError: the document, or an option, cannot be used.
         """
-        from .openapi.api import read_api
+        from .features.openapi.api import read_api
+        from .features.openapi.upstream import require_client
 
         api = read_api(document, options)
+        require_client()
         server = cls(
             name or api.title, version=api.version, config=config, request_headers=request_headers
         )
@@ -245,8 +248,8 @@ class Server:
             MissingExtraError: the extra `openapi` is not installed.
             OpenApiError: the application has no document, or an option cannot be used.
         """
-        from .openapi.api import read_api
-        from .openapi.asgi import BASE_URL, InProcessApp
+        from .features.openapi.api import read_api
+        from .features.openapi.asgi import BASE_URL, InProcessApp
 
         hosted = InProcessApp(app)
         options.setdefault("base_url", BASE_URL)
@@ -261,7 +264,7 @@ class Server:
 
     def _add_api(self, api: Api) -> None:
         """Register the tools and the resources of an API; log what cannot be called."""
-        from .openapi.registration import register_api
+        from .features.openapi.registration import register_api
 
         register_api(api, self._registry, lambda: self.features.resources)
         api.max_bytes = lambda: self.runtime.config.tools.max_response_bytes
@@ -283,7 +286,7 @@ class Server:
             )
 
     def _add_agent_tools(self, coordinator: AgentCoordinator) -> None:
-        from .builtin.agents import register_agent_tools
+        from .features.agent_tools.agents import register_agent_tools
 
         register_agent_tools(self._registry, coordinator, lambda: self.runtime.config.tools)
         if self._runtime is None:
@@ -295,10 +298,10 @@ class Server:
     def tool(self, function: F, /) -> F: ...
 
     @overload
-    def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    def tool(self, name: str = ..., /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
     def tool(
-        self, function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
+        self, function: Callable[..., Any] | str | None = None, /, **options: Unpack[ToolOptions]
     ) -> Callable[..., Any]:
         """Make a tool of a function: `@server.tool` or `@server.tool(timeout_ms=2000)`.
 
@@ -306,17 +309,19 @@ class Server:
         (spec/typed-tools.md). The function itself does not change.
 
         Args:
-            function: becomes the tool.
+            function: becomes the tool; or its name, as in `@server.tool("name")`.
             options: see `ToolOptions`.
 
         Raises:
             RegistrationError: names the parameter or the option, and what to change.
         """
 
-        def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            self._registry.add_function(function, ToolContext, **options)
+        def register(function: Callable[..., Any], **named: Any) -> Callable[..., Any]:
+            self._registry.add_function(function, ToolContext, **named, **options)
             return function
 
+        if isinstance(function, str):
+            return partial(register, name=function)
         return register if function is None else register(function)
 
     def register(
@@ -387,7 +392,7 @@ class Server:
     def _switch(
         self, on: bool, names: Sequence[str], tags: Iterable[str], *, only: bool = False
     ) -> None:
-        from .registry.visibility import ALL_OFF, read_switch
+        from .kernel.registry.visibility import ALL_OFF, read_switch
 
         switch = read_switch(on, names, tags)
         switches = (ALL_OFF, switch) if only else (switch,)
@@ -412,7 +417,7 @@ class Server:
             UsageError: the prefix or the other server cannot be used, or this server has been
                 started already.
         """
-        from .mounting import PREFIX, Mount
+        from .features.mounting import PREFIX, Mount
 
         self._refuse_when_started("mount another one", if_mounted=False)
         if prefix and not PREFIX.fullmatch(prefix):
@@ -430,6 +435,11 @@ class Server:
         mount.open()
         other._mounted_in = (self, mount)
         self.lifespan(mount.lifespan)
+
+    @property
+    def is_mounted(self) -> bool:
+        """Return whether this server is a part of another one."""
+        return self._mounted_in is not None
 
     def _check_mountable(self, outer: Server) -> None:
         """Raise `UsageError` unless this server can be mounted in `outer`."""
@@ -459,7 +469,7 @@ class Server:
         """The resources, prompts and completions of this server; made when first used."""
         features = self._options.features
         if features is None:
-            from .registry.features import Features
+            from .kernel.registry.features import Features
 
             features = Features()
             self._options = evolve(self._options, features=features)
@@ -528,10 +538,10 @@ class Server:
     def prompt(self, function: F, /) -> F: ...
 
     @overload
-    def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+    def prompt(self, name: str = ..., /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
 
     def prompt(
-        self, function: Callable[..., Any] | None = None, /, **options: Unpack[PromptOptions]
+        self, function: Callable[..., Any] | str | None = None, /, **options: Unpack[PromptOptions]
     ) -> Callable[..., Any]:
         """Make a prompt of a function: `@server.prompt` or `@server.prompt(title="Review")`.
 
@@ -540,17 +550,19 @@ class Server:
         (spec/prompts.md).
 
         Args:
-            function: becomes the prompt.
+            function: becomes the prompt; or its name, as in `@server.prompt("name")`.
             options: see `PromptOptions`.
 
         Raises:
             RegistrationError: names the parameter or the option, and what to change.
         """
 
-        def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            self.features.prompts.add_function(function, ToolContext, **options)
+        def register(function: Callable[..., Any], **named: Any) -> Callable[..., Any]:
+            self.features.prompts.add_function(function, ToolContext, **named, **options)
             return function
 
+        if isinstance(function, str):
+            return partial(register, name=function)
         return register if function is None else register(function)
 
     def register_prompt(
@@ -846,7 +858,7 @@ class Server:
             RegistrationError: `hook` is neither.
             UsageError: the server has been started already.
         """
-        from .engine.lifespan import Lifespan
+        from .kernel.engine.lifespan import Lifespan
 
         def register(hook: Callable[..., Any]) -> Callable[..., Any]:
             self._refuse_when_started("register a lifespan hook", if_mounted=False)
@@ -867,7 +879,7 @@ class Server:
             RegistrationError: `function` is no such function.
             UsageError: the server has been started already.
         """
-        from .middleware.stack import check_middleware
+        from .features.middleware import check_middleware
 
         self._refuse_when_started("register middleware")
         check_middleware(function)
@@ -881,7 +893,7 @@ class Server:
         The lifespan hooks are entered at its beginning and left at its end. The host makes its
         connections within it; a server without hooks does not need it.
         """
-        from .engine.lifespan import Lifetime
+        from .kernel.engine.lifespan import Lifetime
 
         return Lifetime(self.runtime)
 
@@ -943,7 +955,7 @@ class Server:
         """
         instruments = self._options.instruments
         if instruments is None:
-            from .middleware.instruments import Instruments
+            from .features.instruments import Instruments
 
             instruments = Instruments()
             self._options = evolve(self._options, instruments=instruments)
@@ -961,7 +973,7 @@ class Server:
             RegistrationError: `function` is no such function.
             UsageError: the server has been started already.
         """
-        from .middleware.observers import check_observer
+        from .features.observers import check_observer
 
         self._refuse_when_started("register an observer")
         check_observer(function)
@@ -996,7 +1008,7 @@ class Server:
         return function
 
     def _session_callback(self, function: Callable[..., Any]) -> SessionCallback:
-        from .middleware.observers import check_observer
+        from .features.observers import check_observer
 
         self._refuse_when_started("register a callback for sessions")
         check_observer(function, "key")
@@ -1019,7 +1031,7 @@ class Server:
             RegistrationError: the name is taken, or is none.
             UsageError: the function or the time cannot be used, or the server has been started.
         """
-        from .engine.readiness import ReadinessChecks
+        from .kernel.engine.readiness import ReadinessChecks
 
         self._refuse_when_started("register a readiness check")
 
@@ -1082,7 +1094,8 @@ class Server:
         Args:
             app: called for the types `http` and `websocket`.
             public: paths that need no key or token; one that ends with `/` is all below it.
-            page_access: lets a browser in by a token in a URL (HTTP-43).
+            page_access: lets people in by a token in the URL of a page, whose files are
+                public (HTTP-43).
             websocket: whether it takes WebSockets, which need the extra `host`.
             endpoint: whether MCP is served beside it (HTTP-51).
 
@@ -1263,7 +1276,7 @@ class Server:
             UsageError: `foundation-rt serve` is importing the file of the server.
         """
         self._prepare_to_run(config)
-        from .transports.stdio.transport import serve
+        from .kernel.stdio.transport import serve
 
         exit_code = serve(self.runtime, process_goes_on=True)
         if exit_code:
@@ -1287,7 +1300,7 @@ class Server:
         self._prepare_to_run(config)
         if settings:
             self.override("http", **settings)
-        from .transports.http.serve import serve
+        from .http.serve import serve
 
         raise SystemExit(serve(self.runtime, process_goes_on=True))
 
@@ -1303,7 +1316,7 @@ class Server:
             ConfigError: lists every problem of the configuration.
             UsageError: the server would be open to everyone and `http.no_auth` does not say so.
         """
-        from .transports.http.app import HttpApplication
+        from .http.app import HttpApplication
 
         if path is not None and not path.startswith("/"):
             raise UsageError(f"asgi_app: a path begins with /, as {'/' + path!r} does")
@@ -1341,7 +1354,7 @@ def start_server(server: Server) -> int:
     Raises:
         ConfigError: lists every problem of the configuration.
     """
-    from .transports.stdio.transport import serve
+    from .kernel.stdio.transport import serve
 
     return serve(server.runtime)
 

@@ -18,9 +18,13 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from attrs import define, evolve, field
 
+from .base.clock import Clock, ManualClock
+from .base.exact_json import loads
+from .base.ids import IdGenerator, SequentialIds
+from .base.logs.logger import MemorySink, StructuredLogger
+from .base.logs.redaction import Redactor
 from .client.errors import ConnectionLostError
 from .client.results.results import completion_params, is_wrapped
 from .client.session.pending_requests import (
@@ -33,21 +37,31 @@ from .client.session.pending_requests import (
 )
 from .client.transports.memory import MemoryTransport
 from .client.transports.transport import ClientMessage
-from .clock import Clock, ManualClock
-from .engine.shutdown import FINAL_FLUSH_SECONDS
 from .errors import JsonRpcErrorCode, ToolError
-from .ids import IdGenerator, SequentialIds
-from .logs.logger import MemorySink, StructuredLogger
-from .logs.redaction import Redactor
+from .kernel.engine.shutdown import FINAL_FLUSH_SECONDS
+from .protocol.methods import (
+    COMPLETION_COMPLETE,
+    INITIALIZE,
+    NOTIFICATIONS_CANCELLED,
+    NOTIFICATIONS_INITIALIZED,
+    PROMPTS_GET,
+    PROMPTS_LIST,
+    RESOURCES_LIST,
+    RESOURCES_READ,
+    RESOURCES_TEMPLATES_LIST,
+    TOOLS_CALL,
+    TOOLS_LIST,
+    facts,
+)
 from .protocol.peer import CAPABILITIES_KEY, INFO_KEY
 from .protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, VERSION_KEY
 
 if TYPE_CHECKING:
-    from .engine.connection import Connection
-    from .middleware.audit import AuditLog
+    from .features.audit import AuditLog
+    from .kernel.engine.connection import Connection
+    from .kernel.runtime import Runtime
     from .protocol.framing import LineTooLong
     from .protocol.jsonrpc import Request
-    from .runtime import Runtime
     from .server import Server
 
 __all__ = ["ManualClock", "ProtocolError", "SequentialIds", "TestClient"]
@@ -140,8 +154,8 @@ class TestClient:
             if self.handshake and not REVISIONS[self.revision].is_stateless:
                 capabilities = self._capabilities
                 params = {"protocolVersion": self.revision, "capabilities": capabilities}
-                await self.request("initialize", {**params, "clientInfo": _INFO})
-                self.notify("notifications/initialized")
+                await self.request(INITIALIZE, {**params, "clientInfo": _INFO})
+                self.notify(NOTIFICATIONS_INITIALIZED)
         except BaseException:
             await self.close()
             raise
@@ -215,7 +229,7 @@ class TestClient:
             ConnectionError: the connection is closed.
         """
         params = {"name": tool, "arguments": dict(arguments)}
-        result = await self.request("tools/call", params)
+        result = await self.request(TOOLS_CALL, params)
         if "structuredContent" in result and not result["isError"]:
             structured = result["structuredContent"]
             texts = [block.get("text", "") for block in result["content"]]
@@ -225,7 +239,7 @@ class TestClient:
         except (KeyError, ValueError):
             return result
         try:
-            value = orjson.loads(text)
+            value = loads(text)
         except ValueError:
             return result if result["isError"] else text
         if not result["isError"]:
@@ -236,19 +250,19 @@ class TestClient:
 
     async def list_tools(self) -> list[dict[str, Any]]:
         """Return the tools as `tools/list` shows them, all pages."""
-        return await self._list("tools/list", "tools")
+        return await self._list(TOOLS_LIST)
 
     async def list_resources(self) -> list[dict[str, Any]]:
         """Return the resources as `resources/list` shows them, all pages."""
-        return await self._list("resources/list", "resources")
+        return await self._list(RESOURCES_LIST)
 
     async def list_resource_templates(self) -> list[dict[str, Any]]:
         """Return the templates as `resources/templates/list` shows them, all pages."""
-        return await self._list("resources/templates/list", "resourceTemplates")
+        return await self._list(RESOURCES_TEMPLATES_LIST)
 
     async def list_prompts(self) -> list[dict[str, Any]]:
         """Return the prompts as `prompts/list` shows them, all pages."""
-        return await self._list("prompts/list", "prompts")
+        return await self._list(PROMPTS_LIST)
 
     async def read_resource(self, uri: str) -> str | bytes:
         """Read a resource that has one contents; return its text, or its bytes.
@@ -256,7 +270,7 @@ class TestClient:
         Raises:
             ProtocolError: there is no such resource, or reading it failed.
         """
-        [contents] = (await self.request("resources/read", {"uri": uri}))["contents"]
+        [contents] = (await self.request(RESOURCES_READ, {"uri": uri}))["contents"]
         text: str | None = contents.get("text")
         return a2b_base64(contents["blob"]) if text is None else text
 
@@ -267,7 +281,7 @@ class TestClient:
             ProtocolError: there is no such prompt, or the arguments do not fit.
         """
         params = {"name": prompt, "arguments": arguments}
-        messages: list[dict[str, Any]] = (await self.request("prompts/get", params))["messages"]
+        messages: list[dict[str, Any]] = (await self.request(PROMPTS_GET, params))["messages"]
         return messages
 
     async def complete(
@@ -285,7 +299,7 @@ class TestClient:
             ProtocolError: there is no such prompt, template or argument.
         """
         params = completion_params(subject, argument, value, known)
-        result = await self.request("completion/complete", params)
+        result = await self.request(COMPLETION_COMPLETE, params)
         values: list[str] = result["completion"]["values"]
         return values
 
@@ -321,7 +335,7 @@ class TestClient:
         try:
             received: ResponseReceived = await response
         except asyncio.CancelledError:
-            self.notify("notifications/cancelled", {"requestId": request.id})
+            self.notify(NOTIFICATIONS_CANCELLED, {"requestId": request.id})
             raise
         finally:
             self._requests.pending.pop(request.id, None)
@@ -331,7 +345,8 @@ class TestClient:
         result: dict[str, Any] = received.result
         return result
 
-    async def _list(self, method: str, member: str) -> list[dict[str, Any]]:
+    async def _list(self, method: str) -> list[dict[str, Any]]:
+        member = facts(method).entries or ""
         result = await self.request(method)
         listed: list[dict[str, Any]] = result[member]
         while "nextCursor" in result:
@@ -364,7 +379,7 @@ class TestClient:
                     message.request.attempt.set_result(message)
             else:
                 assert isinstance(line, bytes) and not isinstance(message, InvalidResponse)
-                self.notifications.append(orjson.loads(line))
+                self.notifications.append(loads(line))
 
     def _answer(self, request: Request, answers: Answers) -> None:
         try:
@@ -383,7 +398,7 @@ def _composed(
 
     It shares the slots, since the tool `health` reports them, and all that is registered.
     """
-    from .runtime import compose
+    from .kernel.runtime import compose
 
     runtime = server.runtime
     clock, logging = clock or runtime.clock, runtime.config.logging

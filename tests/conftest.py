@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from foundation_rt.clock import ManualClock
+from foundation_rt.base.clock import ManualClock
 from tests.support.async_tests import run_test
 from tests.support.sizes import EXPLORES, FULL, examples
 

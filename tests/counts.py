@@ -19,16 +19,8 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "foundation_rt"
-KERNEL = (
-    "protocol",
-    "core",
-    "engine",
-    "transports/stdio",
-    "registry",
-    "execution_limits.py",
-    "runtime.py",
-)
-OUTSIDE = ("core/tasks", "core/methods/tasks.py")
+KERNEL = ("protocol", "kernel")
+OUTSIDE = ("kernel/tasks", "kernel/methods/tasks.py")
 """What is in a folder of the kernel, and not part of it."""
 
 INVISIBLE = {
@@ -152,21 +144,21 @@ def report() -> str:
     before, after = calls_of(seen["events"])
     rows = [("", "files", "lines of code", "target")]
     for name, files, target in (
-        ("kernel", list(files_of(KERNEL, OUTSIDE)), "5,000 lines"),
+        ("kernel", list(files_of(KERNEL, OUTSIDE)), "5,400 lines"),
         (
             "loaded for one call over stdio",
             [Path(each) for each in seen["loaded"] if each],
-            "7,000 lines",
+            "9,000 lines",
         ),
-        ("package", list(files_of([""])), "29,500 lines, 200 files"),
-        ("tests", sorted((ROOT / "tests").rglob("*.py")), "50,000 lines"),
+        ("package", list(files_of([""])), "69,000 lines, 430 files"),
+        ("tests", sorted((ROOT / "tests").rglob("*.py")), "86,000 lines"),
     ):
         ours = [each for each in files if "node_modules" not in each.parts]
         rows.append((name, str(len(ours)), f"{sum(map(lines_of_code, ours)):,}", target))
     rows += [
         ("frames to an inline handler", "", str(frames_of(seen["stack"])), "9"),
-        ("Python calls before it", "", str(before), "39"),
-        ("Python calls after it", "", str(after), "35"),
+        ("Python calls before it", "", str(before), "37"),
+        ("Python calls after it", "", str(after), "41"),
     ]
     return "\n".join(f"{a:32}{b:>8}{c:>16}   {d}" for a, b, c, d in rows)
 

@@ -22,10 +22,14 @@ import attrs
 
 from bench.peers import reporting
 from foundation_rt import errors
-from foundation_rt.client.errors import CATALOGUE
-from foundation_rt.config.loading import variable_name
-from foundation_rt.config.settings import ServerConfig
-from foundation_rt.config.types import (
+from foundation_rt.apps.gateway.settings import SECTION as GATEWAY_SECTION
+from foundation_rt.apps.gateway.settings import GatewaySettings
+from foundation_rt.apps.host.settings import SECTION as HOST_SECTION
+from foundation_rt.apps.host.settings import HostSettings, LongText, Temperature
+from foundation_rt.apps.task_server.settings import SECTION, TaskServerSettings
+from foundation_rt.base.config.loading import variable_name
+from foundation_rt.base.config.settings import ServerConfig
+from foundation_rt.base.config.types import (
     Choice,
     Flag,
     Integer,
@@ -37,12 +41,8 @@ from foundation_rt.config.types import (
     StoreUrl,
     VariableName,
 )
-from foundation_rt.gateway.settings import SECTION as GATEWAY_SECTION
-from foundation_rt.gateway.settings import GatewaySettings
-from foundation_rt.host.settings import SECTION as HOST_SECTION
-from foundation_rt.host.settings import HostSettings, LongText, Temperature
-from foundation_rt.mcp_json.members import file_schema
-from foundation_rt.task_server.settings import SECTION, TaskServerSettings
+from foundation_rt.base.mcp_json.members import file_schema
+from foundation_rt.client.errors import CATALOGUE
 from foundation_rt.version import __version__
 
 ROOT = Path(__file__).parent.parent

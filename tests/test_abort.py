@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.abort import AbortSignal
+from foundation_rt.base.abort import AbortSignal
 from foundation_rt.errors import AbortError
 
 PATIENCE = 20.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.backoff import exponential_delay
+from foundation_rt.base.backoff import exponential_delay
 
 
 def test_delay_doubles_up_to_the_maximum() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from foundation_rt import AbortSignal, ToolContext, ToolDefinition
-from foundation_rt.clock import ManualClock
-from foundation_rt.ids import UuidGenerator
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.ids import UuidGenerator
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.principal import Principal
 from tests.support.server_fixture import ServerFixture
 

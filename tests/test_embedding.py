@@ -18,10 +18,10 @@ import pytest
 
 import foundation_rt
 from foundation_rt import ToolContext, ToolDefinition, ToolError
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import ResourcesSection, ServerConfig, ToolsSection
-from foundation_rt.core.effects import Abort, Log, Reply
-from foundation_rt.core.invocation import Invocation, Raised, Returned
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import ResourcesSection, ServerConfig, ToolsSection
+from foundation_rt.kernel.effects import Abort, Log, Reply
+from foundation_rt.kernel.invocation import Invocation, Raised, Returned
 from foundation_rt.protocol.jsonrpc import parse
 from tests.support.server_fixture import COMPLETED, ServerFixture, ServerPeer
 from tests.support.virtual_loop import VirtualLoop, run_virtual
@@ -568,7 +568,7 @@ def test_a_worker_that_returns_to_a_loop_which_never_runs_again_gives_its_slot_b
         gate.set()
         assert returned.wait(PATIENCE)
     loop.close()
-    assert rig.server.runtime.engine.wait_idle(1.0)
+    assert rig.server.runtime.engine.wait_idle(PATIENCE)
     rig.assert_all_ended()
     assert len(rig.records) == 1
 

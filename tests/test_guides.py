@@ -24,6 +24,7 @@ from foundation_rt.testing import ProtocolError, SequentialIds, TestClient
 from tests.client.document_server import server as document_server
 from tests.support.asgi import ask
 from tests.support.pages import GUIDES, blocks_of
+from tests.support.pytest_run import run_pytest
 from tests.support.services import postgres_schema
 
 BLOCKS = [each for page in sorted(GUIDES.glob("*.md")) for each in blocks_of(page)]
@@ -46,7 +47,7 @@ def run(defined: dict[str, Any], *texts: str) -> dict[str, Any]:
 def names() -> dict[str, Any]:
     """Return the names that the first examples define, run one after the other."""
     defined: dict[str, Any] = {"__name__": "tools"}
-    return run(defined, "def forecast", "async def station", "async def test_forecast")
+    return run(defined, "def forecast", "async def station")
 
 
 def test_the_first_tool_works_from_the_command_line(tmp_path: Path) -> None:
@@ -73,8 +74,10 @@ def test_the_commands_that_ask_work(
     assert len(lines) == 6
 
 
-def test_the_test_of_the_first_tool_passes(names: dict[str, Any]) -> None:
-    asyncio.run(names["test_forecast"]())
+def test_the_test_of_the_first_tool_passes_as_pasted(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(block("def forecast"))
+    (tmp_path / "test_tools.py").write_text(block("def test_forecast"))
+    assert "1 passed" in run_pytest(tmp_path)
 
 
 def test_the_section_of_an_application_is_set_by_a_variable(
@@ -92,7 +95,7 @@ def test_the_section_of_an_application_is_set_by_a_variable(
 
 def test_the_tool_with_a_context_works(names: dict[str, Any]) -> None:
     async def call() -> Any:
-        async with names["TestClient"](names["server"]) as client:
+        async with TestClient(names["server"]) as client:
             return await client.call("station", name="Blindern")
 
     with pytest.raises(names["ToolError"], match="no station Blindern"):
@@ -203,6 +206,20 @@ def test_the_request_is_executed_once() -> None:
     assert asyncio.run(order()) == [first, first, {"asked": 2, "for": "B1"}]
 
 
+def test_the_agent_that_sends_mail_executes_several_at_a_time() -> None:
+    from foundation_rt import AgentContext, AgentMessage
+
+    names = {"AgentContext": AgentContext, "AgentMessage": AgentMessage}
+    defined = run(names, 'Server("office")', "async def send_mail")
+
+    async def send() -> Any:
+        async with TestClient(defined["server"]):
+            agents = defined["server"].agents
+            return await asyncio.gather(*(agents.send_request("mail", n) for n in range(10)))
+
+    assert asyncio.run(send()) == [None] * 10
+
+
 def test_the_reminder_of_the_agent_waits_for_its_time() -> None:
     defined = run({}, 'Server("office")', "async def remind")
 
@@ -310,6 +327,9 @@ def test_the_openapi_document_becomes_a_server(
     added = {"operationId": "add", "tags": ["pets"]} | answer
     paths = {"/pets/{petId}": {"get": operations}, "/pets": {"post": added}, "/others": others}
     document = {"openapi": "3.1.0", "info": {"title": "Pets", "version": "1"}, "paths": paths}
+    schemes = {"token": {"type": "http", "scheme": "bearer"}}
+    document["components"] = {"securitySchemes": schemes}
+    monkeypatch.setenv("PETS_TOKEN", "s3")
     (tmp_path / "petstore.yaml").write_bytes(orjson.dumps(document))  # JSON is YAML
     monkeypatch.chdir(tmp_path)
     server = run({}, '"petstore.yaml",')["server"]
@@ -468,4 +488,4 @@ async def test_tests_of_the_testing_guide_pass(
 async def test_program_of_the_official_sdk_guide_runs() -> None:
     async with TestClient(run({"__name__": "guide"}, 'app = Server("shop")')["app"]) as client:
         result = await client.call("search", words="tea")
-        assert result == "search: nothing is called tea"
+        assert result == "nothing is called tea"

@@ -11,7 +11,7 @@ import weakref
 
 import pytest
 
-from foundation_rt.ids import SequentialIds, UuidGenerator, UuidRequestIds
+from foundation_rt.base.ids import SequentialIds, UuidGenerator, UuidRequestIds
 
 
 def assert_uuid_v4(text: str) -> None:
@@ -80,7 +80,7 @@ def test_ids_are_unique_across_threads() -> None:
 
 FORK = """
 import os
-from foundation_rt.ids import UuidGenerator, UuidRequestIds
+from foundation_rt.base.ids import UuidGenerator, UuidRequestIds
 
 ids = UuidGenerator()
 requests = UuidRequestIds()

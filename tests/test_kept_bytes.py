@@ -13,18 +13,19 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import ServerConfig, TasksSection
-from foundation_rt.core.batches import PendingBatch
-from foundation_rt.core.effects import Reply
-from foundation_rt.core.tasks.manager import TaskManager
-from foundation_rt.core.tasks.store import MemoryTaskStore
-from foundation_rt.logs.logger import StderrSink
-from foundation_rt.principal_shares import Limit, Quota
-from foundation_rt.protocol.jsonrpc import compact, encode
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import ServerConfig, TasksSection
+from foundation_rt.base.exact_json import compact
+from foundation_rt.base.logs.logger import StderrSink
+from foundation_rt.features.server_requests.forms import Forms
+from foundation_rt.kernel.batches import PendingBatch
+from foundation_rt.kernel.effects import Reply
+from foundation_rt.kernel.principal_shares import Limit, Quota
+from foundation_rt.kernel.registry.catalog import Catalog, ChangeNotifier
+from foundation_rt.kernel.tasks.manager import TaskManager
+from foundation_rt.kernel.tasks.store import MemoryTaskStore
+from foundation_rt.protocol.jsonrpc import encode
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.registry.catalog import Catalog, ChangeNotifier
-from foundation_rt.server_requests.forms import Forms
 from tests.support.pipes import fill, pipe
 
 N = 500
@@ -92,7 +93,7 @@ def test_the_outcome_of_a_task_takes_what_it_is_counted_for(member: str) -> None
 
 @pytest.mark.rule("RES-19", "RESUME-04")
 def test_events_in_memory_take_what_they_are_counted_for() -> None:
-    from foundation_rt.transports.http.event_store import MemoryEventStore, SessionRecord
+    from foundation_rt.http.event_store import MemoryEventStore, SessionRecord
 
     store = MemoryEventStore(ManualClock(), 10_000, 60_000)
     store.open("session", SessionRecord(None, "2025-11-25"))
@@ -104,8 +105,8 @@ def test_events_in_memory_take_what_they_are_counted_for() -> None:
 @pytest.mark.rule("RES-19", "RESUME-06")
 def test_events_that_wait_for_redis_take_what_they_are_counted_for() -> None:
     pytest.importorskip("redis")
-    from foundation_rt.transports.http.event_store import SessionRecord
-    from foundation_rt.transports.http.event_store_redis import RedisEventStore
+    from foundation_rt.http.event_store import SessionRecord
+    from foundation_rt.http.event_store_redis import RedisEventStore
 
     logger: Any = None
     store = RedisEventStore("redis://127.0.0.1:1", logger, 10_000, 60_000, 60_000)

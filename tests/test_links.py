@@ -13,7 +13,12 @@ import pytest
 from tests.support.pages import README
 from tests.trace import ROOT
 
-PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "spec").rglob("*.md"))]
+PAGES = [
+    README,
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "spec").rglob("*.md")),
+]
 HOSTS = {"keepachangelog.com"}
 """The hosts that a document links to: a page names a foreign host only on purpose."""
 

@@ -27,18 +27,19 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
-from foundation_rt.config.loading import settings, variable_name
-from foundation_rt.config.sections import config_with
-from foundation_rt.gateway.settings import SECTION as GATEWAY_SECTION
-from foundation_rt.gateway.settings import GatewaySettings
-from foundation_rt.host.settings import SECTION as HOST_SECTION
-from foundation_rt.host.settings import HostSettings
-from foundation_rt.task_server.settings import SECTION, TaskServerSettings
+from foundation_rt.apps.gateway.settings import SECTION as GATEWAY_SECTION
+from foundation_rt.apps.gateway.settings import GatewaySettings
+from foundation_rt.apps.host.settings import SECTION as HOST_SECTION
+from foundation_rt.apps.host.settings import HostSettings
+from foundation_rt.apps.task_server.settings import SECTION, TaskServerSettings
+from foundation_rt.base.config.loading import settings, variable_name
+from foundation_rt.base.config.sections import config_with
 from tests.trace import ROOT
 
 OTHERS = {
     "MCP, HTTP, JSON Schema": "ClientCapabilities ServerCapabilities Implementation DetailedTask "
-    "endTurn stopSequence toolUse Authorization BEARER ETag Host JWT Origin NaN Referer mailto",
+    "endTurn stopSequence toolUse Authorization BEARER ETag Host JWT Origin NaN Referer mailto "
+    "http.disconnect",
     "the environment of other programs": "ALL_PROXY HTTPS_PROXY NO_PROXY NO_COLOR PGPASSWORD "
     "DATABASE_URL nohup ip_hash",
     "other languages and libraries": "Infinity __post_init__ __class__ ack_sync "
@@ -55,7 +56,7 @@ OTHERS = {
 }
 """Names that stand in no code of ours, by where they come from."""
 
-USERS_FILES = {"FILE.py", "tools.py", "app.py", "mcp.json", ".mcp.json"}
+USERS_FILES = {"FILE.py", "tools.py", "test_tools.py", "app.py", "mcp.json", ".mcp.json"}
 USERS_FILES |= {"claude_desktop_config.json", "package-lock.json"}
 """Files of the people who use the runtime."""
 
@@ -310,7 +311,7 @@ def everything() -> Code:
 def test_names_in_the_specification_and_the_readme_exist(ours: Code) -> None:
     folders = (ROOT / "spec", ROOT / "spec" / "guide")
     pages = [page for folder in folders for page in sorted(folder.glob("*.md"))]
-    pages.append(ROOT / "README.md")
+    pages += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
     pages = [page for page in pages if not page.name.startswith("from-")]  # names of others
     assert [problem for page in pages for problem in problems_in_page(page, ours)] == []
 

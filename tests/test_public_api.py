@@ -130,7 +130,8 @@ import sys
 import foundation_rt
 before = {name for name in sys.modules if name.startswith("foundation_rt.")}
 heavy = {"attrs", "fastjsonschema", "orjson", "asyncio", "logging"} & set(sys.modules)
-assert before == {"foundation_rt.lazy_names", "foundation_rt.version"}, before
+names = {name.removeprefix("foundation_rt.") for name in before}
+assert names == {"base", "base.lazy_names", "version"}, names
 assert not heavy, heavy
 foundation_rt.ErrorCode
 assert "foundation_rt.errors" in sys.modules
@@ -147,3 +148,27 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
         [sys.executable, "-c", IMPORTED], capture_output=True, text=True, timeout=40
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.rule("EMBED-10")
+@pytest.mark.parametrize(
+    ("path", "home", "name"),
+    [
+        ("backoff", "base.backoff", "exponential_delay"),
+        ("config.sections", "base.config.sections", "setting"),
+        ("coordinator", "apps.coordinator", "Coordinator"),
+        ("database.migrations", "base.database.migrations", "Migration"),
+        ("database.postgres", "base.database.postgres", "PostgresConnections"),
+        ("database.sqlite", "base.database.sqlite", "SqliteDatabase"),
+        ("database.errors", "base.database.errors", "DatabaseFullError"),
+        ("exact_json", "base.exact_json", "loads"),
+        ("host", "apps.host", "ConversationOrchestrator"),
+        ("host.orchestrator", "apps.host.orchestrator", "ConversationOrchestrator"),
+        ("mcp_json", "base.mcp_json", "ServerFile"),
+    ],
+)
+def test_public_path_has_the_names_of_its_home(path: str, home: str, name: str) -> None:
+    public, real = (importlib.import_module(f"foundation_rt.{each}") for each in (path, home))
+    assert getattr(public, name) is getattr(real, name)
+    assert name in dir(public)
+    assert name in public.__all__

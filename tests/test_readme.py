@@ -19,11 +19,11 @@ import pytest
 import yaml
 
 from foundation_rt import Server
+from foundation_rt.base.config.loading import load_config
+from foundation_rt.base.config.settings import ServerConfig
+from foundation_rt.base.mcp_json import ServerFile
 from foundation_rt.cli.main import main
-from foundation_rt.config.loading import load_config
-from foundation_rt.config.settings import ServerConfig
 from foundation_rt.errors import ToolCompletionOutcome
-from foundation_rt.mcp_json import ServerFile
 from foundation_rt.testing import SequentialIds, TestClient
 from spec.site import package_index
 from tests.support.pages import GUIDES, README, Block, blocks_of, fences_of, texts_in
@@ -161,7 +161,7 @@ def test_container_runs_a_command_that_exists() -> None:
     assert words[:2] == ["foundation-rt", "serve"]
     [address] = re.findall(r"http://127.0.0.1:8000(/\w+)", block.text)
     assert (words[-1], address) == ("0.0.0.0:8000", "/readyz")
-    assert re.findall(r"\[(\w+)\]\"", block.text) == ["http"]
+    assert re.findall(r"\[([\w,]+)\]\"", block.text) == ["http,metrics"]
 
 
 def test_proxies_hand_streams_on_at_once() -> None:

@@ -23,18 +23,18 @@ from foundation_rt import (
     UsageError,
     create_server,
 )
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import (
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import (
     ResourcesSection,
     ServerConfig,
     ServerSection,
     ToolsSection,
 )
-from foundation_rt.execution_limits import ResourceManager
-from foundation_rt.ids import SequentialIds
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.base.ids import SequentialIds
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.kernel.execution_limits import ResourceManager
+from foundation_rt.kernel.registry.tools import ToolRegistry
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.registry.tools import ToolRegistry
 from foundation_rt.testing import TestClient
 from foundation_rt.version import __version__
 from tests.support.server_fixture import HANDSHAKE, ServerFixture, ServerPeer
@@ -78,6 +78,25 @@ def answer_to(server: Server, tool: str, arguments: dict[str, Any] | None = None
 
 
 # -- tools -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("TYPED-27", "PROMPT-03")
+def test_a_word_in_the_decorator_is_the_name() -> None:
+    server = Server("names")
+
+    @server.tool("sum", inline=True)
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.prompt("letter")
+    def write() -> str:
+        return "Write."
+
+    assert (add(1, 2), write()) == (3, "Write.")
+    assert [each.name for each in server.list()] == ["health", "sum"]
+    assert [each.name for each in server.list_prompts()] == ["letter"]
+    with pytest.raises(TypeError, match="multiple values"):
+        server.tool("one", name="two")(add)
 
 
 @pytest.mark.rule("TYPED-01", "TYPED-27", "REG-01", "REG-02")

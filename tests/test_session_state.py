@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import Principal, Server, ToolContext, ToolError
-from foundation_rt.clock import ManualClock
-from foundation_rt.core.session_state import HandlerState
-from foundation_rt.engine.principal_states import PrincipalStates
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.kernel.engine.principal_states import PrincipalStates
+from foundation_rt.kernel.session_state import HandlerState
 from foundation_rt.testing import TestClient
 
 STATELESS = "2026-07-28"

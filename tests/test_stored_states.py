@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import Principal, Server, ToolContext, ToolError
-from foundation_rt.core.session_state import StateChanges, StoredState
-from foundation_rt.engine import state_store_redis
-from foundation_rt.engine.state_store_redis import StateName
+from foundation_rt.kernel.engine import state_store_redis
+from foundation_rt.kernel.engine.state_store_redis import StateName
+from foundation_rt.kernel.session_state import StateChanges, StoredState
 from foundation_rt.testing import TestClient
 from tests.support.redis_server import redis_server
 from tests.support.services import need_redis, unique_name

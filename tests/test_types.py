@@ -11,7 +11,7 @@ import pytest
 from tests.support import pyright
 from tests.trace import ROOT
 
-EXAMPLES = ROOT / "foundation_rt" / "examples"
+EXAMPLES = ROOT / "foundation_rt" / "apps" / "examples"
 SUPPORT = ROOT / "tests" / "support"
 PROMISES = [
     SUPPORT / f"{name}.py" for name in ("user_types", "typing_check", "client_typing_check")

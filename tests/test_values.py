@@ -5,8 +5,8 @@ from __future__ import annotations
 from attrs import define, field
 
 from foundation_rt import ToolDefinition
-from foundation_rt.registry.tools import ToolRegistry
-from foundation_rt.shown import Shown
+from foundation_rt.base.shown import Shown
+from foundation_rt.kernel.registry.tools import ToolRegistry
 
 
 class Plain(Shown):

@@ -65,10 +65,7 @@ def conditions(report: Report) -> str:
     node = f", Node {report['node']}" if report["node"] else ""
     shared = ""
     if machine["highest_load"] > _QUIET_LOAD:
-        shared = (
-            f" Preliminary: other work shared the machine (load up to {machine['highest_load']})."
-            " Times are far too high, ratios exaggerated; memory and sizes hold."
-        )
+        shared = f" Other work shared the machine (load up to {machine['highest_load']})."
     return (
         f"Measured {report['date']} on {machine['cores']} cores of {machine['processor']},"
         f" {machine['system']}, Python {report['python']}{node}.{shared}"

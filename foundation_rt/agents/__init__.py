@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy_names import lazy_names
+from ..base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .ledger.coordinator import AgentCoordinatorV2 as AgentCoordinatorV2
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .ledger.request_options import ExecutionRetries as ExecutionRetries
     from .ledger.retransmitter import RetransmissionPolicy as RetransmissionPolicy
     from .ledger.schedules import Schedule as Schedule
+    from .ledger.sending import BatchOptions as BatchOptions
     from .ledger.sending import MessageOptions as MessageOptions
     from .ledger.status import MessageStatus as MessageStatus
     from .ledger.types import Envelope as Envelope
@@ -52,6 +53,7 @@ _HOMES = {
     "AACPTransport": "transports",
     "AgentServedElsewhereError": "transports",
     "AgentCoordinatorV2": "ledger.coordinator",
+    "BatchOptions": "ledger.sending",
     "DecodeError": "ledger.encoder",
     "Envelope": "ledger.types",
     "ExecutionRetries": "ledger.request_options",

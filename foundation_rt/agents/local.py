@@ -17,14 +17,14 @@ from weakref import WeakValueDictionary
 
 from attrs import define, field
 
-from ..abort import AbortSignal
-from ..clock import SystemClock
-from ..config.settings import AgentsSection, ServerConfig
-from ..engine.scheduling import running_loop
+from ..base.abort import AbortSignal
+from ..base.clock import SystemClock
+from ..base.config.settings import AgentsSection, ServerConfig
+from ..base.ids import IdGenerator, UuidGenerator
+from ..base.logs.logger import StderrSink, StructuredLogger
 from ..errors import RegistrationError, UsageError, describe_exception
-from ..ids import IdGenerator, UuidGenerator
-from ..logs.logger import StderrSink, StructuredLogger
-from ..registry.tools import check_scopes, is_async_callable
+from ..kernel.engine.scheduling import running_loop
+from ..kernel.registry.tools import check_scopes, is_async_callable
 from .errors import AgentNotFoundError, AgentUnregisteredError
 from .mailbox import ActingFor, Mailbox, MailboxEntry, current_entry, waiting_for
 from .messages import AgentContext, AgentHandler, AgentMessage, Handle
@@ -33,8 +33,8 @@ from .state import DEFAULT_MAX_BYTES, AgentState
 if TYPE_CHECKING:
     import asyncio
 
-    from ..core.invocation import CallOutcome, Invocation
-    from ..middleware.instruments import MetricSource
+    from ..features.instruments import MetricSource
+    from ..kernel.invocation import CallOutcome, Invocation
     from ..protocol.principal import Principal
 
 T = TypeVar("T")
@@ -320,7 +320,8 @@ class AgentCoordinator:
         )
 
     async def _handle(self, agent: _Agent, context: AgentContext, message: AgentMessage) -> Any:
-        agent.state.changed = False
+        if len(agent.mailbox.holders) == 1:  # else another may have changed it, and reports that
+            agent.state.changed = False
         try:
             return await agent.handler(message, context)
         finally:
@@ -351,7 +352,7 @@ class AgentCoordinator:
         self._stay_on_loop(loop)
         if loop is self._loop:
             return
-        if any(mailbox.holder is not None for mailbox in self._mailboxes.values()):
+        if any(mailbox.holders for mailbox in self._mailboxes.values()):
             raise UsageError(
                 "messages were left unfinished on an event loop that was closed:"
                 " make a new AgentCoordinator"

@@ -4,15 +4,15 @@ A message is handled in the task of its sender, once its `MailboxEntry` holds th
 So the sender's cancellation, context variables and exceptions reach the handler and come back by
 themselves, and no task of ours can leak. At any time:
 
-* A mailbox has at most one holder. The holder releases it when its handler has really ended, the
-  cleanup after a cancellation included.
+* A mailbox has at most one holder, or as many as it has `places` (AACP-190). A holder releases it
+  when its handler has really ended, the cleanup after a cancellation included.
 * It is handed straight to the first entry that waits, so none can overtake. An entry that was
   cancelled just when it was handed the mailbox hands it on: no wake-up is lost.
 * While the handler of X waits for a message to Y, X's entry names Y's mailbox in `awaits`. Only
-  holders have handlers and a mailbox has one holder, so these edges between mailboxes are the whole
-  wait-for graph: a sender that is about to wait for a mailbox from which a path leads back to its
-  own would wait for ever, and is refused. The path goes through mailboxes, not ids, so it is found
-  across coordinators.
+  holders have handlers, so these edges between mailboxes are the whole wait-for graph: a sender
+  that is about to wait for a mailbox from which a path leads back to its own would wait for ever,
+  and is refused; also where a mailbox has further places, which might all be waiting. The path goes
+  through mailboxes, not ids, so it is found across coordinators.
 
 Nothing here is locked: a mailbox is used on one event loop only.
 """
@@ -92,15 +92,20 @@ class MailboxEntry:
 
 @define(eq=False, repr=False)
 class Mailbox:
-    """The messages of one agent: the entry that holds it, and those that wait, in order."""
+    """The messages of one agent: the entries that hold it, and those that wait, in order.
+
+    Attributes:
+        holders: at most as many as there are places.
+    """
 
     agent_id: str
-    holder: MailboxEntry | None = field(default=None, init=False)
+    places: int = field(default=1, init=False)
+    holders: list[MailboxEntry] = field(factory=list, init=False)
     # Ordered, and any of them can leave at once.
     _waiting: OrderedDict[MailboxEntry, None] = field(factory=OrderedDict, init=False)
 
     def __repr__(self) -> str:
-        return f"Mailbox({self.agent_id!r}, held={self.holder is not None})"
+        return f"Mailbox({self.agent_id!r}, held={len(self.holders)})"
 
     async def take(self, entry: MailboxEntry, max_queue: int) -> None:
         """Wait until `entry` holds the mailbox; a free mailbox is taken at once.
@@ -113,8 +118,8 @@ class Mailbox:
             AgentQueueFullError: so many wait already.
             AbortError, AgentUnregisteredError: as `MailboxEntry.wait`.
         """
-        if self.holder is None:
-            self.holder = entry
+        if len(self.holders) < self.places:
+            self.holders.append(entry)
             return
         if len(self._waiting) >= max_queue:
             raise AgentQueueFullError(self.agent_id, max_queue)
@@ -123,17 +128,18 @@ class Mailbox:
             await entry.wait()
         except BaseException:
             self._waiting.pop(entry, None)
-            if self.holder is entry:
+            if entry in self.holders:
                 self.release(entry)
             raise
 
     def release(self, entry: MailboxEntry) -> None:
-        """Hand the mailbox to the next entry: `entry`, the holder, has ended."""
+        """Hand the mailbox to the next entry: `entry`, a holder, has ended."""
         entry.ended = True
-        self.holder = None
-        if self._waiting:
-            self.holder, _ = self._waiting.popitem(last=False)
-            self.holder.hand_over()
+        self.holders.remove(entry)
+        while self._waiting and len(self.holders) < self.places:
+            following, _ = self._waiting.popitem(last=False)
+            self.holders.append(following)
+            following.hand_over()
 
     def refuse_waiting(self, error: type[Exception]) -> None:
         """Make every waiting entry fail with an `error` of its own, made with the agent's id."""
@@ -208,7 +214,7 @@ def _path(start: Mailbox, goal: Mailbox) -> list[Mailbox]:
     for mailbox in pending:  # which grows meanwhile
         if mailbox is goal:
             return _way_back(mailbox, reached)[::-1]
-        for following in mailbox.holder.awaits if mailbox.holder is not None else ():
+        for following in [each for holder in mailbox.holders for each in holder.awaits]:
             if following not in reached:
                 reached[following] = mailbox
                 pending.append(following)

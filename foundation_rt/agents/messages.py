@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from ..errors import UsageError
-from ..registry.tools import is_async_callable
+from ..kernel.registry.tools import is_async_callable
 
 if TYPE_CHECKING:
-    from ..abort import AbortSignal
-    from ..logs.logger import StructuredLogger
+    from ..base.abort import AbortSignal
+    from ..base.logs.logger import StructuredLogger
     from .state import AgentState
 
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from ..errors import StructuredError
 from .ledger.administration import AgentSummary, Changed, RequestQuery
+from .ledger.agent_limits import AgentLimits
 from .ledger.schedules import Advance, DueSchedules, EnteredRuns, Schedule, ScheduleChange
 from .ledger.submissions import SubmittedRequest, TakenSubmissions
 from .ledger.types import (
@@ -134,7 +135,8 @@ class AACPPersistenceAdapter(Protocol):
 
         A request whose `request_id` is known, and an event whose `message_id` is known, is not
         entered again and takes no number. Local messages may be claimed from now on, or are
-        DELAYED.
+        DELAYED. Those of one `batch` are entered together or not at all: then each has the same
+        CONFLICT or FULL.
         """
 
     async def receive(
@@ -163,6 +165,13 @@ class AACPPersistenceAdapter(Protocol):
             idle: those of the agents that execute nothing. The execution of the first request that
                 is claimed for one of them begins at once and is counted in its `executions`
                 (AACP-46).
+        """
+
+    async def limit_agents(self, limits: Mapping[str, AgentLimits]) -> dict[str, AgentLimits]:
+        """Set the limits of agents in all processes, by which `claim` goes (AACP-190).
+
+        Returns:
+            The limits of those agents that had other ones.
         """
 
     async def queue_delayed(self, now_ms: int, limit: int) -> Queued:
@@ -206,12 +215,14 @@ class AACPPersistenceAdapter(Protocol):
                 tombstone.
         """
 
-    async def hasten(self, before_ms: int, at_ms: int, after: OutboxKey, limit: int) -> Hastened:
+    async def hasten(
+        self, targets: Sequence[str], at_ms: int, after: OutboxKey, limit: int
+    ) -> Hastened:
         """Make a page of the messages that are not acknowledged due (AACP-100).
 
         Args:
-            before_ms: messages that were made then or later stay as they are.
-            at_ms: when the others are due; those that are due earlier stay so.
+            targets: to which agents; empty: to all.
+            at_ms: when they are due. Those that are due earlier, or were made later, stay so.
             after: the last message of the page before.
             limit: the most messages of a page, of both kinds, in the order of links and numbers.
 

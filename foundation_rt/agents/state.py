@@ -7,7 +7,8 @@ from typing import Any
 import attrs
 import orjson
 
-from ..config.settings import ToolsSection
+from ..base.config.settings import ToolsSection
+from ..base.exact_json import dumps
 from .errors import AgentStateTooLargeError
 
 DEFAULT_MAX_BYTES = ToolsSection().max_state_bytes
@@ -96,7 +97,7 @@ class AgentState(dict[str, Any]):
 def _json_size(value: Any) -> int:
     """Return the length of a value as JSON in UTF-8; what is not JSON counts as null."""
     try:
-        return len(orjson.dumps(value, _plain, orjson.OPT_NON_STR_KEYS))
+        return len(dumps(value, _plain, orjson.OPT_NON_STR_KEYS))
     except (TypeError, RecursionError):
         return len(b"null")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 from attrs import define, evolve
 
-from ..config.types import POSTGRES_SCHEMES
+from ..base.config.types import POSTGRES_SCHEMES
 from ..errors import UsageError
 from .args import CommandLine, CommandLineError, Valued, parse
 from .main import OPTIONS
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..agents.ledger.schedules import Schedule
     from ..agents.ledger.types import RequestRecord
     from ..agents.persistence import AACPPersistenceAdapter
-    from ..config.settings import ServerConfig
+    from ..base.config.settings import ServerConfig
 
 HELP = """\
 usage: foundation-rt agents list [OPTION ...]
@@ -153,10 +153,10 @@ def _at_ledger(line: CommandLine, work: Callable[[_Ledger], Awaitable[Result]]) 
     """
     from ..agents.ledger.operator import LedgerOperator
     from ..agents.ledger.setup import check_settings, make_store
-    from ..clock import SystemClock
-    from ..ids import UuidGenerator
-    from ..logs.logger import StderrSink, StructuredLogger
-    from ..logs.redaction import Redactor
+    from ..base.clock import SystemClock
+    from ..base.ids import UuidGenerator
+    from ..base.logs.logger import StderrSink, StructuredLogger
+    from ..base.logs.redaction import Redactor
     from .run import run_to_end
 
     config = _configured(line)
@@ -182,7 +182,7 @@ def _at_ledger(line: CommandLine, work: Callable[[_Ledger], Awaitable[Result]]) 
 
 def _configured(line: CommandLine) -> ServerConfig:
     """Return the configuration, with the ledger of `--store` and without a transport."""
-    from ..config.loading import load_config
+    from ..base.config.loading import load_config
 
     config = load_config(file=line.option("--config"), environ=os.environ)
     store = line.option("--store")
@@ -356,15 +356,11 @@ def _purge(arguments: list[str], output: Output) -> int:
 
 def _is_agreed(line: CommandLine, output: Output, question: str) -> bool:
     """Ask the person at the terminal, unless `--yes` is given; without one, it is not agreed."""
-    if "--yes" in line.options:
-        return True
-    if sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty():
-        from ..client.safe_text import printable_line
+    from ..client.safe_text import printable_line
+    from .person import confirm
 
-        sys.stderr.write(f"{printable_line(question)} [y/N] ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() in ("y", "yes"):
-            return True
+    if "--yes" in line.options or confirm(f"{printable_line(question)} [y/N] "):
+        return True
     text = "nothing was changed; --yes changes it without asking"
     output.error({"code": "NOT_CONFIRMED", "message": text}, text)
     return False

@@ -23,17 +23,38 @@ class AppError(UsageError):
 def load_app(target: str, arguments: Sequence[str] = ()) -> Server:
     """Return the server that `FILE.py`, `FILE.py:attr`, `module` or `module:attr` names.
 
-    Without an attribute: `server`, else the only `Server` there is. `sys.argv` becomes the file or
-    module and `arguments`, as `python FILE.py ARGUMENTS` would have it (CLI-38).
+    Without an attribute: `server`, else the only `Server`; beside its outer server a mounted one
+    does not count. `sys.argv` becomes the file or module and `arguments`, as
+    `python FILE.py ARGUMENTS` would have it (CLI-38).
 
     Raises:
         AppError: the file, the module or the server cannot be found, or importing it failed.
     """
     source, attribute = _split(target)
     sys.argv = [source, *arguments]
+    refuse_folder(source)
     with _import_guard(source):
         module = _import_file(source) if source.endswith(".py") else _import_module(source)
     return _find_server(module, source, attribute)
+
+
+def refuse_folder(name: str) -> None:
+    """Say which file to name instead of a folder (CLI-85); a package in this folder is a module.
+
+    Raises:
+        AppError: it is a folder.
+    """
+    import os
+
+    is_package = name.isidentifier() and os.path.isfile(os.path.join(name, "__init__.py"))  # noqa: PTH113, PTH118
+    if name.endswith(".py") or is_package or not os.path.isdir(name):  # noqa: PTH112 -- as below
+        return
+    from pathlib import Path
+
+    files = [each for each in sorted(Path(name).glob("*.py")) if each.is_file()]
+    with_server = [str(each) for each in files if b"foundation_rt" in each.read_bytes()]
+    advice = " or ".join(with_server[:3]) or "none of its files imports foundation_rt"
+    raise AppError(f"{name} is a folder: name the file with the server, {advice}")
 
 
 def _split(target: str) -> tuple[str, str | None]:
@@ -106,10 +127,10 @@ def _find_server(module: ModuleType, source: str, attribute: str | None) -> Serv
             state = "is not there" if found is None else f"is a {type(found).__name__}"
             raise AppError(f"{source}: {attribute!r} should be a foundation_rt.Server; it {state}")
         return found
-    candidate = getattr(module, "server", None)
-    if isinstance(candidate, Server):
-        return candidate
-    servers = {name: each for name, each in vars(module).items() if isinstance(each, Server)}
+    every = {name: each for name, each in vars(module).items() if isinstance(each, Server)}
+    servers = {name: each for name, each in every.items() if not each.is_mounted} or every
+    if "server" in servers:
+        return servers["server"]
     distinct = {id(each): each for each in servers.values()}
     if len(distinct) == 1:
         return next(iter(distinct.values()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ..shown import Shown
+from ..base.shown import Shown
 
 Valued = Mapping[str, "str | tuple[str, ...]"]
 """The options with a value, and the description of the value, or the values that there are."""

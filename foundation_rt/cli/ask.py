@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import MissingExtraError, UsageError
+from .agreement import TRUST, settle
 from .args import CommandLine, CommandLineError, parse
 from .commands import FAILURE_EXIT
 from .conversation import Conversation
@@ -14,15 +15,17 @@ from .render import Output
 from .run import INTERRUPTED_EXIT, EndedBySignal, fill_descriptors, run_to_end, warnings_to
 
 if TYPE_CHECKING:
-    from ..coordinator import Coordinator
-    from ..host.starting import HostParts
+    from ..apps.coordinator import Coordinator
+    from ..apps.host.llm.service import LLMService
+    from ..apps.host.starting import HostParts
 
 HELP = """\
 usage: foundation-rt ask [QUESTION ...] [OPTION ...]
 
-A language model answers, and uses the tools of the servers in mcp.json. Before it calls a tool that
-does not say that it only reads, you are asked; without a terminal such calls need --yes, or
-alwaysAllow of their server in mcp.json. Without QUESTION, it is read from stdin.
+A language model answers, and uses the tools of the servers in mcp.json. Before it calls a tool you
+are asked, unless its server's entry has "alwaysAllow" with its name, or "trust": true and the tool
+says that it only reads. Without a terminal other calls need --yes. Without QUESTION, it is read
+from stdin.
 
 The answer goes to stdout, all else to stderr. The model is chosen as `foundation-rt host` chooses
 it: by a key in the environment or in .env; without a key, simple rules answer.
@@ -31,6 +34,7 @@ options:
   --servers FILE                  the servers; by default mcp.json, else the built-in demo server
   --model PROVIDER:NAME           the model, such as openai:gpt-5-mini or gemini:gemini-flash-latest
   --yes                           call tools without asking
+  --trust                         run the servers of this folder's mcp.json without asking
   --config FILE                   a configuration file, .toml or .json
   --json                          print one JSON object: text, calls, usage
 
@@ -45,7 +49,7 @@ approval, and nobody was there; 130 interrupted
 """
 
 OPTIONS = {"--servers": "a file", "--model": "PROVIDER:NAME", "--config": "a file"}
-FLAGS = ("--json", "--yes")
+FLAGS = ("--json", "--yes", TRUST)
 _MAX_CHARACTERS = 32_768
 _USAGE_EXIT = 2
 _UNATTENDED_EXIT = 5
@@ -61,6 +65,10 @@ def ask(arguments: list[str]) -> int:
         line = parse(arguments, OPTIONS, FLAGS)
         question = _question(line)
         parts = _parts(line)
+        assert parts.servers is not None  # there was no problem
+        settle(parts.servers.waiting, "ask", trusts=TRUST in line.options)
+        for note in parts.environment.notes:
+            output.warning(note)
         with warnings_to(output):
             return run_to_end(lambda: _answer(parts, question, output))
     except KeyboardInterrupt:
@@ -71,6 +79,10 @@ def ask(arguments: list[str]) -> int:
         text = f"{error}; see foundation-rt ask --help"
         output.error({"code": "USAGE", "message": str(error)}, text)
     except UsageError as error:
+        if isinstance(error, MissingExtraError):
+            from .host import host_extras
+
+            error = error.also(*host_extras(arguments))
         output.error({"code": "USAGE", "message": str(error)}, str(error))
     return _USAGE_EXIT
 
@@ -94,8 +106,9 @@ def _parts(line: CommandLine) -> HostParts:
     Raises:
         UsageError: lists every problem, and what to write.
     """
-    from ..host.environment import HostEnvironment
-    from ..host.starting import HostOptions, read_parts
+    from ..apps.host.environment import HostEnvironment
+    from ..apps.host.settings import SECTION, HostSettings
+    from ..apps.host.starting import HostOptions, read_parts
     from .demo_tools import showing_server
 
     settings: dict[str, Any] = {}
@@ -110,7 +123,7 @@ def _parts(line: CommandLine) -> HostParts:
     )
 
     def demo() -> Any:
-        server = showing_server()
+        server = showing_server({SECTION: HostSettings})  # the seed's variables set it
         server.override("logging", level="error")
         return server
 
@@ -119,7 +132,8 @@ def _parts(line: CommandLine) -> HostParts:
 
 async def _answer(parts: HostParts, question: str, output: Output) -> int:
     """Let the host answer; return the exit code."""
-    from ..host.orchestrator import ConversationOrchestrator, MemoryHistories
+    from ..apps.host import texts
+    from ..apps.host.orchestrator import ConversationOrchestrator, MemoryHistories
 
     llm = parts.llm
     assert llm is not None  # there was no problem
@@ -127,11 +141,17 @@ async def _answer(parts: HostParts, question: str, output: Output) -> int:
     try:
         async with parts.coordinator() as coordinator:
             _warn_of_servers(coordinator, output)
+            total, most = len(coordinator.tools), llm.max_tools
+            if most is not None and total > most:
+                output.warning(texts.too_many_tools(total, most))
             orchestrator = ConversationOrchestrator(
                 llm, coordinator, MemoryHistories(), parts.turns
             )
             conversation = Conversation(orchestrator, output, Person())
             await conversation.take_turn(question)
+            for note in llm.notes:
+                output.warning(note)
+            _warn_of_tools(coordinator, llm, output)
     finally:
         await llm.close()
     return _exit_code(conversation, output, llm.label)
@@ -141,6 +161,16 @@ def _warn_of_servers(coordinator: Coordinator, output: Output) -> None:
     for server, status in coordinator.states.items():
         if status.reason is not None:
             output.warning(f"server {server!r} is {status.state}: {status.reason}")
+
+
+def _warn_of_tools(coordinator: Coordinator, llm: LLMService, output: Output) -> None:
+    """Name the tools that the model's provider did not take as they are (LLM-114)."""
+    from ..apps.host.llm.service import ModelTool
+
+    for entry in coordinator.tools:
+        notes = llm.tool_notes(ModelTool.of(entry))
+        if notes:
+            output.warning(f"{entry.qualified_name}, for the model: {'; '.join(notes)}")
 
 
 def _exit_code(conversation: Conversation, output: Output, model: str) -> int:
@@ -161,7 +191,7 @@ def _exit_code(conversation: Conversation, output: Output, model: str) -> int:
         tools = ", ".join(dict.fromkeys(conversation.unapproved))
         message = (
             f"not called, since nobody is there who could approve it: {tools}; allow it with"
-            " --yes, or with alwaysAllow of its server in mcp.json"
+            " --yes, or with alwaysAllow or trust of its server in mcp.json"
         )
         output.error({"code": "UNATTENDED", "message": message}, message)
         return _UNATTENDED_EXIT

@@ -21,8 +21,8 @@ from .questions import answer_as_model, ask_form, ask_page
 if TYPE_CHECKING:
     from ..client.handlers.elicitation import ElicitationRequest, ElicitationUrlRequest
     from ..client.handlers.sampling import SamplingRequest
-    from ..server_requests.elicitation import ElicitResult
-    from ..server_requests.sampling import SampleResult
+    from ..features.server_requests.elicitation import ElicitResult
+    from ..features.server_requests.sampling import SampleResult
 
 _HOUR = 3600.0
 """Seconds that a person has for an answer; meanwhile no deadline of the client runs."""

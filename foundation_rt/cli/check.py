@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import asdict
 
-from ..config.loading import settings, to_mapping
+from ..base.config.loading import settings, to_mapping
 from ..protocol.revisions import REVISIONS
 from .render import Heading, Page, Paragraph, Part, Table
 from .reports import entry_list, prompt_details, tool_details, tool_list
 
 if TYPE_CHECKING:
-    from ..config.settings import ServerConfig
+    from ..base.config.settings import ServerConfig
     from ..protocol.revisions import Revision
     from ..server import Server
 

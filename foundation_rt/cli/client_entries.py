@@ -18,9 +18,9 @@ from typing import Any
 
 from attrs import frozen
 
-from ..errors import UsageError
-from ..mcp_json.editing import remove_member, set_member
-from ..mcp_json.json_text import parse_object, read_text
+from ..base.mcp_json.editing import remove_member, set_member
+from ..base.mcp_json.json_text import parse_object, read_text
+from ..errors import MissingExtraError, UsageError
 from .desktop_clients import DesktopClient
 
 _OWNER_ONLY = 0o600  # entries may hold tokens
@@ -89,8 +89,11 @@ class ClientFile:
         del document[self.client.member][name]
         return str(tomlkit.dumps(document))
 
-    def write(self, text: str) -> None:
+    def write(self, text: str) -> Path | None:
         """Replace the file; of several processes one writes, and the others fail.
+
+        Returns:
+            the path of a copy of the file as it was; None if there was none.
 
         Raises:
             UsageError: the file has changed since it was read, or cannot be written.
@@ -102,7 +105,7 @@ class ClientFile:
                 if ClientFile.read(self.client, self.path).text != self.text:
                     problem = "has changed meanwhile; nothing was written: try again"
                     raise UsageError(f"{self.path} {problem}")
-                _replace(self.path, text)
+                return _replace(self.path, text)
         except OSError as error:
             raise UsageError(f"{self.path} cannot be written: {error.strerror}") from None
 
@@ -126,10 +129,7 @@ def _tomlkit() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "tomlkit":
             raise
-        raise UsageError(
-            "the files of this client are TOML, for which tomlkit is needed: install the extra,"
-            " pip install 'foundation-rt[cli]'"
-        ) from None
+        raise MissingExtraError("The file of this client, which is TOML,", "cli") from None
     return tomlkit
 
 
@@ -144,16 +144,25 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _replace(path: Path, text: str) -> None:
-    mode, mark = _OWNER_ONLY, b""
-    if path.exists():
-        mode = path.stat().st_mode & 0o777
-        with path.open("rb") as old:
-            mark = codecs.BOM_UTF8 if old.read(3) == codecs.BOM_UTF8 else b""
+def _replace(path: Path, text: str) -> Path | None:
+    """Replace a file; return the path of its copy, which replaces the copy before (CLI-81)."""
+    if not path.exists():
+        _put(path, text.encode(), _OWNER_ONLY)
+        return None
+    mode, old = path.stat().st_mode & 0o777, path.read_bytes()
+    backup = path.with_name(f"{path.name}.bak")
+    _put(backup, old, mode)
+    mark = codecs.BOM_UTF8 if old.startswith(codecs.BOM_UTF8) else b""
+    _put(path, mark + text.encode(), mode)
+    return backup
+
+
+def _put(path: Path, content: bytes, mode: int) -> None:
+    """Put a file in its place, whole."""
     descriptor, written = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(mark + text.encode())
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(written, mode)  # noqa: PTH101 -- mkstemp gives a str

@@ -118,7 +118,7 @@ def _positional(name: str) -> tuple[Words, ...]:
         "install": (clients, FILES),
         "uninstall": (clients,),
         "task-server": (tuple(sorted(task_server.COMMANDS)),),
-        **dict.fromkeys(("top", "gateway status", "ask", "host", "task-server migrate"), ()),
+        **dict.fromkeys(("gateway status", "ask", "host", "task-server migrate"), ()),
         **dict.fromkeys(("agents list", "agents purge", "agents schedules"), ()),
     }
     return known.get(name, (FILES,))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import field, frozen
 
+from ..base.exact_json import loads
 from ..client.errors import MCPError
 from ..client.resilience.circuit_breaker import BreakerSettings
 from ..errors import JsonRpcErrorCode
-from ..protocol.exact_json import loads
 from .args import CommandLine, CommandLineError, Valued
 from .json_schemas import types_of
 from .render import Heading, Page, Paragraph, Part, Table
@@ -88,7 +88,7 @@ async def _tools(client: Client, line: CommandLine, view: LiveView | None) -> An
 
 
 async def _check_portable(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
-    from .portability import findings
+    from ..apps.host.llm.portability import findings
 
     tools = [tool.wire for tool in await client.list_tools()]
     found = findings(tools)
@@ -116,7 +116,7 @@ async def _read(client: Client, line: CommandLine, view: LiveView | None) -> Ans
 
 
 async def _gateway_status(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
-    from ..gateway.status import COLUMNS, URI, problems_of, table_of
+    from ..apps.gateway.status import COLUMNS, URI, problems_of, table_of
 
     result = await client.read_resource(URI)
     status = loads(result.wire["contents"][0]["text"])
@@ -154,19 +154,6 @@ def _count(text: str | None) -> int:
     if not (is_number and 1 <= int(text) <= MAX_PINGS):
         raise CommandLineError(f"--count is a number from 1 to {MAX_PINGS}, not {text!r}")
     return int(text)
-
-
-async def _top(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
-    from ..client.targets import HttpServer
-    from .targets import target_of
-    from .top import watch
-
-    server = target_of(line)
-    if not isinstance(server, HttpServer):
-        raise CommandLineError("top needs a URL: a server over stdio serves its own client only")
-    count = line.option("--count")
-    samples, page = await watch(client, server, line, None if count is None else _count(count))
-    return Answer({"samples": samples}, page)
 
 
 async def _inspect(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
@@ -261,14 +248,6 @@ CLIENT_COMMANDS: Mapping[str, ClientCommand] = {
         options={"breaker": BreakerSettings(failure_threshold=MAX_PINGS + 1)},
     ),
     "inspect": ClientCommand(_inspect, ("TARGET",)),
-    "top": ClientCommand(
-        _top,
-        ("URL",),
-        frozenset({"tools"}),
-        valued={**_COUNTED, "--interval": "a number of seconds"},
-        # A server that is down for a while is shown as such, and again when it is back.
-        options={"breaker": BreakerSettings(failure_threshold=MAX_PINGS + 1)},
-    ),
     "check --portable": ClientCommand(_check_portable, ("TARGET",), frozenset({"tools"})),
     "gateway status": ClientCommand(_gateway_status, ("URL",), frozenset({"resources"})),
 }

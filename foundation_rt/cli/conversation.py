@@ -10,19 +10,19 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from attrs import define, field
 
+from ..base.exact_json import dumps
 from ..client.handlers.elicitation import ElicitationUrlRequest
 from ..client.safe_text import printable_line, printable_text
-from ..server_requests.elicitation import ElicitResult
+from ..features.server_requests.elicitation import ElicitResult
 from .person import InputClosedError, Person
 from .questions import ask_form, ask_page
 from .render import Output
 
 if TYPE_CHECKING:
-    from ..host.events import Decision, ServerMessage
-    from ..host.orchestrator import ConversationOrchestrator
+    from ..apps.host.events import Decision, ServerMessage
+    from ..apps.host.orchestrator import ConversationOrchestrator
 
 SESSION = "terminal"
 
@@ -95,7 +95,7 @@ class Conversation:
         async for event in events:
             payload = event.payload
             match event.type:
-                case "text":
+                case "text" if "thought" not in payload:
                     self._show_text(payload)
                 case "status":
                     self._show_status(payload)
@@ -105,6 +105,8 @@ class Conversation:
                     self._ask_or_stop(payload["questionId"], payload, "message", self._answer)
                 case "turn" if payload["state"] != "started":
                     self._end(payload)
+                case "turn" if "message" in payload:
+                    self._note(payload["message"])
             if self.exit_code:
                 break
 
@@ -173,23 +175,31 @@ class Conversation:
 
     async def _decide(self, payload: Mapping[str, Any]) -> None:
         decision: Decision = "unattended"
-        shown = f"{payload['tool']} {_json(payload['arguments'])}"
         if self._person.is_there:
             async with self._turn_to_ask:
-                said = await self._approval(shown)
-            decision = {"y": "once", "yes": "once", "a": "session"}.get(said.lower(), "deny")  # type: ignore[assignment]
+                decision = await self._approval(payload)
         else:
             self.unapproved.append(payload["tool"])
         self._orchestrator.approve(SESSION, payload["callId"], decision)
 
-    async def _approval(self, call: str) -> str:
+    async def _approval(self, payload: Mapping[str, Any]) -> Decision:
+        server, given = payload["server"], _json(payload["arguments"])
+        if payload["kind"] == "sampling":
+            asked = f"Let {server} ask the model {given}?"
+        else:
+            asked = f"Call {payload['tool']} {given}?"
+        words: dict[str, Decision] = {"y": "once", "yes": "once", "a": "session"}
+        choices = "y: yes, a: yes, and again without asking"
+        if "trust" in payload["decisions"]:
+            words["t"] = "trust"
+            choices += f", t: yes, and trust what {server} says only reads"
         try:
-            return await self._person.ask(
-                f"Call {printable_line(call)}?\n"
-                "y: yes, a: yes, and this tool again without asking; anything else: no > "
+            said = await self._person.ask(
+                f"{printable_line(asked)}\n{printable_line(choices)}; anything else: no > "
             )
         except InputClosedError:
-            return ""
+            return "deny"
+        return words.get(said.lower(), "deny")
 
     async def _answer(self, payload: Mapping[str, Any]) -> None:
         result: ElicitResult[Any] = ElicitResult("decline")
@@ -208,4 +218,4 @@ class Conversation:
 
 
 def _json(value: Any) -> str:
-    return orjson.dumps(value, default=str).decode()
+    return dumps(value, default=str).decode()

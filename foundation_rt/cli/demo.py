@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
-from ..core.context import ToolContext
+from ..kernel.context import ToolContext
 from ..server import Server
 
 if TYPE_CHECKING:
-    from ..config.sections import Settings
+    from ..base.config.sections import Settings
     from ..protocol.tool_annotations import ToolAnnotations
 
 

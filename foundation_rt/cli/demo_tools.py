@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..core.context import ToolContext
+from ..features.signatures.constraints import Constraints
+from ..kernel.context import ToolContext
 from ..protocol.tool_annotations import ToolAnnotations
 from ..server import Server
-from ..signatures.constraints import Constraints
 from .demo import demo_server
 
 if TYPE_CHECKING:
-    from ..config.sections import Settings
+    from ..base.config.sections import Settings
 
 _READS = ToolAnnotations(read_only=True)
 _STEP_SECONDS = 0.25

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from .agreement import TRUST
 from .args import CommandLine, CommandLineError, parse
 
 if TYPE_CHECKING:
+    from ..apps.dev.file_watch import WatchedFiles
+    from ..apps.dev.front import DevTarget, Front
+    from ..apps.dev.terminal import Styled
     from ..client import HttpServer, StdioServer
-    from ..dev.file_watch import WatchedFiles
-    from ..dev.front import DevTarget, Front
-    from ..dev.terminal import Styled
 
 HELP = """\
 usage: foundation-rt dev [TARGET] [OPTION ...] [-- ARGUMENT ...]
@@ -36,6 +37,8 @@ options:
   --watch PATH                    restart when this file changes too, or a source file in this
                                   folder; may be repeated
   --config FILE                   configure the APP
+  --trust                         run the server that an mcp.json of this folder lists by this name,
+                                  without asking
 
 examples:
   foundation-rt dev tools.py
@@ -47,7 +50,7 @@ examples:
 DEFAULT_PORT = 7300
 
 OPTIONS = {"--config": "a file", "--port": "a number", "--watch": "a path"}
-FLAGS = ("--open",)
+FLAGS = ("--open", TRUST)
 _CODES = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "bold": 1, "dim": 2}
 
 
@@ -55,9 +58,9 @@ def dev(arguments: list[str]) -> int:
     """Run the command; return the exit code."""
     line = parse(arguments, OPTIONS, FLAGS, at_most=1, takes_program=True)
     target = _read_target(line)
-    from ..dev.front import create_front
-    from ..dev.terminal import Terminal
-    from ..transports.http.serve import serve
+    from ..apps.dev.front import create_front
+    from ..apps.dev.terminal import Terminal
+    from ..http.serve import serve
 
     front = create_front(target, {"port": _port(line.option("--port"))})
     write = _writer()
@@ -120,9 +123,9 @@ def _read_target(line: CommandLine) -> DevTarget:
         CommandLineError: options do not go with it.
         UsageError: it is no server, or a file is not there.
     """
-    from ..dev.front import DevTarget
-    from ..gateway.source import Source, file_source, single_source
-    from ..mcp_json import usual_places
+    from ..apps.dev.front import DevTarget
+    from ..apps.gateway.source import Source, file_source, single_source
+    from ..base.mcp_json import usual_places
     from .targets import AppTarget, find_target
 
     text = line.positional[0] if line.positional else None
@@ -134,7 +137,8 @@ def _read_target(line: CommandLine) -> DevTarget:
         _refuse_app_options(line)
         found: Any = AppTarget("")
     else:
-        found = find_target(text, usual_places(Path(), Path.home()), os.environ)
+        places = usual_places(Path(), Path.home())
+        found = find_target(text, places, os.environ, trusts=TRUST in line.options)
     from ..client import HttpServer
 
     if isinstance(found, AppTarget):
@@ -166,11 +170,11 @@ def _refuse_app_options(line: CommandLine) -> None:
 
 def _program(source: str, line: CommandLine) -> tuple[StdioServer, WatchedFiles]:
     """Return the child process of an APP, and its files."""
+    from ..apps.dev.file_watch import WatchedFiles
     from ..client import StdioServer
-    from ..dev.file_watch import WatchedFiles
 
     config = line.option("--config")
-    words = ["-m", "foundation_rt.cli.dev_program"]
+    words = ["-P", "-m", "foundation_rt.cli.dev_program"]
     words += [source] if source else []
     words += ["--config", config] if config is not None else []
     words += ["--", *line.program] if line.program else []
@@ -200,7 +204,7 @@ def _serve_words(source: str, line: CommandLine) -> tuple[str, tuple[str, ...]]:
     script = Path(sys.executable).with_name("foundation-rt")
     if script.is_file():
         return str(script), tuple(words)
-    return sys.executable, ("-m", "foundation_rt", *words)
+    return sys.executable, ("-P", "-m", "foundation_rt", *words)
 
 
 def _server_id(shown: str) -> str:
@@ -212,7 +216,7 @@ def _server_id(shown: str) -> str:
 
 def _extra_files(given: list[str]) -> WatchedFiles:
     """Return the files and folders of `--watch`."""
-    from ..dev.file_watch import WatchedFiles
+    from ..apps.dev.file_watch import WatchedFiles
 
     paths = [Path(each).absolute() for each in given]
     for path in paths:
@@ -226,7 +230,7 @@ def _watch(
     extra: WatchedFiles, own: WatchedFiles | None = None
 ) -> Callable[[str, StdioServer | HttpServer], WatchedFiles]:
     """Return a function that returns the files of a server."""
-    from ..dev.file_watch import WatchedFiles
+    from ..apps.dev.file_watch import WatchedFiles
 
     def files(server_id: str, launch: StdioServer | HttpServer) -> WatchedFiles:
         found = own if own is not None else _named_files(launch)
@@ -239,8 +243,8 @@ def _watch(
 
 def _named_files(launch: StdioServer | HttpServer) -> WatchedFiles:
     """Return the source files that a command names, and those beside them."""
+    from ..apps.dev.file_watch import SUFFIXES, WatchedFiles
     from ..client import StdioServer
-    from ..dev.file_watch import SUFFIXES, WatchedFiles
 
     if not isinstance(launch, StdioServer):
         return WatchedFiles()

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from ..dev.log_lines import AGENTS_TOOL, REPORT_KEY
+from ..apps.dev.log_lines import AGENTS_TOOL, REPORT_KEY
 from .program_errors import ignored_folders, problem_of
 
 if TYPE_CHECKING:
     from ..agents.ledger.status import MessageStatus
     from ..agents.local import AgentCoordinator
-    from ..core.context import ToolContext
+    from ..kernel.context import ToolContext
+    from ..protocol.principal import Principal
     from ..server import Server
     from .args import CommandLine
 
@@ -27,6 +28,8 @@ _MAX_REQUESTS = 200
 
 def run(arguments: list[str]) -> int:
     """Load the program and serve it over stdio; return the exit code."""
+    from ..kernel.stdio.descriptors import isolate
+    from ..kernel.stdio.transport import serve
     from .args import parse
     from .main import OPTIONS
 
@@ -34,6 +37,7 @@ def run(arguments: list[str]) -> int:
     # Python takes the bytecode of a file for that of the next version, if both have the same size
     # and were saved within a second (DEV-13).
     sys.dont_write_bytecode = True
+    descriptors = isolate()
     try:
         server = _load(line)
         runtime = server.runtime
@@ -45,9 +49,7 @@ def run(arguments: list[str]) -> int:
     if runtime.agents is not None:
         _add_agents_tool(server)
     _report({"files": _imported_files()})
-    from ..server import start_server
-
-    return start_server(server)
+    return serve(runtime, descriptors=descriptors)
 
 
 def _load(line: CommandLine) -> Server:
@@ -90,7 +92,7 @@ def _imported_files() -> list[str]:
 
 def _add_agents_tool(server: Server) -> None:
     """Add the tool with which the front reads agents and ledger (DEV-32)."""
-    from ..registry.tool_definition import ToolDefinition
+    from ..kernel.registry.tool_definition import ToolDefinition
 
     ids = {"type": "array", "items": {"type": "string"}, "maxItems": _MAX_REQUESTS}
     definition = ToolDefinition(
@@ -111,20 +113,25 @@ def _add_agents_tool(server: Server) -> None:
             "ledger": await _ledger(coordinator, arguments.get("requestIds", [])),
         }
 
-    server.register(definition, tell)
+    # No list has it, not even that of the program; the front calls it by its name.
+    tool = server.runtime.registry.register(definition, tell, visible=_nobody)
+    tool.is_restricted = False
+
+
+def _nobody(principal: Principal | None) -> bool:
+    return False
 
 
 async def _ledger(coordinator: AgentCoordinator, known: list[str]) -> dict[str, Any] | None:
     from ..agents.ledger.coordinator import AgentCoordinatorV2
+    from ..agents.ledger.status import request_status
 
     if not isinstance(coordinator, AgentCoordinatorV2):
         return None
     found = {each.request_id: each for each in await coordinator.pending_requests(_MAX_REQUESTS)}
-    for request_id in known:
-        if request_id not in found:
-            status = await coordinator.status(request_id)
-            if status is not None:
-                found[request_id] = status
+    others = [request_id for request_id in known if request_id not in found]
+    for record in await (await coordinator.operator()).store.get_request_records(others):
+        found[record.request_id] = request_status(record)
     return {
         "name": coordinator.name or coordinator.aacp.name,
         "requests": [_request(each) for each in found.values()],

@@ -9,12 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import MissingExtraError
+from .agreement import TRUST, settle
 from .args import CommandLine, CommandLineError, Valued, parse
 from .main import OPTIONS as CONFIG_OPTIONS
 from .main import PROGRAM_FLAGS, SERVE_FLAGS, SERVE_OPTIONS, serve_line
 
 if TYPE_CHECKING:
-    from ..gateway.source import Source
+    from ..apps.gateway.source import Source
     from ..server import Server
 
 HELP = """\
@@ -31,12 +33,13 @@ One server in front of many: the servers of a file, or one server over another t
 
 FILE lists servers, as desktop clients write it (mcp.json). Without it, the files of the usual
 places are merged: ./mcp.json, ./.mcp.json, .vscode/mcp.json, .cursor/mcp.json and those of desktop
-clients. TARGET is one server, whose names are kept: a URL, an APP, a name in these files, or a
-command line in quotes. URL is by default http://127.0.0.1:8000/mcp. What follows `--` at the end is
-for the program of an APP.
+clients; what those of this folder list runs after you have agreed to it. TARGET is one server,
+whose names are kept: a URL, an APP, a name in these files, or a command line in quotes. URL is by
+default http://127.0.0.1:8000/mcp. What follows `--` at the end is for the program of an APP.
 
 options of the servers:
   --demo                          serve the built-in demo server
+  --trust                         run what the files of this folder list, without asking
   --prefix always|never           begin names of tools and prompts with their server's
   --expose all|search             list all tools, or three with which they are found and called
   --lock FILE                     withhold definitions that have changed since they were recorded
@@ -69,9 +72,9 @@ OPTIONS: Valued = {
     "--expose": ("all", "search"),
     **_LOCK,
 }
-FLAGS = (*SERVE_FLAGS, *PROGRAM_FLAGS, "--demo")
+FLAGS = (*SERVE_FLAGS, *PROGRAM_FLAGS, TRUST, "--demo")
 ACCEPT_OPTIONS = {**_LOCK, "--server": "a name", "--header": "NAME: VALUE", **CONFIG_OPTIONS}
-ACCEPT_FLAGS = (*PROGRAM_FLAGS, "--demo")
+ACCEPT_FLAGS = (*PROGRAM_FLAGS, TRUST, "--demo")
 
 _DEFAULT_URL = "http://127.0.0.1:8000/mcp"
 
@@ -84,13 +87,21 @@ def gateway(arguments: list[str]) -> int:
     if command == "accept":
         return _accept(arguments[1:])
     line = parse(arguments, OPTIONS, FLAGS, at_most=1, takes_program=True)
-    return serve_line(line, lambda over_http: _load(line), ["gateway", *arguments])
+    sources: list[Source] = []
+    try:
+        return serve_line(line, lambda over_http: _load(line, sources), ["gateway", *arguments])
+    except MissingExtraError as error:
+        plans = [plan for source in sources for plan in source.read().values()]
+        has_url = any(getattr(plan.target, "url", None) for plan in plans)
+        raise error.also(*(["client"] if has_url else ())) from None
 
 
-def _load(line: CommandLine) -> Server:
-    from ..gateway.app import create_gateway
+def _load(line: CommandLine, sources: list[Source]) -> Server:
+    """Return the gateway; note the source of its servers."""
+    from ..apps.gateway.app import create_gateway
 
     source = _source(line)
+    sources.append(source)
     return create_gateway(
         source,
         _overrides(line, source),
@@ -105,7 +116,7 @@ def _is_terminal() -> bool:
 
 def _show_servers(status: Mapping[str, Any]) -> None:
     """Show people at a terminal which servers there are (GATE-41)."""
-    from ..gateway.status import problems_of, table_of, text_table
+    from ..apps.gateway.status import problems_of, table_of, text_table
 
     with suppress(OSError):  # the terminal has been closed
         sys.stderr.write(text_table(table_of(status)))
@@ -123,9 +134,10 @@ def _source(line: CommandLine) -> Source:
 
 def _source_of(line: CommandLine) -> tuple[Source, bool]:
     """Return the servers of the gateway, and whether they are an APP."""
-    from ..gateway.source import NoServersError, file_source, places_source, single_source
-    from ..mcp_json import usual_places
+    from ..apps.gateway.source import NoServersError, file_source, places_source, single_source
+    from ..base.mcp_json import usual_places
 
+    trusts = TRUST in line.options
     if "--demo" in line.options:
         if line.positional:
             raise CommandLineError("--demo goes without a FILE or TARGET")
@@ -134,15 +146,18 @@ def _source_of(line: CommandLine) -> tuple[Source, bool]:
         return single_source("demo", showing_server()), False
     if not line.positional:
         try:
-            return places_source([*usual_places(Path(), Path.home())]), False
+            source = places_source([*usual_places(Path(), Path.home())])
         except NoServersError as error:
             raise CommandLineError(str(error)) from None
+        settle(source.waiting(), "gateway", trusts=trusts)
+        return source, False
     text = line.positional[0]
     if text.endswith(".json") and len(text.split()) == 1:
         return file_source(Path(text)), False
     from .targets import AppTarget, find_target
 
-    target: Any = find_target(text, usual_places(Path(), Path.home()), os.environ)
+    places = usual_places(Path(), Path.home())
+    target: Any = find_target(text, places, os.environ, trusts=trusts)
     is_app = isinstance(target, AppTarget)
     if is_app:
         from .apps import load_app
@@ -168,8 +183,8 @@ def _status(arguments: list[str]) -> int:
 
 def _accept(arguments: list[str]) -> int:
     line = parse(arguments, ACCEPT_OPTIONS, ACCEPT_FLAGS, at_most=1)
-    from ..gateway.acceptance import accept
-    from ..gateway.app import read_settings
+    from ..apps.gateway.acceptance import accept
+    from ..apps.gateway.app import read_settings
     from .commands import FAILURE_EXIT
     from .render import Output
     from .targets import read_headers

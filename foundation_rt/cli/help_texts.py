@@ -46,7 +46,6 @@ commands for any server, the TARGET:
                                   print a prompt, filled in
   inspect TARGET                  show all its lists, with readable schemas
   ping TARGET                     measure its round-trip times
-  top URL                         show its calls, times and load, live
 
 commands for a ledger of agents:
   agents list                     list its agents and requests
@@ -91,7 +90,7 @@ options of the program:
   --traceback                     show the whole traceback if the program cannot be loaded
 
 options of the transport:
-  --http HOST:PORT                serve over HTTP at this address; needs the extra `http`
+  --http HOST:PORT                serve over HTTP at this address or port (extra `http`)
   --transport TRANSPORT           stdio, http or both; by default stdio, with --http http
   --no-auth                       serve every client over HTTP, without a key or token
   --workers N                     serve HTTP in N processes
@@ -138,11 +137,14 @@ exit codes: 0; 1 the APP cannot be served, or a model refuses a tool; 2 the comm
 _OF_TARGET = """
 options of the server:
   --servers FILE                  TARGET is a name in this file
+  --env NAME[=VALUE]              set this variable, or pass ours on; for a command, may be repeated
   --header 'NAME: VALUE'          send this header; for a URL, may be repeated
   --protocol REVISION             use this revision of the protocol and no other
   --timeout S                     wait S seconds for a response, by default 60
   --config FILE                   configure the APP, with a file of .toml or .json
   --traceback                     show the whole traceback if the APP cannot be loaded
+  --trust                         run the server that an mcp.json of this folder lists by this name,
+                                  without asking
 
 options of the output:
   --json                          print JSON, errors too
@@ -230,20 +232,6 @@ examples:
   foundation-rt inspect weather --servers mcp.json --json
 {_EXIT_CODES}"""
 
-_TOP = f"""\
-usage: foundation-rt top URL [--interval S] [--count N] [OPTION ...]
-
-Show calls per second, p50, p95, slots and sessions of a server of this runtime, live; of a gateway
-also its servers and circuits. At a terminal until Ctrl-C, elsewhere N times.
-
-  --interval S                    draw the page anew every S seconds, by default 2
-  --count N                       end after N pages
-{_OF_TARGET}
-examples:
-  foundation-rt top http://127.0.0.1:8000/mcp
-  foundation-rt top http://127.0.0.1:8000/mcp --count 1 --json
-{_EXIT_CODES}"""
-
 _COMPLETION = """\
 usage: foundation-rt completion bash|zsh|fish
 
@@ -267,7 +255,6 @@ _TEXTS: Mapping[str, str] = {
     "read": _READ,
     "serve": _SERVE,
     "tools": _TOOLS,
-    "top": _TOP,
 }
 _OF_MODULES: Mapping[str, tuple[str, str]] = {
     "agents": ("agents", "HELP"),

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import MissingExtraError
+from .agreement import TRUST, settle
 from .args import CommandLine, CommandLineError, parse
 from .main import SERVE_FLAGS, read_workers, write_output
 from .person import is_terminal
 
 if TYPE_CHECKING:
-    from ..coordinator import Coordinator
-    from ..host.app import Host
-    from ..host.starting import HostParts, ServerList
+    from ..apps.coordinator import CircuitOptions, Coordinator
+    from ..apps.host.app import Host
+    from ..apps.host.starting import HostParts, ServerList
+    from ..client import ConnectOptions
     from ..server import Server
 
 HELP = """\
@@ -34,6 +36,7 @@ options of the chat:
   --model PROVIDER:NAME           gemini, openai, anthropic, rules or script:FILE, and its model
   --store STORE                   keep chats in memory (by default), sqlite:FILE or postgresql://...
   --yes                           call tools without asking
+  --trust                         run the servers of this folder's mcp.json without asking
   --config FILE                   a configuration file, .toml or .json
   --init                          write mcp.json, .env.example and compose.yaml, and end
 
@@ -43,11 +46,12 @@ options of the address:
   --no-auth                       serve everybody who reaches the port, without a token or key
   --workers N                     serve in N processes, with --store postgresql://...
   --gateway                       serve the same servers as one MCP server, at /mcp
-  --lock FILE                     with --gateway: withhold there what servers have changed
+  --lock FILE                     with --gateway: use nothing that servers have changed
 
 The environment, and the file .env below it: GEMINI_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY,
 LLM_PROVIDER, LLM_MODEL, LLM_BASE_URL, LLM_TOOL_MODE, MCP_JSON_PATH, LOG_LEVEL, PORT,
-MAX_TOKEN_COUNT, DEFAULT_TOOL_TIMEOUT_MS. Keys in .env are read again on SIGUSR1.
+MAX_TOKEN_COUNT, DEFAULT_TOOL_TIMEOUT_MS. Nothing else in .env counts but as ${NAME} in mcp.json.
+Keys in .env are read again on SIGUSR1.
 
 examples:
   foundation-rt host
@@ -67,22 +71,42 @@ OPTIONS = {
     "--store": "memory, sqlite:FILE or postgresql://...",
     "--workers": "a number",
 }
-FLAGS = (*SERVE_FLAGS, "--gateway", "--yes", "--init")
+FLAGS = (*SERVE_FLAGS, "--gateway", "--yes", "--init", TRUST)
 _POSTGRES = ("postgresql://", "postgres://")
-_ANYWHERE = {"//0.0.0.0:": "//127.0.0.1:", "//[::]:": "//[::1]:"}
-"""The hosts of a socket that listens everywhere, and those that a browser here can open."""
 
 
 def host(arguments: list[str]) -> int:
     """Run the command; return the exit code."""
+    try:
+        return _host(arguments)
+    except MissingExtraError as error:
+        raise error.also(*host_extras(arguments)) from None
+
+
+def host_extras(arguments: list[str]) -> list[str]:
+    """Return the extras that a host needs, by its arguments and the environment (ERR-11)."""
+    from ..apps.host.llm.providers import KEY_VARIABLES
+
+    given = [*arguments, os.environ.get("FOUNDATION_RT_HOST__STORE", "")]
+    found = [
+        f"host-{provider}"
+        for provider, variable in KEY_VARIABLES.items()
+        if os.environ.get(variable) or any(each.startswith(provider) for each in given)
+    ]
+    if any(each.startswith(_POSTGRES) for each in given):
+        found.append("postgres")
+    return ["host", *found]
+
+
+def _host(arguments: list[str]) -> int:
     line = parse(arguments, OPTIONS, FLAGS, at_most=0)
     if "--init" in line.options:
-        from ..host.examples import write_examples
+        from ..apps.host.examples import write_examples
 
         return write_output(write_examples(Path()).encode())
     workers = read_workers(line.option("--workers"))
     if workers > 1:
-        from ..transports.http.worker_processes import keep_workers, worker_place
+        from ..http.cluster.worker_processes import keep_workers, worker_place
 
         if worker_place() is None:
             _refuse_wrong_workers(line)
@@ -91,17 +115,22 @@ def host(arguments: list[str]) -> int:
 
 
 def _serve(line: CommandLine) -> int:
-    from ..transports.http.serve import serve
-    from ..transports.http.worker_processes import worker_place
+    from ..http.cluster.worker_processes import worker_place
+    from ..http.serve import serve
 
-    made = _read(line).assemble(_add_gateway if "--gateway" in line.options else None)
+    parts = _read(line)
     place = worker_place()
+    if place is None:  # of workers, the process that keeps them has asked
+        _settle(parts, line)
+    made = parts.assemble(_add_gateway if "--gateway" in line.options else None)
     if place is not None and made.server.load_config().security.state_key is None:
         made.server.override("security", state_key=place.key)
     if is_terminal(sys.stderr):
         from .terminal import log_to_terminal
 
         log_to_terminal(made.server)
+    for note in parts.environment.notes:
+        made.server.runtime.logger.warn(note)
     return serve(
         made.server.runtime,
         place=place,
@@ -109,11 +138,16 @@ def _serve(line: CommandLine) -> int:
     )
 
 
+def _settle(parts: HostParts, line: CommandLine) -> None:
+    assert parts.servers is not None  # there was no problem
+    settle(parts.servers.waiting, "host", trusts=TRUST in line.options)
+
+
 def _print_page(made: Host, url: str) -> None:
     """Show people where the page is (HOST-08)."""
-    base = url.removesuffix(made.server.load_config().http.path).rstrip("/")
-    for anywhere, here in _ANYWHERE.items():
-        base = base.replace(anywhere, here)
+    from .terminal import reachable
+
+    base = reachable(url.removesuffix(made.server.load_config().http.path).rstrip("/"))
     with suppress(OSError, AttributeError):  # stdout is full, or closed
         sys.stdout.write(f"The chat is at {made.page_url(f'{base}/')}\n")
         sys.stdout.flush()
@@ -125,12 +159,12 @@ def _read(line: CommandLine) -> HostParts:
     Raises:
         UsageError: lists every problem, and what to write.
     """
-    from ..gateway.settings import SECTION, GatewaySettings
-    from ..host.app import make_server
-    from ..host.environment import HostEnvironment
-    from ..host.settings import SECTION as HOST_SECTION
-    from ..host.settings import HostSettings
-    from ..host.starting import HostOptions, read_parts
+    from ..apps.gateway.settings import SECTION, GatewaySettings
+    from ..apps.host.app import make_server
+    from ..apps.host.environment import HostEnvironment
+    from ..apps.host.settings import SECTION as HOST_SECTION
+    from ..apps.host.settings import HostSettings
+    from ..apps.host.starting import HostOptions, read_parts
     from .demo_tools import showing_server
 
     options = HostOptions(
@@ -139,23 +173,27 @@ def _read(line: CommandLine) -> HostParts:
     demo = partial(showing_server, {HOST_SECTION: HostSettings, SECTION: GatewaySettings})
     if "--gateway" not in line.options:
         return read_parts(options, HostEnvironment(), demo)
-    from ..gateway.app import DEFAULTS
+    from ..apps.gateway.app import DEFAULTS
 
     new_server = partial(make_server, DEFAULTS, {SECTION: GatewaySettings})
     return read_parts(options, HostEnvironment(), demo, new_server)
 
 
 def _add_gateway(
-    server: Server, servers: ServerList, connections: Mapping[str, Any]
+    server: Server,
+    servers: ServerList,
+    connections: ConnectOptions,
+    circuits: CircuitOptions,
 ) -> Coordinator:
     """Serve the host's servers at its endpoint too (HOST-09)."""
-    from ..coordinator import file_identity
-    from ..gateway.app import add_gateway
-    from ..gateway.source import Source
+    from ..apps.coordinator import file_identity
+    from ..apps.gateway.app import add_gateway
+    from ..apps.gateway.source import Source
 
     identity = file_identity(servers.files[0]) if servers.files else "demo"
     source = Source(servers.read, servers.files, identity)
-    return add_gateway(server, source, handlers=connections, guidance=True).coordinator
+    made = add_gateway(server, source, handlers=connections, circuits=circuits, guidance=True)
+    return made.coordinator
 
 
 def _overrides(line: CommandLine) -> dict[str, dict[str, Any]]:
@@ -190,7 +228,9 @@ def _refuse_wrong_workers(line: CommandLine) -> None:
     """
     variables = dict(os.environ)
     try:
-        store = _read(line).settings.store
+        parts = _read(line)
+        _settle(parts, line)
+        store = parts.settings.store
     finally:  # each worker reads `.env` itself, and again when keys were rotated (HOST-06)
         os.environ.clear()
         os.environ.update(variables)

@@ -13,15 +13,17 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from ..base.mcp_json import usual_places
 from ..client.safe_text import printable_text
 from ..client.targets import HttpServer, StdioServer, is_url
 from ..errors import UsageError
-from ..mcp_json import usual_places
+from .agreement import TRUST
 from .apps import load_app
 from .args import CommandLine, CommandLineError, parse
 from .client_entries import ClientFile
 from .desktop_clients import DesktopClient, desktop_clients
 from .main import PROGRAM_FLAGS, write_output
+from .person import confirm
 from .render import Output, Table
 from .targets import AppTarget, find_target, read_headers
 
@@ -48,6 +50,8 @@ options of the server:
   --header 'NAME: VALUE'          send this header; for a URL, may be repeated
   --config FILE                   configure the APP
   --traceback                     show the whole traceback if the APP cannot be loaded
+  --trust                         agree to the server that an mcp.json of this folder lists by this
+                                  name, without asking
 
 examples:
   foundation-rt install claude-desktop tools.py
@@ -82,7 +86,7 @@ OPTIONS = {
     "--config": "a file",
 }
 FLAGS = ("--project", "--yes")
-INSTALL_FLAGS = (*FLAGS, *PROGRAM_FLAGS)
+INSTALL_FLAGS = (*FLAGS, *PROGRAM_FLAGS, TRUST)
 _NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_NAME = 64  # characters
 _SECRETS = ("env", "headers", "http_headers")
@@ -117,7 +121,7 @@ def uninstall(arguments: list[str]) -> int:
     file = _file(line)
     name = line.positional[1]
     old = file.entries.get(name)
-    if old is None:
+    if name not in file.entries:
         names = ", ".join(sorted(file.entries)) or "no servers"
         raise UsageError(f"{file.path} does not list {name!r}; it lists {names}")
     done = f"{name} is no longer in {file.path}: restart {file.client.title}"
@@ -165,7 +169,7 @@ def _apply(
     file: ClientFile,
     name: str,
     text: str,
-    old: Mapping[str, Any] | None,
+    old: Any,
     new: Mapping[str, Any] | None,
     done: str,
 ) -> int:
@@ -173,25 +177,15 @@ def _apply(
     code = write_output(_difference(file, name, old, new).encode())
     if code:
         return code
-    if "--yes" not in line.options and not _is_confirmed():
+    if "--yes" not in line.options and not confirm("Write it? [y/N] "):
         Output(sys.stdout, sys.stderr).error(None, "nothing was written; --yes writes it")
         return _REFUSED_EXIT
-    file.write(text)
-    return write_output(f"{done}\n".encode())
+    backup = file.write(text)
+    kept = "" if backup is None else f"; as it was, it is in {backup}"
+    return write_output(f"{done}{kept}\n".encode())
 
 
-def _is_confirmed() -> bool:
-    """Ask the person at the terminal; without one, it is not confirmed."""
-    if not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
-        return False
-    sys.stderr.write("Write it? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _difference(
-    file: ClientFile, name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
-) -> str:
+def _difference(file: ClientFile, name: str, old: Any, new: Mapping[str, Any] | None) -> str:
     """Return the difference of an entry, without values that may be secret (CLI-23)."""
     # Without its head: the names of two files, and line numbers of the entry alone.
     lines = list(unified_diff(_lines(name, old), _lines(name, new), n=99, lineterm=""))[3:]
@@ -199,10 +193,13 @@ def _difference(
     return printable_text("\n".join([f"{file.path}, {file.client.member}:", *lines])) + "\n"
 
 
-def _lines(name: str, entry: Mapping[str, Any] | None) -> list[str]:
+def _lines(name: str, entry: Any) -> list[str]:
+    """Return an entry as it is shown; a file may have anything in its place."""
     if entry is None:
         return []
-    shown = {key: _shown(key, value) for key, value in entry.items()}
+    shown: Any = "..."
+    if isinstance(entry, Mapping):
+        shown = {key: _shown(key, value) for key, value in entry.items()}
     return json.dumps({name: shown}, indent=2, ensure_ascii=False).splitlines()[1:-1]
 
 
@@ -247,7 +244,8 @@ def _find(line: CommandLine) -> _Found:
     if text.endswith(".json") and len(text.split()) == 1:
         found, is_app = _found_file(Path(text)), False
     else:
-        target = find_target(text, usual_places(Path(), Path.home()), os.environ)
+        places = usual_places(Path(), Path.home())
+        target = find_target(text, places, os.environ, trusts=TRUST in line.options)
         is_app = isinstance(target, AppTarget)
         if isinstance(target, AppTarget):
             found = _found_app(target, line)
@@ -292,7 +290,7 @@ def _path_of_module(name: str) -> dict[str, str]:
 
 
 def _found_file(path: Path) -> _Found:
-    from ..mcp_json import ServerFile
+    from ..base.mcp_json import ServerFile
 
     entries = ServerFile.read(path).entries
     if not entries:
@@ -308,7 +306,7 @@ def _absolute(path: str | Path) -> str:
 
 def _own(command: str, *arguments: str) -> StdioServer:
     """Return a server of this runtime: desktop clients have another PATH than the shell."""
-    return StdioServer(sys.executable, args=("-m", "foundation_rt", command, *arguments))
+    return StdioServer(sys.executable, args=("-P", "-m", "foundation_rt", command, *arguments))
 
 
 def _anywhere(server: StdioServer | HttpServer) -> StdioServer | HttpServer:
@@ -317,9 +315,9 @@ def _anywhere(server: StdioServer | HttpServer) -> StdioServer | HttpServer:
 
     if isinstance(server, HttpServer):
         return server
-    if server.cwd is not None:
+    if server.cwd not in (None, str(Path.home())):  # that of an entry of the home (MCPJSON-16)
         raise UsageError("it has a working directory, which entries of clients cannot have")
-    return evolve(server, command=shutil.which(server.command) or server.command)
+    return evolve(server, cwd=None, command=shutil.which(server.command) or server.command)
 
 
 def _name_of(text: str, target: StdioServer | HttpServer) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ..protocol.exact_json import dumps
+from ..base.exact_json import dumps
 
 MAX_DEPTH = 6
 """Depth to which nested objects are shown and references are followed."""

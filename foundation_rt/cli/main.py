@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import MissingExtraError, UsageError
 from .args import CommandLine, CommandLineError, Valued, parse
 
 if TYPE_CHECKING:
     from typing import TextIO
 
+    from ..kernel.stdio.descriptors import ProtocolDescriptors
     from ..server import Server
     from .render import Output
 
@@ -25,7 +27,7 @@ _FAILURE_EXIT = 1
 _MAX_WORKERS = 256
 
 # Commands of a client, for any server.
-CLIENT_COMMANDS = ("call", "inspect", "ping", "prompt", "read", "tools", "top")
+CLIENT_COMMANDS = ("call", "inspect", "ping", "prompt", "read", "tools")
 
 # Options with a value, as `parse` has them.
 OPTIONS = {"--config": "a file"}
@@ -111,45 +113,72 @@ def serve_line(line: CommandLine, load: Callable[[bool], Server], arguments: lis
         for option in ("--http", "--no-auth", "--workers"):
             if option in line.options:
                 raise CommandLineError(f"{option} goes with --transport http or both")
-        from ..server import start_server
-
-        server = load(False)
-        if _is_terminal(sys.stdin) and _is_terminal(sys.stderr):
+        is_watched = _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
+        server, descriptors = load_isolated(lambda: load(False))
+        if is_watched:
             from .terminal import greet_over_stdio, log_to_terminal
 
             log_to_terminal(server)
             greet_over_stdio(server, arguments)
-        return start_server(server)
+        from ..kernel.stdio.transport import serve
+
+        return serve(server.runtime, descriptors=descriptors)
     if "--workers" in line.options and transport == "both":
         raise CommandLineError("--workers goes with --transport http")
     settings = read_address(line.option("--http"))
     if "--no-auth" in line.options:
         settings["no_auth"] = True
     workers = read_workers(line.option("--workers"))
-    if workers > 1:
-        from ..transports.http.worker_processes import keep_workers, worker_place
+    try:
+        if workers > 1:
+            from ..http.cluster.worker_processes import keep_workers, worker_place
 
-        if worker_place() is None:
-            return keep_workers(arguments, workers)
-    return serve_over_http(load(True), settings, with_stdio=transport == "both")
+            if worker_place() is None:
+                return keep_workers(arguments, workers)
+    except MissingExtraError as error:
+        raise error.also(*load(True).load_config().extras()) from None
+    if transport == "http":
+        return serve_over_http(load(True), settings)
+    server, descriptors = load_isolated(lambda: load(True))
+    return serve_over_http(server, settings, descriptors)
 
 
-def serve_over_http(server: Server, settings: Mapping[str, Any], *, with_stdio: bool) -> int:
+def load_isolated(load: Callable[[], Server]) -> tuple[Server, ProtocolDescriptors]:
+    """Isolate stdin and stdout, then load a program, which may print (PROC-01).
+
+    Args:
+        load: returns the server. If it raises, stdin and stdout are as they were.
+    """
+    from ..kernel.stdio.descriptors import isolate
+
+    descriptors = isolate()
+    try:
+        return load(), descriptors
+    except BaseException:
+        descriptors.restore()
+        raise
+
+
+def serve_over_http(
+    server: Server, settings: Mapping[str, Any], descriptors: ProtocolDescriptors | None = None
+) -> int:
     """Serve until a signal comes; return the exit code: 143, 130 or 129.
 
     Args:
         server: to be served.
         settings: of the section `http`, from the command line.
-        with_stdio: serve stdio as well; end of file ends the session of stdio only.
+        descriptors: of stdio, which is served as well; its end of file ends its session only.
 
     Raises:
         UsageError: the server cannot be served so; says why and what to change.
     """
-    from ..transports.http.serve import make_serving, serve
-    from ..transports.http.worker_processes import worker_place
-
+    try:
+        from ..http.cluster.worker_processes import worker_place
+        from ..http.serve import make_serving, serve
+    except MissingExtraError as error:
+        raise error.also(*server.load_config().extras()) from None
     greet = None
-    if _is_terminal(sys.stderr) and (_is_terminal(sys.stdin) or not with_stdio):
+    if _is_terminal(sys.stderr) and (descriptors is None or os.isatty(descriptors.input)):
         from .terminal import greet_over_http, log_to_terminal
 
         log_to_terminal(server)
@@ -160,13 +189,13 @@ def serve_over_http(server: Server, settings: Mapping[str, Any], *, with_stdio: 
         greet = None  # one worker speaks for all
     if place is not None and server.load_config().security.state_key is None:
         server.override("security", state_key=place.key)
-    if not with_stdio:
+    if descriptors is None:
         return serve(server.runtime, place=place, on_serving=greet)
-    from ..transports.stdio.transport import serve as serve_stdio
+    from ..kernel.stdio.transport import serve as serve_stdio
 
     companion = make_serving(server.runtime)
     companion.on_serving = greet
-    return serve_stdio(server.runtime, companion=companion)
+    return serve_stdio(server.runtime, descriptors=descriptors, companion=companion)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
@@ -175,10 +204,12 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 
 def read_address(text: str | None) -> dict[str, Any]:
-    """Return the settings of `--http HOST:PORT`; each part may be left out."""
+    """Return the settings of `--http HOST:PORT`; each part may be left out (CLI-07)."""
     host, colon, port = (text or "").rpartition(":")
-    if text and not colon:
+    if text and (text.endswith("]") or not (colon or text.isdecimal())):
         host, port = text, ""
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise CommandLineError(f"an IPv6 address stands in brackets: --http [{text}]")
     if port and not (port.isascii() and port.isdecimal() and len(port) <= 5):
         raise CommandLineError(f"--http is HOST:PORT, not {text!r}")
     settings: dict[str, Any] = {"host": host.strip("[]")} if host else {}

@@ -8,12 +8,12 @@ from difflib import unified_diff
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
+from ..errors import MissingExtraError
 from .args import CommandLineError, parse
 from .main import write_output
 
 if TYPE_CHECKING:
-    from ..migration.findings import MigratedFile
+    from ..apps.migration.findings import MigratedFile
 
 HELP = """\
 usage: foundation-rt migrate FILE ... [--write]
@@ -76,7 +76,7 @@ def _files(names: Sequence[str]) -> Iterator[Path]:
 def _together(files: Mapping[PurePath, MigratedFile]) -> Mapping[PurePath, MigratedFile]:
     if not any(each.servers for each in files.values()):
         return files
-    from ..migration.callers import call_servers
+    from ..apps.migration.callers import call_servers
 
     return call_servers(files)
 
@@ -100,13 +100,11 @@ def _finish(path: PurePath, before: str, result: MigratedFile, writes: bool) -> 
 
 def _migrated(text: str) -> MigratedFile:
     try:
-        from ..migration.migrate import migrate_source
+        from ..apps.migration.migrate import migrate_source
     except ModuleNotFoundError as error:
         if error.name != "libcst":
             raise
-        raise UsageError(
-            "migrate needs libcst: install the extra, pip install 'foundation-rt[migrate]'"
-        ) from None
+        raise MissingExtraError("migrate", "migrate") from None
     return migrate_source(text)
 
 

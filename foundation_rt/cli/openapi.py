@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
+from ..client.safe_text import printable_line
 from ..errors import MissingExtraError, UsageError
 from .args import CommandLine, CommandLineError, Valued, parse
 from .main import SERVE_FLAGS, SERVE_OPTIONS, serve_line, write_output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..core.context import ToolContext
-    from ..openapi.api import OpenApiOptions
+    from ..features.openapi.api import OpenApiOptions
+    from ..features.openapi.security import OperatorSecret
     from ..server import Server
 
 HELP = """\
@@ -23,11 +25,14 @@ Serve an HTTP API as tools, from its OpenAPI document (3.0 or 3.1, JSON or YAML)
 --http or --transport says otherwise. Needs the extra `openapi`.
 
 options of the API:
-  --base-url URL                  of the API; by default the first of the document's `servers`
+  --base-url URL                  of the API; by default the first of the document's `servers`.
+                                  Secrets and headers need it, unless FILE|URL is a URL of the API
   --include SELECTOR              use these operations alone; may be repeated
   --exclude SELECTOR              leave these operations out; may be repeated
   --resource SELECTOR             make resources of these GET operations; may be repeated
   --tag NAME                      use operations with this tag alone; may be repeated
+  --secret SCHEME=VARIABLE        send the secret in this environment variable as the security
+                                  scheme SCHEME of the document says; may be repeated
   --header 'NAME: VALUE'          send this header with every request to the API; may be repeated
   --secret-header 'SCHEME: NAME'  take the secret of this security scheme from the header NAME of
                                   the client's request, call by call; may be repeated
@@ -41,22 +46,22 @@ options of the server:
   --no-auth                       serve every client over HTTP, without a key or token
   --workers N                     serve HTTP in N processes
 
-options that serve nothing:
+an option that serves nothing:
   --list                          print the tools, the resources and what is left out
-  --write FILE                    write a program, to be edited and served; - is stdout
 
 SELECTOR is tag:NAME, GET, '/path/*', 'GET /path/*', or an operationId; * stands for anything.
 
-Secrets come from environment variables that are named after the security schemes of the document:
-BEARER_AUTH_TOKEN for `bearerAuth`; with a user and a password BASIC_USERNAME and BASIC_PASSWORD.
---list names them. Over HTTP each client may bring its own instead, in a header (--secret-header).
+--list names the security schemes. The variable of a scheme with a user and a password has both,
+with a colon between them. Over HTTP each client may bring its own secret instead, in a header
+(--secret-header).
 
 examples:
-  foundation-rt openapi petstore.yaml --base-url https://pets.example.com/v1
+  foundation-rt openapi petstore.yaml --base-url https://pets.example.com/v1 --secret token=PETS
   foundation-rt openapi https://example.com/openapi.json --include 'GET' --http 127.0.0.1:8000
-  foundation-rt openapi github.json --include tag:issues --header "Authorization: Bearer $TOKEN"
-  foundation-rt openapi petstore.yaml --secret-header 'token: X-Pets-Token' --http 127.0.0.1:8000
-  foundation-rt openapi petstore.yaml --write tools.py
+  foundation-rt openapi github.json --include tag:issues --base-url https://api.github.com \\
+      --header "Authorization: Bearer $TOKEN"
+  foundation-rt openapi https://pets.example.com/openapi.json --http 127.0.0.1:8000 \\
+      --secret-header 'token: X-Pets-Token'
 """
 
 OPTIONS: Valued = {
@@ -66,10 +71,10 @@ OPTIONS: Valued = {
     "--exclude": "a selector",
     "--resource": "a selector",
     "--tag": "a name",
+    "--secret": "SCHEME=VARIABLE",
     "--header": "'NAME: VALUE'",
     "--secret-header": "'SCHEME: NAME'",
     "--name": "a name",
-    "--write": "a file",
 }
 FLAGS = (*SERVE_FLAGS, "--strict-outputs", "--list")
 _FETCH_SECONDS = 30.0
@@ -82,21 +87,24 @@ def openapi(arguments: list[str]) -> int:
         raise CommandLineError("openapi needs FILE or URL")
     if "--list" in line.options:
         return write_output(_listed(line).encode())
-    target = line.option("--write")
-    if target is not None:
-        return _write(line, target)
-    return serve_line(line, lambda over_http: _load(line), ["openapi", *arguments])
+    try:
+        return serve_line(line, lambda over_http: _load(line), ["openapi", *arguments])
+    except MissingExtraError as error:
+        is_over_http = "--http" in line.options or line.option("--transport") in ("http", "both")
+        raise error.also("openapi", *(["http"] if is_over_http else ())) from None
 
 
 def _load(line: CommandLine) -> Server:
     from ..server import Server
 
     document, options = _read(line)
-    wanted = _secret_headers(line)
-    if wanted:
-        options["auth"] = {scheme: _header_of_call(name) for scheme, name in wanted.items()}
-    name, headers = line.option("--name"), [*wanted.values()] or None
-    server = Server.from_openapi(document, name=name, request_headers=headers, **options)
+    secrets = _secrets(line)
+    unset = [each.variable for each in secrets.values() if each.variable and not each.value]
+    if unset:
+        raise UsageError(f"--secret names {unset[0]}: there is no such variable, or it is empty")
+    headers = [each.header for each in secrets.values() if each.header is not None]
+    name = line.option("--name")
+    server = Server.from_openapi(document, name=name, request_headers=headers or None, **options)
     config = line.option("--config")
     if config is not None:
         server.configure(config)
@@ -105,6 +113,8 @@ def _load(line: CommandLine) -> Server:
 
 def _read(line: CommandLine) -> tuple[Any, OpenApiOptions]:
     """Return the document of a command line, and the options for it."""
+    from ..features.openapi.upstream import is_same_origin, origin_of
+
     source = line.positional[0]
     options: OpenApiOptions = {
         "base_url": line.option("--base-url"),
@@ -113,10 +123,18 @@ def _read(line: CommandLine) -> tuple[Any, OpenApiOptions]:
         "tags": line.options.get("--tag"),
         "routes": dict.fromkeys(line.options.get("--resource", ()), "resource"),
         "headers": dict(map(_header, line.options.get("--header", ()))),
+        "auth": _secrets(line) or None,
         "strict_outputs": "--strict-outputs" in line.options,
     }
     if source.startswith(("http://", "https://")):
-        text, options["document_url"] = _fetch(source)
+        text, found = _fetch(source)
+        options["document_url"] = found
+        is_sending = options["auth"] or options["headers"]
+        if is_sending and options["base_url"] is None and not is_same_origin(source, found):
+            raise UsageError(
+                f"{origin_of(source)} redirects to {origin_of(found)} for the document, and"
+                " secrets and headers go only where you say: give --base-url, or that URL"
+            )
         return text, options
     return Path(source), options
 
@@ -128,24 +146,31 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _secret_headers(line: CommandLine) -> dict[str, str]:
-    """Return the header of clients that has the secret, by security scheme."""
+def _secrets(line: CommandLine) -> dict[str, OperatorSecret]:
+    """Return the secrets that the command line names, by security scheme."""
+    from ..features.openapi.security import OperatorSecret
+
     found = {}
+    for text in line.options.get("--secret", ()):
+        scheme, _, variable = text.rpartition("=")
+        if not scheme or not variable:
+            raise CommandLineError("--secret is SCHEME=VARIABLE, as in token=PETS_TOKEN")
+        if scheme in found:
+            raise CommandLineError(f"--secret names {scheme!r} twice: give it one variable")
+        found[scheme] = OperatorSecret(variable, os.environ.get(variable))
     for text in line.options.get("--secret-header", ()):
         scheme, _, name = (part.strip() for part in text.rpartition(":"))
         if not scheme or not name:
             raise CommandLineError("--secret-header is 'SCHEME: NAME', as in 'token: X-Pets-Token'")
-        found[scheme] = name
+        if scheme in found and found[scheme].header is not None:
+            raise CommandLineError(f"--secret-header names {scheme!r} twice: give it one header")
+        found[scheme] = evolve(found.get(scheme, OperatorSecret(None, None)), header=name)
     return found
-
-
-def _header_of_call(name: str) -> Callable[[ToolContext], str | None]:
-    return lambda ctx: ctx.headers.get(name)
 
 
 def _fetch(url: str) -> tuple[bytes, str]:
     """Return the document at a URL, and the URL that it was found at after redirects."""
-    from ..openapi.documents import MAX_BYTES, OpenApiError
+    from ..features.openapi.documents import MAX_BYTES, OpenApiError
 
     try:
         import httpx2
@@ -168,34 +193,14 @@ def _fetch(url: str) -> tuple[bytes, str]:
 
 def _listed(line: CommandLine) -> str:
     """Return the tools and resources of a document, a line each."""
-    from ..openapi.api import read_api
-    from ..openapi.program import uri_of
+    from ..features.openapi.api import read_api, uri_of
 
     document, options = _read(line)
     api = read_api(document, options)
     rows = [f"{each.definition.name}  {each.operation.label}" for each in api.tools]
     rows += [f"{uri_of(each)}  {each.operation.label}" for each in api.resources]
     rows += [f"left out: {each.label}: {each.reason}" for each in api.skipped]
-    for scheme in api.credentials.schemes.values():
-        rows.append(f"secret of {scheme.name}: {' and '.join(scheme.variables)}")
+    rows += [f"origin: {each}" for each in api.origins()]
+    rows += [f"secret: {each}" for each in api.credentials.described()]
     counts = f"{len(api.tools)} tools, {len(api.resources)} resources, {len(api.skipped)} left out"
-    return "\n".join([*rows, counts, ""])
-
-
-def _write(line: CommandLine, target: str) -> int:
-    from ..openapi.api import read_api
-    from ..openapi.program import write_program
-
-    for option, argument in (("--header", "headers"), ("--secret-header", "auth")):
-        if option in line.options:
-            advice = f"give ApiClient {argument}= in the program instead"
-            raise CommandLineError(f"{option} goes without --write: {advice}")
-    document, options = _read(line)
-    text = write_program(read_api(document, options), line.option("--name"))
-    if target == "-":
-        return write_output(text.encode())
-    try:
-        Path(target).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{target} cannot be written: {error.strerror}") from None
-    return 0
+    return "\n".join([*map(printable_line, rows), counts, ""])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import termios
 from typing import Any
 
 from attrs import define, field
@@ -38,6 +39,20 @@ def _find_terminal() -> int | None:
         return descriptor
     os.close(descriptor)  # reading it would stop a process in the background
     return None
+
+
+def confirm(question: str) -> bool:
+    """Ask the person at the terminal; without one, it is not confirmed.
+
+    What was typed before the question answers something else.
+    """
+    descriptor = _find_terminal()
+    if descriptor is None:
+        return False
+    termios.tcflush(descriptor, termios.TCIFLUSH)
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return os.read(descriptor, _MAX_LINE).strip().lower() in (b"y", b"yes")
 
 
 @define(eq=False)

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..dev.problems import own_places, problem_of_exception
+from ..apps.dev.problems import own_places, problem_of_exception
 
 if TYPE_CHECKING:
-    from ..dev.problems import Problem
+    from ..apps.dev.problems import Problem
 
 _LOGGED = re.compile(r"(.+):(\d{1,9}) \S+")
 _MAX_SOURCE = 500

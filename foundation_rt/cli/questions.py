@@ -13,9 +13,9 @@ import orjson
 from ..client.handlers.elicitation import ElicitationRequest, ElicitationUrlRequest
 from ..client.safe_text import printable_line, printable_text
 from ..errors import UsageError
+from ..features.server_requests.elicitation import ElicitResult
+from ..features.server_requests.sampling import SampleResult
 from ..protocol.content import Audio, Image, Text
-from ..server_requests.elicitation import ElicitResult
-from ..server_requests.sampling import SampleResult
 from .person import InputClosedError
 from .render import wrapped
 

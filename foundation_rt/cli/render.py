@@ -19,8 +19,8 @@ from typing import Any, TextIO
 import orjson
 from attrs import define, frozen
 
+from ..base.exact_json import dumps, loads
 from ..client.safe_text import printable_json, printable_line, printable_text
-from ..protocol.exact_json import dumps, loads
 
 UNWRITABLE_EXIT = 4
 """stdout is closed, or cannot be written."""

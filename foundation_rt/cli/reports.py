@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from ..base.exact_json import loads
 from ..protocol.content import (
     Audio,
     BlobContents,
@@ -21,7 +22,6 @@ from ..protocol.content import (
     ResourceLink,
     Text,
 )
-from ..protocol.exact_json import loads
 from .json_schemas import kind_of, properties_of
 from .render import Heading, Json, Page, Paragraph, Part, Payload, Table
 

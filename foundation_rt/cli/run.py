@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..client.errors import InvalidArgumentsError, MCPError, ToolCallError
-from ..engine.shutdown import ending_signals
 from ..errors import JsonRpcErrorCode, UsageError
+from ..kernel.engine.shutdown import ending_signals
 from .args import CommandLine, CommandLineError, parse
 from .commands import CLIENT_COMMANDS, FAILURE_EXIT, Answer, ClientCommand
 from .render import Output, Page, pretty_json

@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve, frozen
 
+from ..base.mcp_json import Agreement, ServerFile, is_of_folder, usual_places
 from ..client.client import Client
 from ..client.connecting import connect
 from ..client.resilience.retries import RetryPolicy
 from ..client.targets import HttpServer, StdioServer, is_url, server_of
 from ..errors import UsageError
-from ..mcp_json import ServerFile, usual_places
 from ..protocol.revisions import REVISIONS
-from .apps import load_app
+from .agreement import TRUST, settle
+from .apps import load_app, refuse_folder
 from .args import CommandLine, CommandLineError, Valued
 from .main import PROGRAM_FLAGS
 
@@ -41,12 +42,13 @@ _MAY_BE_SECRET = re.compile(r"[=?]|://|:.*@", re.DOTALL)
 
 VALUED_OPTIONS: Valued = {
     "--config": "a file",
+    "--env": "NAME[=VALUE]",
     "--header": "NAME: VALUE",
     "--protocol": (*REVISIONS,),
     "--servers": "a file",
     "--timeout": "a number of seconds",
 }
-FLAGS = ("--json", *PROGRAM_FLAGS)
+FLAGS = ("--json", TRUST, *PROGRAM_FLAGS)
 
 _PROBE_TIMEOUT = 5.0
 
@@ -105,22 +107,27 @@ def _client(
 
 
 def target_of(line: CommandLine) -> Target:
-    """Return the TARGET, which is the first argument, with the headers of the command line.
+    """Return the TARGET, the first argument, with headers and variables of the command line.
 
     Raises:
         CommandLineError: an option does not fit this TARGET.
         UsageError: the TARGET is no server, or cannot be used.
     """
     text, listed = line.positional[0], line.option("--servers")
-    headers = read_headers(line)
+    headers, variables = read_headers(line), read_variables(line)
     if listed is None:
-        target = find_target(text, usual_places(Path(), Path.home()), os.environ)
+        places = usual_places(Path(), Path.home())
+        target = find_target(text, places, os.environ, trusts=TRUST in line.options)
     else:
         target = find_listed(text, Path(listed), os.environ)
     if line.option("--config") is not None and not isinstance(target, AppTarget):
         raise CommandLineError("--config goes with an APP")
     if line.program is not None and not isinstance(target, AppTarget):
         raise CommandLineError("-- goes with an APP: what follows is for its program")
+    if variables:
+        if not isinstance(target, StdioServer):
+            raise CommandLineError("--env goes with a command")
+        target = evolve(target, env={**(target.env or {}), **variables})
     if not headers:
         return target
     if isinstance(target, AppTarget | StdioServer):
@@ -164,6 +171,22 @@ def _timeouts(text: str | None) -> dict[str, float]:
     return {"timeout": seconds, "connect_timeout": seconds, "probe_timeout": probe}
 
 
+def read_variables(line: CommandLine) -> dict[str, str]:
+    """Return the variables of `--env`, by name (CLI-79).
+
+    Raises:
+        CommandLineError: one that should be this environment's is not set.
+    """
+    found = {}
+    for each in line.options.get("--env", ()):
+        name, has_value, value = each.partition("=")
+        if not has_value and name not in os.environ:
+            # The word may be a value without its name, so it is not repeated.
+            raise CommandLineError("--env NAME: there is no such environment variable")
+        found[name] = value if has_value else os.environ[name]
+    return found
+
+
 def read_headers(line: CommandLine) -> dict[str, str]:
     """Return the headers of `--header`, by name.
 
@@ -186,18 +209,21 @@ def _merged(given: Mapping[str, str], more: Iterable[tuple[str, str]]) -> dict[s
     return dict(merged.values())
 
 
-def find_target(text: str, places: Iterable[Path], variables: Mapping[str, str]) -> Target:
+def find_target(
+    text: str, places: Iterable[Path], variables: Mapping[str, str], *, trusts: bool = False
+) -> Target:
     """Return the target: a URL, an application, a name in a file, or a command line (CLI-10).
 
     Args:
         text: as it was given.
         places: paths of files of servers; those that do not exist are skipped.
         variables: the environment, which the files can refer to.
+        trusts: the person agrees to an entry of a file in the working directory unasked (CLI-84).
 
     Raises:
         TargetError: it is none of them.
         ServerFileError: a file cannot be read, or its entry of that name cannot be used.
-        UsageError: it is a URL of another scheme than HTTP.
+        UsageError: it is a URL of another scheme than HTTP, or the person has not agreed.
     """
     # Stripped: a blank would make it a command, and a message would show its secrets.
     if is_url(text.strip()):
@@ -207,7 +233,11 @@ def find_target(text: str, places: Iterable[Path], variables: Mapping[str, str])
     files = [ServerFile.read(place) for place in places if os.path.isfile(place)]  # noqa: PTH113
     for file in files:
         if text in file.entries:
-            return server_of(file.entry(text, variables))
+            found = server_of(file.entry(text, variables))
+            if is_of_folder(file.path):
+                command = f"tools {shlex.quote(text)}"
+                settle(Agreement().waiting(file, [text]), command, trusts=trusts)
+            return found
     return _command(text, files)
 
 
@@ -242,6 +272,7 @@ def _command(text: str, files: list[ServerFile]) -> StdioServer:
     except ValueError as error:
         raise TargetError(f"{_shown(text)} is no command line: {error}") from None
     if not words or shutil.which(words[0]) is None:
+        refuse_folder(text)
         tried = [f"{file.path} lists {_names(file)}" for file in files]
         tried = tried or ["no file of servers was found (mcp.json, or --servers FILE)"]
         tried.append(f"there is no program {_shown(words[0]) if words else 'nothing'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -57,7 +58,14 @@ FILE_OPTIONS: Valued = {**MIGRATE_OPTIONS, "--format": ("json", "jsonl", "csv")}
 
 
 def task_server(arguments: list[str]) -> int:
-    """Run the command; return the exit code."""
+    """Run the command; return the exit code.
+
+    Raises:
+        UsageError: a variable of the seed has an option instead (TASKS-100).
+    """
+    from ..apps.task_server.environment import take_seed_variables
+
+    take_seed_variables(os.environ)
     command = arguments[0] if arguments else ""
     if command in COMMANDS:
         return COMMANDS[command](arguments[1:])
@@ -75,7 +83,7 @@ def task_server(arguments: list[str]) -> int:
 
 
 def _load(line: CommandLine, over_http: bool) -> Server:
-    from ..task_server.app import create_task_server
+    from ..apps.task_server.app import create_task_server
 
     return create_task_server(_overrides(line), config=line.option("--config"), over_http=over_http)
 
@@ -92,14 +100,14 @@ def _overrides(line: CommandLine) -> dict[str, dict[str, Any]]:
 
 def _migrate(arguments: list[str]) -> int:
     line = parse(arguments, MIGRATE_OPTIONS, MIGRATE_FLAGS, at_most=0)
-    from ..task_server.operation import migrate
+    from ..apps.task_server.operation import migrate
 
     return _say(migrate(_load_bare(line), check="--check" in line.options))
 
 
 def _import(arguments: list[str]) -> int:
     line = _file_line(arguments, "import")
-    from ..task_server.operation import import_tasks
+    from ..apps.task_server.operation import import_tasks
 
     path, chosen = line.positional[0], line.option("--format")
     return _say(import_tasks(_load(line, over_http=False), path, chosen))
@@ -107,7 +115,7 @@ def _import(arguments: list[str]) -> int:
 
 def _export(arguments: list[str]) -> int:
     line = _file_line(arguments, "export")
-    from ..task_server.operation import export_tasks
+    from ..apps.task_server.operation import export_tasks
 
     path, chosen = line.positional[0], line.option("--format")
     stdout = _Stdout()
@@ -145,7 +153,7 @@ def _file_line(arguments: list[str], command: str) -> CommandLine:
 
 
 def _load_bare(line: CommandLine) -> Server:
-    from ..task_server.app import make_server
+    from ..apps.task_server.app import make_server
 
     return make_server(_overrides(line), config=line.option("--config"))
 

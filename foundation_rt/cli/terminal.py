@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from ..base.jsonschema.compilation import compile_schema
 from ..client.safe_text import printable_line
-from ..core.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
+from ..kernel.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
 from .render import wrapped
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ LEVEL_COLOURS = {
 }
 """The colours of the levels of a log, of this runtime's and of the protocol's."""
 
+
+_VALUES = {"integer": 1, "number": 1, "boolean": True, "array": [], "object": {}, "null": None}
+"""Of the example in a banner, by their types; text of others."""
+
+_ANYWHERE = {"//0.0.0.0:": "//127.0.0.1:", "//[::]:": "//[::1]:"}
+"""The hosts of a socket that listens everywhere, and those at which a client here reaches it."""
 
 _COMPLETED = frozenset((TOOL_CALL_COMPLETED, REQUEST_COMPLETED))
 _IN_BANNER = "serving over HTTP"
@@ -81,19 +88,19 @@ def readable_record(line: bytes, *, coloured: bool) -> str:
         return ""
     at = datetime.fromisoformat(record["timestamp"]).astimezone()
     words = [paint(f"{at:%H:%M:%S}", "dim", coloured=coloured)]
+    lines = [*_error_lines(record.pop("error", None))]
+    left_out = _UNSHOWN
     if record["message"] in _COMPLETED:
         words += _call_words(record, coloured)
-        left_out = _UNSHOWN | _OF_CALL
+        left_out |= _OF_CALL
     else:
         level = str(record["level"])
         colour = LEVEL_COLOURS.get(level, "yellow")
-        words += [
-            paint(f"{level:<5}", colour, coloured=coloured),
-            printable_line(record["message"]),
-        ]
-        left_out = _UNSHOWN
+        words.append(paint(f"{level:<5}", colour, coloured=coloured))
+        if lines:
+            words.append(f"{lines.pop(0).strip()} ")
+        words.append(printable_line(record["message"]))
     more = {name: value for name, value in record.items() if name not in left_out}
-    lines = _error_lines(more.pop("error", None))
     words += (paint(text, "dim", coloured=coloured) for text in _pairs(more))
     return "".join(f"{each}\n" for each in (" ".join(words), *lines))
 
@@ -123,23 +130,30 @@ def _call_words(record: Mapping[str, Any], coloured: bool) -> list[str]:
     ]
 
 
-def _error_lines(error: Any) -> Iterable[str]:
-    """Return an exception of the program, with the places it came through, innermost last."""
+def _error_lines(error: Any, indent: str = _INDENT) -> Iterable[str]:
+    """Return an exception of the program, with the places it came through, innermost last.
+
+    A group of one exception is shown as that one, a larger group before its exceptions.
+    """
     if error is None:
         return
     if not isinstance(error, dict):
-        yield f"{_INDENT}{printable_line(str(error)[:_MAX_LINE])}"
+        yield f"{indent}{printable_line(str(error)[:_MAX_LINE])}"
         return
+    while len(inner := error.get("exceptions", [])) == 1:
+        error = inner[0]
     name = error.get("type") or error.get("code") or "error"
     said = f"{name}: {error.get('message', '')}"
-    yield f"{_INDENT}{printable_line(said[:_MAX_LINE])}"
+    yield f"{indent}{printable_line(said[:_MAX_LINE])}"
     from .program_errors import own_frames, source_of
 
     frames = own_frames([str(frame) for frame in error.get("frames") or ()])
     for frame in frames:
-        yield f"{_INDENT}  {printable_line(frame)}"
+        yield f"{indent}  {printable_line(frame)}"
     if frames:
-        yield f"{_INDENT}    {printable_line(source_of(frames[-1]))}"
+        yield f"{indent}    {printable_line(source_of(frames[-1]))}"
+    for each in inner:
+        yield from _error_lines(each, f"{indent}  ")
 
 
 def _pairs(fields: Mapping[str, Any]) -> Iterable[str]:
@@ -164,13 +178,18 @@ def greet_over_http(server: Server, url: str) -> None:
         server: serves already.
         url: of the endpoint.
     """
-    config = server.runtime.config.http
-    words = ["foundation-rt", "call", url, *_example(server)]
-    if not config.no_auth:
-        words += ["--header", "Authorization: Bearer ..."]
-    # Quoted by hand: what a person has to replace keeps its dots.
-    tried = " ".join(quote(word) if " " in word else word for word in words)
+    tried = " ".join(["foundation-rt", "call", quote(reachable(url)), *_example(server)])
+    if not server.runtime.config.http.no_auth:
+        # A key is asked for: no log and no terminal shows one.
+        tried = f'read -r KEY && {tried} --header "Authorization: Bearer $KEY"'
     _write(server, [("address", url), *_served(server), ("try it", tried), ("end it", "Ctrl-C")])
+
+
+def reachable(url: str) -> str:
+    """Return the URL at which a client of this machine reaches a server that listens at `url`."""
+    for anywhere, here in _ANYWHERE.items():
+        url = url.replace(anywhere, here)
+    return url
 
 
 def greet_over_stdio(server: Server, arguments: Sequence[str]) -> None:
@@ -186,7 +205,10 @@ def greet_over_stdio(server: Server, arguments: Sequence[str]) -> None:
         words = ["foundation-rt", "call", target, *_example(server)]
         rows.append(("try it", " ".join(words)))
         rows.append(("see it all", f"foundation-rt inspect {target}"))
-    rows.append(("over HTTP", f"foundation-rt {' '.join(map(quote, arguments))} --http :8000"))
+    http = server.runtime.config
+    is_closed = http.http.api_keys or http.oauth.issuer is not None or http.http.no_auth
+    words = [*arguments, "--http", "8000", *(() if is_closed else ("--no-auth",))]
+    rows.append(("over HTTP", " ".join(map(quote, ["foundation-rt", *words]))))
     rows.append(("end it", "Ctrl-D"))
     text = (
         "This terminal is now the client: stdin takes JSON-RPC messages, one on a line, as the"
@@ -208,13 +230,27 @@ def _target(arguments: Sequence[str]) -> str | None:
 
 
 def _example(server: Server) -> list[str]:
-    """Return the name of a tool, and its arguments to be filled in."""
-    tools = server.list()
-    if not tools:
-        return ["TOOL"]
-    tool = next((each for each in tools if each.name != "health"), tools[0])
-    required = tool.input_schema.get("required") or ()
-    return [quote(tool.name), *(f"{quote(str(name))}=..." for name in required)]
+    """Return the name of a tool and arguments that fit: of `health` if of no other."""
+    tools = sorted(server.list(), key=lambda each: each.name == "health")
+    for tool in tools:
+        schema = tool.input_schema
+        members = schema.get("properties", {})
+        given = {name: _value_of(members.get(name, {})) for name in schema.get("required", ())}
+        if not compile_schema(schema).validate(given):
+            pairs = (
+                f"{name}={value if type(value) is str else orjson.dumps(value).decode()}"
+                for name, value in given.items()
+            )
+            return [*map(quote, (tool.name, *pairs))]
+    return ["TOOL"]
+
+
+def _value_of(schema: Any) -> Any:
+    """Return a value that probably fits a schema of an argument."""
+    for keyword in ("examples", "enum", "anyOf", "oneOf"):
+        if found := schema.get(keyword):
+            return found[0] if keyword in ("examples", "enum") else _value_of(found[0])
+    return schema.get("default", _VALUES.get(str(schema.get("type")), "text"))
 
 
 def _served(server: Server) -> list[tuple[str, str]]:

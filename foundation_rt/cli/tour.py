@@ -25,6 +25,7 @@ from ..client.errors import MCPError, ToolCallError
 from ..client.safe_text import printable_line
 from ..client.targets import StdioServer
 from ..errors import UsageError
+from ..protocol.methods import TOOLS_CALL
 from .render import wrapped
 from .terminal import has_colours, paint, readable_record
 
@@ -57,7 +58,7 @@ def _program(*words: str, **settings: str) -> StdioServer:
     """Return a server process of this runtime, with settings such as `TOOLS__MAX_...`."""
     variables = {f"FOUNDATION_RT_{name}": value for name, value in settings.items()}
     return StdioServer(
-        sys.executable, args=("-m", "foundation_rt", *words), env={**os.environ, **variables}
+        sys.executable, args=("-P", "-m", "foundation_rt", *words), env={**os.environ, **variables}
     )
 
 
@@ -173,7 +174,10 @@ class Tour:
     def _servers(self) -> dict[str, tuple[StdioServer, dict[str, Any]]]:
         notes, jobs = f"{_EXAMPLES}.notes", f"{_EXAMPLES}.long_jobs"
         entries = {
-            name: {"command": sys.executable, "args": ["-m", "foundation_rt", "serve", module]}
+            name: {
+                "command": sys.executable,
+                "args": ["-P", "-m", "foundation_rt", "serve", module],
+            }
             for name, module in (("notes", notes), ("jobs", jobs))
         }
         servers = self._folder / "mcp.json"
@@ -196,7 +200,7 @@ class Tour:
         screen.chapter("A refusal: the schema is enforced", f"{target} echo '{{\"message\": 5}}'")
         # Raw: a call would be refused by the client, which checks arguments before it sends them.
         params = {"name": "echo", "arguments": {"message": 5}}
-        refused = await self._clients["demo"].request("tools/call", params)
+        refused = await self._clients["demo"].request(TOOLS_CALL, params)
         error = orjson.loads(refused["content"][0]["text"])
         screen.outcome(f"{error['code']}: {error['message']}", is_fine=False)
         screen.chapter(f"A deadline, here of {_DEADLINE_MS} ms", f"{target} sleep ms=60000")

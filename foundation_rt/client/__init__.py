@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy_names import lazy_names
+from ..base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from ..jsonschema.issues import ValidationIssue as ValidationIssue
+    from ..base.jsonschema.issues import ValidationIssue as ValidationIssue
+    from ..features.server_requests.elicitation import ElicitResult as ElicitResult
+    from ..features.server_requests.roots import Root as Root
+    from ..features.server_requests.sampling import SampleResult as SampleResult
     from ..protocol.revisions import Revision as Revision
-    from ..server_requests.elicitation import ElicitResult as ElicitResult
-    from ..server_requests.roots import Root as Root
-    from ..server_requests.sampling import SampleResult as SampleResult
     from .client import Client as Client
     from .connecting import connect as connect
     from .errors import CATALOGUE as CATALOGUE
@@ -76,7 +76,7 @@ _HOMES = {
     "ConnectOptions": "options",
     "ConnectionLostError": "errors",
     "DOCUMENT_ROUTES": "tools.routing",
-    "ElicitResult": ".server_requests.elicitation",
+    "ElicitResult": ".features.server_requests.elicitation",
     "ElicitationRequest": "handlers.elicitation",
     "ElicitationUrlRequest": "handlers.elicitation",
     "ExportRoute": "tools.routing",
@@ -94,9 +94,9 @@ _HOMES = {
     "Resource": "results.results",
     "ResourceTemplate": "results.results",
     "RetryPolicy": "resilience.retries",
-    "Root": ".server_requests.roots",
+    "Root": ".features.server_requests.roots",
     "Router": "tools.routing",
-    "SampleResult": ".server_requests.sampling",
+    "SampleResult": ".features.server_requests.sampling",
     "SamplingRequest": "handlers.sampling",
     "Revision": ".protocol.revisions",
     "ServerDescription": "session.handshake",
@@ -108,7 +108,7 @@ _HOMES = {
     "ToolCallError": "errors",
     "ToolSchema": "results.tool_schemas",
     "UrlRoute": "tools.routing",
-    "ValidationIssue": ".jsonschema.issues",
+    "ValidationIssue": ".base.jsonschema.issues",
     "connect": "connecting",
     "is_failure": "resilience.retries",
     "map_mcp_error": "resilience.error_mapping",

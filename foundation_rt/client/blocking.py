@@ -129,6 +129,7 @@ class BlockingClient:
     has_capability = _asks(Client.has_capability)
     tool_circuit_state = _asks(Client.tool_circuit_state)
     invalidate = _asks(Client.invalidate)
+    label = _asks(Client.label)
     roots_changed = _asks(Client.roots_changed)
 
     @property
@@ -140,6 +141,11 @@ class BlockingClient:
     def circuit_state(self) -> CircuitState:
         """State of the server's circuit breaker; for health checks."""
         return _circuit_state(self)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The problems of tools in the latest list that cannot be used, a sentence each."""
+        return _left_out(self)
 
     @property
     def stderr_tail(self) -> str:
@@ -182,6 +188,11 @@ class BlockingClient:
 @_asks
 def _server(client: Client) -> ServerDescription | None:
     return client.server
+
+
+@_asks
+def _left_out(client: Client) -> tuple[str, ...]:
+    return client.left_out
 
 
 @_asks

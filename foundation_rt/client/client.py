@@ -16,8 +16,24 @@ from typing import Any, TypeVar
 
 from attrs import define, field
 
+from ..base.ids import RequestIdGenerator, UuidRequestIds
 from ..errors import UsageError
-from ..ids import RequestIdGenerator, UuidRequestIds
+from ..protocol.methods import (
+    COMPLETION_COMPLETE,
+    INITIALIZE,
+    METHODS,
+    NOTIFICATIONS_MESSAGE,
+    NOTIFICATIONS_ROOTS_LIST_CHANGED,
+    PING,
+    PROMPTS_GET,
+    PROMPTS_LIST,
+    RESOURCES_LIST,
+    RESOURCES_READ,
+    RESOURCES_TEMPLATES_LIST,
+    SERVER_DISCOVER,
+    TOOLS_LIST,
+    facts,
+)
 from .callbacks import (
     LogCallback,
     ProgressCallback,
@@ -53,7 +69,7 @@ from .session.subscriptions import ClientSubscriptions, Subscription
 from .tools.encoding import encode_arguments
 from .tools.input_rounds import InputRounds
 from .tools.paging import list_all, missing_arguments, usable
-from .tools.raw_request import LIST_MEMBERS, RawRequest, encode_meta, read_entry
+from .tools.raw_request import RawRequest, encode_meta, read_entry
 from .tools.server_tools import ServerTools
 from .tools.tool_cache import ToolCache
 from .tools.tool_call import ToolCall
@@ -107,6 +123,15 @@ class Client:
         self._resilience = Resilience(retries, options.handler_timeout, self._link.not_ready)
         self._breakers = Breakers(options.breaker, options.tool_breakers, options.on_circuit)
 
+    def label(self, name: str) -> None:
+        """Name the server so in the log; by default it is what it calls itself."""
+        self._tools.label = name
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Return the problems of tools in the latest list that cannot be used, a sentence each."""
+        return self._tools.left_out
+
     # -- start and end
 
     async def __aenter__(self) -> Client:
@@ -131,7 +156,7 @@ class Client:
         async def negotiate(attempt: Attempt) -> ServerDescription:
             return (await self._session(attempt)).server
 
-        return await self._perform("initialize", negotiate, timeout)
+        return await self._perform(INITIALIZE, negotiate, timeout)
 
     async def close(self) -> None:
         """End the connection and all running calls. A second call does nothing."""
@@ -179,7 +204,7 @@ class Client:
         """
         session = self._link.current
         if session is not None and not session.server.revision.is_stateless:
-            session.notify("notifications/roots/list_changed")
+            session.notify(NOTIFICATIONS_ROOTS_LIST_CHANGED)
 
     # -- tools
 
@@ -275,7 +300,7 @@ class Client:
                 return known
             return await self._tools.fresh(await self._session(attempt), attempt)
 
-        return await self._perform("tools/list", operation, timeout)
+        return await self._perform(TOOLS_LIST, operation, timeout)
 
     async def get_tool_schema(self, tool: str, *, timeout: float | None = None) -> ToolSchema:
         """Return one tool, from the cache while that is fresh (AC-004.4).
@@ -291,7 +316,7 @@ class Client:
                     return each
             return await self._tools.look_up(await self._session(attempt), tool, attempt)
 
-        return await self._perform("tools/list", operation, timeout)
+        return await self._perform(TOOLS_LIST, operation, timeout)
 
     def invalidate(self) -> None:
         """Drop the cached tools; the next call that needs them lists them again (AC-004.5)."""
@@ -307,20 +332,20 @@ class Client:
         Raises:
             MCPError: they cannot be listed; E205: the server has none.
         """
-        return await self._list(Resource, "resources", "resources/list", timeout, meta)
+        return await self._list(Resource, RESOURCES_LIST, timeout, meta)
 
     async def list_resource_templates(
         self, *, timeout: float | None = None, meta: Mapping[str, Any] | None = None
     ) -> tuple[ResourceTemplate, ...]:
         """Return the resource templates; see `list_resources`."""
-        method = "resources/templates/list"
-        return await self._list(ResourceTemplate, "resources", method, timeout, meta)
+        method = RESOURCES_TEMPLATES_LIST
+        return await self._list(ResourceTemplate, method, timeout, meta)
 
     async def list_prompts(
         self, *, timeout: float | None = None, meta: Mapping[str, Any] | None = None
     ) -> tuple[Prompt, ...]:
         """Return the prompts of the server; see `list_resources`."""
-        return await self._list(Prompt, "prompts", "prompts/list", timeout, meta)
+        return await self._list(Prompt, PROMPTS_LIST, timeout, meta)
 
     async def read_resource(
         self,
@@ -335,8 +360,8 @@ class Client:
             MCPError: E204: there is none; or it cannot be read.
         """
         members = encode_meta(meta)
-        read = partial(self._ask, "resources", "resources/read", {"uri": uri}, members)
-        return ReadResult.read(await self._perform("resources/read", read, timeout))
+        read = partial(self._ask, RESOURCES_READ, {"uri": uri}, members)
+        return ReadResult.read(await self._perform(RESOURCES_READ, read, timeout))
 
     async def get_prompt(
         self,
@@ -356,14 +381,14 @@ class Client:
 
         async def get(attempt: Attempt) -> dict[str, Any]:
             try:
-                return await self._ask("prompts", "prompts/get", params, members, attempt)
+                return await self._ask(PROMPTS_GET, params, members, attempt)
             except MCPError as error:
                 session, most = attempt.session, self.options.max_pages
                 if session is None:
                     raise
                 raise await missing_arguments(session, params, error, attempt, most) from None
 
-        return GetPromptResult.read(await self._perform("prompts/get", get, timeout))
+        return GetPromptResult.read(await self._perform(PROMPTS_GET, get, timeout))
 
     async def complete(
         self,
@@ -390,8 +415,8 @@ class Client:
         """
         params = completion_params(subject, argument, value, known)
         members = encode_meta(meta)
-        complete = partial(self._ask, "completions", "completion/complete", params, members)
-        return CompletionResult.read(await self._perform("completion/complete", complete, timeout))
+        complete = partial(self._ask, COMPLETION_COMPLETE, params, members)
+        return CompletionResult.read(await self._perform(COMPLETION_COMPLETE, complete, timeout))
 
     def subscribe(
         self, *uris: str, tasks: Iterable[str] = (), timeout: float | None = None
@@ -496,8 +521,9 @@ class Client:
             UsageError: the method is none that lists.
             MCPError: they cannot be listed; E209: the list is invalid, too long, or does not end.
         """
-        if method not in LIST_MEMBERS:
-            raise UsageError(f"request_all takes one of {', '.join(LIST_MEMBERS)}, not {method!r}")
+        if facts(method).entries is None:
+            lists = ", ".join(name for name, each in METHODS.items() if each.entries is not None)
+            raise UsageError(f"request_all takes one of {lists}, not {method!r}")
         members = encode_meta(meta)
 
         async def operation(attempt: Attempt) -> list[dict[str, Any]]:
@@ -523,10 +549,10 @@ class Client:
             is_stateless = session.server.revision.is_stateless
             clock = asyncio.get_running_loop().time
             began = clock()
-            await session.request("server/discover" if is_stateless else "ping", None, attempt)
+            await session.request(SERVER_DISCOVER if is_stateless else PING, None, attempt)
             return clock() - began
 
-        return await self._perform("ping", operation, timeout)
+        return await self._perform(PING, operation, timeout)
 
     # -- internals
 
@@ -553,7 +579,6 @@ class Client:
 
     async def _ask(
         self,
-        capability: str,
         method: str,
         params: Mapping[str, Any],
         meta: Mapping[str, Any] | None,
@@ -562,13 +587,12 @@ class Client:
         """Send a request that may be repeated."""
         attempt.is_idempotent = True
         session = await self._session(attempt)
-        _require(session, capability)
+        _require(session, method)
         return await self._rounds.exchange(session, method, params, attempt, meta)
 
     async def _list(
         self,
         kind: type[Entry],
-        capability: str,
         method: str,
         timeout: float | None,
         meta: Mapping[str, Any] | None,
@@ -577,7 +601,7 @@ class Client:
 
         async def operation(attempt: Attempt) -> tuple[Entry, ...]:
             session = await self._session(attempt)
-            _require(session, capability)
+            _require(session, method)
             return tuple(
                 usable(kind.read, await self._entries(session, method, members, attempt), method)
             )
@@ -593,8 +617,8 @@ class Client:
     ) -> list[Any]:
         """Return the entries of a list, as they came."""
         attempt.is_idempotent = True
-        member, most = LIST_MEMBERS[method], self.options.max_pages
-        entries, _ = await list_all(session, method, member, attempt, most, meta)
+        most = self.options.max_pages
+        entries, _ = await list_all(session, method, attempt, most, meta)
         return entries
 
     # -- called by sessions
@@ -609,7 +633,7 @@ class Client:
 
     def notified(self, notification: NotificationReceived) -> None:
         """Handle a notification; see `SessionObserver`."""
-        is_message = notification.method == "notifications/message"
+        is_message = notification.method == NOTIFICATIONS_MESSAGE
         if is_message and self.options.on_log is not None:
             report_log_message(self.options.on_log, notification.params)
         if not is_message or notification.request is None:
@@ -637,10 +661,10 @@ class Client:
             call_callback(self.options.on_list_changed, kind)
 
 
-def _require(session: ClientSession, capability: str) -> None:
+def _require(session: ClientSession, method: str) -> None:
     """Raise E205 if the server lacks a capability; some revisions do not declare completions."""
-    server = session.server
+    server, capability = session.server, facts(method).capability
     if capability == "completions" and not server.revision.has("capabilities", capability):
         return
-    if not server.can(capability):
+    if capability is not None and not server.can(capability):
         raise NotOfferedError(capability)

@@ -17,7 +17,7 @@ from .transports.transport import Transport
 if TYPE_CHECKING:
     from os import PathLike
 
-    from ..mcp_json import ServerEntry
+    from ..base.mcp_json import ServerEntry
     from ..server import Server
     from .handlers.server_requests import ServerRequestHandlers
     from .options import ConnectOptions

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import frozen
 
-from ..shown import Shown
+from ..base.shown import Shown
 
 if TYPE_CHECKING:
+    from ..base.jsonschema.issues import ValidationIssue
     from ..errors import ErrorCode
-    from ..jsonschema.issues import ValidationIssue
 
 
 @frozen(eq=False, repr=False)

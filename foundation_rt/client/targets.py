@@ -19,10 +19,16 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from httpx2 import Auth
 
-    from ..mcp_json import ServerEntry
+    from ..base.mcp_json import ServerEntry
 
-_INHERITED = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
-_HARMLESS_OPTIONS = ("-y", "--yes", "-m")
+_INHERITED = (
+    *("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"),
+    # The way to the network, where there is no other: programs read the proxies in either case.
+    *("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"),
+    *("all_proxy", "https_proxy", "http_proxy", "no_proxy"),
+    *("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE"),
+)
+_HARMLESS_OPTIONS = ("-y", "--yes", "-P", "-m")
 _SHOWN = 80  # characters
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _DICT: Final = Path("mcpServers")
@@ -181,7 +187,7 @@ def describe(
         return _only_server(Path(target), None)
     if isinstance(target, Mapping):
         return _only_server(_DICT, target)
-    from ..mcp_json import ServerEntry
+    from ..base.mcp_json import ServerEntry
 
     return server_of(target) if isinstance(target, ServerEntry) else target
 
@@ -192,7 +198,7 @@ def server_of(entry: ServerEntry) -> StdioServer | HttpServer:
     Raises:
         ServerFileError: a part of it cannot be used, such as an argument with a NUL in it.
     """
-    from ..mcp_json import ServerFileError
+    from ..base.mcp_json import ServerFileError
 
     try:
         if entry.url is not None:
@@ -243,7 +249,7 @@ def _refuse_no_program(command: str, args: Sequence[str]) -> None:
 
 def _only_server(path: Path, content: Mapping[str, Any] | None) -> StdioServer | HttpServer:
     """Return the server that a file, or a dict of this form, lists."""
-    from ..mcp_json import ServerFile, ServerFileError
+    from ..base.mcp_json import ServerFile, ServerFileError
 
     if content is not None and ("command" in content or "url" in content):
         content = {"mcpServers": {"the entry": content}}  # one server, taken out of its list

@@ -1,1 +1,10 @@
-"""The settings of an operator, and their sources."""
+"""The public path of `foundation_rt/base/config`."""
+
+from typing import TYPE_CHECKING
+
+from ..base.lazy_names import forward_names
+
+if TYPE_CHECKING:
+    from ..base.config import *  # noqa: F403
+
+forward_names(__name__, "foundation_rt.base.config")

@@ -1,12 +1,10 @@
-"""Databases for applications: transactions, and tables that are migrated (spec/database.md).
+"""The public path of `foundation_rt/base/database`."""
 
-    errors       whether a failed transaction happened, and what would help
-    postgres     a few connections to PostgreSQL; needs the extra `postgres`
-    sqlite       the thread that owns the connection to a SQLite file
-    migrations   numbered migrations, for both
+from typing import TYPE_CHECKING
 
-SQL is written by hand. These modules give what is hard to get right around it: a transaction that
-failed is repeated as long as that is safe, its error says whether it happened, every wait is
-bounded, and any number of processes may start on one database. AACP's durable ledgers and the task
-server are built on them. They are public: import names from the modules.
-"""
+from ..base.lazy_names import forward_names
+
+if TYPE_CHECKING:
+    from ..base.database import *  # noqa: F403
+
+forward_names(__name__, "foundation_rt.base.database")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from attrs import define, field, frozen
 
-from ..shown import Shown
+from ..base.shown import Shown
 
 _CR = 0x0D
 

@@ -5,16 +5,6 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 
-NAME_SOURCES = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
-}
-"""The member of the params that `Mcp-Name` repeats, by method."""
-
 _ENCODED = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 # Printable ASCII that neither begins nor ends with a space: every proxy passes it on unchanged.
 _PLAIN = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")

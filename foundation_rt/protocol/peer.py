@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import orjson
 from attrs import define, field
 
+from ..base.exact_json import dumps
+from ..base.shown import Shown
 from ..errors import JsonRpcError, JsonRpcErrorCode
-from ..shown import Shown
 from .revisions import REVISIONS, STATELESS_REVISIONS, VERSION_KEY, Revision
 
 LOGGING_LEVELS = (
@@ -169,7 +169,7 @@ def describe_peer(
         DescriptionTooLarge: one of them is larger than `MAX_DESCRIPTION_BYTES` (REV-10).
     """
     try:
-        is_small = len(orjson.dumps((capabilities, info))) <= MAX_DESCRIPTION_BYTES
+        is_small = len(dumps((capabilities, info))) <= MAX_DESCRIPTION_BYTES
     except TypeError:  # nested more deeply than orjson writes
         is_small = False
     if not is_small:  # each of them may still be small enough
@@ -180,7 +180,7 @@ def describe_peer(
 
 def _check_size(name: str, value: Mapping[str, Any]) -> None:
     try:
-        size = len(orjson.dumps(value))
+        size = len(dumps(value))
     except TypeError:
         size = MAX_DESCRIPTION_BYTES + 1
     if size > MAX_DESCRIPTION_BYTES:

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import orjson
 
+from ..base.exact_json import dumps
 from ..errors import ErrorCode, ToolError, has_type
 
 
@@ -24,22 +25,32 @@ class ExplicitResult:
 def write_json(value: Any) -> bytes:
     """Write the result of a handler, or a part of it, as JSON in UTF-8.
 
-    attrs instances, dataclasses and models of pydantic become objects, keys that are not strings
-    become strings as orjson spells them, NaN and the infinities become null (CALL-16, CALL-20).
+    attrs instances, dataclasses and models of pydantic become objects, and keys that are not
+    strings become strings as orjson spells them (CALL-16, CALL-20).
 
     Raises:
         ToolError: INTERNAL, `result_not_serializable`.
     """
     # orjson would write the dataclasses of pydantic without their aliases and serializers.
     own = orjson.OPT_PASSTHROUGH_DATACLASS if "pydantic.dataclasses" in sys.modules else 0
+    is_suspect = False
     try:
         try:
-            return orjson.dumps(value, default=unstructured, option=own)
+            written = orjson.dumps(value, default=unstructured, option=own)
         except TypeError:
             # With this option at once, every result would be slower for the few with such keys.
-            return orjson.dumps(value, default=unstructured, option=own | orjson.OPT_NON_STR_KEYS)
+            own |= orjson.OPT_NON_STR_KEYS
+            written = dumps(value, unstructured, own)
+            is_suspect = True  # two keys may have become one
     except BaseException as error:  # the value's own code: it may raise anything (ERR-07)
-        raise not_serializable() from error
+        raise not_serializable() from _cause(value, error)
+    if is_suspect or b"null" in written:  # as which orjson writes NaN
+        from .rich_values import may_hold_nan, problem_in
+
+        problem = problem_in(value) if is_suspect or may_hold_nan(value) else None
+        if problem is not None:
+            raise not_serializable(problem) from ValueError(problem)
+    return written
 
 
 def write_text(text: str) -> bytes:
@@ -49,18 +60,43 @@ def write_text(text: str) -> bytes:
         ToolError: INTERNAL, `result_not_serializable`: it has a lone surrogate.
     """
     try:
-        return text.encode()
+        return str.encode(text)  # a subclass may have an `encode` of its own
     except UnicodeEncodeError as error:
         raise not_serializable() from error
 
 
-def not_serializable() -> ToolError:
-    """Return the refusal of a result that JSON cannot represent (CALL-17)."""
-    return ToolError(
-        ErrorCode.INTERNAL,
-        "The tool's result cannot be written as JSON.",
-        {"reason": "result_not_serializable"},
-    )
+async def settled(value: Any) -> Any:
+    """Return the value of an awaitable that a handler returned, or any other value (CALL-40)."""
+    while hasattr(type(value), "__await__"):
+        value = await value
+    return value
+
+
+def not_serializable(problem: str = "") -> ToolError:
+    """Return the refusal of a result that JSON cannot represent (CALL-17).
+
+    Args:
+        problem: a place and what is wrong with it, which the caller may learn: "$.a is NaN".
+    """
+    details = {"reason": "result_not_serializable"}
+    message = "The tool's result cannot be written as JSON"
+    if problem:
+        details["problem"] = problem
+        message += f": {problem}"
+    return ToolError(ErrorCode.INTERNAL, f"{message}.", details)
+
+
+def _cause(value: Any, error: BaseException) -> BaseException:
+    """Return the reason for the log: the place that cannot be written, if it can be found."""
+    if not isinstance(error, TypeError):
+        return error
+    from .rich_values import problem_in
+
+    try:
+        problem = problem_in(value)
+    except BaseException:  # the value's own code
+        return error
+    return error if problem is None else TypeError(problem)
 
 
 def unstructured(value: Any) -> Any:
@@ -73,10 +109,17 @@ def unstructured(value: Any) -> Any:
         raise TypeError("content inside of a plain value: return a list that begins with content")
     if attrs.has(type(value)):
         return {each.name: getattr(value, each.name) for each in attrs.fields(type(value))}
-    if hasattr(value, "__await__"):
-        if isinstance(value, CoroutineType):
-            value.close()  # it will never run; Python would warn that it was never awaited
-        raise TypeError("the handler returned an awaitable: declare it with async def")
+    if hasattr(type(value), "__await__"):
+        raise TypeError(_forgotten(value))
     from .rich_values import plain_form
 
     return plain_form(value)
+
+
+def _forgotten(awaitable: Any) -> str:
+    """Return the error for an awaitable inside of a result; it names a coroutine function."""
+    if not isinstance(awaitable, CoroutineType):
+        return f"{type(awaitable).__name__} was not awaited"
+    awaitable.close()  # it will never run; Python would warn that it was never awaited
+    code = awaitable.cr_code
+    return f"{awaitable.__qualname__}() was not awaited ({code.co_filename}:{code.co_firstlineno})"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import orjson
 from attrs import Factory, field, frozen
+
+from ..base.exact_json import loads
 
 ALL_SCOPES = frozenset(("*",))
 """The scopes of a principal without limits: the holder of an API key of the server."""
@@ -31,7 +32,7 @@ class TokenClaims(Mapping[str, Any]):
         self._payload = payload
 
     def _read(self) -> dict[str, Any]:
-        claims: dict[str, Any] = orjson.loads(self._payload)
+        claims: dict[str, Any] = loads(self._payload)
         return claims
 
     def __getitem__(self, name: str) -> Any:

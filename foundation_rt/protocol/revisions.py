@@ -16,6 +16,8 @@ from typing import Any
 
 from attrs import define
 
+from .methods import methods_of
+
 RESOURCE_NOT_FOUND = -32002
 """MCP's error code for a resource that does not exist, in the handshake mode."""
 
@@ -86,19 +88,6 @@ class Revision:
         return self.keep(shape, present)
 
 
-_LISTS = {"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
-_FEATURES = _LISTS | {"tools/call", "prompts/get", "resources/read", "completion/complete"}
-_SESSION = {
-    "initialize",
-    "initialized",
-    "notifications/initialized",
-    "ping",
-    "logging/setLevel",
-    "resources/subscribe",
-    "resources/unsubscribe",
-}
-_TASKS = {"tasks/get", "tasks/update", "tasks/cancel"}
-
 # The shapes whose members have changed, with the revision that has added each member.
 _MEMBERS_SINCE: dict[str, dict[str, set[str]]] = {
     "2024-11-05": {
@@ -162,10 +151,6 @@ _CONTENT_SINCE = {
     "2025-03-26": {"audio"},
     "2025-06-18": {"resource_link"},
 }
-_CLIENT_REQUESTS_SINCE = {
-    "2024-11-05": {"roots/list", "sampling/createMessage"},
-    "2025-06-18": {"elicitation/create"},
-}
 _ELICITATION_SINCE = {"2025-06-18": {"form"}, "2025-11-25": {"url"}}
 
 
@@ -176,11 +161,10 @@ def _gather(since: Mapping[str, set[str]], name: str) -> frozenset[str]:
 
 def _revision(name: str, mode: ProtocolMode) -> Revision:
     stateless = mode is ProtocolMode.STATELESS
-    modern = {"server/discover", "subscriptions/listen"} | _TASKS
     return Revision(
         name,
         mode,
-        requests=frozenset(_FEATURES | (modern if stateless else _SESSION)),
+        requests=methods_of(mode.value, name),
         batches=name == "2025-03-26",
         content_kinds=_gather(_CONTENT_SINCE, name),
         members={
@@ -189,7 +173,7 @@ def _revision(name: str, mode: ProtocolMode) -> Revision:
             )
             for shape in VARYING_MEMBERS
         },
-        client_requests=_gather(_CLIENT_REQUESTS_SINCE, name),
+        client_requests=methods_of(mode.value, name, of_server=True),
         elicitation_modes=_gather(_ELICITATION_SINCE, name),
         names_elicitations=name == "2025-11-25",
         resource_not_found=_INVALID_PARAMS if stateless else RESOURCE_NOT_FOUND,

@@ -3,11 +3,11 @@
 A template is literal text with variables in braces: ``task://{project}/{id}``. `UriTemplate.expand`
 makes a URI from values, `UriTemplate.match` values from a URI, each the inverse of the other.
 
-The value of a variable is a part of one path segment. One variable of a template may stand for
-several segments: ``{+path}``, or ``{path*}`` as other servers write it. At its end a template may
-have parameters of a query: ``{?page,size}``. No value has a segment ``.`` or ``..``, and none
-begins with ``/``. So a handler that uses a value in a path, of a file for example, cannot be made
-to leave the intended folder (MRES-09).
+A variable stands for a part of one path segment, in which a ``/`` of its value is ``%2F``. One
+variable of a template may stand for several segments: ``{+path}``, or ``{path*}`` as other servers
+write it. At its end a template may have parameters of a query: ``{?page,size}``. No value has a
+segment ``.`` or ``..``, and none begins with ``/``. So a handler that uses a value in a path, of a
+file for example, cannot be made to leave the intended folder (MRES-09).
 
 Matching takes time linear in the length of the URI. Between two variables there is literal text.
 A variable before the wide one ends at the first occurrence of the text after it. If a later one
@@ -18,6 +18,7 @@ reason. The wide one has the rest; without one, the last variable has. Nothing i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from attrs import frozen
@@ -33,7 +34,8 @@ _SCHEME = _LETTERS | _DIGITS | frozenset("+-.")
 _VARIABLE = _LETTERS | _DIGITS | frozenset("_")
 # Neither RFC 3986 allows these in a URI, nor RFC 3987 in an IRI.
 _NEVER = frozenset(map(chr, range(0x21))) | frozenset('\x7f"<>\\^`{|}')
-_SEPARATORS = frozenset("/\\\0")
+_ENCODED = re.compile("%[0-9A-Fa-f]{2}|[^\\x00-\\x7f]+")
+_AUTHORITY = re.compile("//([^/?#@]*@)?")
 
 # The percent itself last: each round decodes once.
 _ESCAPES = (("%2e", "."), ("%2f", "/"), ("%5c", "\\"), ("%00", "\0"), ("%25", "%"))
@@ -94,6 +96,32 @@ def percent_decode(text: str) -> str | None:
         return None
 
 
+def normalize_uri(uri: str) -> str:
+    """Return the same text for equivalent URIs (RFC 3986, section 6.2.2; MRES-26).
+
+    Segments ``.`` and ``..`` stay: no resource has them.
+    """
+    scheme, colon, rest = _normalize_encoding(uri).partition(":")
+    user = _AUTHORITY.match(rest)
+    if user is not None:
+        host = re.split("[/?#]", rest[user.end() :], maxsplit=1)[0]
+        rest = user[0] + host.lower() + rest[user.end() + len(host) :]
+    return scheme.lower() + colon + rest
+
+
+def _normalize_encoding(uri: str) -> str:
+    """Return `uri` with what has to be percent-encoded in capital digits, and nothing else so."""
+    return _ENCODED.sub(_normal_form, uri)
+
+
+def _normal_form(found: re.Match[str]) -> str:
+    text = found[0]
+    if text[0] != "%":
+        return "".join(f"%{byte:02X}" for byte in text.encode(errors="surrogatepass"))
+    character = chr(int(text[1:], 16))
+    return character if character in _UNRESERVED else text.upper()
+
+
 def is_traversal(uri: str) -> bool:
     """Return whether `uri` has a segment ``.`` or ``..``, or NUL, percent-encoded or not."""
     decoded = percent_decode(uri)
@@ -114,7 +142,8 @@ class UriTemplate:
     Attributes:
         text: the template as its author wrote it.
         path: the names of the variables of the path, in order.
-        literals: the texts before, between and after them: one more than there are variables.
+        literals: the texts before, between and after them: one more than there are variables;
+            percent-encoded as `match` has URIs.
         wide: the name of the variable that stands for several segments; None without one.
         query: the names of the parameters of the query, which a URI may leave out.
     """
@@ -148,9 +177,8 @@ class UriTemplate:
 
         Raises:
             KeyError: a variable of the path has no value.
-            InvalidUri: a value is not allowed: it is empty, is or produces a segment ``.`` or
-                ``..``, or holds ``\`` or NUL; or it holds ``/`` and its variable stands for a
-                part of one segment (MRES-09).
+            InvalidUri: a value is not allowed: it has an empty segment, is or produces a segment
+                ``.`` or ``..``, or holds ``\`` or NUL (MRES-09).
         """
         parts = [self.literals[0]]
         for name, literal in zip(self.path, self.literals[1:], strict=True):
@@ -166,27 +194,26 @@ class UriTemplate:
         return uri
 
     def _encode(self, name: str, value: str) -> str:
-        if name == self.wide:
-            if not _is_allowed_path(value):
-                raise InvalidUri(f"{name!r} must be path segments, none of them empty, . or ..")
-            return "/".join(map(percent_encode, value.split("/")))
-        if not _is_allowed(value):
-            raise InvalidUri(f"{name!r} must be part of one path segment")
-        return percent_encode(value)
+        if not _is_allowed(value, is_wide=name == self.wide):
+            raise InvalidUri(f"{name!r} must be path segments, none of them empty, . or ..")
+        encoded = percent_encode(value)
+        return encoded.replace("%2F", "/") if name == self.wide else encoded
 
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the values of the variables in `uri`; None if it does not match.
 
         A parameter that the query of the URI leaves out has no value.
         """
+        uri = _normalize_encoding(uri)
         path, mark, query = uri.partition("?") if self.query else (uri, "", "")
         parts = self._split(path)
         if parts is None or is_traversal(uri):
             return None
         found: dict[str, str] = {}
         for name, raw in zip(self.path, parts, strict=True):
-            value = _read_path(raw) if name == self.wide else _read_variable(raw)
-            if value is None:
+            is_wide = name == self.wide
+            value = percent_decode(raw) if _is_plain(raw, "?#" if is_wide else "/?#") else None
+            if value is None or not _is_allowed(value, is_wide=is_wide):
                 return None
             found[name] = value
         if mark and not self._read_query(query, found):
@@ -259,7 +286,7 @@ def parse_template(text: str) -> UriTemplate:
         names.append(name)
     path = tuple(names[: len(literals) - 1])
     _check_literals(text, literals, has_variables=bool(names))
-    return UriTemplate(text, path, tuple(literals), wide, query)
+    return UriTemplate(text, path, tuple(map(_normalize_encoding, literals)), wide, query)
 
 
 def _split_query(text: str) -> tuple[str, tuple[str, ...]]:
@@ -309,35 +336,15 @@ def _outside_escape(
     return at
 
 
-def _read_variable(raw: str) -> str | None:
-    """Return the value that `raw` encodes; None if no variable can have it."""
-    value = percent_decode(raw) if _is_plain(raw, "/?#") else None
-    return value if value is not None and _is_allowed(value) else None
-
-
-def _read_path(raw: str) -> str | None:
-    """Return the segments that `raw` encodes; None if no variable of several can have them."""
-    if not _is_plain(raw, "?#"):
-        return None
-    segments = [percent_decode(each) for each in raw.split("/")]
-    if not all(each and _SEPARATORS.isdisjoint(each) for each in segments):
-        return None
-    value = "/".join(each or "" for each in segments)
-    return value if _is_allowed_path(value) else None
-
-
 def _is_plain(raw: str, excluded: str) -> bool:
     return _NEVER.isdisjoint(raw) and frozenset(excluded).isdisjoint(raw)
 
 
-def _is_allowed(value: str) -> bool:
-    """Return whether a variable can have `value`, whatever its neighbours."""
-    return bool(value) and _SEPARATORS.isdisjoint(value)
-
-
-def _is_allowed_path(value: str) -> bool:
-    """Return whether a variable of several segments can have `value`."""
-    return all(map(_is_allowed, value.split("/"))) and not _is_way_out(value)
+def _is_allowed(value: str, *, is_wide: bool) -> bool:
+    """Return whether a variable can have `value`, whatever its neighbours (MRES-09, MRES-25)."""
+    if not all(value.split("/")) or "\\" in value or "\0" in value:
+        return False
+    return not ((is_wide or "/" in value) and _is_way_out(value))
 
 
 def _is_way_out(value: str) -> bool:

@@ -28,7 +28,7 @@ python_maximum_signature_line_length = 88
 napoleon_use_ivar = True
 
 html_theme = "furo"
-html_favicon = "../../foundation_rt/web_page/shared/icon.svg"
+html_favicon = "../../foundation_rt/apps/web_page/shared/icon.svg"
 html_title = f"foundation-rt {__version__}"
 html_copy_source = False
 html_show_sourcelink = False

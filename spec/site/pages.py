@@ -15,7 +15,10 @@ GUIDES = {
     "Applications": ("task-server", "gateway", "host"),
     "Run": ("deployment", "security", "operations"),
     "Move": ("from-fastmcp", "from-the-official-sdk"),
-    "More": ("figures/peers", "../rough-edges", "glossary", "development", "../../CHANGELOG"),
+    "More": (
+        *("figures/peers", "../rough-edges", "../threat-model", "glossary", "development"),
+        *("../../CONTRIBUTING", "../../SECURITY", "../../CHANGELOG"),
+    ),
 }
 """The guides below each heading of the navigation."""
 
@@ -33,7 +36,8 @@ def gather(folder: Path) -> None:
         place = folder / image.relative_to(ROOT)
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(image, place)
-    _copy(ROOT / "CHANGELOG.md", folder)
+    for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"):
+        _copy(ROOT / name, folder)
     readme = (ROOT / "README.md").read_text("utf-8")
     (folder / "index.md").write_text(f"{readme}\n{_navigation()}", "utf-8")
     page = folder / f"{SPECIFICATION}.md"

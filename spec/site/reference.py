@@ -17,14 +17,14 @@ from attrs import frozen
 PACKAGE = "foundation_rt"
 
 GROUPS = {
-    "Servers": ("server", "runtime", "transports", "protocol.principal", "protocol.peer"),
-    "Handlers": ("core.context", "abort", "signatures"),
-    "Definitions and results": ("registry", "protocol"),
-    "Asking the client": ("server_requests",),
+    "Servers": ("server", "kernel.runtime", "http", "protocol.principal", "protocol.peer"),
+    "Handlers": ("kernel.context", "base.abort", "features.signatures"),
+    "Definitions and results": ("kernel.registry", "protocol"),
+    "Asking the client": ("features.server_requests",),
     "Errors": ("errors",),
     "Agents": ("agents",),
-    "Metrics": ("middleware",),
-    "Embedding and forwarding": ("core", "engine"),
+    "Metrics": ("features.observers", "features.instruments"),
+    "Embedding and forwarding": ("kernel",),
 }
 """The headings for the names of the package, each with the modules that define them."""
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from foundation_rt.agents.local import AgentCoordinator
 from foundation_rt.agents.messages import AgentContext, AgentMessage
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import AgentsSection, ServerConfig
-from foundation_rt.ids import SequentialIds
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import AgentsSection, ServerConfig
+from foundation_rt.base.ids import SequentialIds
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 
 
 class AgentHarness:

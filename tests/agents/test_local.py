@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.abort import AbortSignal
 from foundation_rt.agents.errors import (
     AgentCycleError,
     AgentNotFoundError,
@@ -20,7 +19,8 @@ from foundation_rt.agents.errors import (
 )
 from foundation_rt.agents.local import AgentCoordinator
 from foundation_rt.agents.messages import AgentContext, AgentMessage
-from foundation_rt.clock import ManualClock
+from foundation_rt.base.abort import AbortSignal
+from foundation_rt.base.clock import ManualClock
 from foundation_rt.errors import AbortError, RegistrationError, UsageError
 from tests.agents.support import AgentHarness, settle
 from tests.support.core import correlation_id

@@ -11,13 +11,13 @@ from attrs.exceptions import FrozenInstanceError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.abort import AbortSignal
 from foundation_rt.agents.errors import AgentStateTooLargeError
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.agents.state import AgentState
-from foundation_rt.clock import ManualClock
+from foundation_rt.base.abort import AbortSignal
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import ErrorCode
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
 
 
 @pytest.mark.rule("AGENT-03")

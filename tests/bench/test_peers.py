@@ -97,7 +97,7 @@ def test_what_a_peer_does_better_is_said(report: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("load", "shared"), [(1.9, False), (2.1, True)])
 def test_load_of_others_is_said(report: dict[str, Any], load: float, shared: bool) -> None:
     told = {**report, "machine": {**report["machine"], "highest_load": load}}
-    assert ("other work shared" in " ".join(reporting.summary(told).split())) is shared
+    assert ("Other work shared" in " ".join(reporting.summary(told).split())) is shared
     assert (", shared" in reporting.chart(told)) is shared
 
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation_rt import RegistrationError, ToolDefinition
-from foundation_rt.builtin.admin import CANONICAL_SCHEMAS, REGISTER_TOOL, UNREGISTER_TOOL
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import AdminMode
-from foundation_rt.core.session import TransportType
-from foundation_rt.ids import SequentialIds
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import AdminMode
+from foundation_rt.base.ids import SequentialIds
+from foundation_rt.features.admin import CANONICAL_SCHEMAS, REGISTER_TOOL, UNREGISTER_TOOL
+from foundation_rt.kernel.session import TransportType
 from foundation_rt.testing import TestClient
 from tests.support.core import make_config
 from tests.support.server_fixture import LIST_CHANGED, ServerFixture, ServerPeer
@@ -88,9 +88,11 @@ class Admin:
 
     def register(self, name: str, tool_type: str = "echo", **arguments: Any) -> Any:
         whole = {"name": name, "description": "", "toolType": tool_type, **arguments}
+        self.rig.clock.advance(1)  # else its notification would come with that before
         return self.call(REGISTER, **whole)
 
     def unregister(self, name: str) -> Any:
+        self.rig.clock.advance(1)
         return self.call(UNREGISTER, name=name)
 
     @property

@@ -10,12 +10,17 @@ import pytest
 
 from foundation_rt import AgentContext, AgentCoordinator, AgentMessage, RegistrationError
 from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import AdminPolicy, SecuritySection, ServerConfig, ToolsSection
-from foundation_rt.core.context import ToolContext
-from foundation_rt.ids import UuidGenerator
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import (
+    AdminPolicy,
+    SecuritySection,
+    ServerConfig,
+    ToolsSection,
+)
+from foundation_rt.base.ids import UuidGenerator
+from foundation_rt.kernel.context import ToolContext
+from foundation_rt.kernel.registry.tools import ToolDefinition
 from foundation_rt.protocol.principal import ALL_SCOPES, Principal
-from foundation_rt.registry.tools import ToolDefinition
 from tests.support.counting import CallCounter
 from tests.support.faulty_store import FaultyStore
 from tests.support.server_fixture import ServerFixture, ServerPeer, call

@@ -25,19 +25,19 @@ from foundation_rt import (
     ToolContext,
     ToolError,
 )
-from foundation_rt.abort import AbortSignal
-from foundation_rt.builtin.agents import send_message_handler
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import (
+from foundation_rt.base.abort import AbortSignal
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import (
     AgentsSection,
     LoggingSection,
     ServerConfig,
     ToolsSection,
 )
-from foundation_rt.ids import UuidGenerator
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.logs.redaction import Redactor
-from foundation_rt.registry.tools import ToolDefinition
+from foundation_rt.base.ids import UuidGenerator
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.base.logs.redaction import Redactor
+from foundation_rt.features.agent_tools.agents import send_message_handler
+from foundation_rt.kernel.registry.tools import ToolDefinition
 from foundation_rt.testing import TestClient
 from tests.support.core import run_id
 from tests.support.server_fixture import ServerFixture, ServerPeer, call
@@ -475,7 +475,6 @@ async def test_what_json_cannot_say_is_shown_as_it_would_be_logged(rig: ServerFi
     state = {
         "circle": circle,
         "deep": deep,
-        "huge": 2**80,
         "lone \ud800": "x",
         "nan": float("nan"),
         "object": {"password": "s3cret", "self": AgentMessage("t", 1j)},
@@ -488,7 +487,6 @@ async def test_what_json_cannot_say_is_shown_as_it_would_be_logged(rig: ServerFi
     assert answer["truncated"] is False
     assert told["circle"] == [1, "[CIRCULAR]"]
     assert "[TOO DEEP]" in str(told["deep"])
-    assert told["huge"] == str(2**80)
     assert told["lone \\ud800"] == "x"
     assert told["nan"] is None
     assert told["object"] == {

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foundation_rt.builtin.agents import truncate
 from foundation_rt.errors import ErrorCode, ToolError
+from foundation_rt.features.agent_tools.agents import truncate
 
 
 def as_list(entries: Sequence[Any], truncated: bool) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from foundation_rt.agents import (
     RequestFailedError,
 )
 from foundation_rt.agents.ledger.setup import make_store
+from foundation_rt.base.clock import SystemClock
+from foundation_rt.base.config.settings import AacpSection
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.cli.main import main
-from foundation_rt.clock import SystemClock
-from foundation_rt.config.settings import AacpSection
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from tests.support.process import run
 from tests.support.services import need_postgres, unique_name
 from tests.support.terminal import Terminal

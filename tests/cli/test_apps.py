@@ -10,8 +10,13 @@ import pytest
 
 from foundation_rt import Server, UsageError
 from foundation_rt.cli.apps import AppError, load_app
+from foundation_rt.cli.targets import find_target
 
 ONE = "from foundation_rt import Server\nserver = Server('one')\n"
+MOUNTED = (
+    "from foundation_rt import Server\nserver = Server('part')\nouter = Server('whole')\n"
+    "outer.mount(server)\n"
+)
 TWO = "from foundation_rt import Server\nfirst = Server('first')\nsecond = Server('second')\n"
 
 
@@ -38,6 +43,13 @@ def refusal(target: str) -> str:
     return str(raised.value)
 
 
+def target_refusal(target: str) -> str:
+    """Return the error for a folder as the TARGET of a command."""
+    with pytest.raises(AppError) as raised:
+        find_target(target, [], {})
+    return str(raised.value)
+
+
 @pytest.mark.rule("CLI-02")
 @pytest.mark.parametrize(
     ("source", "target", "name"),
@@ -54,6 +66,7 @@ def refusal(target: str) -> str:
         (ONE.replace("server =", "only ="), "app.py", "one"),
         (ONE.replace("server =", "only =") + "alias = only\n", "app.py", "one"),
         (ONE.replace("server =", "only =") + "server = 5\n", "app.py", "one"),
+        (MOUNTED, "app.py", "whole"),
     ],
 )
 def test_a_server_is_found(folder: Path, source: str, target: str, name: str) -> None:
@@ -144,6 +157,21 @@ def test_app_that_cannot_be_loaded_is_refused_with_the_reason(
     (folder / "folder.py").mkdir()
     message = refusal(target)
     assert not [word for word in words if word not in message], message
+
+
+@pytest.mark.rule("CLI-85")
+@pytest.mark.parametrize("target", [".", "./", "apps", "apps/"])
+def test_folder_is_refused_with_the_file_to_name(folder: Path, target: str) -> None:
+    place = folder / target
+    place.mkdir(exist_ok=True)
+    (place / "tools.py").write_text(ONE)
+    (place / "other.py").write_text("x = 5\n")
+    for message in (refusal(target), target_refusal(target)):
+        assert message == f"{target} is a folder: name the file with the server, " + str(
+            Path(target) / "tools.py"
+        )
+    (place / "tools.py").unlink()
+    assert "none of its files imports foundation_rt" in refusal(target)
 
 
 @pytest.mark.rule("CLI-03")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -16,13 +17,17 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.host import texts
+from foundation_rt.apps.host import texts
+from tests.support.dialects import DIALECTS
+from tests.support.failing_vendor import FAILURES, KEY, failing_vendor, here
+from tests.support.fake_models import FakeModels
 from tests.support.process import environment, run
 
 PATIENCE = 30.0
 
 APP = """
 import asyncio, pathlib
+from typing import Any
 from foundation_rt import Server, ToolAnnotations, ToolContext
 
 server = Server("desk")
@@ -34,8 +39,16 @@ FORM = {
 }
 
 @server.tool
+def any(value: Any) -> str:
+    return f"any {value}"
+
+@server.tool
 def note(text: str) -> str:
     return f"noted {text}"
+
+@server.tool(annotations=ToolAnnotations(read_only=True))
+def read() -> str:
+    return "read it"
 
 @server.tool(annotations=ToolAnnotations(read_only=True))
 async def who(ctx: ToolContext) -> str:
@@ -51,11 +64,11 @@ async def wait(path: str, ctx: ToolContext) -> str:
 """
 
 
-def prepared(folder: Path, answers: Sequence[Any]) -> list[str]:
+def prepared(folder: Path, answers: Sequence[Any], **members: Any) -> list[str]:
     """Write a server, the file that lists it, and a script; return the options for both."""
     (folder / "app.py").write_text(APP)
     command = [sys.executable, "-m", "foundation_rt", "serve", str(folder / "app.py")]
-    entry = {"command": command[0], "args": command[1:]}
+    entry = {"command": command[0], "args": command[1:], "trust": True, **members}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"desk": entry}}))
     (folder / "script.json").write_text(json.dumps([{"answers": [*answers]}]))
     return ["--servers", str(folder / "mcp.json"), "--model", f"script:{folder / 'script.json'}"]
@@ -122,21 +135,49 @@ def test_json_has_text_calls_and_usage(tmp_path: Path) -> None:
 @pytest.mark.rule("CLI-37")
 def test_failure_is_an_error(tmp_path: Path) -> None:
     failure = {"fail": "bad_key", "advice": "Set another key."}
+    said = "Script refuses the key. Set another key."
     options = prepared(tmp_path, [[failure]])
     done = ask(tmp_path, *options, "hello")
-    assert (done.stdout, done.stderr) == ("", "foundation-rt: Set another key.\n")
+    assert (done.stdout, done.stderr) == ("", f"foundation-rt: {said}\n")
     assert done.returncode == 3
     as_json = ask(tmp_path, "--json", *options, "hello")
-    error = {"code": "LLM_ERROR", "message": "Set another key."}
+    error = {"code": "LLM_ERROR", "message": said}
     assert (as_json.stdout, json.loads(as_json.stderr)) == ("", error)
     broken = prepared(tmp_path, [["Hel", {"cut": True}]])
     done = ask(tmp_path, *broken, "hello")
     assert (done.stdout, done.returncode) == ("Hel\n", 3)
-    assert texts.LLM_ERROR in done.stderr
+    assert "The connection to Script broke off" in done.stderr
     silent = prepared(tmp_path, [[]])
     done = ask(tmp_path, *silent, "hello")
     assert (done.stdout, done.returncode) == ("", 3)
     assert texts.NO_ANSWER in done.stderr
+
+
+@pytest.mark.rule("CLI-37", "TURN-16", "LLM-33")
+def test_reason_of_a_vendor_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with failing_vendor() as vendor:
+        for name, value in vendor.variables.items():
+            monkeypatch.setenv(name, value)
+        for failure in FAILURES.values():
+            vendor.answer = failure
+            done = ask(tmp_path, "hello")
+            assert (done.stdout, done.returncode) == ("", 3)
+            assert failure.said in done.stderr
+            assert KEY not in done.stderr
+        vendor.answer = here("Here.")
+        assert ask(tmp_path, "hello").stdout == "Here.\n"
+        monkeypatch.setenv("LLM_BASE_URL", f"http://127.0.0.1:{vendor.port}")
+        done = ask(tmp_path, "hello")
+        assert done.stdout == "Here.\n"
+        assert done.stderr.count("add /v1 to the base URL") == 1
+        monkeypatch.setenv("LLM_BASE_URL", f"https://127.0.0.1:{vendor.port}/v1")
+        assert "no secure connection (TLS) to https://127.0.0.1" in ask(tmp_path, "hello").stderr
+    monkeypatch.setenv("LLM_BASE_URL", "http://no-such-host.invalid/v1")
+    assert "is known (DNS) for http://no-such-host.invalid/v1" in ask(tmp_path, "hello").stderr
+    monkeypatch.setenv("LLM_PROVIDER", "opnai")
+    done = ask(tmp_path, "hello")
+    assert "(environment LLM_PROVIDER): expected one of gemini, openai" in done.stderr
+    assert done.returncode == 2
 
 
 @pytest.mark.rule("CLI-37")
@@ -236,6 +277,22 @@ def test_person_at_a_terminal_allows_a_tool_for_the_whole_answer(tmp_path: Path)
     assert terminal.end() == 0
 
 
+@pytest.mark.rule("CLI-35", "TURN-20", "TURN-29")
+@pytest.mark.parametrize(("answer", "questions"), [("t", 1), ("y", 2)])
+def test_person_at_a_terminal_trusts_what_a_server_says(
+    tmp_path: Path, answer: str, questions: int
+) -> None:
+    word = {"call": "desk:read", "arguments": {}}
+    options = prepared(tmp_path, [[word], [word], [{"echo": "result"}]], trust=False)
+    terminal = Terminal(tmp_path, *options, "Read twice")
+    for _ in range(questions):
+        terminal.until("Call desk:read {}?")
+        terminal.until("t: yes, and trust what desk says only reads; anything else: no > ")
+        terminal.write(f"{answer}\n")
+    terminal.until("read it")
+    assert terminal.end() == 0
+
+
 @pytest.mark.rule("CLI-35")
 def test_person_at_a_terminal_fills_in_a_form(tmp_path: Path) -> None:
     options = prepared(tmp_path, [[{"call": "desk:who", "arguments": {}}], [{"echo": "result"}]])
@@ -264,3 +321,41 @@ def test_signal_ends_the_call_and_its_server(tmp_path: Path, number: int, code: 
     terminal.process.send_signal(number)
     assert terminal.end() == code
     assert (tmp_path / "aborted").exists()
+
+
+@pytest.mark.rule("HOST-41", "HOST-17")
+async def test_key_and_address_of_env_go_together_beside_the_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    async with FakeModels([["hello"]]) as fake:
+        url = fake.config("openai").base_url
+        (tmp_path / ".env").write_text(
+            f"LLM_PROVIDER=openai\nLLM_MODEL=fake-1\nLLM_BASE_URL={url}\nOPENAI_API_KEY=own\n"
+        )
+        ended = await asyncio.to_thread(run, "ask", "hi", cwd=tmp_path)
+        assert (ended.stdout, ended.stderr) == ("hello\n", "")
+        assert [each.key for each in fake.requests] == ["own"]
+
+
+@pytest.mark.rule("LLM-90", "LLM-94", "CLI-36")
+@pytest.mark.parametrize(
+    "dialect", ["vllm", "lmstudio", "openrouter", "mistral", "anthropic-moving", "gemini"]
+)
+async def test_every_dialect_is_understood(
+    dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = prepared(tmp_path, [])[:2]
+    given = {"value": [1234567890123456789, 10**24 + 1, 1.0, "<think>"]}
+    call = {"call": "desk__any", "arguments": given, "id": "c1"}
+    answers = [[{"thought": "Hm. "}, "Let me see. ", call], ["Done."]]
+    provider = DIALECTS[dialect].wire
+    async with FakeModels(answers, dialect=dialect, bytes_at_once=3) as fake:
+        monkeypatch.setenv("LLM_BASE_URL", fake.config(provider).base_url or "")
+        words = ("ask", "--yes", "--json", *options, "--model", f"{provider}:fake-1", "hi")
+        ended = await asyncio.to_thread(run, *words, cwd=tmp_path)
+    found = json.loads(ended.stdout)
+    assert (found["text"], ended.stderr, ended.returncode) == ("Let me see. Done.", "", 0)
+    (made,) = found["calls"]
+    assert json.dumps(made["arguments"]) == json.dumps(given)
+    assert made["result"]["content"][0]["text"] == f"any {given['value']}"

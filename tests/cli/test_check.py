@@ -8,12 +8,17 @@ import orjson
 import pytest
 
 from foundation_rt import Server
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import (
+    AdminPolicy,
+    ServerConfig,
+    ServerSection,
+    ToolsSection,
+)
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.cli.check import check
 from foundation_rt.cli.render import render
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import AdminPolicy, ServerConfig, ServerSection, ToolsSection
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.runtime import ServerOptions
+from foundation_rt.kernel.runtime import ServerOptions
 
 
 @pytest.fixture

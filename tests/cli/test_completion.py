@@ -168,7 +168,7 @@ def test_help_of_a_command_has_usage_examples_and_its_options(
         (["task-server", "exprt"], "there is no command 'exprt' (did you mean export?)"),
         (["completion", "fsh"], "SHELL is bash, zsh or fish (did you mean fish or zsh"),
         (["serve", "--confg", "x"], "there is no option '--confg' (did you mean --config?)"),
-        (["call", "--tiemout=hush"], "there is no option '--tiemout' (did you mean --timeout?)"),
+        (["call", "--tiemeout=hush"], "there is no option '--tiemeout' (did you mean --timeout?)"),
         (["dev", "--prot", "1"], "there is no option '--prot' (did you mean --port?)"),
         (["x" * 100_000], "there is no command 'xxxxxx"),
     ],

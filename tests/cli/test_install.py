@@ -13,13 +13,13 @@ from typing import Any
 import orjson
 import pytest
 
+from foundation_rt.base.mcp_json import ServerFile
 from foundation_rt.cli.client_entries import ClientFile
 from foundation_rt.cli.desktop_clients import desktop_clients
 from foundation_rt.cli.main import main
 from foundation_rt.client.connecting import connect
 from foundation_rt.client.targets import server_of
 from foundation_rt.errors import UsageError
-from foundation_rt.mcp_json import ServerFile
 
 APP = """
 import os
@@ -87,7 +87,7 @@ def test_an_app_is_written_with_absolute_paths(home: Path, client: str, capsys: 
     program = str(Path("tools.py").absolute())
     entry = entries(client, path)["My-weather"]
     assert entry.pop("type", "stdio") == "stdio"
-    args = ["-m", "foundation_rt", "serve", program, "--", "--db", "x"]
+    args = ["-P", "-m", "foundation_rt", "serve", program, "--", "--db", "x"]
     assert entry == {"command": sys.executable, "args": args}
     assert path.stat().st_mode & 0o777 == 0o600
     assert main(["uninstall", client, "My-weather", "--yes"]) == 0
@@ -121,7 +121,7 @@ def test_urls_and_files_of_servers(home: Path) -> None:
     assert main(["install", "vscode", url, "--header", "X-Key: k", "--yes"]) == 0
     Path("mcp.json").write_text('{"mcpServers": {"a": {"url": "http://localhost:1/mcp"}}}')
     assert main(["install", "codex", "mcp.json", "--name", "all", "--yes"]) == 0
-    bridge = {"command": sys.executable, "args": ["-m", "foundation_rt", "gateway", url]}
+    bridge = {"command": sys.executable, "args": ["-P", "-m", "foundation_rt", "gateway", url]}
     desktop = entries("claude-desktop", home / FILES["claude-desktop"])
     assert desktop == {"example-com": bridge}
     vscode = entries("vscode", home / FILES["vscode"])
@@ -334,3 +334,37 @@ def test_help_of_both_commands(capsys: Captured) -> None:
     for command in ("install", "uninstall"):
         assert main([command, "--help"]) == 0
         assert f"usage: foundation-rt {command}" in capsys.readouterr().out
+
+
+@pytest.mark.rule("CLI-71", "CLI-81")
+def test_file_as_it_was_is_kept_beside(home: Path, capsys: Captured) -> None:
+    path = home / FILES["cursor"]
+    backup = path.with_name("mcp.json.bak")
+    assert main(["install", "cursor", "http://a/b", "--yes"]) == 0
+    assert not backup.exists()
+    path.chmod(0o640)
+    for before in (
+        path.read_bytes(),
+        b'\xef\xbb\xbf{"mcpServers": {"x": {"url": "http://x"}}} // y\n',
+    ):
+        path.write_bytes(before)
+        capsys.readouterr()
+        assert main(["install", "cursor", "http://c/d", "--yes"]) == 0
+        assert str(backup) in capsys.readouterr().out
+        assert backup.read_bytes() == before and backup.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.rule("CLI-70", "CLI-82")
+@pytest.mark.parametrize("there", ["5", "null", '"hush"', "[1]", "true", '{"env": 5}'])
+def test_what_stands_in_place_of_an_entry_is_replaced(
+    home: Path, there: str, capsys: Captured
+) -> None:
+    path = home / FILES["cursor"]
+    path.parent.mkdir()
+    path.write_text(f'{{"mcpServers": {{"n": {there}}}}}')
+    assert main(["install", "cursor", "http://a/b", "--name", "n", "--yes"]) == 0
+    assert entries("cursor", path) == {"n": {"url": "http://a/b"}}
+    path.write_text(f'{{"mcpServers": {{"n": {there}}}}}')
+    assert main(["uninstall", "cursor", "n", "--yes"]) == 0
+    assert entries("cursor", path) == {}
+    assert "hush" not in capsys.readouterr().out

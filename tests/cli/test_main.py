@@ -13,7 +13,7 @@ import pytest
 
 from foundation_rt import Server, __version__
 from foundation_rt.cli.main import main
-from foundation_rt.transports.http.worker_processes import WorkerPlace
+from foundation_rt.http.cluster.worker_processes import WorkerPlace
 from tests.support.process import PATIENCE, environment, run, serve
 
 ONE = """
@@ -127,6 +127,8 @@ def test_a_wrong_command_line_is_refused(words: list[str], message: str, capsys:
         (["--http=:80", "--no-auth"], {"port": 80, "no_auth": True}, False),
         (["--http", "[::1]:80", "--workers", "1"], {"host": "::1", "port": 80}, False),
         (["--http", "localhost"], {"host": "localhost"}, False),
+        (["--http", "[::1]"], {"host": "::1"}, False),
+        (["--http", "7301"], {"port": 7301}, False),
         (["--transport", "http"], {}, False),
         (["--transport=both", "--http", "127.0.0.1:0"], {"host": "127.0.0.1", "port": 0}, True),
     ],
@@ -139,11 +141,12 @@ def test_http_options_become_settings(
 ) -> None:
     served: list[object] = []
 
-    def serve_over_http(server: Server, settings: object, *, with_stdio: bool) -> int:
-        served.extend((settings, with_stdio))
+    def serve_over_http(server: Server, settings: object, descriptors: object = None) -> int:
+        served.extend((settings, descriptors is not None))
         return 0
 
     monkeypatch.setattr("foundation_rt.cli.main.serve_over_http", serve_over_http)
+    monkeypatch.setattr("foundation_rt.cli.main.load_isolated", lambda load: (load(), served))
     assert main(["serve", *words]) == 0
     assert served == [settings, with_stdio]
 
@@ -158,19 +161,17 @@ def test_workers_are_given_the_same_command_line_and_start_none(
         kept.extend((words, count))
         return 0
 
-    def serve_over_http(server: Server, settings: object, *, with_stdio: bool) -> int:
+    def serve_over_http(server: Server, settings: object) -> int:
         kept.append("served")
         return 0
 
-    monkeypatch.setattr("foundation_rt.transports.http.worker_processes.keep_workers", keep_workers)
+    monkeypatch.setattr("foundation_rt.http.cluster.worker_processes.keep_workers", keep_workers)
     monkeypatch.setattr("foundation_rt.cli.main.serve_over_http", serve_over_http)
     words = ["serve", "--http", "127.0.0.1:1", "--workers", "3"]
     assert main(words) == 0
     assert kept == [words, 3]
     place = WorkerPlace("00" * 32, "ab", 1, "/nowhere")
-    monkeypatch.setattr(
-        "foundation_rt.transports.http.worker_processes.worker_place", lambda: place
-    )
+    monkeypatch.setattr("foundation_rt.http.cluster.worker_processes.worker_place", lambda: place)
     assert main(words) == 0
     assert kept[2:] == ["served"]
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import pytest
 
+from foundation_rt.apps.host.llm.portability import MAX_TOOLS, HostFinding, findings
 from foundation_rt.cli.main import main
-from foundation_rt.cli.portability import MAX_OPENAI_TOOLS, HostFinding, findings
 from tests.support.signatures import derive_tool
 
 TEXT = {"type": "string"}
@@ -84,10 +84,10 @@ def test_a_refused_schema_is_named_with_its_place_and_hosts(
     ("name", "hosts"),
     [
         ("get_forecast-2", []),
-        ("agent/send", ["Claude", "OpenAI", "Gemini"]),
-        ("a.b", ["Claude", "OpenAI"]),
-        ("x" * 65, ["Claude", "OpenAI", "Gemini"]),
-        ("2fast", ["Gemini"]),
+        ("agent/send", ["Claude", "OpenAI", "Gemini", "Kimi"]),
+        ("a.b", ["Claude", "OpenAI", "Kimi"]),
+        ("x" * 65, ["Claude", "OpenAI", "Gemini", "Kimi"]),
+        ("2fast", ["Gemini", "Kimi"]),
     ],
 )
 def test_a_refused_name_is_named(name: str, hosts: list[str]) -> None:
@@ -99,7 +99,7 @@ def test_a_refused_name_is_named(name: str, hosts: list[str]) -> None:
 def test_too_many_tools_are_a_finding() -> None:
     tools = [{"name": f"t{n}", "inputSchema": with_property(TEXT)} for n in range(129)]
     assert [each.hosts for each in findings(tools)] == [("OpenAI",)]
-    assert findings(tools[:MAX_OPENAI_TOOLS]) == []
+    assert findings(tools[:MAX_TOOLS]) == []
 
 
 @pytest.mark.rule("CLI-44")
@@ -135,6 +135,20 @@ def test_a_schema_that_is_none_is_read_as_well(schema: Any) -> None:
     assert found(schema)
 
 
+@pytest.mark.rule("CLI-43", "REG-11")
+def test_one_setting_mends_the_names_of_the_agent_tools(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = tmp_path / "app.py"
+    app.write_text("from foundation_rt import Server\nserver = Server()\nserver.agents\n")
+    assert main(["check", "--portable", str(app)]) == 1
+    *lines, summary = capsys.readouterr().out.splitlines()
+    assert summary == "6 tools, 5 refusals, 0 notes"
+    assert all('set tools.name_separator = "_"' in line for line in lines)
+    monkeypatch.setenv("FOUNDATION_RT_TOOLS__NAME_SEPARATOR", "_")
+    assert main(["check", "--portable", str(app)]) == 0
+
+
 @pytest.mark.rule("CLI-43", "CLI-44")
 def test_the_command_names_each_in_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -149,7 +163,7 @@ def test_the_command_names_each_in_a_line(
     assert main(["check", "--portable", str(app)]) == 1
     line, summary = capsys.readouterr().out.splitlines()
     assert line.startswith("a/b, name: ")
-    assert "refused by Claude, OpenAI, Gemini; use letters" in line
+    assert 'refused by Claude, OpenAI, Gemini, Kimi; set tools.name_separator = "_"' in line
     assert summary == "2 tools, 1 refusals, 0 notes"
     assert main(["check", str(app), "--portable", "--json"]) == 1
     [finding] = json.loads(capsys.readouterr().out)["findings"]

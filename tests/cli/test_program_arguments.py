@@ -47,8 +47,8 @@ def test_program_gets_its_arguments_wherever_it_is_served(app: Path) -> None:
     assert b"g shop.py --db g" in run(app, "call", behind, "db").stdout
     assert b"checked" in run(app, "check", "shop.py", "--", "--db", "checked").stdout
     assert b"none" in run(app, "check", "shop.py").stdout
-    # `--help` after `--` is the program's.
-    assert b"--db DB" in run(app, "serve", "shop.py", "--", "--help").stdout
+    # `--help` after `--` is the program's, and stdout the client's (PROC-16).
+    assert b"--db DB" in run(app, "serve", "shop.py", "--", "--help").stderr
 
 
 @pytest.mark.rule("CLI-38")

@@ -93,6 +93,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "home").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "path", list(sys.path))
     for name in os.environ:
         if name.startswith(("FOUNDATION_RT_", "MCP_")):
@@ -271,10 +272,29 @@ def test_name_in_a_file_starts_its_process(folder: Path, capsys: Captured) -> No
     }
     (folder / "mcp.json").write_bytes(orjson.dumps({"mcpServers": {"my weather": entry}}))
     (folder / "servers.json").write_bytes(orjson.dumps({"servers": {"sh": entry}}))
-    for words in (["my weather"], ["sh", "--servers", "servers.json"]):
+    for words in (["my weather", "--trust"], ["sh", "--servers", "servers.json"]):
         assert main(["inspect", *words, "--json"]) == 0
         report = orjson.loads(capsys.readouterr().out)
         assert report["serverInfo"]["name"] == "from the file"
+
+
+@pytest.mark.rule("CLI-79", "CHILD-26")
+def test_variables_are_given_to_a_command_that_names_what_it_lacks(folder: Path) -> None:
+    (folder / "keyed.py").write_text(
+        "import os\n"
+        "from foundation_rt import Server\n"
+        "server = Server(os.environ['SHOP_API_KEY'])\n"
+        "@server.tool\n"
+        "def key() -> str:\n    return os.environ['SHOP_API_KEY']\n"
+        "server.run()\n"
+    )
+    target = shlex.join([sys.executable, str(folder / "keyed.py")])
+    lacking = run("call", target, "key")
+    assert lacking.returncode == 3
+    assert "It seems to need the variable SHOP_API_KEY" in lacking.stderr
+    assert run("call", target, "key", "--env", "SHOP_API_KEY=hush").stdout == "hush\n"
+    wrong = run("call", target, "kye", "--env", "SHOP_API_KEY=hush")
+    assert "did you mean 'key'?" in wrong.stderr
 
 
 @pytest.mark.rule("CLI-10", "CLI-22", "CLI-23")
@@ -287,7 +307,8 @@ def test_url_is_reached_over_http_with_its_headers(folder: Path, capsys: Capture
         os.environ["URL_OF_TESTS"] = server.url
         try:
             for target in (server.url, "weather"):
-                assert main(["call", target, "forecast", "city=Oslo", *key]) == 0
+                words = ["call", target, "forecast", "city=Oslo", *key, "--trust"]
+                assert main(words) == 0
                 assert orjson.loads(capsys.readouterr().out)["city"] == "Oslo"
                 assert main(["tools", target]) == 3
                 out, err = capsys.readouterr()
@@ -333,6 +354,8 @@ def test_an_app_is_configured(folder: Path, capsys: Captured) -> None:
         (["tools", "sh", "--config", "a.toml"], "--config goes with an APP"),
         (["tools", "sh", "--header", "a: b"], "--header goes with a URL"),
         (["tools", "app.py", "--header", "a: b"], "--header goes with a URL"),
+        (["tools", "app.py", "--env", "A=b"], "--env goes with a command"),
+        (["tools", "sh", "--env", "NOT_SET_ANYWHERE"], "--env NAME: there is no such"),
         (["tools", "http://a", "--header", "hush"], "--header is of the form 'NAME: VALUE'"),
         (["tools", "http://a", "--header", "a b: hush"], "--header is of the form"),
         (["tools", "http://a", "--header", "a: hush\nb: c"], "foundation-rt: "),
@@ -479,7 +502,7 @@ def test_hostile_text_of_a_server_is_printable(folder: Path, capsys: Captured) -
 def test_warnings_are_not_printed_for_programs(folder: Path, capsys: Captured) -> None:
     target = scripted(folder, tools_list={"result": {"tools": [5, 5]}})
     assert main(["tools", target]) == 0
-    assert capsys.readouterr().err.count("warning: a tool is left out") == 1
+    assert capsys.readouterr().err.count("the tool is left out") == 1
     assert main(["tools", target, "--json"]) == 0
     assert capsys.readouterr().err == ""
 

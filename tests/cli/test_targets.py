@@ -10,22 +10,23 @@ from pathlib import Path
 import orjson
 import pytest
 
+from foundation_rt.base.mcp_json import ServerFileError, usual_places
 from foundation_rt.cli.targets import AppTarget, Target, TargetError, find_listed, find_target
 from foundation_rt.client.targets import HttpServer, StdioServer
 from foundation_rt.errors import UsageError
-from foundation_rt.mcp_json import ServerFileError, usual_places
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Change to an empty folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path
 
 
 def find(text: str) -> Target:
     home = Path("home")
-    return find_target(text, usual_places(Path(), home), os.environ)
+    return find_target(text, usual_places(Path(), home), os.environ, trusts=True)
 
 
 def write(path: str, *names: str, key: str = "mcpServers") -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,51 @@ def test_server_at_a_terminal_shows_a_banner_and_a_line_for_a_call(tmp_path: Pat
         assert shown.exit_code() == 130
 
 
+TYPED = """
+from typing import Annotated, Literal
+from foundation_rt import Constraints, Server
+server = Server("typed")
+
+@server.tool
+def odd(code: Annotated[str, Constraints(pattern="^[0-9]{3}$")]) -> str:
+    return code
+
+@server.tool
+def order(what: str, size: Literal["s", "l"], count: int, marks: list[int]) -> str:
+    return f"{count} {what} of {size}"
+"""
+
+
+@pytest.mark.rule("CLI-99")
+def test_command_of_the_banner_runs_as_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(TYPED)
+    key = "0123456789abcdef"
+    for over_http, secret in ((False, ""), (True, ""), (True, f"alice:{key}")):
+        options = ("--http", "127.0.0.1:0") if over_http else ()
+        options += ("--no-auth",) if over_http and not secret else ()
+        variables = {"FOUNDATION_RT_HTTP__API_KEYS": secret} if secret else {}
+        with Terminal("serve", "tools.py", *options, cwd=tmp_path, variables=variables) as shown:
+            text = shown.wait_for("Ctrl-")
+            [tried] = re.findall(r"try it +\S*?(read.*|foundation-rt call .*)", text)
+            assert key not in text
+            environment = {"PATH": f"{Path(sys.executable).parent}:{os.defpath}"}
+            done = subprocess.run(
+                ["sh", "-c", tried.strip()],
+                input=f"{key}\n",
+                env=environment,
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            assert done.stdout.strip() == "1 text of s", done.stderr
+            if over_http:
+                shown.signal(signal.SIGINT)
+            else:
+                shown.type("\x04")
+            shown.exit_code()
+
+
 @pytest.mark.rule("CLI-45")
 def test_person_at_stdin_is_told_what_it_expects(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(APP)
@@ -67,7 +115,7 @@ def test_person_at_stdin_is_told_what_it_expects(tmp_path: Path) -> None:
         text = shown.wait_for("Ctrl-D")
         assert "one on a line" in text
         assert "foundation-rt call tools.py fails" in text
-        assert "foundation-rt serve tools.py --http :8000" in text
+        assert "foundation-rt serve tools.py --http 8000 --no-auth" in text
         shown.type("\x04")
         assert shown.exit_code() == 0
 
@@ -114,8 +162,8 @@ def test_without_a_terminal_the_log_is_json(tmp_path: Path) -> None:
             "✗ e\\u202echo                     0.0 ms  timeout",
         ),
         ({"message": "odd", "level": "strange", "a": {"b": [1]}}, 'strange odd a={"b":[1]}'),
-        ({"message": "failed", "level": "error", "error": "x\x9b"}, "error failed|         x\\x9b"),
-        ({"message": "f", "level": "warn", "error": {"code": "TIMEOUT"}}, "warn  f|TIMEOUT: "),
+        ({"message": "failed", "level": "error", "error": "x\x9b"}, "error x\\x9b  failed"),
+        ({"message": "f", "level": "warn", "error": {"code": "TIMEOUT"}}, "warn  TIMEOUT:  f"),
     ],
 )
 def test_any_record_is_printable(record: dict[str, object], said: str) -> None:

@@ -74,7 +74,7 @@ def test_tour_fails_if_the_server_does_not_start() -> None:
 def test_make_refuses_a_python_that_is_too_old_before_it_installs(
     tmp_path: Path, target: str
 ) -> None:
-    for name in ("Makefile", "pyproject.toml"):
+    for name in ("Makefile", "pyproject.toml", "requirements-dev.txt"):
         shutil.copy(ROOT / name, tmp_path)
     old = tmp_path / "python"
     renamed = "import sys; sys.version_info = (3, 10, 12); exec(sys.argv[1])"
@@ -85,3 +85,16 @@ def test_make_refuses_a_python_that_is_too_old_before_it_installs(
     assert done.returncode == 2
     assert f"Python 3.11 or later; {old} is 3.10" in done.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+@pytest.mark.parametrize("target", ["demo", "install"])
+def test_make_says_what_it_does_before_it_does_it(tmp_path: Path, target: str) -> None:
+    for name in ("Makefile", "pyproject.toml", "requirements-dev.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    stuck = tmp_path / "python"
+    stuck.write_text('#!/bin/sh\n[ "$1" = -c ]\n')
+    stuck.chmod(0o755)
+    made = ["make", target, f"PYTHON={stuck}"]
+    done = subprocess.run(made, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "making .venv" in done.stdout

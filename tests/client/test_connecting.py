@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from foundation_rt import Server
+from foundation_rt.base.mcp_json import ServerFile
 from foundation_rt.client import Client, HttpServer, StdioServer, connect
 from foundation_rt.client.options import REVISION_VARIABLE
 from foundation_rt.client.transports.http import HttpTransport
 from foundation_rt.client.transports.memory import MemoryTransport
 from foundation_rt.client.transports.stdio import ChildProcessTransport
 from foundation_rt.errors import ConfigError, MissingExtraError, UsageError
-from foundation_rt.mcp_json import ServerFile
 from tests.support.misbehaving_transport import MemoryHarness
 
 

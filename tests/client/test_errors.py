@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from foundation_rt.base.jsonschema.issues import ValidationIssue
 from foundation_rt.client.errors import (
     CATALOGUE,
     CallTimeoutError,
@@ -23,7 +24,6 @@ from foundation_rt.client.errors import (
     ToolCallError,
 )
 from foundation_rt.errors import ErrorCode
-from foundation_rt.jsonschema.issues import ValidationIssue
 
 ISSUES = (
     ValidationIssue("", 'must have the property "city"'),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from foundation_rt import Server
+from foundation_rt.base.ids import UuidRequestIds
 from foundation_rt.client import CallResult, InvalidArgumentsError
 from foundation_rt.client.blocking import Client, connect
 from foundation_rt.client.session.pending_requests import (
@@ -20,7 +21,6 @@ from foundation_rt.client.session.pending_requests import (
 )
 from foundation_rt.client.targets import StdioServer
 from foundation_rt.errors import ErrorCode
-from foundation_rt.ids import UuidRequestIds
 from tests.support.plain_server import PlainHttp
 
 LONG = [2**64, -(2**63) - 1, 10**25, 2**64 - 1]

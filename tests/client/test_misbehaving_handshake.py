@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from foundation_rt.base.clock import ManualClock
 from foundation_rt.client import CallResult, Client, MCPError, StdioServer, connect
 from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.resilience.retries import RetryPolicy
-from foundation_rt.clock import ManualClock
 from tests.support.leaks import ResourceSnapshot, tasks
 from tests.support.misbehaving_harness import HANDSHAKE, ROOT, MisbehavingHarness
 from tests.support.misbehaving_script import STATELESS, Act

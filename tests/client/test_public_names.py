@@ -107,7 +107,7 @@ def loaded_by(code: str) -> set[str]:
 @pytest.mark.rule("EMBED-01", "PROC-08")
 def test_importing_the_client_imports_next_to_nothing() -> None:
     ours = {each for each in loaded_by("import foundation_rt.client") if "foundation_rt" in each}
-    names = {"", ".client", ".lazy_names", ".version"}
+    names = {"", ".base", ".base.lazy_names", ".client", ".version"}
     assert ours == {f"foundation_rt{name}" for name in names}
     loaded = loaded_by("from foundation_rt.client import MCPError, ToolCallError, map_mcp_error")
     assert not loaded & {"asyncio", "httpx2", "foundation_rt.client.client"}
@@ -116,7 +116,7 @@ def test_importing_the_client_imports_next_to_nothing() -> None:
 # What a call may never need: another transport, schemas that nobody asked for, a server.
 LATE = {
     "fastjsonschema",
-    "foundation_rt.runtime",
+    "foundation_rt.kernel.runtime",
     "foundation_rt.server",
     "httpx2",
     "jsonschema_rs",
@@ -138,7 +138,7 @@ def test_importing_connect_loads_only_modules_of_every_call() -> None:
 @pytest.mark.rule("EMBED-01")
 def test_a_command_needs_neither_the_server_nor_httpx() -> None:
     code = "from foundation_rt.client import connect; connect('some-server')"
-    assert not loaded_by(code) & {"httpx2", "uvicorn", "rich", "foundation_rt.runtime"}
+    assert not loaded_by(code) & {"httpx2", "uvicorn", "rich", "foundation_rt.kernel.runtime"}
 
 
 @pytest.mark.rule("EMBED-01")

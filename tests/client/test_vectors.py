@@ -13,11 +13,11 @@ import orjson
 import pytest
 from attrs import define, field
 
+from foundation_rt.base.clock import ManualClock
 from foundation_rt.client.errors import ConnectionLostError
 from foundation_rt.client.options import REVISION_VARIABLE, TTL_VARIABLE
 from foundation_rt.client.targets import StdioServer
 from foundation_rt.client.transports.stdio import ChildProcessTransport
-from foundation_rt.clock import ManualClock
 from tests.support.client_vectors import FILES, FOLDER, ClientStep, ClientVector, Program, load
 from tests.support.leaks import tasks
 from tests.support.virtual_loop import VirtualLoop

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foundation_rt.config.loading import UnusableFileError, read_file
+from foundation_rt.base.config.loading import UnusableFileError, read_file
 
 CONTENT = {"server": {"name": "Ærlig"}, "tools": {"admin_policy": {"mode": "deny_all"}}}
 TOML = 'server.name = "Ærlig"\n[tools.admin_policy]\nmode = "deny_all"\n'

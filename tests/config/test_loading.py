@@ -17,21 +17,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.config.loading import (
+from foundation_rt.base.config.loading import (
     ConfigProblem,
     load_config,
     settings,
     to_mapping,
     variable_name,
 )
-from foundation_rt.config.settings import (
+from foundation_rt.base.config.settings import (
     AdminPolicy,
     HttpSection,
     LoggingSection,
     ServerConfig,
     ToolsSection,
 )
-from foundation_rt.config.types import (
+from foundation_rt.base.config.types import (
+    AddressRange,
     Choice,
     Flag,
     Integer,
@@ -130,6 +131,8 @@ def right_values(kind: Kind) -> st.SearchStrategy[Any]:
             return st.text(PRINTABLE, min_size=1, max_size=kind.max_length)
         case Choice():
             return st.sampled_from([word for word in kind.words if word not in ("token", "scopes")])
+        case AddressRange():
+            return st.ip_addresses().map(str)
         case Pattern():
             strings = st.from_regex(kind.pattern, fullmatch=True, alphabet=PRINTABLE)
             if isinstance(kind, KeyName):
@@ -305,6 +308,17 @@ def test_an_unknown_key_names_the_nearest(code: Any, key: str, nearest: str) -> 
     assert (problem.key, problem.value, problem.source) == (key, "[REDACTED]", "code")
     assert problem.expected.startswith(f"a known key; the nearest is {nearest}")
     assert "\n" not in str(problem)
+
+
+@pytest.mark.rule("CONF-28")
+def test_many_unknown_keys_are_not_all_searched_for() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_config(
+            code={f"key_{number}": 1 for number in range(100)}, environ={"FOUNDATION_RT_A__B": "1"}
+        )
+    expected = [each.expected for each in refusal.value.problems]
+    assert len(expected) == 101
+    assert sum("; the nearest is" in each for each in expected) == 20
 
 
 @pytest.mark.rule("CONF-03", "CONF-05", "CONF-07")
@@ -659,7 +673,7 @@ def test_start_imports_only_the_loaders_of_its_sources(tmp_path: Path) -> None:
     file = tmp_path / "a.toml"
     file.write_text("")
     program = (
-        "import sys; from foundation_rt.config.loading import load_config;"
+        "import sys; from foundation_rt.base.config.loading import load_config;"
         "load_config(environ={'FOUNDATION_RT_SERVER__NAME': 'x'});"
         "print('tomli' in sys.modules, 'difflib' in sys.modules);"
         f"load_config(file={str(file)!r}); print('tomli' in sys.modules)"

@@ -14,7 +14,7 @@ import pytest
 from attrs import define, field, frozen
 
 from foundation_rt import ConfigError, RegistrationError, Server, ServerOptions, UsageError
-from foundation_rt.config.sections import (
+from foundation_rt.base.config.sections import (
     Choice,
     Integer,
     Line,
@@ -29,7 +29,7 @@ from foundation_rt.config.sections import (
     milliseconds,
     setting,
 )
-from foundation_rt.config.settings import HttpSection, ServerConfig, ToolsSection
+from foundation_rt.base.config.settings import HttpSection, ServerConfig, ToolsSection
 from foundation_rt.testing import TestClient
 from tests.support.virtual_loop import run_bounded
 
@@ -385,7 +385,7 @@ def test_two_sections_have_two_classes() -> None:
 APP = """
 from attrs import frozen
 from foundation_rt import Server
-from foundation_rt.config.sections import Integer, Settings, StoreUrl, setting
+from foundation_rt.base.config.sections import Integer, Settings, StoreUrl, setting
 
 @frozen
 class ShopSettings(Settings):
@@ -438,5 +438,5 @@ def test_server_without_sections_imports_nothing_for_them() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     loaded = set(done.stdout.split())
-    assert "foundation_rt.config.settings" in loaded
-    assert not loaded & {"foundation_rt.config.sections", "foundation_rt.config.loading"}
+    assert "foundation_rt.base.config.settings" in loaded
+    assert not loaded & {"foundation_rt.base.config.sections", "foundation_rt.base.config.loading"}

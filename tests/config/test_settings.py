@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 import pytest
 
-from foundation_rt.config import settings as config
-from foundation_rt.config.loading import settings, variable_name
-from foundation_rt.config.settings import (
+from foundation_rt.base.config import settings as config
+from foundation_rt.base.config.loading import settings, variable_name
+from foundation_rt.base.config.settings import (
     AacpSection,
     AdminPolicy,
     AgentsSection,
@@ -29,7 +29,7 @@ from foundation_rt.config.settings import (
     TransportSection,
     needs_loading,
 )
-from foundation_rt.config.types import (
+from foundation_rt.base.config.types import (
     Choice,
     Flag,
     Integer,
@@ -78,13 +78,26 @@ EXAMPLES = {
         [None, "10.0.0.5", "10.0.0.5:7000", "[fd00::5]:7000", "host-1.example.com"],
         ["", "10.0.0.5:", "10.0.0.5:0", "[fd00::5", "http://a", "a b", "a\n", "ä.de"],
     ),
+    config.ADDRESS_RANGE: (
+        ["127.0.0.1", "10.0.0.0/8", "10.0.0.1/8", "::1", "fd00::/8"],
+        ["", "localhost", "10.0.0.256", "10.0.0.0/33", "10.0.0.1:80", "*", "127.0.0.1\n"],
+    ),
     config.ORIGIN: (
         ["*", "https://example.com", "http://localhost:3000", "chrome-extension://abc"],
         ["", "example.com", "https://example.com/", "null", "https://*.example.com", "http://a\n"],
     ),
     config.API_KEY: (
-        ["k" * 16, "alice:" + "k" * 32, "aA0._~+/-aA0._~+/-=="],
-        ["", "k" * 15, "alice:short", "k" * 257, "k" * 16 + "\n", "k" * 8 + " " + "k" * 8],
+        ["k" * 16, "alice:" + "k" * 32, "aA0._~+/-aA0._~+/-==", "a:" + "k" * 16 + ":b:c d"],
+        [
+            "",
+            "a:" + "k" * 16 + ":",
+            "a:" + "k" * 16 + ":b  c",
+            "k" * 15,
+            "alice:short",
+            "k" * 257,
+            "k" * 16 + "\n",
+            "k" * 8 + " " + "k" * 8,
+        ],
     ),
     config.ISSUER_URL: (
         [None, "https://login.example.com", "https://a.b/c?d=e", "http://127.0.0.1:8080/realm"],
@@ -301,11 +314,11 @@ def test_no_name_of_a_setting_is_ambiguous_in_a_variable() -> None:
 
 @pytest.mark.rule("CONF-21")
 def test_settings_do_not_import_the_loader() -> None:
-    program = "import sys, foundation_rt.config.settings; print(*sys.modules)"
+    program = "import sys, foundation_rt.base.config.settings; print(*sys.modules)"
     output = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    loading = "foundation_rt.config.loading"
-    sections = "foundation_rt.config.sections"
+    loading = "foundation_rt.base.config.loading"
+    sections = "foundation_rt.base.config.sections"
     costly = {"tomli", "difflib", "orjson", "asyncio", loading, sections}
     assert costly.isdisjoint(output.stdout.split())

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.apps.coordinator import Priority
+from foundation_rt.apps.coordinator.call_slots import MAX_WAITING, CallSlots
 from foundation_rt.client import MCPError
-from foundation_rt.coordinator import Priority
-from foundation_rt.coordinator.call_slots import MAX_WAITING, CallSlots
 from tests.support.virtual_loop import run_virtual
 
 steps = st.lists(
@@ -39,7 +39,7 @@ def test_slots_go_to_the_highest_priority_and_then_to_the_earliest(
 
         for number, (step, value) in enumerate(history):
             if step == "ask":
-                if slots.is_free:
+                if slots.is_free():
                     slots.take()
                     running.append(number)
                 else:
@@ -83,7 +83,7 @@ async def test_call_beyond_a_thousand_waiting_ones_is_refused() -> None:
     assert slots.waiting == 0
     await asyncio.sleep(0)
     slots.release()
-    assert slots.is_free
+    assert slots.is_free()
 
 
 @pytest.mark.rule("COORD-23")
@@ -97,3 +97,22 @@ async def test_slot_given_to_a_call_that_is_cancelled_goes_on() -> None:
     first.cancel()
     await second
     assert (slots.running, slots.waiting) == (1, 0)
+
+
+@pytest.mark.rule("COORD-73")
+async def test_call_of_a_principal_that_has_its_share_lets_others_pass() -> None:
+    slots = CallSlots(3, share=2)
+    for _ in range(2):
+        slots.take("ann")
+    assert not slots.is_free("ann")
+    third = asyncio.create_task(slots.wait(Priority.HIGH, "files", "ann"))
+    await asyncio.sleep(0)
+    slots.take("bob")
+    waiting = asyncio.create_task(slots.wait(Priority.LOW, "files", "bob"))
+    await asyncio.sleep(0)
+    slots.release("bob")
+    await waiting
+    assert not third.done()
+    slots.release("ann")
+    await third
+    assert (slots.running, slots.waiting) == (3, 0)

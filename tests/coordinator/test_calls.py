@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from foundation_rt import Server, ToolContext
-from foundation_rt.client import BreakerSettings, CircuitState, ClientHandlers, MCPError
-from foundation_rt.clock import ManualClock
-from foundation_rt.coordinator import (
+from foundation_rt.apps.coordinator import (
     Coordinator,
     RetryOptions,
     ServerState,
@@ -21,7 +19,11 @@ from foundation_rt.coordinator import (
     ToolNotFoundError,
     ToolValidationError,
 )
-from foundation_rt.errors import ErrorCode, UsageError
+from foundation_rt.apps.coordinator.options import CoordinatorSettings
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.mcp_json import ServerSettings
+from foundation_rt.client import BreakerSettings, CircuitState, ClientHandlers, MCPError
+from foundation_rt.errors import ConfigError, ErrorCode, UsageError
 from tests.support.misbehaving_script import Act
 from tests.support.misbehaving_transport import MemoryHarness
 
@@ -140,6 +142,41 @@ async def test_circuit_of_a_tool_opens_forgives_and_is_probed(clock: ManualClock
         assert (entry.reliability.success_count, entry.reliability.failure_count) == (2, 6)
 
 
+@pytest.mark.rule("COORD-76")
+async def test_tool_that_hangs_opens_its_own_circuit(clock: ManualClock) -> None:
+    async with one(harness()) as servers:
+        for tool in ("play:play", "play:play_again"):
+            for _ in range(5):
+                await failing(servers, ["wait", "never"], tool=tool)  # 60 s each
+            name = tool if tool == "play:play" else "server: play"
+            with pytest.raises(ToolCircuitOpenError, match=name):
+                await servers.call(tool, {"nonce": "n"})
+            if tool == "play:play":
+                assert servers.states["play"].circuit is CircuitState.CLOSED
+        assert servers.states["play"].circuit is CircuitState.OPEN
+
+
+@pytest.mark.rule("COORD-77")
+async def test_numbers_of_a_circuit_are_those_of_the_entry_or_of_all(clock: ManualClock) -> None:
+    server = harness()
+    async with one(server, circuit_failures=2, circuit_open_ms=1000) as servers:
+        for _ in range(2):
+            await failing(servers, ["reply", INTERNAL])
+        with pytest.raises(ToolCircuitOpenError):
+            await servers.call("play", {"nonce": "n"})
+        await asyncio.sleep(1.1)
+        assert not (await servers.call("play", {"nonce": "n"})).is_error
+    settings = CoordinatorSettings(circuit_failures=2)
+    circuit = settings.circuit(ServerSettings(circuit_failures=3, circuit_window_ms=7))
+    assert (circuit.failure_threshold, circuit.window_ms, circuit.reset_timeout_ms) == (
+        3,
+        7,
+        60_000,
+    )
+    with pytest.raises(ConfigError):
+        CoordinatorSettings(circuit_failures=0)
+
+
 @pytest.mark.rule("COORD-21")
 async def test_failures_older_than_a_minute_do_not_count(clock: ManualClock) -> None:
     async with one(harness()) as servers:
@@ -225,14 +262,14 @@ async def test_tools_of_a_server_that_stays_away_go_once_and_come_once(clock: Ma
         await asyncio.sleep(29)
         assert len(servers.tools) == 2
         await asyncio.sleep(2)
-        assert (len(servers.tools), changed) == (0, ["tools"])
+        assert (len(servers.tools), _lists(changed)) == (0, ["tools"])
         status = servers.states["play"]
         assert (status.state, status.reason) == (ServerState.LOST, "there is no server")
         with pytest.raises(ToolExecutionError, match="Failed to execute tool: play:play"):
             await servers.call("play:play", {"nonce": "n"})
         server.play({})
         await asyncio.sleep(61)
-        assert (len(servers.tools), changed) == (2, ["tools", "tools"])
+        assert (len(servers.tools), _lists(changed)) == (2, ["tools", "tools"])
         assert servers.states["play"].state is ServerState.READY
 
 
@@ -314,7 +351,7 @@ async def test_server_dead_hanging_or_lying_at_start_leaves_the_others_alone(
         dead.play({})
         await asyncio.sleep(30)
         assert servers.states["dead"].state is ServerState.READY
-        assert changed == ["tools"]
+        assert _lists(changed) == ["tools"]
 
 
 @pytest.mark.virtual_time
@@ -402,7 +439,7 @@ async def test_list_that_a_server_changes_is_read_and_announced_once() -> None:
         await servers.call("play", acts(["flood", 5, note], ["answer"]))
         await asyncio.sleep(0.1)
         assert servers.listed("tools") == [("play", tool)]
-        assert changed == ["tools"]
+        assert _lists(changed) == ["tools"]
         assert servers.resolve("new") == "play:new"
 
 
@@ -437,6 +474,35 @@ def test_what_is_no_server_is_refused() -> None:
         Coordinator({}, connections={"breaker": BreakerSettings()})
 
 
+@pytest.mark.rule("COORD-82")
+async def test_time_of_a_tool_is_that_of_its_name_and_unused_options_are_refused() -> None:
+    for name in ("timeout", "tool_breakers", "on_circuit"):
+        with pytest.raises(UsageError, match=f"{name} is set by the coordinator"):
+            Coordinator({}, connections={name: None})  # type: ignore[misc]
+    with pytest.raises(TypeError, match="nonsense"):
+        async with Coordinator({"a": Server("a")}, connections={"nonsense": 1}):  # type: ignore[typeddict-unknown-key]
+            pass
+    server = Server("slow")
+    released = asyncio.Event()
+
+    @server.tool
+    async def wait() -> None:
+        await released.wait()
+
+    options: Any = {"tool_timeouts": {"wait": 0.05}}
+    async with Coordinator({"slow": server}, connections=options) as servers:
+        with pytest.raises(ToolExecutionError, match="Failed") as late:
+            await servers.call("slow:wait", {})
+        assert isinstance(late.value.cause, MCPError) and late.value.cause.code == "E202"
+        connected = servers.server("slow")
+        assert connected is not None
+        with pytest.raises(MCPError) as raw:
+            await connected.request("tools/call", {"name": "wait", "arguments": {}})
+        assert raw.value.code == "E202"
+        released.set()
+        await servers.call("slow:wait", {})
+
+
 @pytest.mark.rule("COORD-60")
 async def test_handlers_of_a_call_answer_what_its_server_asks() -> None:
     server = Server("asks")
@@ -458,3 +524,8 @@ async def test_handlers_of_a_call_answer_what_its_server_asks() -> None:
             assert "None" in (await servers.call("who")).text
             answered = await servers.call("who", handlers=ClientHandlers(elicitation=ada))
             assert "Ada" in answered.text
+
+
+def _lists(changed: list[str]) -> list[str]:
+    """Return the announcements but for that of the first read of guidance (COORD-81)."""
+    return [kind for kind in changed if kind != "guidance"]

@@ -11,13 +11,13 @@ import orjson
 import pytest
 
 from foundation_rt import Server
+from foundation_rt.apps.coordinator import Coordinator, ServerConnections, ServerState
+from foundation_rt.apps.coordinator.connection_pool import MAX_CONNECTIONS
+from foundation_rt.apps.coordinator.servers import plans_of
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.mcp_json import ServerSettings
 from foundation_rt.client import MCPError
 from foundation_rt.client.transports.http import HttpTransport
-from foundation_rt.clock import ManualClock
-from foundation_rt.coordinator import Coordinator, ServerConnections, ServerState
-from foundation_rt.coordinator.connection_pool import MAX_CONNECTIONS
-from foundation_rt.coordinator.servers import plans_of
-from foundation_rt.mcp_json import ServerSettings
 from tests.coordinator.test_servers import entry, until
 from tests.support.leaks import ResourceSnapshot
 from tests.support.misbehaving_transport import MemoryHarness
@@ -27,9 +27,12 @@ def play(nonce: str, *acts: list[Any]) -> dict[str, Any]:
     return {"name": "play", "arguments": {"nonce": nonce, **({"acts": acts} if acts else {})}}
 
 
-def coordinator(server: MemoryHarness, **settings: Any) -> Coordinator:
+HELD = (["wait", "go"], ["answer"])
+
+
+def coordinator(server: MemoryHarness, share: int = 100, **settings: Any) -> Coordinator:
     """Return a coordinator of one server with these settings."""
-    servers = Coordinator({"play": server.make_transport})
+    servers = Coordinator({"play": server.make_transport}, principal_share_percent=share)
     plan = servers._source()["play"]
     made = type(plan)("play", plan.target, ServerSettings(**settings))
     servers._source = lambda: {"play": made}
@@ -150,10 +153,14 @@ async def test_first_session_takes_over_the_lists_and_gives_them_back_anew(
 @pytest.mark.rule("COORD-53")
 async def test_session_beyond_sixteen_waits_for_room(clock: ManualClock) -> None:
     harness = MemoryHarness("2025-11-25")
-    async with coordinator(harness) as servers:
+    async with coordinator(harness, max_concurrent=MAX_CONNECTIONS + 40) as servers:
         server = found(servers)
-        for number in range(MAX_CONNECTIONS):
-            await server.request("tools/call", play("n"), session=str(number))
+        held = [
+            asyncio.create_task(server.request("tools/call", play(f"h{n}", *HELD), session=str(n)))
+            for n in range(MAX_CONNECTIONS)
+        ]
+        while len(harness.nonces()) < MAX_CONNECTIONS:
+            await asyncio.sleep(0.01)
         assert server.connections == MAX_CONNECTIONS
         with pytest.raises(MCPError) as raised:
             await server.request("tools/call", play("n"), session="late", timeout_ms=100)
@@ -161,12 +168,15 @@ async def test_session_beyond_sixteen_waits_for_room(clock: ManualClock) -> None
         assert raised.value.data["reason"] == "upstream_sessions"
         waiting = [
             asyncio.create_task(server.request("tools/call", play(f"w{n}"), session=f"w{n}"))
-            for n in range(40)  # more than the server takes calls at a time
+            for n in range(40)
         ]
         await asyncio.sleep(0.1)
         await server.request("tools/call", play("n"), session="5")
+        assert not any(each.done() for each in waiting)
         for number in range(MAX_CONNECTIONS):
             server.end_session(str(number))
+        for each in held:
+            each.cancel()
         done = 0
         while done < 40:
             await asyncio.sleep(0.1)
@@ -177,6 +187,66 @@ async def test_session_beyond_sixteen_waits_for_room(clock: ManualClock) -> None
         assert [each.result()["structuredContent"] for each in waiting] == [
             {"nonce": f"w{n}"} for n in range(40)
         ]
+
+
+async def hold(
+    harness: MemoryHarness, server: ServerConnections, principal: str, count: int
+) -> list[asyncio.Task[Any]]:
+    """Return calls of a principal that run, each of a session of its own."""
+    names = [f"{principal}{number}" for number in range(count)]
+    held = [
+        asyncio.create_task(
+            server.request("tools/call", play(name, *HELD), session=name, principal=principal)
+        )
+        for name in names
+    ]
+    while not {*names} <= {*harness.nonces()}:
+        await asyncio.sleep(0.01)
+    return held
+
+
+@pytest.mark.virtual_time
+@pytest.mark.rule("COORD-74")
+async def test_longest_idle_connection_of_the_principal_with_most_gives_way() -> None:
+    harness = MemoryHarness("2025-11-25")
+    async with coordinator(harness) as servers:
+        server = found(servers)
+        await server.request("tools/call", play("n"), session="of bob", principal="bob")
+        for number in (*range(MAX_CONNECTIONS - 1), 0):  # the first is used last
+            session = f"of ann {number}"
+            await server.request("tools/call", play("n"), session=session, principal="ann")
+            await asyncio.sleep(0.01)
+        assert server.connections == MAX_CONNECTIONS
+        for number, principal in ((2, "eve"), (3, "ann")):
+            await server.request(
+                "tools/call",
+                play("n"),
+                session=f"new of {principal}",
+                principal=principal,
+                timeout_ms=1000,
+            )
+            closed = [each.is_closed for each in harness.transports]
+            assert closed.count(True) == number - 1
+            assert closed[number]
+
+
+@pytest.mark.virtual_time
+@pytest.mark.rule("COORD-73")
+async def test_principal_has_its_share_of_connections_and_calls() -> None:
+    harness = MemoryHarness("2025-11-25")
+    async with coordinator(harness, share=25, max_concurrent=40) as servers:
+        server = found(servers)
+        held = await hold(harness, server, "ann", 4)
+        with pytest.raises(MCPError) as raised:
+            await server.request(
+                "tools/call", play("n"), session="more", principal="ann", timeout_ms=100
+            )
+        assert raised.value.data["reason"] == "principal_share"
+        held += await hold(harness, server, "bob", 4)
+        held.pop(1).cancel()  # its connection is idle from now on, and gives way
+        await server.request("tools/call", play("n"), session="more", principal="ann")
+        for each in held:
+            each.cancel()
 
 
 @pytest.mark.rule("COORD-54")

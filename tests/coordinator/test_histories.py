@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.coordinator import Coordinator, ServerState
+from foundation_rt.apps.coordinator import Coordinator, ServerState
+from foundation_rt.base.clock import ManualClock
 from tests.support.misbehaving_transport import MemoryHarness
 from tests.support.sizes import examples
 from tests.support.virtual_loop import run_virtual
@@ -96,7 +96,8 @@ def test_lists_after_any_history_are_those_of_the_servers_that_are_there(
             return [f"{server}:{tool['name']}" for server, tool in servers.listed("tools")]
 
         servers = Coordinator(
-            world.plans(listed), on_list_changed=lambda _: heard.append(lists(servers))
+            world.plans(listed),
+            on_list_changed=lambda kind: kind == "guidance" or heard.append(lists(servers)),
         )
         async with servers:
             heard.append(lists(servers))

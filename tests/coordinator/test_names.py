@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from foundation_rt.coordinator.names import (
+from foundation_rt.apps.coordinator.names import (
     ToolNames,
     UnknownName,
     id_problem,
@@ -80,6 +81,32 @@ def test_outside_name_that_was_kept_can_be_taken_apart(server: str, tool: str) -
     name = outside_name(server, tool)
     if name == f"{server}__{tool}":
         assert tuple(name.split("__", 1)) == (server, tool)
+
+
+@pytest.mark.rule("COORD-06")
+@given(st.lists(st.text("a_", min_size=1, max_size=8), unique=True, max_size=6), st.data())
+def test_outside_names_of_known_servers_are_of_the_longest_id(ids: list[str], data: Any) -> None:
+    tools = {(each, data.draw(st.text("a_", min_size=1, max_size=8))) for each in ids}
+    outside = {each: outside_name(*each, servers=ids) for each in tools}
+    assert len({*outside.values()}) == len(tools)
+    for (server, tool), name in outside.items():
+        if name == f"{server}__{tool}":
+            assert server == max((e for e in ids if name.startswith(f"{e}__")), key=len)
+
+
+@pytest.mark.rule("COORD-04")
+def test_nearest_names_have_the_form_of_the_unknown_one() -> None:
+    names = ToolNames()
+    names.put("notes", ["echo", "add"])
+    names.put("files", ["move"])
+    for name, nearest in (
+        ("notes:ecko", "notes:echo"),
+        ("notes__ecko", "notes__echo"),
+        ("notes__mov", "files__move"),
+        ("mov", "files:move"),
+        ("files_move", "files:move"),
+    ):
+        assert names.resolve(name) == UnknownName(nearest=(nearest,))
 
 
 small = st.sampled_from(["a", "b", "a:b", "b:a", "c"])

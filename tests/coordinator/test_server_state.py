@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.coordinator.server_state import (
+from foundation_rt.apps.coordinator.server_state import (
     FLAPPING_DELAY,
     LISTED_AFTER_LOSS,
     LONGEST_DELAY,

@@ -7,20 +7,23 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from foundation_rt.client import MCPError
-from foundation_rt.coordinator import (
+from foundation_rt import Server
+from foundation_rt.apps.coordinator import (
     Coordinator,
     ServerState,
     ToolCallRequest,
     ToolExecutionError,
     ToolNotFoundError,
+    plans_of,
 )
+from foundation_rt.client import MCPError
 from foundation_rt.errors import UsageError
 from tests.support.http_server import free_port, serve_http
 from tests.support.leaks import ResourceSnapshot
@@ -191,10 +194,71 @@ async def test_guidance_is_that_of_the_server_or_made_of_its_tools(
                 text = servers.description_prompt(server)
                 assert text is not None
                 assert text.startswith(f"Guidance for Server {server}:\nAvailable tools:\n- die:")
-            assert servers.description_prompt("d") is None
+            assert servers.description_prompt("d") is servers.guidance("d") is None
+            assert (servers.guidance("a"), servers.guidance("c")) == ("Echo with care.", None)
     warned = [each.getMessage() for each in caplog.records]
     assert len(warned) == 1
     assert "'tool-descriptions' prompt missing/invalid for server b." in warned[0]
+
+
+@pytest.mark.rule("COORD-24")
+async def test_reading_call_that_kills_its_server_is_sent_twice(tmp_path: Path) -> None:
+    notes = tmp_path / "calls"
+    async with Coordinator({"a": entry("a")}) as servers:
+        with pytest.raises(ToolExecutionError):
+            await servers.call("a:die_reading", {"path": str(notes)})
+        server = servers.server("a")
+        assert server is not None
+        with pytest.raises(MCPError):
+            call = {"name": "die_reading", "arguments": {"path": f"{notes}2"}}
+            await server.request("tools/call", call)
+    for each in (notes, tmp_path / "calls2"):
+        assert each.read_text().splitlines() == ["called"] * 2
+
+
+@pytest.mark.rule("COORD-75")
+async def test_what_is_not_admitted_is_listed_and_cannot_be_used() -> None:
+    refused = {"echo", "tool-descriptions"}
+
+    def admits(server: str, kind: str, definition: Mapping[str, Any]) -> bool:
+        return server != "a" or definition["name"] not in refused
+
+    plans = {"a": entry("a", "guide"), "b": entry("b")}
+    async with Coordinator(plans, admits=admits) as servers:
+        assert servers.resolve("echo") == "b:echo"
+        assert "a:echo" not in {each.qualified_name for each in servers.tools}
+        assert servers.entry_of_outside("a__echo") is None
+        with pytest.raises(ToolNotFoundError):
+            await servers.call("a:echo", {"text": "x"})
+        guidance = servers.description_prompt("a")
+        assert guidance is not None
+        assert guidance.startswith("Guidance for Server a:\n") and "- echo:" not in guidance
+        assert ("a", "echo") in {(each, tool["name"]) for each, tool in servers.listed("tools")}
+        refused.clear()
+        await servers.reload()
+        assert servers.description_prompt("a") == "Echo with care."
+        assert (await servers.call("a:echo", {"text": "x"})).text
+
+
+@pytest.mark.rule("COORD-06")
+async def test_name_that_another_servers_id_makes_ambiguous_is_that_servers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def named(name: str, text: str) -> Server:
+        server = Server(text)
+        server.tool(name=name)(lambda: text)
+        return server
+
+    plans = {"a": named("b__x", "of a"), "a__b": named("x", "of a__b")}
+    with caplog.at_level("WARNING", "foundation_rt.coordinator"):
+        async with Coordinator(plans) as servers:
+            found = servers.entry_of_outside("a__b__x")
+            assert found is not None and found.qualified_name == "a__b:x"
+            other = servers.entry("a:b__x")
+            assert other is not None and other.outside_name.startswith("a__b__x_")
+            assert servers.entry_of_outside(other.outside_name) is not None
+    [warned] = [each for each in caplog.messages if "a__b" in each]
+    assert "'b__x' of server 'a'" in warned
 
 
 @pytest.mark.rule("COORD-43")
@@ -224,7 +288,7 @@ async def test_reload_leaves_unchanged_servers_alone_and_lets_calls_end(file: Pa
             await asyncio.sleep(0.01)
         with pytest.raises(ProcessLookupError):
             os.kill(gone, 0)
-        assert set(changed) == {"tools"}
+        assert set(changed) == {"tools", "guidance"}  # the first read of it counts (COORD-81)
         for text in ("{", '{"servers": []}'):
             file.write_text(text)
             with pytest.raises(UsageError, match=r"mcp\.json"):
@@ -301,3 +365,25 @@ async def test_lists_of_a_server_that_is_gone_stay_as_long_as_the_option_says(
         await until(servers, "one", ServerState.FAILED)
         while names() != listed:
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.rule("COORD-79")
+def test_identity_has_the_folder_that_a_command_runs_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def identity(**members: Any) -> str:
+        return of({"command": "python", "args": ["server.py"], **members})
+
+    def of(listed: Any) -> str:
+        return plans_of({"one": listed})["one"].identity
+
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    before = [identity(), identity(cwd="other"), of("python server.py")]
+    assert identity(cwd=str(tmp_path)) == before[0]
+    assert identity(cwd=str(tmp_path / "other")) == before[1]
+    at = of("http://127.0.0.1:9/mcp")
+    monkeypatch.chdir(tmp_path / "other")
+    assert identity() == before[1] != before[0]
+    assert of("python server.py") != before[2]
+    assert of("http://127.0.0.1:9/mcp") == at

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.coordinator.start_turns import AT_A_TIME, SLOW_AFTER, StartTurns
+from foundation_rt.apps.coordinator.start_turns import AT_A_TIME, SLOW_AFTER, StartTurns
+from foundation_rt.base.clock import ManualClock
 
 
 @pytest.mark.rule("COORD-11")

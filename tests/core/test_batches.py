@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.core.batches import MAX_BATCH, requests_of
-from foundation_rt.core.effects import Log, Notify, Reply
-from foundation_rt.core.invocation import Invocation, Returned
+from foundation_rt.kernel.batches import MAX_BATCH, requests_of
+from foundation_rt.kernel.effects import Log, Notify, Reply
+from foundation_rt.kernel.invocation import Invocation, Returned
 from foundation_rt.protocol.jsonrpc import RequestId, parse
 from tests.support.core import INITIALIZED, Core, make_core, notification, request
 
 if TYPE_CHECKING:
-    from foundation_rt.core.effects import Effect
+    from foundation_rt.kernel.effects import Effect
 
 WITH_BATCHES = "2025-03-26"
 
@@ -119,7 +119,7 @@ def test_id_that_is_in_flight_is_refused_inside_of_a_batch_too() -> None:
 
 @pytest.mark.rule("RPC-10")
 def test_bug_in_one_message_does_not_affect_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    from foundation_rt.core.methods import lifecycle
+    from foundation_rt.kernel.methods import lifecycle
 
     def broken(*_: Any) -> list[Effect]:
         raise RuntimeError("boom")

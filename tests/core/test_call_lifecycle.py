@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.core.effects import Abort, Log, Reply
-from foundation_rt.core.invocation import (
+from foundation_rt.base.jsonschema.issues import TOO_COMPLEX
+from foundation_rt.errors import ErrorCode, ToolError
+from foundation_rt.kernel.effects import Abort, Log, Reply
+from foundation_rt.kernel.invocation import (
     OUTCOMES,
     CallOutcome,
     Invocation,
@@ -20,8 +22,6 @@ from foundation_rt.core.invocation import (
     Returned,
     Stopped,
 )
-from foundation_rt.errors import ErrorCode, ToolError
-from foundation_rt.jsonschema.issues import TOO_COMPLEX
 from tests.support.core import (
     Core,
     completions,
@@ -34,7 +34,7 @@ from tests.support.core import (
 )
 
 if TYPE_CHECKING:
-    from foundation_rt.core.effects import Effect
+    from foundation_rt.kernel.effects import Effect
 
 INTEGER_A = {
     "type": "object",

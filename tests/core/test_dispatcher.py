@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.core.dispatcher import HANDSHAKE
-from foundation_rt.core.effects import Abort, ClientDisconnected, Log, Notify, Reply
-from foundation_rt.core.invocation import Invocation, Returned
-from foundation_rt.core.methods import METHODS
-from foundation_rt.core.session import State
+from foundation_rt.kernel.dispatcher import HANDSHAKE
+from foundation_rt.kernel.effects import Abort, ClientDisconnected, Log, Notify, Reply
+from foundation_rt.kernel.invocation import Invocation, Returned
+from foundation_rt.kernel.methods import METHODS
+from foundation_rt.kernel.session import State
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.revisions import REVISIONS
 from tests.support.core import (

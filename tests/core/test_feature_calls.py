@@ -7,15 +7,15 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt.core.effects import Abort, CallCompleted, Log
-from foundation_rt.core.feature_calls import begin_feature_call
-from foundation_rt.core.invocation import CallOutcome, Invocation, Raised, Returned, Stopped
 from foundation_rt.errors import JsonRpcError, ToolError
+from foundation_rt.kernel.effects import Abort, CallCompleted, Log
+from foundation_rt.kernel.feature_calls import begin_feature_call
+from foundation_rt.kernel.invocation import CallOutcome, Invocation, Raised, Returned, Stopped
+from foundation_rt.kernel.registry.definitions import HandlerSpec
+from foundation_rt.kernel.registry.tools import ExecutionMode
 from foundation_rt.protocol.jsonrpc import Request
 from foundation_rt.protocol.peer import CAPABILITIES_KEY, Peer
 from foundation_rt.protocol.revisions import REVISIONS, VERSION_KEY
-from foundation_rt.registry.definitions import HandlerSpec
-from foundation_rt.registry.tools import ExecutionMode
 from tests.support.core import Core, connection_id, make_core, notification, replies, run_id
 
 OLD = Peer(REVISIONS["2025-11-25"])
@@ -214,18 +214,6 @@ def test_result_that_is_not_json_is_an_error() -> None:
     assert error["data"]["details"] == {"reason": "result_not_serializable"}
     assert [each.message for each in effects if type(each) is Log] == ["result refused"]
     assert core.session.in_flight == {}
-
-
-@pytest.mark.rule("FEAT-06")
-def test_coroutine_as_result_is_refused() -> None:
-    async def late() -> str:
-        return "text"
-
-    core = make_core().handshake()
-    effects = core.conclude(started(core), Returned(late()))
-    assert error_of(effects)["data"]["details"] == {"reason": "result_not_serializable"}
-    [log] = [each for each in effects if type(each) is Log]
-    assert "declare it with async def" in log.fields["error"]["message"]
 
 
 @pytest.mark.rule("FEAT-02", "FEAT-06")

@@ -19,10 +19,10 @@ from foundation_rt import (
     ToolDefinition,
     UrlElicitationRequired,
 )
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import SecuritySection, ServerConfig, ServerSection
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import SecuritySection, ServerConfig, ServerSection
+from foundation_rt.features.server_requests.request_state import MAX_STATE_BYTES
 from foundation_rt.protocol.principal import Principal
-from foundation_rt.server_requests.request_state import MAX_STATE_BYTES
 from tests.support.answering_client import AnsweringClient, accepted, value_of
 from tests.support.server_fixture import ServerFixture
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.core.session import TRANSITIONS, Session, SessionEvent, State
+from foundation_rt.kernel.session import TRANSITIONS, Session, SessionEvent, State
 from tests.support.core import connection_id, make_core
 
 STARTING, INITIALIZING, RUNNING, CLOSED = State

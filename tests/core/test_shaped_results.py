@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import ToolContext
-from foundation_rt.core.invocation import Returned
-from foundation_rt.core.results import is_shaped, tool_result
-from foundation_rt.core.shaped_results import OutputSchemaViolation
+from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import ErrorCode, ToolError
-from foundation_rt.jsonschema.compilation import compile_schema
+from foundation_rt.kernel.invocation import Returned
+from foundation_rt.kernel.registry.tool_definition import ToolDefinition
+from foundation_rt.kernel.registry.tools import RegisteredTool, ToolRegistry
+from foundation_rt.kernel.results import is_shaped, tool_result
+from foundation_rt.kernel.shaped_results import OutputSchemaViolation
 from foundation_rt.protocol.content import Audio, Block, Image, ResourceLink, Text, ToolResult
 from foundation_rt.protocol.revisions import REVISIONS, Revision
-from foundation_rt.registry.tool_definition import ToolDefinition
-from foundation_rt.registry.tools import RegisteredTool, ToolRegistry
 from tests.support.core import Core, completions, make_core, replies
 
 OLDEST, _, OBJECTS, *_, NEWEST = REVISIONS.values()
@@ -199,9 +199,11 @@ def test_violation_of_output_schema_is_logged_only() -> None:
 
 
 @pytest.mark.rule("CONT-06")
-def test_error_result_is_not_checked_against_output_schema() -> None:
+def test_error_result_has_only_a_structured_value_that_fits() -> None:
     sent = result(ToolResult("no", is_error=True, structured={"count": "x"}), COUNTING)
     assert sent == {"content": [text("no")], "isError": True}
+    sent = result(ToolResult("no", is_error=True, structured={"count": 1}), COUNTING)
+    assert sent["structuredContent"] == {"count": 1}
 
 
 @pytest.mark.rule("CONT-07")

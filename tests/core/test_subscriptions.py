@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import HttpSection, ResourcesSection, ServerConfig
-from foundation_rt.core.effects import Publish
-from foundation_rt.core.session import Session
-from foundation_rt.core.subscriptions import MAX_TOPICS, Subscriptions
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.principal_shares import LimitReached
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import HttpSection, ResourcesSection, ServerConfig
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.kernel.effects import Publish
+from foundation_rt.kernel.principal_shares import LimitReached
+from foundation_rt.kernel.session import Session
+from foundation_rt.kernel.subscriptions import MAX_TOPICS, Subscriptions
 from foundation_rt.protocol.principal import Principal, identity_of
 
 

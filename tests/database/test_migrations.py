@@ -19,8 +19,8 @@ import psycopg
 import pytest
 from attrs import evolve
 
-from foundation_rt.database.errors import DatabaseError
-from foundation_rt.database.migrations import (
+from foundation_rt.base.database.errors import DatabaseError
+from foundation_rt.base.database.migrations import (
     Migration,
     MigrationReport,
     check_postgres,
@@ -30,7 +30,7 @@ from foundation_rt.database.migrations import (
     migrations_of,
     read_migrations,
 )
-from foundation_rt.database.postgres import PostgresConnections, read_url
+from foundation_rt.base.database.postgres import PostgresConnections, read_url
 from foundation_rt.errors import UsageError
 from tests.support.services import postgres_schema
 from tests.support.sizes import size

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from foundation_rt.database.errors import (
+from foundation_rt.base.database.errors import (
     CommitUnknownError,
     DatabaseFullError,
     DatabaseLockedError,
@@ -22,7 +22,7 @@ from foundation_rt.database.errors import (
     DatabaseUnavailableError,
     TransactionFailedError,
 )
-from foundation_rt.database.postgres import (
+from foundation_rt.base.database.postgres import (
     Listener,
     PostgresConnections,
     Query,
@@ -346,7 +346,7 @@ def test_password_is_in_no_error() -> None:
 
 
 def test_missing_extra_is_named() -> None:
-    code = "import sys; sys.modules['psycopg'] = None; import foundation_rt.database.postgres"
+    code = "import sys; sys.modules['psycopg'] = None; import foundation_rt.base.database.postgres"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
@@ -446,7 +446,7 @@ def test_server_notices_that_a_machine_is_gone(place: Place) -> None:
 
 STOPPED = """
 import asyncio, os, signal, sys
-from foundation_rt.database.postgres import PostgresConnections, read_url
+from foundation_rt.base.database.postgres import PostgresConnections, read_url
 url, schema, name, where, operation_s = sys.argv[1:]
 
 async def work(transaction):

@@ -17,16 +17,16 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.database.errors import (
+from foundation_rt.base.database.errors import (
     CommitUnknownError,
     DatabaseFullError,
     DatabaseReadOnlyError,
     DatabaseUnavailableError,
     TransactionFailedError,
 )
-from foundation_rt.database.sqlite import WAL_VERSION, SqliteDatabase
-from foundation_rt.database.sqlite.committer import Committer
-from foundation_rt.database.sqlite.presence import Turn
+from foundation_rt.base.database.sqlite import WAL_VERSION, SqliteDatabase
+from foundation_rt.base.database.sqlite.committer import Committer
+from foundation_rt.base.database.sqlite.presence import Turn
 from foundation_rt.errors import UsageError
 from tests.support.sizes import size
 from tests.support.sqlite import Pause, a_small_disk
@@ -474,6 +474,68 @@ def test_old_library_refuses_a_wal_of_another_process(
         run(main())
 
 
+OPENING = """
+import asyncio, sys
+from foundation_rt.base.database.sqlite import SqliteDatabase
+
+asyncio.run(SqliteDatabase(sys.argv[1], patience_s=0.1).open())
+"""
+
+
+@pytest.mark.rule("DB-26")
+def test_exclusive_file_has_a_wal_and_lets_nobody_in(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 40, 1))
+
+    async def main() -> None:
+        async with opened(path, exclusive=True) as database:
+            assert await database.read(asking("PRAGMA journal_mode")) == "wal"
+            await database.write(inserting(1))
+            assert not Path(f"{path}-shm").exists()
+            words = [sys.executable, "-c", OPENING, str(path)]
+            other = await asyncio.to_thread(
+                subprocess.run, words, cwd=ROOT, capture_output=True, text=True
+            )
+            assert "or keeps it for itself (exclusive)" in other.stderr
+            locked = pytest.raises(sqlite3.OperationalError, match="locked")
+            with closing(sqlite3.connect(path, timeout=0)) as foreign, locked:
+                foreign.execute("SELECT * FROM t")
+            await database.write(inserting(2))
+        async with opened(path) as database:
+            assert await database.read(asking("PRAGMA journal_mode")) == "persist"
+            assert await database.read(numbers) == [1, 2]
+
+    run(main())
+
+
+@pytest.mark.rule("DB-26")
+def test_exclusive_file_is_refused_while_another_process_has_it(path: Path) -> None:
+    refused = pytest.raises(DatabaseUnavailableError, match="another process has it open")
+    with another_process(path), refused:
+        run(SqliteDatabase(path, exclusive=True).open())
+
+
+@pytest.mark.rule("DB-26")
+def test_kill_of_an_exclusive_process_loses_nothing(path: Path) -> None:
+    for first in (0, 10**7):
+        words = [sys.executable, "-c", KILLED.replace("make_table)", "make_table, exclusive=True)")]
+        with subprocess.Popen(
+            [*words, str(path), str(first)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            written = [int(process.stdout.readline()) for _ in range(size(20, 200))]
+            process.kill()
+
+        async def main(written: list[int] = written) -> None:
+            async with opened(path) as database:  # which has it alone, with the rollback journal
+                assert await database.read(asking("PRAGMA journal_mode")) == "persist"
+                assert await database.read(asking("PRAGMA integrity_check")) == "ok"
+                assert set(written) <= set(await database.read(numbers))
+
+        run(main())
+
+
 @pytest.mark.rule("DB-08")
 def test_private_file_is_for_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "app.db"
@@ -526,7 +588,7 @@ def test_error_of_prepare_leaves_nothing_open(path: Path) -> None:
 
 WRITER = """
 import asyncio, sqlite3, sys
-from foundation_rt.database.sqlite import SqliteDatabase
+from foundation_rt.base.database.sqlite import SqliteDatabase
 from tests.database.test_sqlite import inserting, make_table
 path, library, first = sys.argv[1:]
 sqlite3.sqlite_version_info = (3, 51, 3) if library == "new" else (3, 40, 1)
@@ -617,7 +679,7 @@ def test_wait_for_another_process_is_bounded(path: Path, version: tuple[int, ...
 
 KILLED = """
 import asyncio, sqlite3, sys
-from foundation_rt.database.sqlite import SqliteDatabase
+from foundation_rt.base.database.sqlite import SqliteDatabase
 from tests.database.test_sqlite import inserting, make_table
 path, first = sys.argv[1], int(sys.argv[2])
 
@@ -708,7 +770,7 @@ def test_process_that_is_stopped_with_the_turn_delays_others_once(path: Path) ->
 
 HOG = """
 import asyncio, sys
-from foundation_rt.database.sqlite import SqliteDatabase
+from foundation_rt.base.database.sqlite import SqliteDatabase
 from tests.database.test_sqlite import inserting
 
 async def write(database, first):

@@ -10,6 +10,9 @@ import pytest
 from foundation_rt.client import HttpServer, MCPError, connect
 from tests.support.dev_front import dev_front
 
+AGENT_TOOLS = ("getState", "list", "request", "sendMessage", "status")
+AGENTS_TOOL = "foundation_rt_dev_agents"
+
 APP = """
 import asyncio
 from pathlib import Path
@@ -38,12 +41,17 @@ async def ask(request: str) -> dict:
 
 
 @pytest.mark.rule("DEV-32")
-async def test_agents_and_ledger_are_told_without_secrets(tmp_path: Path) -> None:
+@pytest.mark.parametrize("separator", ["/", "__"])
+async def test_agents_and_ledger_are_told_without_secrets(separator: str, tmp_path: Path) -> None:
     (tmp_path / "office.py").write_text(APP)
-    with dev_front(tmp_path, "office.py") as front:
+    variables = {"FOUNDATION_RT_TOOLS__NAME_SEPARATOR": separator}
+    with dev_front(tmp_path, "office.py", env=variables) as front:
         await asyncio.to_thread(front.reader.wait_for, "restart", first=True)
         async with connect(HttpServer(front.url, headers=front.headers)) as client:
-            assert "dev/agents" not in {each.name for each in await client.list_tools()}
+            assert {each.name for each in await client.list_tools()} == {
+                *("ask", "health"),
+                *(f"agent{separator}{name}" for name in AGENT_TOOLS),
+            }
             asking = asyncio.create_task(client.call("ask", {"request": "order-7"}))
             while True:
                 (office,) = (await asyncio.to_thread(front.json, "/dev/agents"))["servers"]
@@ -52,8 +60,10 @@ async def test_agents_and_ledger_are_told_without_secrets(tmp_path: Path) -> Non
                     break
             (tmp_path / "go").touch()
             assert (await asking).value() == {"asked": 1}
-            with pytest.raises(MCPError, match="dev/agents"):
-                await client.call("dev/agents")
+            await asyncio.to_thread(front.reader.wait_for, "log", message="tool call completed")
+            assert AGENTS_TOOL not in str(front.reader.events)
+            with pytest.raises(MCPError, match=AGENTS_TOOL):
+                await client.call(AGENTS_TOOL)
     assert (office["server"], office["error"]) == ("office", None)
     (clerk,) = office["agents"]
     assert clerk["id"] == "clerk"

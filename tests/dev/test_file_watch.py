@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from foundation_rt.dev import file_watch
-from foundation_rt.dev.file_watch import WatchedFiles, changed_files, shown_path
+from foundation_rt.apps.dev import file_watch
+from foundation_rt.apps.dev.file_watch import WatchedFiles, changed_files, shown_path
 
 
 def names(watched: WatchedFiles, folder: Path) -> set[str]:

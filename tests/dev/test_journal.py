@@ -7,7 +7,7 @@ import asyncio
 import orjson
 import pytest
 
-from foundation_rt.dev.journal import Journal
+from foundation_rt.apps.dev.journal import Journal
 
 pytestmark = pytest.mark.rule("DEV-21")
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import orjson
 import pytest
 
+from foundation_rt.apps.dev.page_service import MAX_READERS
 from foundation_rt.client import HttpServer, connect
-from foundation_rt.dev.page_service import MAX_READERS
 from tests.support.dev_front import DevFront, EventReader, dev_front
 
 APP = """
 from foundation_rt import Server
-from foundation_rt.core.context import ToolContext
+from foundation_rt.kernel.context import ToolContext
 
 server = Server("shop", version="1.0.0")
 
@@ -53,21 +53,23 @@ def target(front: DevFront) -> HttpServer:
     return HttpServer(front.url, headers=front.headers)
 
 
-PATHS = ["/", "/dev/state", "/dev/events", "/dev/agents", "/dev/connect", "/page/app.js", "/mcp"]
+PATHS = ["/dev/state", "/dev/events", "/dev/agents", "/dev/connect", "/mcp"]
 
 
 @pytest.mark.rule("DEV-04")
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
     "headers",
-    [{}, {"Authorization": "Bearer wrong"}, {"Cookie": "page=wrong"}],
-    ids=["none", "wrong token", "wrong cookie"],
+    [{}, {"Authorization": "Bearer wrong"}, {"Cookie": "the token"}],
+    ids=["none", "wrong token", "cookie"],
 )
 def test_nothing_is_shown_without_the_token(
     front: DevFront, path: str, headers: dict[str, str]
 ) -> None:
-    status, _, body = front.get(path, headers)
-    assert status == 401
+    if "Cookie" in headers:
+        headers = {"Cookie": f"token={front.token}"}
+    status, found, body = front.get(f"{path}?token={front.token}", headers)
+    assert status == 401 and "set-cookie" not in found
     assert b"shop" not in body
 
 
@@ -75,24 +77,18 @@ def test_nothing_is_shown_without_the_token(
 def test_start_prints_page_and_endpoint(front: DevFront) -> None:
     first, page, endpoint, stop = front.printed.splitlines()[:4]
     assert first == "foundation-rt dev  tools.py"
-    assert page.split()[1] == f"{front.url.removesuffix('/mcp')}/?token={front.token}"
+    assert page.split()[1] == f"{front.url.removesuffix('/mcp')}/#token={front.token}"
     assert endpoint.split()[1] == front.url
     assert stop.split() == ["Stop", "Ctrl-C"]
     assert "\x1b" not in front.printed
 
 
 @pytest.mark.rule("DEV-04")
-def test_token_of_the_url_becomes_a_cookie(front: DevFront) -> None:
-    status, headers, _ = front.get("/" + front.page_url.partition("/?")[2].join(("?", "")), {})
-    assert status in (302, 303, 307)
-    assert front.token not in headers["location"]
-    cookie = headers["set-cookie"]
-    assert front.token not in cookie
-    assert {"httponly", "samesite=strict"} <= {each.strip().lower() for each in cookie.split(";")}
-    status, headers, body = front.get("/", {"Cookie": cookie.partition(";")[0]})
-    assert status == 200
-    assert b"<html" in body
-    assert "default-src 'none'" in headers["content-security-policy"]
+def test_files_of_the_page_are_open_and_name_nothing(front: DevFront) -> None:
+    for path in ("/", "/page/app.js", "/shared/page_token.js"):
+        status, headers, body = front.get(path, {})
+        assert status == 200 and b"shop" not in body and front.token.encode() not in body
+        assert "default-src 'none'" in headers["content-security-policy"]
 
 
 @pytest.mark.rule("DEV-04")

@@ -7,7 +7,7 @@ from types import CodeType
 
 import pytest
 
-from foundation_rt.dev.problems import (
+from foundation_rt.apps.dev.problems import (
     Problem,
     problem_of_exception,
     problem_of_report,

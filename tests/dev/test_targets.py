@@ -15,10 +15,10 @@ import orjson
 import pytest
 
 from foundation_rt import PageAccess
+from foundation_rt.apps.dev.file_watch import WatchedFiles
+from foundation_rt.apps.dev.front import DevTarget, create_front
+from foundation_rt.apps.gateway.source import Source
 from foundation_rt.client import HttpServer, connect
-from foundation_rt.dev.file_watch import WatchedFiles
-from foundation_rt.dev.front import DevTarget, create_front
-from foundation_rt.gateway.source import Source
 from tests.support.dev_front import DevFront, dev_front
 from tests.support.http_server import serve_http
 from tests.support.process import PATIENCE, command, run

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.dev.terminal import Styled, Terminal
+from foundation_rt.apps.dev.terminal import Styled, Terminal
 
 pytestmark = pytest.mark.rule("DEV-41")
 

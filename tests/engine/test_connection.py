@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from foundation_rt import ToolContext, ToolDefinition
-from foundation_rt.core.dispatcher import Dispatcher
+from foundation_rt.kernel.dispatcher import Dispatcher
 from tests.support.server_fixture import HANDSHAKE, LIST_CHANGED, ServerFixture, ServerPeer
 
 PATIENCE = 20.0
@@ -303,6 +303,7 @@ def test_lines_are_handed_out_one_at_a_time_and_none_after_close_has_returned() 
 
 
 def register(rig: ServerFixture, name: str) -> None:
+    rig.clock.advance(1)  # else it would be notified together with the change before
     rig.server.register(ToolDefinition(name, "", ANYTHING), echo, inline=True)
 
 
@@ -315,6 +316,7 @@ def test_every_running_connection_is_notified_of_every_list_change() -> None:
     gone.connection.close()
     register(rig, "a")
     assert running.take() == other.take() == [LIST_CHANGED]
+    rig.clock.advance(1)
     rig.server.unregister("a")
     rig.server.unregister("a")
     assert running.take() == [LIST_CHANGED]
@@ -342,6 +344,7 @@ def test_notified_client_finds_the_change_in_the_list() -> None:
     peer.connection = rig.server.connect(send)
     peer.shake_hands_quietly()
     register(rig, "a")
+    rig.clock.advance(1)
     rig.server.unregister("a")
     assert seen == [["a", "health"], ["health"]]
 

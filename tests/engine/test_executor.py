@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from foundation_rt import ErrorCode, ToolContext, ToolDefinition, ToolError
-from foundation_rt.clock import ManualClock
-from foundation_rt.engine.scheduling import HostLoop
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.kernel.engine.scheduling import HostLoop
 from tests.support.engine_harness import ANYTHING, EngineHarness, HeldHandler
 from tests.support.server_fixture import ServerFixture, ServerPeer
 

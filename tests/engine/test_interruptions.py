@@ -15,9 +15,9 @@ import pytest
 
 import foundation_rt
 from foundation_rt import ToolContext
-from foundation_rt.engine.worker_threads import WorkerPool
+from foundation_rt.kernel.engine.worker_threads import WorkerPool
+from foundation_rt.kernel.stdio.reactor import Reactor
 from foundation_rt.protocol.jsonrpc import parse
-from foundation_rt.transports.stdio.reactor import Reactor
 from tests.support.engine_harness import EngineHarness
 from tests.support.hostile_values import ENDINGS, RESULTS, Hostile, explode
 from tests.support.interrupter import Interrupter, throw_into
@@ -68,6 +68,7 @@ def test_values_that_raise_when_read_are_answered(
         bench.start(name)
         if way == "worker":
             bench.workers.run()
+            bench.scheduler.settle()  # one of the results is awaited
         [record] = bench.rig.records
         if aborted:
             assert bench.peer.received == []

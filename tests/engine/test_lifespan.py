@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from foundation_rt import RegistrationError, Server, UsageError
-from foundation_rt.clock import ManualClock
-from foundation_rt.engine.lifespan import Lifespan, LifespanError
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.kernel.engine.lifespan import Lifespan, LifespanError
 from tests.support.virtual_loop import run_bounded
 
 PATIENCE = 20.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.engine.loop_monitor import WINDOW_SECONDS, HostLoopMonitor, LoopMonitor
+from foundation_rt.kernel.engine.loop_monitor import WINDOW_SECONDS, HostLoopMonitor, LoopMonitor
 
 
 def watched(*turns: tuple[float, float]) -> LoopMonitor:

@@ -6,9 +6,10 @@ import gc
 
 import pytest
 
-from foundation_rt.core.effects import Publish
-from foundation_rt.engine.publisher import Publisher
-from tests.support.server_fixture import ServerFixture, ServerPeer
+from foundation_rt.kernel.effects import Publish
+from foundation_rt.kernel.engine.publisher import Publisher
+from tests.support.fake_scheduler import FakeScheduler
+from tests.support.server_fixture import LIST_CHANGED, ServerFixture, ServerPeer
 
 
 def publisher_of(rig: ServerFixture) -> Publisher:
@@ -64,3 +65,27 @@ def test_nothing_is_kept_of_a_connection_that_its_host_has_dropped() -> None:
     gc.collect()
     assert publisher._connections == {}
     assert publisher.subscriptions._by_topic == {}
+
+
+@pytest.mark.rule("LIFE-10", "VIS-07")
+def test_changes_of_a_list_that_follow_one_another_are_announced_together() -> None:
+    rig = ServerFixture()
+    scheduler = FakeScheduler(rig.clock)
+    peer = ServerPeer()
+    connection = rig.server.runtime.connect(
+        lambda message: peer.receive(message.line), "memory", scheduler
+    )
+    peer.connection = connection
+    peer.shake_hands()
+    peer.take()
+    for number in range(200):
+        rig.server.resource(f"note://{number}", scopes=["notes"])(lambda: "")
+        publisher_of(rig).list_changed("tools")
+    assert peer.take() == [LIST_CHANGED] * 2
+    scheduler.advance(0.04)
+    assert peer.received == []
+    scheduler.advance(0.02)
+    assert peer.take() == [LIST_CHANGED]
+    scheduler.advance(1)
+    assert peer.received == scheduler.timers == []
+    scheduler.close()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from foundation_rt import RegistrationError, Server, UsageError
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import HttpSection, ServerConfig
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.runtime import ServerOptions
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import HttpSection, ServerConfig
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.kernel.runtime import ServerOptions
 from foundation_rt.testing import TestClient
 from tests.support.asgi import visit
 
@@ -173,7 +173,7 @@ def test_check_is_not_run_before_the_start_or_under_overload() -> None:
 
 @pytest.mark.rule("HEALTH-03")
 def test_health_of_the_author_is_left_alone() -> None:
-    from foundation_rt.registry.tools import ToolRegistry
+    from foundation_rt.kernel.registry.tools import ToolRegistry
 
     registry = ToolRegistry()
     registry.add_function(lambda: "mine", object, name="health")

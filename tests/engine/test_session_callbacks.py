@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from foundation_rt import RegistrationError, Server, ToolContext, ToolDefinition, UsageError
-from foundation_rt.engine.session_callbacks import SessionEnds
-from foundation_rt.logs.logger import StructuredLogger
+from foundation_rt.base.logs.logger import StructuredLogger
+from foundation_rt.kernel.engine.session_callbacks import SessionEnds
 from foundation_rt.protocol.principal import Principal
 from tests.support.asgi import META
 from tests.support.engine_harness import EngineHarness, HeldHandler
@@ -232,6 +232,7 @@ def test_list_of_one_principal_is_notified_to_its_sessions_and_subscribers() -> 
     took = {name: [each["method"] for each in peer.take()] for name, peer in sessions.items()}
     twice = ["notifications/tools/list_changed"] * 2
     assert took == {"ann": twice, "later": twice, "ben": [], "nobody": []}
+    harness.rig.clock.advance(1)
     harness.rig.server.list_changed("tools")
     assert all(len(peer.take()) == 2 for peer in sessions.values())
     with pytest.raises(UsageError, match="not of both"):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.engine.worker_threads import WorkerPool
+from foundation_rt.kernel.engine.worker_threads import WorkerPool
 from tests.support.sizes import examples
 
 PATIENCE = 20.0

@@ -23,7 +23,7 @@ from tests.support.echo_api import echo_api
 from tests.support.process import ServerProcess, command, environment
 from tests.trace import ROOT
 
-FOLDER = ROOT / "foundation_rt" / "examples"
+FOLDER = ROOT / "foundation_rt" / "apps" / "examples"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
 REVISIONS = ("2024-11-05", "2025-11-25", "2026-07-28")
 LONGEST = 120
@@ -53,7 +53,13 @@ def test_example_uses_public_names_alone_and_fits_two_screens(name: str) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_example_is_served_by_its_name(name: str) -> None:
     lines = [INITIALIZE, INITIALIZED, request("tools/list", {}, "list")]
-    command = [sys.executable, "-m", "foundation_rt", "serve", f"foundation_rt.examples.{name}"]
+    command = [
+        sys.executable,
+        "-m",
+        "foundation_rt",
+        "serve",
+        f"foundation_rt.examples.{name}",
+    ]
     done = subprocess.run(
         command, input=b"\n".join(lines) + b"\n", capture_output=True, timeout=60, check=True
     )

@@ -9,6 +9,20 @@ from tests.support.public_imports import private_imports
 
 @pytest.mark.rule("GATE-49")
 def test_gateway_imports_only_what_is_documented_as_public() -> None:
-    public = ("client", "config.sections", "coordinator", "errors", "logs", "mcp_json")
-    shared = ("engine.user_signal", "protocol.peer", "protocol.revisions")
-    assert not private_imports("gateway", (*public, *shared))
+    public = (
+        "client",
+        "base.config.sections",
+        "apps.coordinator",
+        "errors",
+        "base.exact_json",
+        "base.logs",
+        "base.mcp_json",
+    )
+    shared = (
+        "kernel.engine.user_signal",
+        "protocol.methods",
+        "protocol.peer",
+        "protocol.revisions",
+        "protocol.uri_template",
+    )
+    assert not private_imports("apps.gateway", (*public, *shared))

@@ -104,7 +104,9 @@ def test_files_of_the_usual_places_are_merged(tmp_path: Path) -> None:
     (tmp_path / ".vscode" / "mcp.json").write_text("{")
     elsewhere = tmp_path / "elsewhere"  # `call` reads the files of its own folder
     elsewhere.mkdir()
-    gateway = shlex.join(["sh", "-c", f"cd {tmp_path} && exec {shlex.join(command('gateway'))}"])
+    served = shlex.join(command("gateway", "--trust"))
+    state = f"XDG_STATE_HOME={tmp_path / 'state'}"
+    gateway = shlex.join(["sh", "-c", f"cd {tmp_path} && exec env {state} {served}"])
     for tool, expected in (("one__echo", "first: x"), ("two__echo", "two: x")):
         ended = run_in(elsewhere, "call", gateway, tool, "text=x", "--json")
         assert expected in ended.stdout, ended.stderr
@@ -112,7 +114,7 @@ def test_files_of_the_usual_places_are_merged(tmp_path: Path) -> None:
 
 @pytest.mark.rule("GATE-07")
 async def test_gateway_in_itself_serves_nothing_and_says_why(file: Path, tmp_path: Path) -> None:
-    words = ["-m", "foundation_rt", "gateway", str(file)]
+    words = ["-P", "-m", "foundation_rt", "gateway", str(file)]
     hidden = tmp_path / "start.sh"
     hidden.write_text(f"exec {sys.executable} -m foundation_rt gateway {file}\n")
     write(

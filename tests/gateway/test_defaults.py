@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foundation_rt import Server
-from foundation_rt.gateway.app import create_gateway
-from foundation_rt.gateway.source import single_source
+from foundation_rt.apps.gateway.app import create_gateway
+from foundation_rt.apps.gateway.source import single_source
 
 
 @pytest.mark.rule("GATE-09")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.gateway.definition_lock import (
+from foundation_rt.apps.gateway.definition_lock import (
     DefinitionLock,
     LockFileError,
     Withheld,
@@ -24,28 +24,26 @@ NEW = {"name": "send"}
 
 
 @pytest.mark.rule("GATE-31")
-def test_first_listing_is_recorded_and_later_changes_are_withheld() -> None:
+def test_what_differs_from_the_record_is_withheld() -> None:
     lock = DefinitionLock()
-    assert lock.admit("math", {"tools": [ADD]}) == ({"tools": [ADD]}, [])
-    shown, withheld = lock.admit("math", {"tools": [CHANGED, NEW]})
-    assert shown == {"tools": []}
-    assert withheld == [
-        Withheld("math", "tools", "add", "changed"),
-        Withheld("math", "tools", "send", "new"),
-    ]
+    assert lock.check("math", "tools", ADD) is None
+    lock.record("math", {"tools": [ADD]})
+    assert lock.check("math", "tools", ADD) is None
+    assert lock.check("math", "tools", CHANGED) == Withheld("math", "tools", "add", "changed")
+    assert lock.check("math", "tools", NEW) == Withheld("math", "tools", "send", "new")
+    for kind in ("prompts", "instructions", "guidance"):
+        assert lock.check("math", kind, ADD) == Withheld("math", kind, "add", "new")
     lock.record("math", {"tools": [CHANGED]})
-    assert lock.admit("math", {"tools": [CHANGED]}) == ({"tools": [CHANGED]}, [])
+    assert lock.check("math", "tools", CHANGED) is None
 
 
-@pytest.mark.rule("GATE-31")
-def test_new_kind_of_a_recorded_server_is_withheld() -> None:
+@pytest.mark.rule("GATE-52")
+def test_name_may_have_a_definition_for_each_client() -> None:
     lock = DefinitionLock()
-    lock.admit("math", {"tools": [ADD]})
-    prompt = {"name": "review"}
-    assert lock.admit("math", {"prompts": [prompt]}) == (
-        {"prompts": []},
-        [Withheld("math", "prompts", "review", "new")],
-    )
+    lock.record("math", {"tools": [ADD]})
+    lock.add("math", {"tools": [CHANGED]})
+    lock = DefinitionLock.parse(lock.to_bytes())
+    assert lock.check("math", "tools", ADD) is lock.check("math", "tools", CHANGED) is None
 
 
 @pytest.mark.rule("GATE-31")
@@ -55,7 +53,8 @@ def test_order_of_members_does_not_change_the_hash() -> None:
 
 
 _NAMES = st.text(max_size=5)
-_HASHES = st.dictionaries(_NAMES, st.dictionaries(_NAMES, _NAMES, max_size=3), max_size=3)
+_OF_NAME = st.lists(_NAMES, min_size=1, max_size=3)
+_HASHES = st.dictionaries(_NAMES, st.dictionaries(_NAMES, _OF_NAME, max_size=3), max_size=3)
 
 
 @pytest.mark.rule("GATE-31")
@@ -87,11 +86,11 @@ def test_broken_file_is_refused_with_its_path(tmp_path: Path, text: str, problem
 @pytest.mark.rule("GATE-31")
 def test_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "mcp.lock"
-    assert read_lock(path).servers == {}
+    assert read_lock(path) is None
     lock = DefinitionLock()
-    lock.admit("math", {"tools": [ADD]})
+    lock.record("math", {"tools": [ADD]})
     write_lock(path, lock)
-    assert read_lock(path).servers == lock.servers
+    assert getattr(read_lock(path), "servers", None) == lock.servers
     assert [each.name for each in tmp_path.iterdir()] == ["mcp.lock"]
     with pytest.raises(LockFileError, match="cannot be written"):
         write_lock(tmp_path / "missing" / "mcp.lock", lock)

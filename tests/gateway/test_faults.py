@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt.client import Client, connect
+from foundation_rt.client import Client, MCPError, connect
 from tests.gateway.test_through import NEW, OLD, Answers, speaking, status_of
 from tests.support import gateway_app
 from tests.support.gateway import serve_gateway
@@ -96,6 +96,32 @@ async def test_dead_hanging_and_lying_servers_take_nothing_from_the_others(file:
         record = gateway.process.record(level="info", message="server 'notes' is ready")
         assert record["logger"] == "foundation_rt.coordinator"
         assert gateway.process.records_with(level="error", logger="foundation_rt.coordinator")
+
+
+@pytest.mark.rule("GATE-56")
+async def test_call_waits_for_a_server_that_is_starting(file: Path, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    code = "import os, runpy, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
+    code += f"sys.argv = ['app', 'slow']\nrunpy.run_path({APP!r}, run_name='__main__')"
+    write(
+        file,
+        slow={"command": sys.executable, "args": ["-c", code, str(gate)]},
+        other=entry("other"),
+    )
+    env = {"FOUNDATION_RT_GATEWAY__START_WAIT_MS": "100"}
+    with serve_gateway(str(file), env=env) as gateway:
+        async with connect(gateway.url, revision=OLD) as client:
+            called = {"name": "slow__echo", "arguments": {"text": "x"}}
+            calling = asyncio.create_task(client.request("tools/call", called))
+            reads = {"uri": "note://slow"}
+            reading = asyncio.create_task(client.request("resources/read", reads))
+            while "other__echo" not in await names_of(client):
+                await asyncio.sleep(0.02)
+            assert (await status_of(client, "slow"))["state"] == "starting"
+            assert not calling.done() and not reading.done()
+            gate.touch()
+            assert (await calling)["content"][0]["text"] == "slow: x"
+            assert (await reading)["contents"][0]["uri"] == "note://slow"
 
 
 @pytest.mark.rule("GATE-05")
@@ -231,6 +257,107 @@ async def test_changed_definition_is_withheld_until_it_is_accepted(
                 await asyncio.sleep(0.05)
             assert (await client.call("one__add")).value() == 1
             assert (await status_of(client, "one"))["withheld"] == []
+
+
+DECLARING = """
+from foundation_rt import Server
+
+server = Server("one", instructions={text!r})
+
+
+@server.tool(description={text!r})
+def add() -> int:
+    return 1
+
+
+@server.resource("memo://{{id}}", description={text!r})
+def memo(id: str) -> str:
+    return id
+
+
+@server.prompt(description={text!r})
+def greet(name: str) -> str:
+    return name
+
+
+@server.completion("greet", "name")
+@server.completion("memo://{{id}}", "id")
+def complete(value: str) -> list[str]:
+    return [value]
+
+
+server.run()
+"""
+
+
+@pytest.mark.rule("GATE-31", "GATE-53", "GATE-55")
+async def test_lock_has_no_door(file: Path, tmp_path: Path) -> None:
+    """Instructions, URIs below a template in any spelling, completions, subscriptions."""
+    app, lock = tmp_path / "app.py", tmp_path / "mcp.lock"
+    write(file, one={"command": sys.executable, "args": [str(app)]})
+
+    def ref(**given: str) -> dict[str, Any]:
+        return {"ref": given, "argument": {"name": "name", "value": "x"}}
+
+    requests: list[tuple[str, dict[str, Any]]] = [
+        *(
+            ("resources/read", {"uri": uri})
+            for uri in ("memo://5", "one+memo://5", "MEMO:///./5", "memo://x/../%35?q#f")
+        ),
+        ("prompts/get", {"name": "one__greet", "arguments": {"name": "x"}}),
+        ("completion/complete", ref(type="ref/prompt", name="one__greet")),
+        *(
+            ("completion/complete", ref(type="ref/resource", uri=uri))
+            for uri in ("memo://{id}", "one+memo://{id}", "memo://5")
+        ),
+        ("resources/subscribe", {"uri": "memo://5"}),
+    ]
+
+    async def instructions(url: str) -> str:
+        async with connect(url, revision=OLD) as client:
+            await client.initialize()
+            assert client.server is not None
+            return client.server.instructions or ""
+
+    async def refused(client: Client) -> list[bool]:
+        found = []
+        for method, params in requests:
+            try:
+                await client.request(method, params)
+                found.append(False)
+            except MCPError as error:
+                found.append("gateway accept" in error.message)
+        return found
+
+    app.write_text(DECLARING.format(text="first"))
+    with serve_gateway(str(file), "--lock", str(lock)) as gateway:
+        async with connect(gateway.url, revision=OLD) as client:
+            assert not any(await refused(client))
+        assert "first" in await instructions(gateway.url)
+    content = orjson.loads(lock.read_bytes())
+    del content["servers"]["one"]["instructions"]  # as a file of before had none
+    lock.write_bytes(orjson.dumps(content))
+    with serve_gateway(str(file), "--lock", str(lock)) as gateway:
+        async with connect(gateway.url, revision=OLD) as client:
+            assert "one__add" in await names_of(client)
+            assert await instructions(gateway.url) == ""
+            withheld = (await status_of(client, "one"))["withheld"]
+            assert [(each["kind"], each["reason"]) for each in withheld] == [
+                ("instructions", "new")
+            ]
+    app.write_text(DECLARING.format(text="second"))
+    with serve_gateway(str(file), "--lock", str(lock)) as gateway:
+        async with connect(gateway.url, revision=OLD) as client:
+            assert all(await refused(client)), await refused(client)
+            said = "instructions of server 'one' is withheld, since it is new: 'instructions'"
+            gateway.process.record(message=said)
+            words = command("gateway", "accept", str(file), "--lock", str(lock))
+            accepting = await asyncio.create_subprocess_exec(*words, env=environment())
+            assert await accepting.wait() == 0
+            while "one__add" not in await names_of(client):
+                await asyncio.sleep(0.05)
+            assert not any(await refused(client))
+        assert "second" in await instructions(gateway.url)
 
 
 @pytest.mark.rule("COORD-19")

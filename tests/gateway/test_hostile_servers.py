@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,7 @@ async def test_list_without_end_fails_its_server_alone(
         assert peak(gateway.process) < BOUND
 
 
-@pytest.mark.rule("GATE-05", "COORD-21")
+@pytest.mark.rule("GATE-05", "COORD-21", "COORD-76")
 async def test_open_circuit_says_when_to_try_again(
     harness: MisbehavingHarness, tmp_path: Path
 ) -> None:
@@ -129,7 +130,7 @@ async def test_open_circuit_says_when_to_try_again(
             assert 0 < refused["retryAfterMs"] <= 60_000
             assert "refused" not in harness.nonces()
             assert (await client.call("good__echo", {"text": "x"})).text == "good: x"
-            assert (await status_of(client, "bad"))["circuit"] == "OPEN"
+            assert (await status_of(client, "bad"))["circuit"] == "CLOSED"  # it is the tool's
 
 
 @pytest.mark.rule("COORD-15")
@@ -145,3 +146,32 @@ async def test_forgotten_session_is_made_anew_once(tmp_path: Path) -> None:
                 assert not any(each.get("isError") for each in results)
                 assert sorted(harness.nonces()) == sorted(calls)
                 assert len(harness.messages("initialize")) == 1
+
+
+LISTS_ODD_TOOLS = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] == "tools/list":
+        result = {"tools": [{"name": "bare"}, {"name": "good", "inputSchema": {"type": "object"}}]}
+    else:
+        info = {"name": "odd", "version": "1"}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+        result["serverInfo"] = info
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.mark.rule("GATE-40")
+async def test_tool_without_a_schema_is_in_log_and_status(tmp_path: Path) -> None:
+    odd = {"command": sys.executable, "args": ["-c", LISTS_ODD_TOOLS]}
+    with serve_gateway(write(tmp_path / "mcp.json", odd=odd), env=speaking(OLD)) as gateway:
+        async with connect(gateway.url, revision=OLD) as client:
+            assert "odd__good" in await names_of(client)
+            said = (
+                "the tool 'bare' is left out: a tool is listed whose inputSchema is not an object"
+            )
+            assert (await status_of(client, "odd"))["leftOut"] == [said]
+        process = gateway.process
+        process.wait_until(lambda: f"server 'odd': {said}" in process.stderr, "the log")

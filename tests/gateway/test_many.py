@@ -6,15 +6,17 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from foundation_rt.client import Client, connect
-from tests.gateway.test_faults import HANGS, entry, error_in, names_of, write
+from tests.gateway.test_faults import APP, HANGS, entry, error_in, names_of, write
 from tests.gateway.test_through import OLD, speaking, status_of
 from tests.support.gateway import serve_gateway
+from tests.support.http_server import serve_http
 from tests.support.process import PATIENCE, ServerProcess
 from tests.support.recording_receiver import living
 from tests.support.sizes import size
@@ -36,8 +38,9 @@ async def test_ten_servers_of_which_three_are_of_no_use(tmp_path: Path) -> None:
             connect(gateway.url, revision=OLD) as ann,
             connect(gateway.url, revision=OLD) as bob,
         ):
-            while {name.partition("__")[0] for name in await names_of(ann)} != {*GOOD}:
-                await asyncio.sleep(0.02)
+            for who in (ann, bob):  # each has processes of its own, which start at their pace
+                while {name.partition("__")[0] for name in await names_of(who)} != {*GOOD}:
+                    await asyncio.sleep(0.02)
             counts = await asyncio.gather(_count_everywhere(ann, "a"), _count_everywhere(bob, "b"))
             for name in GOOD:
                 assert counts[0][name].isdisjoint(counts[1][name])
@@ -63,6 +66,22 @@ async def _count_everywhere(client: Client, mine: str) -> dict[str, set[int]]:
     for values in seen.values():
         assert sorted(value[2] for value in values) == [*range(1, len(values) + 1)]
     return {server: {value[1] for value in values} for server, values in seen.items()}
+
+
+@pytest.mark.rule("COORD-73", "COORD-74")
+async def test_sessions_of_one_principal_leave_room_for_others(tmp_path: Path) -> None:
+    keys = '["ann:ann-key-0123456789", "bob:bob-key-0123456789"]'
+    with serve_http(Path(APP)) as server:
+        file = write(tmp_path / "mcp.json", one={"url": server.url, "timeoutMs": 5000})
+        env = {"FOUNDATION_RT_HTTP__API_KEYS": keys, **speaking(OLD)}
+        with serve_gateway(file, env=env, options=()) as gateway:
+            async with AsyncExitStack() as stack:
+                for who in (*["ann"] * 20, "bob"):
+                    headers = {"Authorization": f"Bearer {who}-key-0123456789"}
+                    client = connect(gateway.url, revision=OLD, headers=headers)
+                    await stack.enter_async_context(client)
+                    assert (await client.call("one__echo", {"text": who})).text == f"app: {who}"
+                assert (await status_of(client, "one"))["sessions"] <= 6
 
 
 @pytest.mark.rule("COORD-29", "COORD-52")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.errors import ErrorCode, ToolError
-from foundation_rt.gateway.parked_calls import (
+from foundation_rt.apps.gateway.parked_calls import (
     InputRequests,
     ParkedCall,
     ParkedCalls,
     UnknownParkedCall,
 )
+from foundation_rt.errors import ErrorCode, ToolError
 
 LONG_MS = 60_000
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.gateway.routes import OutsideName, RoutedEntry, Routes
+from foundation_rt.apps.gateway.definition_lock import Withheld
+from foundation_rt.apps.gateway.routes import OutsideName, RoutedEntry, Routes
+from foundation_rt.errors import ToolError
 
 
 def prefixed(server: str, name: str) -> str:
@@ -19,14 +21,17 @@ def prefixed(server: str, name: str) -> str:
 def routes(
     outside_name: OutsideName = prefixed, **servers: Mapping[str, list[dict[str, Any]]]
 ) -> Routes:
-    """Return the routes to these lists; servers with a list of resources can be asked for more."""
+    """Return the routes to these lists."""
     kinds = ("tools", "prompts", "resources", "resourceTemplates")
     listed = {
-        kind: [(server, each) for server, lists in servers.items() for each in lists.get(kind, [])]
+        kind: [
+            (server, each, None)
+            for server, lists in servers.items()
+            for each in lists.get(kind, [])
+        ]
         for kind in kinds
     }
-    asked = [server for server, lists in servers.items() if "resources" in lists]
-    return Routes.of(listed, asked, outside_name)
+    return Routes.of(listed, servers.keys(), outside_name)
 
 
 def shown(found: Mapping[str, RoutedEntry]) -> list[Mapping[str, Any]]:
@@ -54,6 +59,7 @@ def test_name_without_its_server_has_all_candidates() -> None:
         ("note__add", ["notes__add", "files__add"]),
         ("files__eho", ["notes__echo"]),
         ("files__mov", ["files__move"]),
+        ("notes_remove", ["notes__remove"]),
         ("something", []),
     ],
 )
@@ -102,11 +108,9 @@ def test_uri_of_two_servers_is_prefixed_in_the_later_one() -> None:
     assert found.resource_routes("note://2") == [("a", "note://2")]
     assert found.resource_routes("b+note://2") == [("b", "note://2")]
     assert found.resource_routes("b+note://9") == [("b", "note://9")]
-    assert found.outside_uri("b", "note://2") == "b+note://2"
-    assert found.outside_uri("b", "note://3") == "note://3"
 
 
-@pytest.mark.rule("GATE-03")
+@pytest.mark.rule("GATE-57")
 def test_uri_that_no_list_has_goes_to_servers_whose_templates_fit() -> None:
     found = routes(
         all={"resources": [], "resourceTemplates": templates("{+anything}")},
@@ -122,10 +126,27 @@ def test_uri_that_no_list_has_goes_to_servers_whose_templates_fit() -> None:
     assert found.resource_routes("x://1") == [("none", "x://1")]
 
 
-@pytest.mark.rule("GATE-03")
-def test_without_a_fitting_template_every_server_with_resources_is_asked() -> None:
-    found = routes(a={"resources": []}, b={}, c={"resources": []})
+@pytest.mark.rule("GATE-57")
+def test_without_a_fitting_template_servers_with_such_a_scheme_are_asked() -> None:
+    found = routes(
+        a={"resources": uris("z://9", "y://1")},
+        b={"resources": uris("y://2")},
+        c={"resourceTemplates": templates("Z://{id}/x")},
+    )
     assert found.resource_routes("z://1") == [("a", "z://1"), ("c", "z://1")]
+    assert found.resource_routes("x://1") == []
+
+
+@pytest.mark.rule("GATE-03")
+def test_uri_that_begins_with_the_id_of_a_server_is_that_servers() -> None:
+    found = routes(
+        a={"resources": uris("b+note://1"), "resourceTemplates": templates("b+note://{id}")},
+        b={"resources": uris("note://1")},
+    )
+    assert [*found.resources] == ["a+b+note://1", "note://1"]
+    assert found.resource_routes("b+note://1") == [("b", "note://1")]
+    assert found.resource_routes("a+b+note://1") == [("a", "b+note://1")]
+    assert found.renamed_for_ids() == {"a+b+note://1", "a+b+note://{id}"}
 
 
 _URIS = st.lists(st.sampled_from(["x://1", "x://2", "b+x://1", "c+x://2", "x://3"]), max_size=5)
@@ -142,3 +163,68 @@ def test_every_listed_uri_leads_back_to_its_server(listed: list[list[str]]) -> N
     for server, each in servers.items():
         for uri in each:
             assert (server, uri) in ways or f"{server}+{uri}" in found.resources
+
+
+@pytest.mark.rule("GATE-53", "GATE-60")
+@pytest.mark.parametrize(
+    ("uri", "asked"),
+    [
+        ("note://5", None),
+        ("a+note://5", None),
+        ("NOTE:///./%35#x", None),
+        ("memo://t/x/", None),
+        ("memo://t/x", None),
+        ("memo://s/a%3Fb/raw", None),
+        ("memo://s/a%23b/raw", None),
+        ("memo://open/../t/x/", None),
+        ("memo://open/%2e%2e/t/x/", None),
+        ("memo://t%2Fx", None),
+        ("memo://open\t/x", None),
+        ("memo://open/x ", None),
+        ("memo://open/x%20", None),
+        ("memo://open/%2561", None),
+        ("memo://open/a;v", None),
+        ("memo://open/e\u0301", None),
+        ("memo://open/\uff0e\uff0e/t", None),
+        ("memo://SECRET?x", None),
+        ("a+a+memo://secret", None),
+        ("memo://t/{id}", None),
+        ("memo://open", [("a", "memo://open")]),
+        ("memo://open/caf\u00e9/b", [("a", "memo://open/caf\u00e9/b")]),
+        ("a+memo://open/caf%C3%A9", [("a", "memo://open/caf%C3%A9")]),
+        ("a+memo://open/{+path}", [("a", "memo://open/{+path}")]),
+        ("file:///tmp/x", None),
+        ("b+file:///tmp/a", [("b", "file:///tmp/a")]),
+        ("file:///tmp/y", [("b", "file:///tmp/y")]),
+        ("other://x", []),
+    ],
+)
+def test_what_is_withheld_is_found_in_no_spelling(uri: str, asked: Any) -> None:
+    held = Withheld("a", "", "", "new")
+    found = Routes.of(
+        {
+            "resources": [
+                ("a", {"uri": "file:///tmp/x"}, held),
+                ("b", {"uri": "file:///tmp/x"}, None),
+                ("a", {"uri": "memo://secret"}, held),
+            ],
+            "resourceTemplates": [
+                *(
+                    ("a", {"uriTemplate": each}, held)
+                    for each in ("note://{id}", "memo://t/{id}/", "memo://s/{id}/raw")
+                ),
+                *(
+                    ("a", {"uriTemplate": each}, None)
+                    for each in ("memo://open/{+path}", "memo://{+a}", "memo://x{&foreign}")
+                ),
+            ],
+        },
+        ("a", "b"),
+        prefixed,
+    )
+    if asked is not None:
+        assert found.resource_routes(uri) == asked
+    else:
+        with pytest.raises(ToolError) as raised:
+            found.resource_routes(uri)
+        assert raised.value.details is not None and raised.value.details["reason"] == "withheld"

@@ -8,7 +8,7 @@ import select
 
 import pytest
 
-from foundation_rt.gateway.status import problems_of, table_of, text_table
+from foundation_rt.apps.gateway.status import problems_of, table_of, text_table
 from tests.support.process import PATIENCE, ServerProcess, command, environment
 
 STATUS = {

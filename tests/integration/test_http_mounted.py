@@ -6,9 +6,11 @@ import signal
 import sys
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from tests.support.process import ServerProcess, environment
+from tests.support.http_server import serve_http
+from tests.support.process import PATIENCE, ServerProcess, environment
 from tests.support.raw_http import RawClient
 
 APP = """
@@ -59,3 +61,39 @@ def test_the_hooks_are_left_when_the_host_is_told_to_stop(tmp_path: Path, listen
             process.signal(signal.SIGTERM)
             assert process.wait() == -signal.SIGTERM
         assert "the hook was left" in process.stderr
+
+
+_PAGES = """
+from foundation_rt import Server
+
+server = Server("pages")
+
+
+async def pages(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+server.http_app(pages)
+"""
+
+
+@pytest.mark.rule("AUTH-39", "AUTH-24")
+@pytest.mark.parametrize(
+    ("proxies", "secured"), [("127.0.0.0/8", ["https", "http, HTTPS"]), ("10.0.0.1", [])]
+)
+def test_trusted_proxy_says_what_came_over_https(
+    tmp_path: Path, proxies: str, secured: list[str]
+) -> None:
+    program = tmp_path / "pages.py"
+    program.write_text(_PAGES)
+    with serve_http(program, settings={"http.trusted_proxies": proxies}) as served:
+        for path in ("/healthz", "/page", "/mcp"):
+            url = served.url.replace("/mcp", path)
+            found = [
+                sent
+                for sent in ("https", "http, HTTPS", "https, http", "")
+                if "strict-transport-security"
+                in httpx2.get(url, headers={"X-Forwarded-Proto": sent}, timeout=PATIENCE).headers
+            ]
+            assert found == secured

@@ -8,6 +8,7 @@ import pty
 import signal
 import socket
 import stat
+import sys
 import tty
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.process import ServerProcess, decode, serve
+from tests.support.process import ServerProcess, command, decode, environment, run, serve
 
 APP = '''
 import os, subprocess, sys, threading, time
@@ -335,3 +336,53 @@ def test_handlers_find_an_empty_input_and_the_log_for_an_output() -> None:
         assert files == ["/dev/null", f"pipe:[{log.st_ino}]", f"pipe:[{log.st_ino}]"]
         assert stat.S_ISFIFO(log.st_mode)
         assert server.finish() == 0
+
+
+NOISY = """
+import os, subprocess, sys
+from foundation_rt import Server
+
+print("buffered")
+if __name__ != "__main__":
+    os.write(1, b"written\\n")
+    subprocess.run(["echo", "of a child"])
+    assert sys.stdin.read() == ""
+server = Server("noisy")
+
+
+
+@server.tool(inline=True)
+def quiet() -> str:
+    return "quiet"
+
+
+if __name__ == "__main__":
+    server.run()
+"""
+
+
+@pytest.mark.rule("PROC-17")
+@pytest.mark.parametrize(
+    "start",
+    [command("serve"), [sys.executable], [sys.executable, "-m", "foundation_rt.cli.dev_program"]],
+    ids=["serve", "run", "dev"],
+)
+def test_what_a_program_prints_before_it_serves_does_not_reach_the_client(
+    start: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "noisy.py"
+    file.write_text(NOISY)
+    with ServerProcess([*start, str(file)], environment()) as server:
+        server.handshake()
+        assert server.call("quiet") == "quiet"
+        assert server.finish() == 0
+        printed = ["buffered"] if len(start) == 1 else ["written", "of a child", "buffered"]
+        assert all(text in server.stderr for text in printed)
+
+
+@pytest.mark.rule("PROC-17")
+def test_program_that_cannot_be_loaded_has_printed_to_stderr(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("print('loading')\n1 / 0\n")
+    done = run("serve", str(tmp_path / "broken.py"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "loading" in done.stderr and "ZeroDivisionError" in done.stderr

@@ -12,8 +12,8 @@ APP = """
 import atexit, sys, threading, time
 from foundation_rt import Server, ToolContext, ToolError
 
-UNUSED = ("asyncio", "ssl", "foundation_rt.client", "foundation_rt.coordinator",
-          "foundation_rt.gateway")
+UNUSED = ("asyncio", "ssl", "foundation_rt.client", "foundation_rt.apps.coordinator",
+          "foundation_rt.apps.gateway")
 server = Server("plain")
 go_on = threading.Event()
 

@@ -35,8 +35,13 @@ async def pid() -> int:
     return os.getpid()
 
 
+secrets = server.metrics.counter("secrets_total", "Calls of secret.", labels=["asked"])
+server.metrics.gauge("processes", "This process.", read=os.getpid)
+
+
 @server.tool
 async def secret() -> bool:
+    secrets.add(asked="yes")
     return "FOUNDATION_RT_WORKER" in os.environ
 
 
@@ -163,6 +168,13 @@ class Session:
         if "connection" in answer.headers:
             self.workers.reconnect(worker)
         return answer
+
+    def metrics(self, worker: int) -> dict[str, float]:
+        """Return the samples that a worker shows, by name and labels."""
+        client = self.workers.connections[worker]
+        text = client.fetch(client.head("GET", "", path="/metrics")).body.decode()
+        lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, _, value in lines}
 
     def delete(self, worker: int) -> int:
         client = self.workers.connections[worker]
@@ -314,6 +326,40 @@ def test_request_that_a_killed_worker_has_not_read_comes_to_its_successor(app: P
         assert str(first) not in answer.json["result"]["content"][0]["text"]
 
 
+SECRETS = 'foundation_rt_calls_total{method="tools/call",name="secret",outcome="success"}'
+OWN_SECRETS = 'secrets_total{asked="yes"}'
+DURATIONS = (
+    'foundation_rt_call_duration_seconds_bucket{le="+Inf",method="tools/call",name="secret"}'
+)
+
+
+@pytest.mark.rule("OPS-27")
+def test_metrics_are_those_of_all_workers_and_of_those_that_have_ended(app: Path) -> None:
+    with workers_of(app, 2, telemetry__metrics=True) as (process, workers):
+        first, second = workers.connections
+        for worker, count in ((first, 2), (second, 3)):
+            session = workers.begin(worker)
+            for _ in range(count):
+                session.post(worker, call("secret"))
+        for worker in (first, second):
+            found = session.metrics(worker)
+            assert [found[name] for name in (SECRETS, OWN_SECRETS, DURATIONS)] == [5.0] * 3
+            gauges = {found[f'processes{{worker="{slot}"}}'] for slot in (0, 1)}
+            assert gauges == {first, second}
+
+        end(process, first, signal.SIGKILL)
+        workers.connections.pop(first)
+        assert session.metrics(second)[SECRETS] == 5.0
+        workers.connect(2)
+        [successor] = workers.connections.keys() - {second}
+        session.post(second, call("secret"))
+        workers.begin(successor).post(successor, call("secret"))
+        for worker in (successor, second):
+            found = session.metrics(worker)
+            assert [found[name] for name in (SECRETS, OWN_SECRETS, DURATIONS)] == [7.0] * 3
+        assert process.records_with(level="error") == []
+
+
 @pytest.mark.rule("TASK-14")
 def test_task_is_found_by_every_worker(app: Path) -> None:
     with workers_of(app, 3) as (_, workers):
@@ -437,6 +483,8 @@ def test_changes_reach_the_clients_of_all_workers_once(app: Path) -> None:
             found = heard(stream, b"note://a")
             while found.count(b"note://a") < 2:
                 found += heard(stream, b"note://a")
+            if b"prompts/list_changed" not in found:  # one for all changes of a turn comes last
+                found += heard(stream, b"prompts/list_changed")
             assert found.count(b"note://a") == 2 and b"note://b" not in found
             assert 1 <= found.count(b"prompts/list_changed") <= 4
 

@@ -14,7 +14,7 @@ import pytest
 from tests.interop import inspector, tour
 from tests.support.process import PATIENCE, command
 
-_EXAMPLES = find_spec("foundation_rt.examples")
+_EXAMPLES = find_spec("foundation_rt.apps.examples")
 SERVERS = [
     ("serve",),
     ("serve", str(tour.APP)),

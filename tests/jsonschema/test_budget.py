@@ -11,13 +11,13 @@ import orjson
 import pytest
 
 from foundation_rt import Constraints
-from foundation_rt.jsonschema import codegen
-from foundation_rt.jsonschema.analysis import analyze
-from foundation_rt.jsonschema.compilation import compile_schema
-from foundation_rt.jsonschema.dialects import URIS
-from foundation_rt.jsonschema.equality import are_different, identity
-from foundation_rt.jsonschema.interpreter import Decider
-from foundation_rt.jsonschema.issues import TOO_COMPLEX, UNEXPLAINED
+from foundation_rt.base.jsonschema import codegen
+from foundation_rt.base.jsonschema.analysis import analyze
+from foundation_rt.base.jsonschema.compilation import compile_schema
+from foundation_rt.base.jsonschema.dialects import URIS
+from foundation_rt.base.jsonschema.equality import are_different, identity
+from foundation_rt.base.jsonschema.interpreter import Decider
+from foundation_rt.base.jsonschema.issues import TOO_COMPLEX, UNEXPLAINED
 from tests.support.signatures import derive_tool
 
 BRANCHES = {

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.jsonschema.compilation import compile_schema
-from foundation_rt.jsonschema.dialects import URIS
+from foundation_rt.base.jsonschema.compilation import compile_schema
+from foundation_rt.base.jsonschema.dialects import URIS
 
 
 def fits(schema: Any, value: Any, dialect: str = "draft-07", **definitions: Any) -> bool:

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.errors import RegistrationError
-from foundation_rt.jsonschema.analysis import analyze
-from foundation_rt.jsonschema.compilation import (
+from foundation_rt.base.jsonschema.analysis import analyze
+from foundation_rt.base.jsonschema.compilation import (
     CompiledSchema,
     ValidationIssue,
     ValidationResult,
     compile_schema,
 )
-from foundation_rt.jsonschema.dialects import URIS
-from foundation_rt.jsonschema.formats import ENFORCED, predicate
-from foundation_rt.jsonschema.interpreter import Decider, explain
+from foundation_rt.base.jsonschema.dialects import URIS
+from foundation_rt.base.jsonschema.formats import ENFORCED, predicate
+from foundation_rt.base.jsonschema.interpreter import Decider, explain
+from foundation_rt.errors import RegistrationError
 from tests.support.sizes import examples
 
 WEATHER = {

@@ -12,10 +12,10 @@ from unittest import mock
 
 import pytest
 
-from foundation_rt.jsonschema import codegen
-from foundation_rt.jsonschema.compilation import Validator, compile_schema
-from foundation_rt.jsonschema.deferred import MAX_DEFERRED
-from foundation_rt.jsonschema.issues import TOO_DEEP
+from foundation_rt.base.jsonschema import codegen
+from foundation_rt.base.jsonschema.compilation import Validator, compile_schema
+from foundation_rt.base.jsonschema.deferred import MAX_DEFERRED
+from foundation_rt.base.jsonschema.issues import TOO_DEEP
 
 
 def schema_of(properties: int) -> dict[str, Any]:

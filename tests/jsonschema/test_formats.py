@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foundation_rt.jsonschema.formats import ENFORCED, predicate
+from foundation_rt.base.jsonschema.formats import ENFORCED, predicate
 
 pytestmark = pytest.mark.rule("SCHEMA-13")
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
+from foundation_rt.base.jsonschema import deferred, interpreter
+from foundation_rt.base.jsonschema.budget import MAX_STEPS, CheckRun
+from foundation_rt.base.jsonschema.compilation import compile_schema
+from foundation_rt.base.jsonschema.dialects import URIS
+from foundation_rt.base.jsonschema.equality import size
+from foundation_rt.base.jsonschema.issues import TOO_COMPLEX, TOO_DEEP
 from foundation_rt.errors import RegistrationError
-from foundation_rt.jsonschema import deferred, interpreter
-from foundation_rt.jsonschema.budget import MAX_STEPS, CheckRun
-from foundation_rt.jsonschema.compilation import compile_schema
-from foundation_rt.jsonschema.dialects import URIS
-from foundation_rt.jsonschema.equality import size
-from foundation_rt.jsonschema.issues import TOO_COMPLEX, TOO_DEEP
 from tests.support import sizes
 
 SEED = 11
@@ -120,8 +120,8 @@ def test_steps_are_linear_for_any_schema_and_value(
     readings: list[interpreter.Decider] = []
 
     class Counted(CheckRun):
-        def __init__(self, formats: dict[str, Any], steps: int) -> None:
-            super().__init__(formats, steps)
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
             runs.append(self)
 
     decide = interpreter.Decider

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.base.jsonschema.compilation import compile_schema
+from foundation_rt.base.jsonschema.header_params import HeaderParameter, header_parameters
 from foundation_rt.errors import RegistrationError
-from foundation_rt.jsonschema.compilation import compile_schema
-from foundation_rt.jsonschema.header_params import HeaderParameter, header_parameters
-from foundation_rt.signatures.constraints import Header
+from foundation_rt.features.signatures.constraints import Header
 from tests.support.signatures import derive_tool
 
 REGION = {"type": "string", "x-mcp-header": "Region"}

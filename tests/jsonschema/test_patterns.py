@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from foundation_rt.jsonschema.patterns import PatternError, UnsupportedPatternError, translate
+from foundation_rt.base.jsonschema.patterns import PatternError, UnsupportedPatternError, translate
 
 pytestmark = pytest.mark.rule("SCHEMA-12")
 

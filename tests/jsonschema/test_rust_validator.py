@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from foundation_rt.base.jsonschema.compilation import ValidationIssue, Validator, compile_schema
+from foundation_rt.base.jsonschema.dialects import URIS
 from foundation_rt.errors import RegistrationError
-from foundation_rt.jsonschema.compilation import ValidationIssue, Validator, compile_schema
-from foundation_rt.jsonschema.dialects import URIS
 
 
 def validator(schema: Any, dialect: str = "2020-12", **more: Any) -> Validator:
@@ -62,7 +62,7 @@ def test_engine_is_imported_only_for_modern_dialects() -> None:
     import subprocess
 
     code = (
-        "import sys; from foundation_rt.jsonschema.compilation import compile_schema as c;"
+        "import sys; from foundation_rt.base.jsonschema.compilation import compile_schema as c;"
         "assert 'fastjsonschema' not in sys.modules;"
         "c({'type': 'object'}); assert 'jsonschema_rs' not in sys.modules;"
         "c({'type': 'object', 'unevaluatedProperties': False});"

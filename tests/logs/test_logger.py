@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.clock import ManualClock, SystemClock
+from foundation_rt.base.clock import ManualClock, SystemClock
+from foundation_rt.base.logs.logger import MemorySink, StderrSink, StructuredLogger
+from foundation_rt.base.logs.redaction import CIRCULAR, REDACTED, UNREADABLE, Redactor
 from foundation_rt.errors import ErrorCode, ToolCompletionOutcome, UsageError
-from foundation_rt.logs.logger import MemorySink, StderrSink, StructuredLogger
-from foundation_rt.logs.redaction import CIRCULAR, REDACTED, UNREADABLE, Redactor
 from tests.support.pipes import fill, pipe
 
 PATIENCE = 30.0  # seconds after which a test that waits has failed
@@ -485,8 +485,8 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.rule("LOG-01", "LOG-18")
 def test_process_logs_only_to_stderr_until_exit() -> None:
     done = run(
-        "from foundation_rt.clock import SystemClock\n"
-        "from foundation_rt.logs.logger import StderrSink, StructuredLogger\n"
+        "from foundation_rt.base.clock import SystemClock\n"
+        "from foundation_rt.base.logs.logger import StderrSink, StructuredLogger\n"
         "logger = StructuredLogger(StderrSink(), SystemClock())\n"
         "logger.info('one')\n"
         "logger.error('two')\n"

@@ -22,8 +22,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foundation_rt.errors import ErrorCode, RegistrationError, ToolError, UsageError
-from foundation_rt.logs.redaction import (
+from foundation_rt.base.logs.redaction import (
     CIRCULAR,
     DEFAULT_REDACT_KEYS,
     REDACTED,
@@ -33,6 +32,7 @@ from foundation_rt.logs.redaction import (
     Redactor,
     sanitize,
 )
+from foundation_rt.errors import ErrorCode, RegistrationError, ToolError, UsageError
 
 redactor = Redactor()
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.clock import ManualClock
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.base.logs.redaction import REDACTED, Redactor, mask_secrets
 from foundation_rt.errors import describe_exception
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.logs.redaction import REDACTED, Redactor, mask_secrets
 
 redactor = Redactor()
 

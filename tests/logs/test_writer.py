@@ -13,6 +13,7 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 import tty
 import weakref
 from collections.abc import Callable
@@ -23,7 +24,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.logs.writer import BackgroundWriter
+from foundation_rt.base.logs.writer import BackgroundWriter
 from tests.support.pipes import fill, pipe
 
 PATIENCE = 30.0  # seconds after which a test that waits has failed
@@ -394,6 +395,21 @@ def test_on_drained_is_not_called_below_high_water() -> None:
         assert told == []
 
 
+@pytest.mark.rule("LOG-42")
+def test_written_bytes_are_not_kept() -> None:
+    with pipe() as (reader, end):
+        writer = BackgroundWriter(end, name="kept")
+        data = b"x" * 100_000
+        known = sys.getrefcount(data)
+        writer.write(data)
+        assert read_exactly(reader, len(data)) == data
+        assert writer.flush(PATIENCE)
+        give_up = time.monotonic() + PATIENCE
+        while sys.getrefcount(data) > known:  # the thread drops it after it was flushed
+            assert time.monotonic() < give_up
+        writer.close(PATIENCE)
+
+
 @pytest.mark.rule("LOG-16")
 def test_writes_beyond_limit_are_refused_counted_and_reported() -> None:
     with pipe() as (reader, end):
@@ -544,7 +560,7 @@ def test_next_write_retries_thread_start() -> None:
 
 FORK = """
 import os, sys, threading
-from foundation_rt.logs.writer import BackgroundWriter
+from foundation_rt.base.logs.writer import BackgroundWriter
 
 reader, end = os.pipe()
 os.set_blocking(end, False)

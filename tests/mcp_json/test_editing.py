@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.mcp_json.editing import remove_member, set_member
-from foundation_rt.mcp_json.json_text import parse_object
+from foundation_rt.base.mcp_json.editing import remove_member, set_member
+from foundation_rt.base.mcp_json.json_text import parse_object
 
 FILE = Path("mcp.json")
 ENTRY = {"command": "python", "args": ["-m", "weather"]}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.base.mcp_json import ServerEntry, ServerFile, ServerFileError, ServerSettings
+from foundation_rt.base.mcp_json.members import MEMBERS, file_schema
 from foundation_rt.client.targets import HttpServer, StdioServer, server_of
-from foundation_rt.mcp_json import ServerEntry, ServerFile, ServerFileError, ServerSettings
-from foundation_rt.mcp_json.members import MEMBERS, file_schema
 
 VALIDATOR = jsonschema_rs.validator_for(file_schema())
 
@@ -49,7 +49,7 @@ def test_form_of_the_chat_host_is_read() -> None:
     assert isinstance(server_of(found), StdioServer)
 
 
-@pytest.mark.rule("MCPJSON-03", "MCPJSON-06", "MCPJSON-08")
+@pytest.mark.rule("MCPJSON-03", "MCPJSON-06", "MCPJSON-08", "MCPJSON-10")
 def test_every_setting_is_read() -> None:
     members = {
         "url": "http://a",
@@ -57,11 +57,15 @@ def test_every_setting_is_read() -> None:
         "connectTimeoutMs": 2,
         "idleTimeoutMs": 3.0,
         "maxConcurrent": 4,
+        "circuitFailures": 5,
+        "circuitWindowMs": 6,
+        "circuitOpenMs": 7,
         "isolation": "shared",
         "disabled": True,
         "allowedTools": ["a*"],
         "disabledTools": ["ab"],
         "alwaysAllow": ["get_*"],
+        "trust": True,
         "headersFrom": {"Authorization": "X-Github-Token"},
     }
     assert entry(members).settings == ServerSettings(
@@ -70,11 +74,15 @@ def test_every_setting_is_read() -> None:
         connect_timeout_ms=2,
         idle_timeout_ms=3,
         max_concurrent=4,
+        circuit_failures=5,
+        circuit_window_ms=6,
+        circuit_open_ms=7,
         isolation="shared",
         disabled=True,
         allowed_tools=("a*",),
         disabled_tools=("ab",),
         always_allow=("get_*",),
+        trust=True,
         headers_from={"Authorization": "X-Github-Token"},
     )
 
@@ -97,6 +105,7 @@ def test_every_setting_is_read() -> None:
         ({"allowedTools": "a"}, '"allowedTools" should be a list of strings'),
         ({"disabledTools": [None]}, '"disabledTools" should be a list of strings'),
         ({"alwaysAllow": "*"}, '"alwaysAllow" should be a list of strings'),
+        ({"trust": "yes"}, '"trust" should be true or false'),
         ({"headersFrom": {"A": "B"}}, '"headersFrom" goes with "url"'),
         ({"headersFrom": {"A B": "B"}}, '"headersFrom" should be an object of names of headers'),
     ],

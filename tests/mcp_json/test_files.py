@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.base.mcp_json import ServerFile, ServerFileError, usual_places
+from foundation_rt.base.mcp_json.json_text import MAX_FILE_BYTES
 from foundation_rt.client.targets import HttpServer, StdioServer, server_of
-from foundation_rt.mcp_json import ServerFile, ServerFileError, usual_places
-from foundation_rt.mcp_json.json_text import MAX_FILE_BYTES
 
 WHERE = {"HOME": "/home/ann", "TOKEN": "hush-hush", "EMPTY": ""}
 
@@ -218,6 +218,27 @@ def test_the_folder_of_a_project_is_above_that_of_an_editor(tmp_path: Path, fold
     assert found.command == f"{tmp_path}/a"
 
 
+@pytest.mark.rule("CLI-26")
+def test_variables_of_editors_have_values(tmp_path: Path) -> None:
+    words = ["${workspaceFolderBasename}", "${userHome}${/}x", "a${pathSeparator}b"]
+    found = server(tmp_path, {"command": "a", "args": words})
+    assert isinstance(found, StdioServer)
+    assert list(found.args) == [tmp_path.name, f"{Path.home()}/x", "a/b"]
+
+
+@pytest.mark.rule("CLI-100")
+def test_folder_of_a_workspace_is_found_by_its_name(tmp_path: Path) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    words = ["${workspaceFolder:here}/a", "${workspaceFolder:there}"]
+    found = server(tmp_path / "here", {"command": "a", "args": words})
+    assert isinstance(found, StdioServer)
+    assert list(found.args) == [f"{tmp_path}/here/a", f"{tmp_path}/there"]
+    for name in ("nowhere", "..", "", "there/../here"):
+        with pytest.raises(ServerFileError, match="is called so"):
+            server(tmp_path / "here", {"command": f"${{workspaceFolder:{name}}}"})
+
+
 @pytest.mark.rule("CLI-27")
 @pytest.mark.parametrize(
     ("entry", "said"),
@@ -234,7 +255,12 @@ def test_the_folder_of_a_project_is_above_that_of_an_editor(tmp_path: Path, fold
         ({"command": "a", "args": [5]}, '"args" should be a list of strings'),
         ({"command": "a", "args": ["\0"]}, "NUL"),
         ({"command": "a", "env": ["b"]}, '"env" should be an object of strings'),
-        ({"command": "a", "env": {"PORT": 8080}}, "the value of 'PORT' should be a string"),
+        (
+            {"command": "a", "env": {"PORT": 8080}},
+            "the value of 'PORT' should be a string: put it in quotes",
+        ),
+        ({"httpUrl": "http://a"}, 'write "url" instead of "httpUrl"'),
+        ({"serverUrl": "http://a"}, 'write "url" instead of "serverUrl"'),
         ({"command": "a", "cwd": 5}, '"cwd" should be a string'),
         ({"command": "a", "envFile": ".env"}, '"envFile" is not read'),
         ({"command": "a", "args": ["${NONE}"]}, "the environment variable NONE; it is not set"),

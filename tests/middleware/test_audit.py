@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import Server, ToolContext, ToolDefinition, UsageError
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import AuditSection, RateLimitSection, ServerConfig
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.middleware.audit import AuditLog, _show
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import AuditSection, RateLimitSection, ServerConfig
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.features.audit import AuditLog, _show
+from foundation_rt.kernel.runtime import ServerOptions
 from foundation_rt.protocol.principal import Principal
-from foundation_rt.runtime import ServerOptions
 from foundation_rt.testing import ProtocolError, TestClient
-from tests.support.observed import call_everything, converse, make_server
+from tests.support.observed import call_everything, converse, make_server, refused
 
 CALL = ("TOOL_INVOCATION_START", "TOOL_INVOCATION_COMPLETED")
 EVERYTHING = ["SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"]
@@ -103,6 +103,46 @@ def test_failure_is_a_warning_with_code_and_reason() -> None:
         ("INVALID_ARGUMENT", "schema_validation"),
         ("NOT_FOUND", None),
     ]
+
+
+@pytest.mark.rule("OPS-41")
+def test_record_of_a_failed_call_says_what_went_wrong() -> None:
+    async def talk(client: TestClient) -> None:
+        await call_everything(client)
+        await refused(client, "prompts/get", {"name": "nowhere"})
+        await refused(client, "tools/call", {"name": 5})
+
+    def messages(how: str) -> list[str | None]:
+        server = make_server({"audit": {"enabled": True, "sensitive_data": how}})
+        return [each.get("errorMessage") for each in audited(server, talk) if not each["success"]]
+
+    assert messages("truncate") == [
+        "it went wrong",
+        "Nowhere.",
+        "The tool failed. LookupError: details for the operator",
+        "There is no tool 'nowhere'.",
+        'Invalid arguments: the arguments must have the property "b".',
+        "There is no lost.",
+        "Invalid params: there is no prompt 'nowhere'",
+        "Invalid params: name must be a string",
+    ]
+    assert set(messages("redact")) == {"[REDACTED]"}
+
+
+@pytest.mark.rule("OPS-41", "OPS-26")
+def test_record_of_an_aborted_call_says_what_ended_it() -> None:
+    server = make_server({"audit": {"enabled": True}})
+
+    @server.tool(timeout_ms=1)
+    async def slow(context: ToolContext) -> None:
+        await context.abort_signal.wait()
+        context.abort_signal.raise_if_aborted()
+
+    async def talk(client: TestClient) -> None:
+        await client.request("tools/call", {"name": "slow", "arguments": {}})
+
+    [ended] = (each for each in audited(server, talk) if not each["success"])
+    assert ended["errorMessage"] == "The tool did not finish within 1 ms. It may still be running."
 
 
 @pytest.mark.rule("OPS-25")

@@ -15,10 +15,10 @@ import orjson
 import pytest
 
 from foundation_rt import Server, UsageError
-from foundation_rt.clock import ManualClock
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.middleware import audit_file
-from foundation_rt.middleware.audit_file import AuditFile, check_path
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.features import audit_file
+from foundation_rt.features.audit_file import AuditFile, check_path
 from tests.support.observed import call_everything, converse, make_server
 from tests.support.process import environment
 
@@ -157,9 +157,9 @@ def test_part_of_a_line_breaks_no_other(bench: Bench) -> None:
 
 WRITER = """
 import sys
-from foundation_rt.clock import SystemClock
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.middleware.audit_file import AuditFile
+from foundation_rt.base.clock import SystemClock
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.features.audit_file import AuditFile
 
 path, first, rest = sys.argv[1], int(sys.argv[2]), "x" * 3_000
 file = AuditFile(path, 1 << 30, StructuredLogger(MemorySink(), SystemClock()))
@@ -188,9 +188,9 @@ def test_processes_share_a_file_line_by_line(tmp_path: Path) -> None:
 FULL = """
 import resource, sys
 from pathlib import Path
-from foundation_rt.clock import SystemClock
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.middleware import audit_file
+from foundation_rt.base.clock import SystemClock
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.features import audit_file
 
 audit_file._RETRY_SECONDS = 0.01
 path, sink = Path(sys.argv[1]), MemorySink()

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from foundation_rt import RegistrationError, Server, UsageError
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import HttpSection, ServerConfig, TelemetrySection
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.middleware.instruments import MAX_SERIES, OTHER
-from foundation_rt.runtime import ServerOptions
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import HttpSection, ServerConfig, TelemetrySection
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.features.instruments import MAX_SERIES, OTHER
+from foundation_rt.kernel.runtime import ServerOptions
 from tests.support.asgi import visit
 from tests.support.process import environment
 
@@ -119,7 +119,7 @@ jobs = server.metrics.gauge("jobs", "Jobs.", read=lambda: 1)
 counter = server.metrics.counter("a_total", "A.")
 server.runtime
 counter.add()
-loaded = {"prometheus_client", "asyncio", "foundation_rt.middleware.metrics"} & set(sys.modules)
+loaded = {"prometheus_client", "asyncio", "foundation_rt.features.metrics"} & set(sys.modules)
 assert not loaded, loaded
 """
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from foundation_rt import Server
-from foundation_rt.config.settings import (
+from foundation_rt.base.config.settings import (
     RateLimitSection,
     ResourcesSection,
     ServerConfig,
     TelemetrySection,
 )
-from foundation_rt.core.effects import CallCompleted, ClientConnected, ClientDisconnected, Log
-from foundation_rt.execution_limits import ResourceManager
-from foundation_rt.middleware.metrics import Metrics
-from foundation_rt.runtime import ServerOptions
+from foundation_rt.features.metrics import Metrics
+from foundation_rt.kernel.effects import CallCompleted, ClientConnected, ClientDisconnected, Log
+from foundation_rt.kernel.execution_limits import ResourceManager
+from foundation_rt.kernel.runtime import ServerOptions
 from foundation_rt.testing import TestClient
 from foundation_rt.version import __version__
 from tests.support.core import make_core

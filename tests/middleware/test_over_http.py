@@ -9,15 +9,15 @@ import orjson
 import pytest
 
 from foundation_rt import Server
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import (
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import (
     AuditSection,
     HttpSection,
     ServerConfig,
     TelemetrySection,
 )
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.runtime import ServerOptions
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.kernel.runtime import ServerOptions
 from tests.support.asgi import JSON_HEADERS, META, REVISION, request, visit
 
 KEY = "0123456789abcdef-key"

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyrate_limiter import Rate
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import RateLimitSection, ServerConfig, ToolsSection
-from foundation_rt.core.effects import CallCompleted, Notify, Reply
-from foundation_rt.core.session import create_session
-from foundation_rt.middleware.rate_limit import (
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import RateLimitSection, ServerConfig, ToolsSection
+from foundation_rt.features.rate_limit import (
     MemoryBuckets,
     RateLimit,
     RedisBuckets,
     make_rate_limit,
 )
+from foundation_rt.kernel.effects import CallCompleted, Notify, Reply
+from foundation_rt.kernel.session import create_session
 from foundation_rt.protocol.jsonrpc import ABSENT, Request
 from foundation_rt.protocol.peer import Peer
 from foundation_rt.protocol.principal import Principal

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from foundation_rt import Server, ToolContext
-from foundation_rt.middleware.tracing import Tracing
+from foundation_rt.features.tracing import Tracing
 from foundation_rt.testing import TestClient
 from tests.support.engine_harness import EngineHarness, HeldHandler
 from tests.support.observed import call_everything, converse, make_server

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from foundation_rt import Server, ToolError
-from foundation_rt.openapi.documents import OpenApiError
+from foundation_rt.features.openapi.documents import OpenApiError
 from foundation_rt.testing import TestClient
 
 QUIET = {"logging": {"level": "error"}}

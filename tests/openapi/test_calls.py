@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import Server, ToolContext, ToolError
-from foundation_rt.openapi.api import Api, read_api
-from foundation_rt.openapi.documents import OpenApiError
-from foundation_rt.openapi.operations import ApiOperation
-from foundation_rt.openapi.responses import ApiResponse, tool_error, tool_result
+from foundation_rt.features.openapi.api import Api, read_api
+from foundation_rt.features.openapi.documents import OpenApiError
+from foundation_rt.features.openapi.operations import ApiOperation
+from foundation_rt.features.openapi.responses import ApiResponse, tool_error, tool_result
 from foundation_rt.testing import TestClient
 from tests.support.echo_api import EchoApi, echo_api
 from tests.support.http_server import free_port
@@ -57,46 +57,62 @@ async def result(server: Server, **arguments: Any) -> dict[str, Any]:
 
 # -- credentials ---------------------------------------------------------------------------------
 
-SCHEMES: list[tuple[dict[str, Any], dict[str, str], str]] = [
-    ({"type": "http", "scheme": "bearer"}, {"MY_AUTH_TOKEN": "s3"}, "Bearer s3"),
-    ({"type": "oauth2", "flows": {}}, {"MY_AUTH_TOKEN": "s3"}, "Bearer s3"),
-    ({"type": "openIdConnect"}, {"MY_AUTH_TOKEN": "s3"}, "Bearer s3"),
+SCHEMES: list[tuple[dict[str, Any], Any, str]] = [
+    ({"type": "http", "scheme": "bearer"}, "s3", "Bearer s3"),
+    ({"type": "oauth2", "flows": {}}, "s3", "Bearer s3"),
+    ({"type": "openIdConnect"}, "s3", "Bearer s3"),
     (
         {"type": "http", "scheme": "Basic"},
-        {"MY_AUTH_USERNAME": "me", "MY_AUTH_PASSWORD": "s3"},
+        ("me", "s3"),
         f"Basic {b64encode(b'me:s3').decode()}",
     ),
+    ({"type": "http", "scheme": "basic"}, "me:s3", f"Basic {b64encode(b'me:s3').decode()}"),
 ]
 
 
-@pytest.mark.rule("OAPI-25")
-@pytest.mark.parametrize(("scheme", "variables", "expected"), SCHEMES)
-async def test_secret_comes_from_the_environment(
-    api: EchoApi,
-    monkeypatch: pytest.MonkeyPatch,
-    scheme: dict[str, Any],
-    variables: dict[str, str],
-    expected: str,
+@pytest.mark.rule("OAPI-49")
+@pytest.mark.parametrize(("scheme", "secret", "expected"), SCHEMES)
+async def test_secret_is_sent_as_the_scheme_says(
+    api: EchoApi, scheme: dict[str, Any], secret: Any, expected: str
 ) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
     given = document({}, **secured(myAuth=scheme))
-    server = Server.from_openapi(given, base_url=api.url, config=QUIET)
+    server = Server.from_openapi(given, base_url=api.url, config=QUIET, auth={"myAuth": secret})
     assert "s3" not in repr(server.list())
     assert (await call(server))["headers"]["authorization"] == expected
 
 
-@pytest.mark.rule("OAPI-25", "OAPI-28")
-async def test_keys_are_sent_where_the_scheme_says_and_not_logged(
-    api: EchoApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.rule("OAPI-49")
+async def test_document_takes_no_variable_of_the_environment(
+    api: EchoApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("API_KEY", "s3/&")
+    names = ("github", "GITHUB_TOKEN", "openai_api_key", "AWS_SECRET_ACCESS_KEY")
+    for name in (*names, "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY_TOKEN"):
+        monkeypatch.setenv(name, "s3cret")
+    for name in names:
+        given = document({}, **secured(**{name: {"type": "apiKey", "in": "header", "name": "k"}}))
+        server = Server.from_openapi(given, base_url=api.url, config=QUIET)
+        assert "s3cret" not in str(await call(server))
+
+
+@pytest.mark.rule("OAPI-49")
+def test_place_that_http_needs_takes_no_secret() -> None:
+    for name in ("Host", "Content-Length", "X\r\nY: z", ""):
+        schemes = {"a": {"type": "apiKey", "in": "header", "name": name}, "b": {"type": "oauth2"}}
+        given = document({}, **secured(**schemes))
+        assert [*read_api(given, {"base_url": "http://a"}).credentials.schemes] == ["b"]
+
+
+@pytest.mark.rule("OAPI-49", "OAPI-28")
+async def test_keys_are_sent_where_the_scheme_says_and_not_logged(
+    api: EchoApi, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     arrived = {}
     for place in ("header", "query", "cookie"):
         scheme = {"type": "apiKey", "in": place, "name": "k"}
         given = document({}, **secured(apiKey=scheme))
-        arrived[place] = await call(Server.from_openapi(given, base_url=api.url, config=QUIET))
+        server = Server.from_openapi(given, base_url=api.url, config=QUIET, auth={"apiKey": "s3/&"})
+        arrived[place] = await call(server)
     assert arrived["header"]["headers"]["k"] == "s3/&"
     assert arrived["query"]["query"] == "k=s3%2F%26"
     assert arrived["cookie"]["headers"]["cookie"] == "k=s3/&"
@@ -104,22 +120,74 @@ async def test_keys_are_sent_where_the_scheme_says_and_not_logged(
     assert "s3" not in caplog.text
 
 
-@pytest.mark.rule("OAPI-26")
-async def test_application_gives_the_secret_of_each_call(
-    api: EchoApi, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.rule("OAPI-50", "OAPI-51")
+@pytest.mark.parametrize(
+    ("servers", "document_url", "is_named"),
+    [
+        (["/v1"], "https://a.example/openapi.json", True),
+        (["https://A.example:443/v1"], "https://a.example/openapi.json", True),
+        (["https://a.example"], None, False),
+        (["https://b.example"], "https://a.example/openapi.json", False),
+        (["http://a.example"], "https://a.example/openapi.json", False),
+        (["https://a.example:8443"], "https://a.example/openapi.json", False),
+        (["//b.example/v1"], "https://a.example/openapi.json", False),
+        (["https://a.example.b.example"], "https://a.example/openapi.json", False),
+        (["https://{host}/v1"], "https://a.example/openapi.json", False),
+    ],
+)
+def test_secrets_go_where_the_user_says(
+    servers: list[str], document_url: str | None, is_named: bool
 ) -> None:
-    monkeypatch.setenv("A_TOKEN", "of-environment")
+    variables = {"host": {"default": "b.example"}}
+    listed = [{"url": each, "variables": variables} for each in servers]
+    key = secured(key={"type": "apiKey", "in": "header", "name": "k"})
+    of_document = document({}, servers=listed, **key)
+    of_operation = document({"servers": listed}, servers=[{"url": "/"}], **key)
+    ways: list[Any] = [{"auth": {"key": "s3"}}, {"headers": {"k": "s3"}}]
+    ways += [{"auth": lambda scheme, ctx: "s3"}, {"client": httpx2.AsyncClient()}]
+    for each in (of_document, of_operation):
+        for way in ways:
+            options = {**way, "document_url": document_url}
+            if is_named:
+                assert read_api(each, options).tools
+                continue
+            with pytest.raises(
+                OpenApiError, match=r"go only where you say.*--exclude 'GET"
+            ) as raised:
+                read_api(each, options)
+            assert "--base-url," in str(raised.value)
+            named = read_api(each, {**options, "base_url": "https://c.example"})
+            assert named.origins() == ["https://c.example:443"]
+        assert read_api(each, {"document_url": document_url}).tools
+    free = document({"servers": listed, "security": []}, **key)
+    assert read_api(free, {"auth": {"key": "s3"}, "document_url": document_url}).tools
+
+
+@pytest.mark.rule("OAPI-54")
+def test_operation_at_another_origin_than_its_document_is_left_out() -> None:
+    key = secured(key={"type": "apiKey", "in": "header", "name": "k"})
+    listed = document({}, servers=[{"url": "/v1"}], **key)
+    listed["paths"]["/evil"] = {"get": {"servers": [{"url": "https://evil.example/take"}]}}
+    found = read_api(listed, {"auth": {"key": "s3"}, "document_url": "https://a.example/api.json"})
+    assert found.origins() == ["https://a.example:443"]
+    [left_out] = found.skipped
+    assert left_out.label == "GET /evil"
+    assert left_out.reason.endswith("leave the operation out, with --exclude 'GET /evil'")
+
+
+@pytest.mark.rule("OAPI-26")
+async def test_application_gives_the_secret_of_each_call(api: EchoApi) -> None:
     asked = []
 
     async def auth(scheme: str, context: ToolContext) -> str | None:
         asked.append((scheme, bool(context.run_id)))
-        return None if scheme == "a" else "of-call"
+        return f"of {scheme}"
 
     schemes = {name: {"type": "apiKey", "in": "header", "name": name} for name in "ab"}
     given = document({"security": [{"a": [], "b": []}]}, **secured(**schemes))
     server = Server.from_openapi(given, base_url=api.url, config=QUIET, auth=auth)
     arrived = await call(server)
-    assert (arrived["headers"]["a"], arrived["headers"]["b"]) == ("of-environment", "of-call")
+    assert (arrived["headers"]["a"], arrived["headers"]["b"]) == ("of a", "of b")
     assert asked == [("a", True), ("b", True)]
     server = Server.from_openapi(given, base_url=api.url, config=QUIET, auth={"a": "x", "b": "y"})
     assert (await call(server))["headers"]["a"] == "x"
@@ -128,10 +196,13 @@ async def test_application_gives_the_secret_of_each_call(
         return f"of {bool(context.run_id)}"
 
     server = Server.from_openapi(
-        given, base_url=api.url, config=QUIET, auth={"b": of_call, "a": lambda context: None}
+        given, base_url=api.url, config=QUIET, auth={"b": of_call, "a": "of a"}
     )
-    arrived = await call(server)
-    assert (arrived["headers"]["a"], arrived["headers"]["b"]) == ("of-environment", "of True")
+    assert (await call(server))["headers"]["b"] == "of True"
+    server = Server.from_openapi(
+        given, base_url=api.url, config=QUIET, auth={"b": "x", "a": lambda context: None}
+    )
+    assert not {"a", "b"} & (await call(server))["headers"].keys()
     with pytest.raises(OpenApiError, match="no such security scheme: it has a, b"):
         Server.from_openapi(given, base_url=api.url, auth={"c": "x"})
     server = Server.from_openapi(
@@ -142,19 +213,21 @@ async def test_application_gives_the_secret_of_each_call(
 
 
 @pytest.mark.rule("OAPI-27", "OAPI-28", "OAPI-36")
-async def test_error_names_the_variables_and_no_secret(api: EchoApi) -> None:
+@pytest.mark.parametrize("status", [401, 403])
+async def test_error_names_the_secrets_to_give_and_none(api: EchoApi, status: int) -> None:
     api.answers["/x"] = (
-        401,
+        status,
         {"content-type": "application/problem+json"},
         b'{"detail": "Who? s3cret"}',
     )
     schemes = {
         "first": {"type": "http", "scheme": "bearer"},
-        "second": {"type": "http", "scheme": "basic"},
+        "a second": {"type": "http", "scheme": "basic"},
     }
     given = document({}, **secured(**schemes))
+    words = r"--secret first=VARIABLE, or --secret 'a second=VARIABLE'"
     try:
-        with pytest.raises(ToolError, match=r"FIRST_TOKEN, or SECOND_USERNAME and") as missing:
+        with pytest.raises(ToolError, match=words) as missing:
             await call(Server.from_openapi(given, base_url=api.url, config=QUIET))
         server = Server.from_openapi(
             given, base_url=api.url, config=QUIET, auth={"first": "s3cret"}
@@ -165,6 +238,7 @@ async def test_error_names_the_variables_and_no_secret(api: EchoApi) -> None:
         del api.answers["/x"]
     assert missing.value.code == refused.value.code == "UNAUTHORIZED"
     assert "s3cret" not in str(refused.value.details) + refused.value.message
+    assert "--secret" not in refused.value.message
 
 
 @pytest.mark.rule("OAPI-28")
@@ -401,7 +475,7 @@ async def test_api_that_is_away_is_an_error_in_words() -> None:
 
 @pytest.mark.rule("OAPI-33")
 async def test_deadline_ends_the_request(api: EchoApi) -> None:
-    config = {**QUIET, "tools": {"default_timeout_ms": 300}}
+    config = {**QUIET, "tools": {"default_timeout_ms": 2_000}}
     server = Server.from_openapi(document({}, "/held"), base_url=api.url, config=config)
     async with TestClient(server) as client:
         with pytest.raises(ToolError) as error:

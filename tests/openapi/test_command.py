@@ -39,10 +39,10 @@ def api() -> Iterator[EchoApi]:
 async def test_document_at_a_url_is_served_over_stdio(
     api: EchoApi,
 ) -> None:
-    words = ("--header", "X-App: cli", "--exclude", "about")
+    words = ("--header", "X-App: cli", "--exclude", "about", "--secret", "token=PETS")
     line = command("openapi", f"{api.url}/docs/api.json", *words)
     log: list[str] = []
-    async with connect(line, env={"TOKEN": "s3"}, on_stderr=log.append) as client:
+    async with connect(line, env={"PETS": "s3", "TOKEN": "other"}, on_stderr=log.append) as client:
         assert [tool.name for tool in await client.list_tools()] == ["getPet", "health"]
         found = await client.call("getPet", {"id": "7"})
         arrived = found.wire["structuredContent"]
@@ -51,13 +51,17 @@ async def test_document_at_a_url_is_served_over_stdio(
         assert arrived["headers"]["x-app"] == "cli"
     assert any("operations cannot be called" in each and "GET /bad" in each for each in log)
     assert not any("s3" in each for each in log)
+    (started,) = (each for each in log if "calling an API" in each)
+    record = orjson.loads(started)
+    assert (record["origins"], record["schemes"]) == ([api.url], ["token from PETS"])
 
 
 @pytest.mark.rule("OAPI-26", "OAPI-41", "OAPI-28")
 async def test_secret_of_each_client_is_passed_on(api: EchoApi) -> None:
-    line = command("openapi", f"{api.url}/docs/api.json", "--secret-header", "token: X-Pets-Token")
+    words = ("--secret-header", "token: X-Pets-Token", "--secret", "token=PETS")
+    line = command("openapi", f"{api.url}/docs/api.json", *words)
     served = [*line, "--http", "127.0.0.1:0", "--no-auth"]
-    with ServerProcess(served, {**environment(), "TOKEN": "fallback"}) as server:
+    with ServerProcess(served, {**environment(), "PETS": "fallback"}) as server:
         url = server.record(message="serving over HTTP")["url"]
         for headers, expected in (
             ({"X-Pets-Token": "ann-s3"}, "Bearer ann-s3"),
@@ -72,17 +76,20 @@ async def test_secret_of_each_client_is_passed_on(api: EchoApi) -> None:
         assert "-s3" not in server.stderr
 
 
-@pytest.mark.rule("OAPI-41", "OAPI-09", "OAPI-25")
+@pytest.mark.rule("OAPI-41", "OAPI-09", "OAPI-49")
 def test_list_shows_tools_resources_secrets_and_what_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "api.json"
     file.write_bytes(orjson.dumps(DOCUMENT))
     base = ("--base-url", "http://localhost")
-    ended = run("openapi", str(file), *base, "--resource", "about", "--list")
+    ended = run(
+        "openapi", str(file), *base, "--resource", "about", "--list", "--secret", "token=PETS"
+    )
     assert ended.returncode == 0 and ended.stdout.splitlines() == [
         "getPet  GET /pets/{id}",
         "api://about  GET /about",
         "left out: GET /bad: '#/nowhere' leads nowhere",
-        "secret of token: TOKEN",
+        "origin: http://localhost:80",
+        "secret: token from PETS (not set)",
         "1 tools, 1 resources, 1 left out",
     ]
 
@@ -91,14 +98,29 @@ def test_list_shows_tools_resources_secrets_and_what_is_left_out(tmp_path: Path)
 def test_wrong_command_lines_say_what_to_change(api: EchoApi, tmp_path: Path) -> None:
     file = tmp_path / "api.json"
     file.write_bytes(orjson.dumps(DOCUMENT))
+    base = ("--base-url", "http://localhost")
+    elsewhere = tmp_path / "elsewhere.json"
+    named = {**DOCUMENT, "servers": [{"url": "https://api.example.com/v1"}]}
+    elsewhere.write_bytes(orjson.dumps(named))
+    api.answers["/moved"] = (302, {"location": f"{api.url}/docs/api.json"}, b"")
+    moved = api.url.replace("127.0.0.1", "localhost") + "/moved"
     old = tmp_path / "old.json"
     old.write_text('{"swagger": "2.0"}')
     for words, code, text in (
         ((), 2, "needs FILE or URL"),
         ((str(file), "--header", "x"), 2, "NAME: VALUE"),
         ((str(file), "--secret-header", "x"), 2, "SCHEME: NAME"),
-        ((str(file), "--secret-header", "key: X"), 1, "no such security scheme: it has token"),
-        ((str(file), "--secret-header", "token: X", "--write", "-"), 2, "ApiClient auth="),
+        ((str(file), "--secret", "token"), 2, "SCHEME=VARIABLE"),
+        ((str(file), "--secret", "token=FRT_NO_SUCH", *base), 1, "no such variable"),
+        ((str(elsewhere), "--secret", "token=HOME"), 1, "is at https://api.example.com:443, and"),
+        ((str(file), "--secret", "token=HOME", "--secret", "token=PATH"), 2, "'token' twice"),
+        ((str(file), "--secret-header", "token: X", "--secret-header", "token: Y"), 2, "twice"),
+        ((moved, "--secret", "token=HOME"), 1, f"redirects to {api.url} for the document"),
+        (
+            (str(file), "--secret-header", "key: X", *base),
+            1,
+            "no such security scheme: it has token",
+        ),
         ((str(file),), 1, "base URL"),
         ((str(old),), 1, "swagger2openapi"),
         ((f"{api.url}/v1/x",), 1, "is no OpenAPI document"),

@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt.cli.portability import findings
-from foundation_rt.openapi.api import Api, read_api
-from foundation_rt.openapi.documents import OpenApiError, read_document
-from foundation_rt.openapi.program import write_program
-from foundation_rt.signatures.type_schema import any_value
+from foundation_rt.apps.host.llm.portability import findings
+from foundation_rt.features.openapi.api import Api, read_api
+from foundation_rt.features.openapi.documents import OpenApiError, read_document
+from foundation_rt.features.openapi.schemas import SchemaConverter
+from foundation_rt.features.signatures.type_schema import any_value
 
 BASE = "https://api.example.com"
 HEAD = "openapi: 3.0.3\ninfo: {title: x, version: '1'}\n"
@@ -103,6 +103,9 @@ BOMB = "\n".join(
         f"a: {'[' * 900}{']' * 900}",
         f"a: {'[' * 9000}{']' * 9000}",
         f"a: {'9' * 5000}",
+        "a: 1e999",
+        f"a: [{'1,' * 1_000_001}]",
+        "".join(f"x{n}: &x{n} [{f'*x{n - 1}' if n else 1}]\n" for n in range(300)),
         "? [a]\n: b",
         "a: *b",
         "a: 1\n--- \nb: 2",
@@ -229,14 +232,12 @@ def test_reference_that_leads_out_is_refused(tmp_path: Path, reference: str, wor
             {"anyOf": [{"type": "string"}, {"type": "integer"}]},
             "3.0.3",
         ),
-        ({"type": "string", "format": "int64", "x-a": 1, "xml": {}}, {"type": "string"}, "3.0.3"),
+        ({"type": "integer", "format": "int64", "x-a": 1}, {"type": "integer"}, "3.0.3"),
         (
-            {"type": "string", "format": "date", "pattern": "^a"},
-            {"type": "string", "format": "date", "pattern": "^a"},
+            {"type": "string", "pattern": "^a", "minLength": -1},
+            {"type": "string", "pattern": "^a"},
             "3.0.3",
         ),
-        ({"type": "string", "pattern": r"\p{L}", "minLength": -1}, {"type": "string"}, "3.0.3"),
-        ({"type": "string", "pattern": "(?i)a"}, {"type": "string"}, "3.0.3"),
         ({"type": "date", "required": True}, any_value(), "3.0.3"),
         ({"type": "string", "example": "Oslo"}, {"type": "string", "examples": ["Oslo"]}, "3.0.3"),
         (
@@ -289,9 +290,6 @@ def test_every_argument_says_its_type() -> None:
     assert properties["any"] == {**any_value(), "description": "Whatever it is."}
     found = findings([{"name": "x", "inputSchema": tool.plan.schema}])
     assert [each for each in found if each.is_refused] == []
-    assert "any: Any," in write_program(
-        read_api(document({"/x": {"post": operation}}), {"base_url": BASE})
-    )
 
 
 @pytest.mark.rule("OAPI-11", "OAPI-05")
@@ -506,3 +504,79 @@ def test_what_is_no_operation_is_named() -> None:
         "/list": "it is no object",
     }
     assert [each.operation.label for each in api.tools] == ["POST /null", "GET /fine"]
+
+
+# -- bounds --------------------------------------------------------------------------------------
+
+
+def of_operations(schema: str, number: int) -> str:
+    """Return the paths of operations that all have a schema, in YAML."""
+    content = f"{{application/json: {{schema: {schema}}}}}"
+    body = f"{{post: {{requestBody: {{required: true, content: {content}}}}}}}"
+    return "paths:\n" + "".join(f"  /x{each}: {body}\n" for each in range(number))
+
+
+ALIASES = "x-0: &a0 {type: string}\n" + "".join(
+    f"x-{level}: &a{level} {{type: object, properties: {{"
+    + ", ".join(f"p{each}: *a{level - 1}" for each in range(5))
+    + "}}\n"
+    for level in range(1, 7)
+)
+
+
+@pytest.mark.rule("OAPI-48")
+def test_small_document_does_not_unfold_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    converted = 0
+    convert = SchemaConverter.convert
+
+    def counted(self: SchemaConverter, schema: Any) -> Any:
+        nonlocal converted
+        converted += 1
+        return convert(self, schema)
+
+    monkeypatch.setattr(SchemaConverter, "convert", counted)
+    paths = of_operations("{$ref: '#/components/schemas/S'}", 200)
+    text = f"{HEAD}{ALIASES}components: {{schemas: {{S: *a6}}}}\n{paths}"
+    api = read_api(text, {"base_url": BASE})
+    assert converted < 60_000
+    assert len(api.tools) + len(api.skipped) == 200
+    assert "include fewer operations" in api.skipped[-1].reason
+    of_types: dict[str, Any] = {"type": "string"}
+    for _ in range(30):
+        kinds = ["object", "string", "number", "array"]
+        of_types = {"type": kinds, "anyOf": [of_types]}
+    assert len(orjson.dumps(of_body(of_types))) < 64 << 10
+
+
+@pytest.mark.rule("OAPI-14")
+def test_flat_schema_beyond_every_bound_is_left_out() -> None:
+    schema = {"type": "object", "properties": {f"p{each}": {} for each in range(6_000)}}
+    body = {"required": True, "content": {"application/json": {"schema": schema}}}
+    paths = {"/x": {"post": {"requestBody": body}}, "/y": {"get": {"operationId": "y"}}}
+    api = read_api(document(paths), {"base_url": BASE})
+    assert [tool.definition.name for tool in api.tools] == ["y"]
+    assert "more than 5,000 arguments" in api.skipped[0].reason
+
+
+@pytest.mark.rule("OAPI-16")
+def test_parameters_of_one_name_are_told_apart_by_a_digest() -> None:
+    names = [chr(0x4E00 + each) for each in range(2_000)]
+    parameters = [{"name": name, "in": "query"} for name in names]
+    paths = {"/x": {"get": {"parameters": parameters}}}
+    (tool,) = read_api(document(paths), {"base_url": BASE}).tools
+    assert {each.name for each in tool.plan.parameters.values()} == set(names)
+
+
+@pytest.mark.rule("OAPI-05")
+@pytest.mark.parametrize("name", [".env.json", ".git/config.json", "\0", "sub", "a" * 300])
+def test_reference_leads_to_no_hidden_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "sub").mkdir()
+    for file in (".env.json", ".git/config.json"):
+        (tmp_path / file).write_text('{"get": {"operationId": "hidden"}}')
+    file = tmp_path / "api.json"
+    given = document({"/x": {"$ref": name}, "/y": {"get": {"operationId": "y"}}}, **{"x-files": 1})
+    file.write_bytes(orjson.dumps(given))
+    api = read_api(file, {"base_url": BASE})
+    assert [tool.definition.name for tool in api.tools] == ["y"]
+    assert "hidden file" in api.skipped[0].reason or "leads to no file" in api.skipped[0].reason

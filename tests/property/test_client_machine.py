@@ -31,6 +31,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from foundation_rt.base.clock import ManualClock
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import MCPError
 from foundation_rt.client.handlers.client_handlers import ClientHandlers
@@ -38,7 +39,6 @@ from foundation_rt.client.handlers.elicitation import ElicitationRequest
 from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.resilience.circuit_breaker import BreakerSettings
 from foundation_rt.client.results.results import CallResult
-from foundation_rt.clock import ManualClock
 from foundation_rt.protocol.revisions import REVISIONS
 from tests.support.misbehaving_script import Act
 from tests.support.misbehaving_strategies import (

@@ -35,19 +35,19 @@ from hypothesis.stateful import (
 )
 
 from foundation_rt import ErrorCode, ToolContext, ToolDefinition, ToolError
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import (
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import (
     ResourcesSection,
     ServerConfig,
     ToolsSection,
     TransportSection,
 )
-from foundation_rt.core.call_lifecycle import CallLifecycle
-from foundation_rt.core.dispatcher import Dispatcher
-from foundation_rt.core.effects import Abort, CallCompleted, Reply
-from foundation_rt.engine.connection import Connection
-from foundation_rt.engine.executor import Engine
-from foundation_rt.execution_limits import ResourceManager
+from foundation_rt.kernel.call_lifecycle import CallLifecycle
+from foundation_rt.kernel.dispatcher import Dispatcher
+from foundation_rt.kernel.effects import Abort, CallCompleted, Reply
+from foundation_rt.kernel.engine.connection import Connection
+from foundation_rt.kernel.engine.executor import Engine
+from foundation_rt.kernel.execution_limits import ResourceManager
 from tests.support.fake_scheduler import FakeScheduler, HeldWorkers
 from tests.support.server_fixture import COMPLETED, HANDSHAKE, ServerFixture
 from tests.support.sizes import examples

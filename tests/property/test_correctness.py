@@ -21,16 +21,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation_rt import ToolContext, ToolDefinition
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import (
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import (
     ResourcesSection,
     ServerConfig,
     ServerSection,
     ToolsSection,
 )
-from foundation_rt.jsonschema import compilation
+from foundation_rt.base.jsonschema import compilation
+from foundation_rt.kernel.registry import tools as registered_tools
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS
-from foundation_rt.registry import tools as registered_tools
 from tests.support.server_fixture import COMPLETED, HANDSHAKE, ServerFixture, ServerPeer
 from tests.support.virtual_loop import run_virtual
 

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foundation_rt import ToolContext
-from foundation_rt.config.settings import ServerConfig, ToolsSection, TransportSection
+from foundation_rt.base.config.settings import ServerConfig, ToolsSection, TransportSection
 from foundation_rt.errors import JsonRpcErrorCode
 from tests.support.server_fixture import HANDSHAKE, ServerFixture, ServerPeer
 from tests.support.sizes import examples

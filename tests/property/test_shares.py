@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from foundation_rt import Roots, Server, ToolContext
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import (
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import (
     HttpSection,
     ResourcesSection,
     ServerConfig,
     TasksSection,
 )
-from foundation_rt.runtime import ServerOptions
-from foundation_rt.transports.http.app import HttpApplication
+from foundation_rt.http.app import HttpApplication
+from foundation_rt.kernel.runtime import ServerOptions
 from tests.support.asgi import META, REVISION, Visit, post, request, visit
 from tests.support.sizes import examples
 

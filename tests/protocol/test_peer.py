@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.core.invocation import Invocation, Returned
-from foundation_rt.core.replies import ResultWriter, ServerInfo
-from foundation_rt.core.session import State
+from foundation_rt.kernel.invocation import Invocation, Returned
+from foundation_rt.kernel.replies import ResultWriter, ServerInfo
+from foundation_rt.kernel.session import State
+from foundation_rt.protocol import methods
 from foundation_rt.protocol.content import Icon
 from foundation_rt.protocol.peer import (
     CAPABILITIES_KEY,
@@ -57,7 +59,26 @@ def test_only_table_knows_revisions_by_name() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in names
     }
-    assert knowing == {"protocol/revisions.py"}
+    assert knowing == {"protocol/revisions.py", "protocol/methods.py"}
+
+
+@pytest.mark.rule("REV-14")
+def test_only_table_knows_methods_by_name() -> None:
+    names = {
+        value
+        for value in vars(methods).values()
+        if isinstance(value, str) and re.fullmatch(r"\w+(/\w+)+", value)
+    }
+    assert {"tools/call", "notifications/progress"} < names
+    knowing = [
+        f"{path.relative_to(ROOT).as_posix()}:{node.lineno} {node.value}"
+        for path in ROOT.rglob("*.py")
+        if path != ROOT / "protocol" / "methods.py"
+        and ROOT / "apps" / "migration" not in path.parents
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in names
+    ]
+    assert knowing == []
 
 
 @pytest.mark.rule("REV-02")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.logs.redaction import Redactor
+from foundation_rt.base.logs.redaction import Redactor
 from foundation_rt.protocol.principal import Principal, TokenClaims, identity_of
 
 NAMES = st.text() | st.sampled_from(["None", "a", "a', 'b", "\ud800", "é"])

@@ -12,8 +12,8 @@ from attrs import define
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.kernel.registry.catalog import Catalog, ChangeNotifier, InvalidCursor
 from foundation_rt.protocol.revisions import REVISIONS, Revision
-from foundation_rt.registry.catalog import Catalog, ChangeNotifier, InvalidCursor
 from tests.support.list_observer import ListObserver
 
 OLDEST, *_, NEWEST = REVISIONS.values()

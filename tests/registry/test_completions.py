@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
-from foundation_rt.registry.completions import (
+from foundation_rt.kernel.registry.completions import (
     MAX_VALUES,
     Choices,
     Completion,
     CompletionRegistry,
     shape_completion,
 )
-from foundation_rt.registry.definitions import HandlerSpec
-from foundation_rt.registry.prompts import PromptArgument, PromptDefinition, PromptRegistry
-from foundation_rt.registry.resources import (
+from foundation_rt.kernel.registry.definitions import HandlerSpec
+from foundation_rt.kernel.registry.prompts import PromptArgument, PromptDefinition, PromptRegistry
+from foundation_rt.kernel.registry.resources import (
     ResourceDefinition,
     ResourceRegistry,
     ResourceTemplateDefinition,

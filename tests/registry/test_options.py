@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.registry.completions import CompletionRegistry
-from foundation_rt.registry.definitions import DefinitionChecks
-from foundation_rt.registry.options import (
+from foundation_rt.kernel.registry.completions import CompletionRegistry
+from foundation_rt.kernel.registry.definitions import DefinitionChecks
+from foundation_rt.kernel.registry.options import (
     CompletionOptions,
     HandlerOptions,
     PromptOptions,
@@ -19,9 +19,9 @@ from foundation_rt.registry.options import (
     ToolHandlerOptions,
     ToolOptions,
 )
-from foundation_rt.registry.prompts import PromptRegistry
-from foundation_rt.registry.resources import ResourceRegistry
-from foundation_rt.registry.tools import ToolRegistry, handler_settings
+from foundation_rt.kernel.registry.prompts import PromptRegistry
+from foundation_rt.kernel.registry.resources import ResourceRegistry
+from foundation_rt.kernel.registry.tools import ToolRegistry, handler_settings
 
 
 def keywords(*functions: Callable[..., Any]) -> set[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.errors import ErrorCode, ToolError
+from foundation_rt.kernel.registry.prompt_results import PromptMessage, PromptResult, shape_prompt
 from foundation_rt.protocol.content import (
     Audio,
     EmbeddedResource,
@@ -16,7 +17,6 @@ from foundation_rt.protocol.content import (
     TextContents,
 )
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.registry.prompt_results import PromptMessage, PromptResult, shape_prompt
 
 OLDEST, *_, NEWEST = REVISIONS.values()
 
@@ -56,6 +56,17 @@ def test_a_full_result_has_a_description_and_meta() -> None:
     }
 
 
+@pytest.mark.rule("PROMPT-11")
+def test_messages_may_be_written_as_on_the_wire() -> None:
+    messages = [
+        {"role": "assistant", "content": "a"},
+        {"role": "user", "content": {"type": "text", "text": "b"}},
+        {"role": "user", "content": {"type": "image", "data": "eA==", "mimeType": "image/png"}},
+    ]
+    sent = shape_prompt(messages, None, NEWEST)["messages"]
+    assert sent == [{"role": "assistant", "content": {"type": "text", "text": "a"}}, *messages[1:]]
+
+
 @pytest.mark.rule("PROMPT-05")
 def test_content_of_every_kind_is_written_as_the_revision_has_it() -> None:
     blocks = [
@@ -74,13 +85,38 @@ def test_content_of_every_kind_is_written_as_the_revision_has_it() -> None:
 
 
 @pytest.mark.rule("PROMPT-05")
-@pytest.mark.parametrize("value", [None, 5, b"x", {"a": 1}, ["a", 5], PromptResult([5])])  # type: ignore[list-item]
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        5,
+        b"x",
+        ["a", 5],
+        PromptResult([5]),  # type: ignore[list-item]
+    ],
+)
 def test_returned_value_without_messages_is_an_error(value: Any) -> None:
     with pytest.raises(ToolError, match="no messages") as raised:
         shape_prompt(value, None, NEWEST)
     assert raised.value.code is ErrorCode.INTERNAL
     assert raised.value.details == {"reason": "not_a_prompt"}
     assert "return a str" in str(raised.value.__cause__)
+
+
+@pytest.mark.rule("PROMPT-11")
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": 1},
+        {"role": "system", "content": "x"},
+        {"role": "user", "content": {"type": "video"}},
+        {"role": "user", "content": {"type": "image", "data": "!", "mimeType": "image/png"}},
+    ],
+)
+def test_dict_that_is_no_message_is_an_error(value: Any) -> None:
+    with pytest.raises(ToolError, match="no messages") as raised:
+        shape_prompt(value, None, NEWEST)
+    assert 'has "role" and "content"' in str(raised.value.__cause__)
 
 
 def test_a_message_is_checked_when_it_is_made() -> None:

@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from foundation_rt.errors import RegistrationError
+from foundation_rt.kernel.registry.prompts import PromptArgument, PromptDefinition, PromptRegistry
 from foundation_rt.protocol.content import Icon
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.registry.prompts import PromptArgument, PromptDefinition, PromptRegistry
 from tests.support.list_observer import ListObserver
 
 

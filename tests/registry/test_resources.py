@@ -9,15 +9,16 @@ import orjson
 import pytest
 
 from foundation_rt.errors import RegistrationError
-from foundation_rt.protocol.content import Annotations, Icon
-from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.registry.resources import (
+from foundation_rt.kernel.registry.resources import (
     RegisteredTemplate,
     ResourceDefinition,
     ResourceRegistry,
     ResourceTemplateDefinition,
 )
-from foundation_rt.registry.tools import ExecutionMode
+from foundation_rt.kernel.registry.tools import ExecutionMode
+from foundation_rt.protocol.content import Annotations, Icon
+from foundation_rt.protocol.revisions import REVISIONS
+from foundation_rt.protocol.uri_template import normalize_uri
 from tests.support.list_observer import ListObserver
 
 
@@ -180,9 +181,39 @@ def test_most_literal_template_is_found_first() -> None:
 def test_unknown_uri_is_not_found() -> None:
     registry = ResourceRegistry()
     registry.register_template(template("file:///{name}"), read)
-    for uri in ("", "other:1", "file:///", "file:///..", "file:///%2e%2e", "file:///a%2Fb"):
+    for uri in ("", "other:1", "file:///", "file:///..", "file:///%2e%2e", "file:///%2Fb"):
         with pytest.raises(LookupError):
             registry.find(uri, None)
+
+
+@pytest.mark.rule("MRES-26")
+@pytest.mark.parametrize(
+    ("listed", "asked"),
+    [
+        ("file:///tmp/Ä.txt", "file:///tmp/%C3%84.txt"),
+        ("file:///tmp/%c3%84.txt", "file:///tmp/Ä.txt"),
+        ("file:///tmp/a~b", "FILE:///tmp/%61%7eb"),
+        ("https://user@Example.com/A", "https://user@example.COM/A"),
+    ],
+)
+def test_resource_is_found_by_equivalent_uris(listed: str, asked: str) -> None:
+    registry = ResourceRegistry()
+    entry = registry.register(resource(listed), read)
+    assert registry.find(asked, None) == (entry, {})
+    exact = registry.register(resource(asked), read)
+    assert registry.find(asked, None) == (exact, {})
+    registry.unregister(asked)
+    registry.unregister(listed)
+    with pytest.raises(LookupError):
+        registry.find(asked, None)
+
+
+@pytest.mark.rule("MRES-26")
+@pytest.mark.parametrize(
+    "other", ["https://User@e.com/A", "https://user@e.com/a", "https://user@e.com/%2541", "urn:A"]
+)
+def test_other_uris_are_not_equivalent(other: str) -> None:
+    assert normalize_uri(other) not in map(normalize_uri, ("https://user@e.com/A", "urn:a"))
 
 
 @pytest.mark.rule("MRES-12")

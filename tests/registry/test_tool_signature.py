@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import pytest
 from attrs import define
 
-from foundation_rt.core.context import ToolContext
 from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
+from foundation_rt.kernel.context import ToolContext
 from tests.support.signatures import derive_tool
 
 if TYPE_CHECKING:

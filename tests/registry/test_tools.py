@@ -12,16 +12,16 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.core.invocation import Returned
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import ErrorCode, RegistrationError
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.kernel.invocation import Returned
+from foundation_rt.kernel.registry.tool_definition import ToolDefinition
+from foundation_rt.kernel.registry.tools import ExecutionMode, ToolRegistry, is_async_callable
 from foundation_rt.protocol.content import Icon
 from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.protocol.revisions import REVISIONS, Revision
 from foundation_rt.protocol.tool_annotations import ToolAnnotations
-from foundation_rt.registry.tool_definition import ToolDefinition
-from foundation_rt.registry.tools import ExecutionMode, ToolRegistry, is_async_callable
 from tests.support.core import make_core, request
 from tests.support.counting import CallCounter
 

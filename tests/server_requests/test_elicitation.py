@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from foundation_rt.errors import UsageError
-from foundation_rt.server_requests.elicitation import Elicit, ElicitResult, ElicitUrl
-from foundation_rt.server_requests.errors import ClientCapabilityError, InvalidClientResult
-from foundation_rt.server_requests.forms import Forms
+from foundation_rt.features.server_requests.elicitation import Elicit, ElicitResult, ElicitUrl
+from foundation_rt.features.server_requests.errors import ClientCapabilityError, InvalidClientResult
+from foundation_rt.features.server_requests.forms import Forms
 from tests.support.peers import peer
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

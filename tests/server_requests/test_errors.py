@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foundation_rt.errors import ErrorCode, ToolError
-from foundation_rt.server_requests.errors import (
+from foundation_rt.features.server_requests.errors import (
     ClientCapabilityError,
     ClientErrorResponse,
     InvalidClientResult,

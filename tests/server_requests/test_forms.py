@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.errors import UsageError
+from foundation_rt.features.server_requests.errors import ClientCapabilityError, InvalidClientResult
+from foundation_rt.features.server_requests.forms import Forms
+from foundation_rt.features.signatures.constraints import Constraints
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.server_requests.errors import ClientCapabilityError, InvalidClientResult
-from foundation_rt.server_requests.forms import Forms
-from foundation_rt.signatures.constraints import Constraints
 
 NEWEST = REVISIONS["2026-07-28"]
 OPTIONS = [{"const": "#f00", "title": "Red"}, {"const": "#0f0", "title": "Green"}]
@@ -291,6 +291,74 @@ def test_model_of_pydantic_is_a_form() -> None:
         form.read({"fullName": "ann"})
     with pytest.raises(UsageError, match="guest"):
         Forms().form(Nesting)
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@attrs.frozen
+class Asked:
+    name: str | None
+    count: Literal[1, 2]
+    level: Level
+    least: Level | None
+    levels: list[Level]
+    key: Literal["a", 0]
+    later: Level = Level.HIGH
+
+
+class AskedModel(pydantic.BaseModel):
+    name: str | None
+    count: Literal[1, 2]
+    level: Level
+    least: Level | None
+    levels: list[Level]
+    key: Literal["a", 0]
+    later: Level = Level.HIGH
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _raw(cls, raw: Any) -> Any:
+        return raw
+
+
+@pytest.mark.rule("ASK-57")
+@pytest.mark.parametrize("cls", [Asked, AskedModel])
+def test_form_asks_for_none_and_for_values_that_are_no_strings(cls: Any) -> None:
+    form = Forms().form(cls)
+    levels = [{"const": "1", "title": "LOW"}, {"const": "2", "title": "HIGH"}]
+    assert form.to_wire(NEWEST) == {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "count": {"type": "string", "enum": ["1", "2"]},
+            "level": {"type": "string", "oneOf": levels},
+            "least": {"type": "string", "oneOf": levels},
+            "levels": {"type": "array", "items": {"anyOf": levels}},
+            "key": {"type": "string", "enum": ["a", "0"]},
+            "later": {"type": "string", "oneOf": levels, "default": "2"},
+        },
+        "required": ["count", "level", "levels", "key"],
+    }
+    sent: dict[str, Any] = {"count": "2", "level": "1", "levels": ["2"], "key": "0"}
+    expected: dict[str, Any] = {"count": 2, "level": Level.LOW, "levels": [Level.HIGH], "key": 0}
+    assert form.read(sent) == cls(name=None, least=None, **expected)
+    sent |= {"name": "Ann", "least": "1"}
+    assert form.read(sent) == cls(name="Ann", least=Level.LOW, **expected)
+    for wrong in ({"count": 2}, {"level": "LOW"}, {"levels": [1]}, {"key": 0}):
+        with pytest.raises(InvalidClientResult):
+            form.read({**sent, **wrong})
+
+
+@pytest.mark.rule("ASK-48", "ASK-57")
+def test_one_value_that_may_be_none_may_be_left_out() -> None:
+    form = Forms().form(Level | None)
+    assert form.to_wire(NEWEST)["required"] == []
+    assert (form.read({}), form.read({"value": "2"})) == (None, Level.HIGH)
+    with pytest.raises(UsageError, match="same text"):
+        Forms().form(Literal[1, "1"])
 
 
 # -- kept ----------------------------------------------------------------------------------------

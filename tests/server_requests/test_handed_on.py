@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import ClientCapabilityError, ClientErrorResponse, ToolContext, UsageError
-from foundation_rt.config.settings import HttpSection, ServerConfig
-from foundation_rt.server_requests.errors import InvalidClientResult
-from foundation_rt.server_requests.forms import Forms
-from foundation_rt.server_requests.handed_on import HandedOn
+from foundation_rt.base.config.settings import HttpSection, ServerConfig
+from foundation_rt.features.server_requests.errors import InvalidClientResult
+from foundation_rt.features.server_requests.forms import Forms
+from foundation_rt.features.server_requests.handed_on import HandedOn
 from tests.support.answering_client import AnsweringClient, value_of
 from tests.support.asgi import open_session
 from tests.support.peers import ABLE, peer

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.protocol.principal import Principal
-from foundation_rt.server_requests.request_state import (
+from foundation_rt.features.server_requests.request_state import (
     MAX_STATE_BYTES,
     CallState,
     StateRefused,
@@ -19,6 +18,7 @@ from foundation_rt.server_requests.request_state import (
     state_scope,
     unseal,
 )
+from foundation_rt.protocol.principal import Principal
 
 KEY, OTHER_KEY = bytes(32), bytes(31) + b"\x01"
 ANN = Principal("ann")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from foundation_rt.features.server_requests.errors import ClientCapabilityError, InvalidClientResult
+from foundation_rt.features.server_requests.forms import Forms
+from foundation_rt.features.server_requests.roots import Root, Roots
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.server_requests.errors import ClientCapabilityError, InvalidClientResult
-from foundation_rt.server_requests.forms import Forms
-from foundation_rt.server_requests.roots import Root, Roots
 from tests.support.peers import peer
 
 

@@ -10,15 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.abort import AbortSignal
+from foundation_rt.base.abort import AbortSignal
 from foundation_rt.errors import UsageError
-from foundation_rt.server_requests.elicitation import Elicit
-from foundation_rt.server_requests.forms import Forms
-from foundation_rt.server_requests.request_state import seal, state_scope, unseal
-from foundation_rt.server_requests.requester import ServerRequester
-from foundation_rt.server_requests.requests import PreparedRequest
-from foundation_rt.server_requests.roots import Roots
-from foundation_rt.server_requests.round_trips import InputRequired, MultiRoundTrip, missing_in
+from foundation_rt.features.server_requests.elicitation import Elicit
+from foundation_rt.features.server_requests.forms import Forms
+from foundation_rt.features.server_requests.request_state import seal, state_scope, unseal
+from foundation_rt.features.server_requests.requester import ServerRequester
+from foundation_rt.features.server_requests.requests import PreparedRequest
+from foundation_rt.features.server_requests.roots import Roots
+from foundation_rt.features.server_requests.round_trips import (
+    InputRequired,
+    MultiRoundTrip,
+    missing_in,
+)
 from tests.support.peers import peer
 
 KEY = bytes(32)

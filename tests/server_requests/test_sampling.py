@@ -8,11 +8,9 @@ import pytest
 
 from foundation_rt import ToolDefinition
 from foundation_rt.errors import UsageError
-from foundation_rt.protocol.content import Audio, Image, ResourceLink, Text
-from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.server_requests.errors import ClientCapabilityError, InvalidClientResult
-from foundation_rt.server_requests.forms import Forms
-from foundation_rt.server_requests.sampling import (
+from foundation_rt.features.server_requests.errors import ClientCapabilityError, InvalidClientResult
+from foundation_rt.features.server_requests.forms import Forms
+from foundation_rt.features.server_requests.sampling import (
     ModelPreferences,
     Sample,
     SampleResult,
@@ -20,6 +18,8 @@ from foundation_rt.server_requests.sampling import (
     ToolUse,
     ToolUseResult,
 )
+from foundation_rt.protocol.content import Audio, Image, ResourceLink, Text
+from foundation_rt.protocol.revisions import REVISIONS
 from tests.support.peers import peer
 
 USE = ToolUse("u1", "weather", {"city": "Oslo"}, {"kept": True})

@@ -25,10 +25,10 @@ from foundation_rt import (
     UrlElicitationRequired,
     UsageError,
 )
-from foundation_rt.config.settings import ServerConfig, ServerSection, ToolsSection
-from foundation_rt.principal_shares import Limit, Quota
-from foundation_rt.server_requests.requests import PreparedRequest
-from foundation_rt.server_requests.session_requests import SessionRequests
+from foundation_rt.base.config.settings import ServerConfig, ServerSection, ToolsSection
+from foundation_rt.features.server_requests.requests import PreparedRequest
+from foundation_rt.features.server_requests.session_requests import SessionRequests
+from foundation_rt.kernel.principal_shares import Limit, Quota
 from tests.support.answering_client import AnsweringClient, accepted, value_of
 from tests.support.server_fixture import ServerFixture
 

@@ -9,9 +9,9 @@ import annotated_types as at
 import pytest
 from attrs import define
 
+from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import RegistrationError
-from foundation_rt.jsonschema.compilation import compile_schema
-from foundation_rt.signatures.constraints import Constraints
+from foundation_rt.features.signatures.constraints import Constraints
 from tests.support.signatures import derive_tool
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
+from collections import OrderedDict, deque
 from collections.abc import Set
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
+from ipaddress import IPv4Address, IPv6Network
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from uuid import UUID
 
@@ -16,9 +18,9 @@ from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import ErrorCode, ToolError
-from foundation_rt.jsonschema.compilation import compile_schema
-from foundation_rt.signatures.constraints import Constraints
+from foundation_rt.features.signatures.constraints import Constraints
 from tests.support.signatures import arrived, tool_of
 
 LIMIT = 2**53
@@ -178,6 +180,7 @@ def test_a_float_is_the_integer_it_equals_or_refused(number: float) -> None:
         (Level, "1"),
         (Words, "RED"),
         (list[int], (5,)[0]),
+        (deque[int], ["a"]),
         (tuple[int, str], [1]),
         (tuple[int, str], [1, "a", 2]),
         (tuple[int, str], ["a", 1]),
@@ -191,6 +194,7 @@ def test_a_float_is_the_integer_it_equals_or_refused(number: float) -> None:
         (date, "2026-02-30"),
         (datetime, "2026-01-31T00:00:00"),
         (UUID, "{12345678-1234-1234-1234-123456789abc}"),
+        (IPv4Address, "10.0.0.256"),
     ],
 )
 def test_advertised_schema_refuses_other_types(hint: Any, value: Any) -> None:
@@ -200,7 +204,7 @@ def test_advertised_schema_refuses_other_types(hint: Any, value: Any) -> None:
 # -- structured values -----------------------------------------------------------------------
 
 
-@pytest.mark.rule("TYPED-07")
+@pytest.mark.rule("TYPED-07", "TYPED-92")
 @pytest.mark.rule(
     "TYPED-06", "TYPED-31", "TYPED-33", "TYPED-34", "TYPED-08", "TYPED-10", "TYPED-18"
 )
@@ -236,6 +240,10 @@ def test_advertised_schema_refuses_other_types(hint: Any, value: Any) -> None:
         (frozenset[int], [1.0], frozenset((1,))),
         (Set[date], ["2026-01-31"], frozenset((date(2026, 1, 31),))),
         (dict[Words, list[Level]], {"red": [1]}, {Words.RED: [Level.LOW]}),
+        (deque[int], [1.0], deque((1,))),
+        (OrderedDict[str, date], {"a": "2026-01-31"}, OrderedDict(a=date(2026, 1, 31))),
+        (IPv4Address, "10.0.0.1", IPv4Address("10.0.0.1")),
+        (IPv6Network, "fe80::/10", IPv6Network("fe80::/10")),
         (dict[Words, str], {"red": "x"}, {Words.RED: "x"}),
         (Place, {"name": "x", "owner": "y"}, Place("x", 0, "y")),
         (Place | None, None, None),

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import Depends, ErrorCode, RegistrationError, Server, ToolContext, ToolError
-from foundation_rt.clock import ManualClock
+from foundation_rt.base.clock import ManualClock
 from foundation_rt.testing import ProtocolError, TestClient
 
 CLOSED = ("generator", "async_generator", "manager", "async_manager", "partial")

@@ -20,8 +20,8 @@ from annotated_types import Gt, Lt, MaxLen, MinLen, MultipleOf
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
+from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import RegistrationError, ToolError
-from foundation_rt.jsonschema.compilation import compile_schema
 from foundation_rt.protocol.plain_values import write_json
 from tests.support.signatures import derive_tool
 from tests.support.sizes import examples

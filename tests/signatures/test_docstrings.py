@@ -9,7 +9,7 @@ from attrs import define
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.signatures.docstrings import parse_docstring
+from foundation_rt.features.signatures.docstrings import parse_docstring
 from tests.support.signatures import derive_tool
 
 GOOGLE = """Forecast for a city.

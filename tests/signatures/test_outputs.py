@@ -13,8 +13,8 @@ import attrs
 import orjson
 import pytest
 
+from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import RegistrationError
-from foundation_rt.jsonschema.compilation import compile_schema
 from foundation_rt.protocol.content import Text, ToolResult
 from foundation_rt.protocol.plain_values import write_json
 from tests.support.signatures import derive_tool

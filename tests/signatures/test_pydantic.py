@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -20,10 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 
+from foundation_rt import Server
+from foundation_rt.apps.host.llm.portability import findings
+from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
-from foundation_rt.jsonschema.compilation import compile_schema
+from foundation_rt.features.signatures.constraints import Constraints
 from foundation_rt.protocol.plain_values import write_json
-from foundation_rt.signatures.constraints import Constraints
+from foundation_rt.testing import TestClient
 from tests.support.signatures import arrived, derive_tool, tool_of
 from tests.support.sizes import examples
 
@@ -382,6 +386,82 @@ def test_value_nested_too_deeply_is_refused() -> None:
         with pytest.raises(ToolError) as error:
             tool.handler({"it": value}, None)
         assert error.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+class Booking(BaseModel):
+    city: str
+    nights: Annotated[int, Constraints(minimum=1)] = 1
+    tags: list[str] = []
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _raw(cls, raw: Any) -> Any:
+        value = json.loads(raw) if isinstance(raw, str) else raw
+        return {"city": value["town"]} if "town" in value else value
+
+    @pydantic.field_validator("tags", mode="before")
+    @classmethod
+    def _split(cls, raw: Any) -> Any:
+        return raw.split(",") if isinstance(raw, str) else raw
+
+
+NUMBERS_OF_TEXT = Annotated[list[int], pydantic.BeforeValidator(json.loads)]
+ONE_OR_MANY = Annotated[
+    list[int], pydantic.WrapValidator(lambda raw, then: then([raw] if type(raw) is int else raw))
+]
+SAID = Annotated[int, pydantic.BeforeValidator(int, json_schema_input_type=str)]
+AT_LEAST_1 = Annotated[int, pydantic.BeforeValidator(int), Constraints(minimum=1)]
+
+
+@pytest.mark.rule("TYPED-60", "TYPED-93")
+@pytest.mark.parametrize(
+    ("hint", "sent", "expected"),
+    [
+        (NUMBERS_OF_TEXT, "[1, 2]", [1, 2]),
+        (NUMBERS_OF_TEXT | None, "[1]", [1]),
+        (list[NUMBERS_OF_TEXT], ["[1]"], [[1]]),
+        (ONE_OR_MANY, 5, [5]),
+        (Booking, '{"city": "Oslo", "tags": "a,b"}', Booking(city="Oslo", tags=["a", "b"])),
+        (Booking, {"town": "Oslo"}, Booking(city="Oslo")),
+        (Booking | None, {"city": "Oslo", "tags": "a"}, Booking(city="Oslo", tags=["a"])),
+        (SAID, "5", 5),
+        (AT_LEAST_1, "1", 1),
+        (NUMBERS_OF_TEXT, "[", None),
+        (NUMBERS_OF_TEXT, [1], None),
+        (NUMBERS_OF_TEXT, '["x"]', None),
+        (Booking, {}, None),
+        (Booking, {"city": "Oslo", "tags": 5}, None),
+        (Booking, '{"city": "Oslo", "nights": 0}', None),
+        (SAID, 5, None),
+        (AT_LEAST_1, "0", None),
+    ],
+)
+async def test_validator_that_runs_before_decides_about_raw_values(
+    hint: Any, sent: Any, expected: Any
+) -> None:
+    server = Server("x")
+    values: list[Any] = []
+
+    def tool(it: Any) -> None:
+        values.append(it)
+
+    tool.__annotations__ = {"it": hint, "return": None}
+    server.tool(tool)
+    async with TestClient(server) as client:
+        try:
+            await client.call_tool("tool", {"it": sent})
+        except ToolError as error:
+            assert error.code is ErrorCode.INVALID_ARGUMENT
+    assert values == [] if expected is None else values == [expected]
+    schema = derive_tool(tool).input_schema
+    assert not findings([{"name": "tool", "inputSchema": schema}])
+
+
+@pytest.mark.rule("TYPED-93")
+def test_schema_of_raw_values_admits_text_and_says_what_fits() -> None:
+    number = schema_of(NUMBERS_OF_TEXT)["properties"]["it"]["anyOf"]
+    assert number[:2] == [{"type": "array", "items": {"type": "integer"}}, {"type": "string"}]
+    assert schema_of(SAID)["properties"]["it"] == {"type": "string"}
 
 
 @pytest.mark.rule("TYPED-62")

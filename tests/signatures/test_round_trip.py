@@ -19,7 +19,7 @@ from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.jsonschema.compilation import compile_schema
+from foundation_rt.base.jsonschema.compilation import compile_schema
 from tests.support.signatures import derive_tool
 from tests.support.sizes import examples
 

@@ -43,7 +43,7 @@ import typing_extensions
 from attrs import define, field
 
 from foundation_rt.errors import RegistrationError
-from foundation_rt.signatures.constraints import Constraints
+from foundation_rt.features.signatures.constraints import Constraints
 from tests.support.signatures import derive_tool
 
 T = TypeVar("T")

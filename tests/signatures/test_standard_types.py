@@ -20,10 +20,10 @@ from attrs import validators as v
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import RegistrationError, ToolError
-from foundation_rt.jsonschema.compilation import compile_schema
+from foundation_rt.features.signatures.constraints import ByName, Constraints
 from foundation_rt.protocol.plain_values import write_json
-from foundation_rt.signatures.constraints import ByName, Constraints
 from tests.support.signatures import arrived, derive_tool, tool_of
 from tests.support.sizes import examples
 

@@ -11,9 +11,9 @@ from uuid import UUID
 import pytest
 from attrs import define
 
+from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import RegistrationError, ToolError
-from foundation_rt.jsonschema.compilation import compile_schema
-from foundation_rt.signatures.constraints import Constraints
+from foundation_rt.features.signatures.constraints import Constraints
 from tests.support.signatures import arrived, derive_tool, tool_of
 
 

@@ -26,8 +26,8 @@ import typing_extensions
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, PlainSerializer, WrapSerializer
 
 from foundation_rt import ByName, Server, Text, ToolError, ToolResult
+from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import RegistrationError
-from foundation_rt.jsonschema.compilation import compile_schema
 from foundation_rt.protocol.plain_values import write_json
 from foundation_rt.testing import TestClient
 from tests.support.signatures import arrived, derive_tool, tool_of

@@ -50,6 +50,7 @@ class ArrivedAccount:
         dead: numbers that first came in as tombstones.
         begun: numbers whose execution has begun.
         last_begun: the highest of them.
+        recorded: by number, the execution whose result is recorded.
         executed_as: under which id the message of a number is executed.
         to_repeat: numbers that failed temporarily, with their expiry.
         requeued: numbers that an operator has put behind others.
@@ -61,6 +62,7 @@ class ArrivedAccount:
     dead: set[int] = field(factory=set)
     begun: set[int] = field(factory=set)
     last_begun: int = 0
+    recorded: dict[int, int] = field(factory=dict)
     executed_as: dict[int, str] = field(factory=dict)
     to_repeat: dict[int, int] = field(factory=dict)
     requeued: set[int] = field(factory=set)

@@ -16,9 +16,11 @@ from attrs import define, evolve, field
 from foundation_rt.agents.ledger.effects import Operation
 from foundation_rt.agents.ledger.session_manager import LinkState
 from foundation_rt.agents.ledger.types import (
+    LOCKED,
     ClaimCompletion,
     Completed,
     Link,
+    Locked,
     RequestRecord,
     RequestState,
 )
@@ -26,7 +28,7 @@ from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.agents.stores.postgres.connections import ATTEMPTS, OPERATION_S
 from foundation_rt.agents.stores.postgres.outcome_writes import OutcomeWrites
-from foundation_rt.database.postgres import Raced
+from foundation_rt.base.database.postgres import Raced
 
 from .database import Database, Row, SimulatedConnection
 
@@ -63,7 +65,7 @@ class Disk(InMemoryAACPPersistenceAdapter):
 
     async def _complete_writing(
         self, completions: Sequence[ClaimCompletion], now_ms: int
-    ) -> list[Completed]:
+    ) -> list[Completed | Locked]:
         """Record outcomes, and the writes of handlers with them, in one transaction."""
         rows, failures = await self._write_all(completions)
         for request_id, run in rows:
@@ -72,17 +74,19 @@ class Disk(InMemoryAACPPersistenceAdapter):
         return [
             self.ledger.complete(evolve(each, in_transaction=None), now_ms)
             if failure is None
+            else failure
+            if failure is LOCKED
             else Completed(None, None, failure)
             for each, failure in zip(completions, failures, strict=True)
         ]
 
     async def _write_all(
         self, completions: Sequence[ClaimCompletion]
-    ) -> tuple[list[Row], list[Exception | None]]:
+    ) -> tuple[list[Row], list[Exception | Locked | None]]:
         """Commit the writes of handlers; repeat that as `PostgresConnections.transact` does.
 
         Returns:
-            The rows, and the errors of the writes that failed.
+            The rows, and the errors of the writes that failed; LOCKED for what is behind one.
 
         Raises:
             StoreError: it was undone every time.
@@ -93,12 +97,26 @@ class Disk(InMemoryAACPPersistenceAdapter):
         for _ in range(ATTEMPTS):
             connection = stalls.connect()
             try:
-                failures = [await self._write(connection, each) for each in completions]
+                failures = await self._write_each(connection, completions)
                 return connection.commit(), failures
             except (psycopg.Error, Raced):
                 if loop.time() >= deadline:
                     break
         raise StoreError("the database does not answer")
+
+    async def _write_each(
+        self, connection: SimulatedConnection, completions: Sequence[ClaimCompletion]
+    ) -> list[Exception | Locked | None]:
+        failed: set[str] = set()
+        failures: list[Exception | Locked | None] = []
+        for each in completions:
+            record = self.requests.get(each.request_id)
+            agent_id = "" if record is None else record.target_agent_id
+            failure = LOCKED if agent_id in failed else await self._write(connection, each)
+            if isinstance(failure, Exception):
+                failed.add(agent_id)
+            failures.append(failure)
+        return failures
 
     async def _write(
         self, connection: SimulatedConnection, completion: ClaimCompletion
@@ -109,6 +127,9 @@ class Disk(InMemoryAACPPersistenceAdapter):
 
     async def read_time(self) -> int:
         """Return the right time."""
+        return self.time_ms()
+
+    def _time_ms(self, now_ms: int) -> int:
         return self.time_ms()
 
     @property

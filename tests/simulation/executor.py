@@ -1,4 +1,4 @@
-"""The agents of a process: each executes its claims one after another."""
+"""The agents of a process: each executes its claims one after another, or as many as it may."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Run:
 
 @define(eq=False, repr=False)
 class AgentSlot:
-    """An agent of a process: one execution at a time, and a queue."""
+    """An agent of a process: what it executes, and a queue."""
 
     agent_id: str
     queue: deque[Claim] = field(factory=deque)
-    run: Run | None = None
+    runs: list[Run] = field(factory=list)
 
 
 Execution: TypeAlias = tuple[int, AgentSlot, Run]
@@ -68,19 +68,19 @@ class SimulatedExecutor:
 
     def add_agent(self, agent_id: str) -> None:
         """Add an agent; one that left lately first ends its execution."""
-        again = [slot for slot in self._leaving if slot.agent_id == agent_id and slot.run]
+        again = [slot for slot in self._leaving if slot.agent_id == agent_id and slot.runs]
         self.slots[agent_id] = again[0] if again else AgentSlot(agent_id)
 
     def remove_agent(self, agent_id: str) -> list[Claim]:
         """Remove an agent; return the claims that it has not begun. It may end its execution."""
         slot = self.slots.pop(agent_id)
-        self._leaving = [each for each in self._leaving if each.run is not None]
+        self._leaving = [each for each in self._leaving if each.runs]
         self._leaving.append(slot)
         return clear_queue(slot)
 
     def runs(self, agent_id: str) -> list[Run]:
         """Return the runs of an agent."""
-        return [slot.run for slot in self._all() if slot.agent_id == agent_id and slot.run]
+        return [run for slot in self._all() if slot.agent_id == agent_id for run in slot.runs]
 
     def _all(self) -> list[AgentSlot]:
         present = self.slots.values()
@@ -98,10 +98,12 @@ class SimulatedExecutor:
         return True
 
     def _next(self, slot: AgentSlot) -> None:
-        """Begin the first claim of the queue, unless one is being executed."""
+        """Begin the first claims of the queue, unless as many as it may are being executed."""
         process = self.process
-        while slot.queue and slot.run is None:
+        while slot.queue:
             claim = max(slot.queue, key=lambda each: each.priority)  # of several the first
+            if len(slot.runs) >= claim.workers:
+                return
             slot.queue.remove(claim)
             if process.node.holds(claim):
                 fault = process.simulator.dice.on_execution()
@@ -112,7 +114,8 @@ class SimulatedExecutor:
 
     def _begin(self, slot: AgentSlot, claim: Claim, fault: Fault | None) -> None:
         process, simulator = self.process, self.process.simulator
-        run = slot.run = Run(claim, simulator.next_run(), fault)
+        run = Run(claim, simulator.next_run(), fault)
+        slot.runs.append(run)
         simulator.note("begin", process.number, claim, run.number, fault or "")
         simulator.check_alone(process, claim)
         simulator.witness.begun(process.disk, claim, run.number)
@@ -133,7 +136,7 @@ class SimulatedExecutor:
         """End a handler, unless it or its process has ended before."""
         life, slot, run = execution
         process = self.process
-        if process.life != life or slot.run is not run:
+        if process.life != life or run not in slot.runs:
             return
         if process.paused_ms > 0:
             process.simulator.after(process.paused_ms, self.end, execution)
@@ -141,7 +144,7 @@ class SimulatedExecutor:
         if run.fault in (Fault.CRASH_IN_EXECUTION, Fault.CRASH_AFTER_EXECUTION):
             process.crash()
             return
-        slot.run = None
+        slot.runs.remove(run)
         self._report(run)
         self._next(slot)
         if process.life == life:
@@ -175,14 +178,15 @@ class SimulatedExecutor:
         """Abort the execution of a claim that was lost."""
         simulator = self.process.simulator
         for slot in self._all():
-            if slot.run is not None and slot.run.claim is claim:
-                delay_ms = simulator.below(_ABORTED_MS)
-                simulator.after(delay_ms, self.end, (self.process.life, slot, slot.run))
+            for run in slot.runs:
+                if run.claim is claim:
+                    delay_ms = simulator.below(_ABORTED_MS)
+                    simulator.after(delay_ms, self.end, (self.process.life, slot, run))
 
     def unfinished(self) -> str | None:
         """Return in words what is still to be done; None when nothing is."""
         for slot in self._all():
-            if slot.run is not None or slot.queue:
+            if slot.runs or slot.queue:
                 return f"{slot.agent_id} executes"
         return None
 

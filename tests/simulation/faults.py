@@ -60,6 +60,7 @@ class Fault(StrEnum):
     LOST_LEDGER = "ledger lost"
     FROZEN = "frozen within a transaction"
     CUT_OFF = "cut off from the ledger"
+    SHORT_HOLE = "cut off for about a lease, many times"
     BLOCKED = "event loop blocked"
     CANCELLED = "cancelled by an operator"
     REQUEUED = "requeued by an operator"
@@ -98,6 +99,7 @@ SPELLS = (
     Fault.LOST_LEDGER,
     Fault.FROZEN,
     Fault.CUT_OFF,
+    Fault.SHORT_HOLE,
     Fault.BLOCKED,
     Fault.CANCELLED,
     Fault.REQUEUED,

@@ -11,7 +11,8 @@ looks at everything. The invariants:
 * what was received or entered is in the ledger until it expires (AACP-02);
 * a request is entered once, has one live claim, and one outcome: of the newest claim, made by a
   real execution, and never changed (AACP-01, AACP-03, AACP-12, AACP-21 to 23);
-* executions begin in the order of the numbers; a void message is not executed (AACP-04, AACP-14);
+* executions begin in the order of the numbers, and those whose results are recorded do so always,
+  whoever lost a claim; a void message is not executed (AACP-04, AACP-14);
 * what a caller is told, and what a RESPONSE says, is the recorded outcome of that very request
   (AACP-12, AACP-16);
 * what a handler wrote is there, once, if its outcome is COMPLETED, and only then; no request is
@@ -20,7 +21,7 @@ looks at everything. The invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from typing import Any
 
@@ -28,12 +29,14 @@ import orjson
 from attrs import define, field
 
 from foundation_rt.agents.ledger.administration import Changed, Verdict
+from foundation_rt.agents.ledger.agent_limits import NO_LIMITS, AgentLimits
 from foundation_rt.agents.ledger.effects import Operation
 from foundation_rt.agents.ledger.operations import NodeSettings
 from foundation_rt.agents.ledger.rules import conflict_error, response_payload
 from foundation_rt.agents.ledger.schedules import Advance, EnteredRuns
 from foundation_rt.agents.ledger.session_manager import LinkState
 from foundation_rt.agents.ledger.types import (
+    LOCKED,
     TERMINAL,
     Appended,
     Claim,
@@ -45,6 +48,7 @@ from foundation_rt.agents.ledger.types import (
     Envelope,
     IncomingEnvelope,
     Link,
+    Locked,
     MessageRecord,
     MessageState,
     MessageType,
@@ -77,11 +81,17 @@ class Witness:
         count: called for messages that expired or were given up.
         is_alive: tells whether the process that claims under this name still runs.
         max_starts: how often an execution may be begun, at least (AACP-46).
+        limits: of the agents that have some.
+        time_ms: returns the right time.
     """
 
     count: Callable[[Fault], None]
     is_alive: Callable[[str], bool]
     max_starts: int
+    limits: Mapping[str, AgentLimits]
+    time_ms: Callable[[], int]
+    # When claims were made, by number of the disk and agent.
+    _starts: dict[tuple[int, str], list[int]] = field(factory=dict, init=False)
     # By link and by the incarnation of the ledger of its source; then also by that of its target.
     _sent: dict[tuple[Link, int], SentAccount] = field(factory=dict, init=False)
     _arrived: dict[tuple[Link, int, int], ArrivedAccount] = field(factory=dict, init=False)
@@ -281,14 +291,20 @@ class Witness:
         process = owner.partition("+")[0]
         self._latest_ms = max(self._latest_ms, now_ms)
         for claim in claimed.claims:
-            self._check_turn(disk, claim, now_ms)
             account = self._request(disk, claim)
+            if claim.workers == 1 or account.lease_until_ms is None:  # else it is taken over
+                self._check_turn(disk, claim, now_ms)
+            self._check_rate(disk, claim)
             self._check_claim(disk, claim, account, process, now_ms)
             if account.lease_until_ms is not None and self._is_another(account.process, process):
                 self.taken_over.add((disk.number, claim.target_agent_id))
             account.epoch, account.process = claim.epoch, process
             account.lease_until_ms = lease_until_ms
             queue = self._live.setdefault((disk.number, claim.target_agent_id), {})
+            for other in queue.values() if claim.workers == 1 else ():
+                # a takeover has given them back (AACP-166)
+                if other.process != process and not _is_live(other, now_ms):
+                    other.lease_until_ms = None
             queue[claim.request_id] = account
 
     def _check_turn(self, disk: Disk, claim: Claim, now_ms: int) -> None:
@@ -300,6 +316,16 @@ class Witness:
             for record in levels[priority].values() if priority > claim.priority else ():
                 if record.state is RequestState.RECEIVED and _may_be_claimed(record, now_ms):
                     raise Violation("priority", f"{claim.request_id} before {record.request_id}")
+
+    def _check_rate(self, disk: Disk, claim: Claim) -> None:
+        """Check that no more executions begin in any window than the agent may (AACP-191)."""
+        limits = self.limits.get(claim.target_agent_id)
+        if limits is None or not limits.starts:
+            return
+        starts = self._starts.setdefault((disk.number, claim.target_agent_id), [])
+        starts.append(self.time_ms())
+        if len([each for each in starts if each > starts[-1] - limits.window_ms]) > limits.starts:
+            raise Violation("rate", f"{claim.request_id} begins too early")
 
     def queued_delayed(self, disk: Disk, arguments: tuple[Any, ...], queued: Queued) -> None:
         """Record by which time requests may have been queued."""
@@ -326,7 +352,15 @@ class Witness:
             raise Violation("epochs", f"{claim.request_id}: {account.epoch}, then {claim.epoch}")
         if _is_live(account, now_ms):
             raise Violation("lease", f"{claim.request_id} is claimed although its claim is live")
-        for request_id, other in self._live.get((disk.number, claim.target_agent_id), {}).items():
+        queue = self._live.get((disk.number, claim.target_agent_id), {})
+        limits = self.limits.get(claim.target_agent_id, NO_LIMITS)
+        if claim.workers != limits.workers:
+            raise Violation("workers", f"{claim.request_id} is one of {claim.workers}")
+        if limits != NO_LIMITS:
+            live = [each for each, other in queue.items() if _is_live(other, now_ms)]
+            if len(live) >= limits.workers:
+                raise Violation("workers", f"{claim.request_id} is claimed beside {live}")
+        for request_id, other in queue.items() if limits.workers == 1 else ():
             if not _is_live(other, now_ms) or other.process == process:
                 continue
             if _is_before(disk, request_id, claim):
@@ -361,6 +395,8 @@ class Witness:
         arrived = self._received_on[disk.number, claim.request_id]
         if (disk.number, claim.request_id) in self._unordered or claim.seq in arrived.requeued:
             return
+        if claim.workers > 1:
+            return
         lost = account.epoch != claim.epoch or account.outcome is not None
         if not lost and (disk.number, claim.target_agent_id) not in self.taken_over:
             self._check_order(claim, arrived)
@@ -380,29 +416,37 @@ class Witness:
         account = self.requests.get((disk.number, claim.request_id))
         if account is None or account.epoch != claim.epoch or claim.retry is not None:
             return
+        if claim.workers > 1:
+            return
         if (disk.number, claim.request_id) in self._unordered:
             return
         arrived = self._received_on[disk.number, claim.request_id]
         if claim.seq not in arrived.requeued:  # which is behind others of its link
             arrived.to_repeat[claim.seq] = claim.expires_at_ms
 
-    def completed(self, disk: Disk, arguments: tuple[Any, ...], results: list[Completed]) -> None:
+    def completed(
+        self, disk: Disk, arguments: tuple[Any, ...], results: list[Completed | Locked]
+    ) -> None:
         """Check that an outcome is that of the newest claim, and stays."""
         completions: list[ClaimCompletion] = arguments[0]
         for completion, completed in zip(completions, results, strict=True):
+            if completed is LOCKED:  # it is behind one whose write failed
+                continue
             account = self.requests.get((disk.number, completion.request_id))
             if completion.in_transaction is not None:
                 self._writers.add(_run_of(completion.result))
             if completed.record is not None and account is not None:
-                self._recorded(completion, completed.record, account)
+                self._recorded(disk, completion, completed.record, account)
                 live = self._live[disk.number, completed.record.target_agent_id]
                 live.pop(completion.request_id, None)
             if completed.response is not None:
                 self._answered(disk, completed.response)
-            if account is not None:
-                self._check_rows(disk, completion.request_id, account)
             if not isinstance(completed.failure, WriteFailedError | None):
                 raise Violation("stall", f"{completion.request_id}: {completed.failure!r}")
+        for completion in completions:  # of which two may be of one request
+            account = self.requests.get((disk.number, completion.request_id))
+            if account is not None:
+                self._check_rows(disk, completion.request_id, account)
 
     def _check_rows(self, disk: Disk, request_id: str, account: RequestAccount) -> None:
         """Check that the writes of a request agree with its outcome."""
@@ -415,7 +459,11 @@ class Witness:
             raise Violation("effects", f"{request_id} is {state}, and has rows of {rows}")
 
     def _recorded(
-        self, completion: ClaimCompletion, record: RequestRecord, account: RequestAccount
+        self,
+        disk: Disk,
+        completion: ClaimCompletion,
+        record: RequestRecord,
+        account: RequestAccount,
     ) -> None:
         if completion.epoch != account.epoch:
             raise Violation("fence", f"{record.request_id}: an outcome of an older epoch is taken")
@@ -431,6 +479,28 @@ class Witness:
             raise Violation("abandoned", f"{record.request_id} after {account.epoch - 1} claims")
         account.outcome = outcome
         self._outcomes.setdefault(record.request_id, []).append(outcome)
+        runs = account.runs if outcome[1] is None else [_run_of(outcome[1])]
+        if len(runs) == 1 and b'"abandoned"' not in (outcome[2] or b""):
+            # else it is not known which one has failed
+            self._check_recorded_order(disk, record, *runs)
+
+    def _check_recorded_order(self, disk: Disk, record: RequestRecord, run: int) -> None:
+        """Check that the executions whose results count began in the order of their link.
+
+        That holds for all, also after a claim was lost to another process (AACP-04).
+        """
+        place = (disk.number, record.request_id)
+        recorded, seq = self._received_on[place].recorded, record.seq
+        if place in self._unordered or seq in self._received_on[place].requeued:
+            return
+        if record.request_id in self.reused:  # the outcome may be that of its last lifetime
+            return
+        if self.limits.get(record.target_agent_id, NO_LIMITS).workers > 1:
+            return
+        for other, its_run in recorded.items():
+            if (other < seq) is not (its_run < run) and record.expires_at_ms > self._latest_ms:
+                raise Violation("recorded order", f"{record.request_id} ran beside {other}")
+        recorded[seq] = run
 
     def _answered(self, disk: Disk, message: MessageRecord) -> None:
         """Check that a RESPONSE has the recorded outcome, or the conflict."""
@@ -539,8 +609,9 @@ class Witness:
             for key in [key for key in table if key[0] == number]:
                 del table[key]
                 self._expired.add(key)
-        for queue in [queue for queue in self._live if queue[0] == number]:
-            del self._live[queue]
+        for queues in (self._live, self._starts):
+            for queue in [queue for queue in queues if queue[0] == number]:
+                del queues[queue]
 
     # -- sending and telling ------------------------------------------------------------------
 

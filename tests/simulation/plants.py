@@ -16,6 +16,7 @@ from attrs import evolve
 from foundation_rt.agents.ledger import node as node_module
 from foundation_rt.agents.ledger import rules, schedule_keeper, unit_of_work
 from foundation_rt.agents.ledger.administration import Verdict
+from foundation_rt.agents.ledger.agent_limits import LimitedAgent
 from foundation_rt.agents.ledger.claims import Claims
 from foundation_rt.agents.ledger.effects import Operation
 from foundation_rt.agents.ledger.ledger_time import LedgerTime
@@ -41,9 +42,10 @@ from foundation_rt.agents.stores import memory
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter, MemoryLedger
 from foundation_rt.agents.stores.postgres import outcome_writes
 from foundation_rt.agents.stores.postgres.outcome_writes import WRITE_S, OutcomeWrites
-from foundation_rt.database.postgres import Raced
+from foundation_rt.base.database.postgres import Raced
 from foundation_rt.errors import StructuredError
 
+from .disk import Disk
 from .process import Process
 
 
@@ -164,11 +166,12 @@ def send_before_the_ledger(patch: Patch) -> None:
     """Send a message while the ledger is still entering it."""
     send = Node.send
 
-    def hasty_send(self: Node, outgoing: OutgoingMessage, waiter: Any, now_ms: int) -> None:
+    def hasty_send(self: Node, messages: Any, waiter: Any, now_ms: int) -> None:
+        [outgoing] = messages
         if not outgoing.local:
             message = unit_of_work.new_message(outgoing, 1)
             self.operations.send([self.exchange.first_attempt(message)])
-        send(self, outgoing, waiter, now_ms)
+        send(self, messages, waiter, now_ms)
 
     patch.setattr(Node, "send", hasty_send)
 
@@ -349,6 +352,22 @@ def urgent_request_beside_another(patch: Patch) -> None:
     patch.setattr(memory, "executed_elsewhere_until", lambda *arguments: None)
 
 
+def lapsed_claim_taken_before_a_live_one(patch: Patch) -> None:
+    """Take over a lapsed claim although its owner has a live one behind it."""
+
+    def take_over(self: Any, lapsed: RequestRecord, owner: str, now_ms: int) -> None:
+        for level in self.ledger.waiting[lapsed.target_agent_id].values():
+            dead = (each for each in level.values() if (each.lease_until_ms or 0) <= now_ms)
+            rules.give_back_lapsed(list(dead), owner, now_ms)
+
+    patch.setattr(InMemoryAACPPersistenceAdapter, "_take_over", take_over)
+
+
+def lapsed_claims_left_to_their_owner(patch: Patch) -> None:
+    """Take over the first lapsed claim of a queue, and fence none of the others."""
+    patch.setattr(memory, "give_back_lapsed", lambda *arguments: [])
+
+
 # -- of sick processes, and of an operator ------------------------------------------------------
 
 
@@ -408,6 +427,46 @@ def runs_of_a_schedule_left_out(patch: Patch) -> None:
         return evolve(decision, runs=decision.runs[-1:])
 
     patch.setattr(schedule_keeper, "decide", hasty_decide)
+
+
+def workers_counted_for_each_owner(patch: Patch) -> None:
+    """Let every process execute as many requests as all may together."""
+    admit = LimitedAgent.admit
+
+    def lonely_admit(self: LimitedAgent, head: Any, most: int, owner: str, *times: int) -> Any:
+        mine = [each for each in head if each.owner in (None, owner)]
+        return admit(self, mine, most, owner, *times)
+
+    patch.setattr(LimitedAgent, "admit", lonely_admit)
+
+
+def lapsed_claims_not_counted(patch: Patch) -> None:
+    """Claim beside claims that have lapsed, which their owners may still renew."""
+    admit = LimitedAgent.admit
+
+    def hasty_admit(
+        self: LimitedAgent, head: Any, most: int, owner: str, now_ms: int, time_ms: int
+    ) -> Any:
+        live = [each for each in head if (each.lease_until_ms or now_ms + 1) > now_ms]
+        return admit(self, live, most, owner, now_ms, time_ms)
+
+    patch.setattr(LimitedAgent, "admit", hasty_admit)
+
+
+def rate_by_the_clock_of_a_process(patch: Patch) -> None:
+    """Count executions by the time that a process believes it is."""
+    patch.setattr(Disk, "_time_ms", InMemoryAACPPersistenceAdapter._time_ms)
+
+
+def starts_counted_from_a_windows_part(patch: Patch) -> None:
+    """Count an execution as if it had begun with the part of the window in which it did."""
+    rounded_up = LimitedAgent._rounded_up
+
+    def rounded_down(self: LimitedAgent, time_ms: int) -> int:
+        step = max(1, self.limits.window_ms // 64)
+        return rounded_up(self, time_ms - step + 1)
+
+    patch.setattr(LimitedAgent, "_rounded_up", rounded_down)
 
 
 # -- these were in the PostgreSQL ledger ---------------------------------------------------------

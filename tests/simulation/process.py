@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from foundation_rt.agents.ledger.agent_limits import NO_LIMITS
 from foundation_rt.agents.ledger.effects import (
     Abandon,
     Execute,
@@ -17,6 +18,7 @@ from foundation_rt.agents.ledger.effects import (
     NoticeAbandoned,
     NoticeClock,
     NoticeFailure,
+    NoticeLimits,
     NoticeOutdated,
     NoticeReceived,
     NoticeSchedule,
@@ -196,7 +198,7 @@ class Process:
     def send(self, call: Call) -> None:
         """Send the message of a caller."""
         self.simulator.note("send", self.number, call.outgoing)
-        self.node.send(call.outgoing, call, self.now_ms)
+        self.node.send([call.outgoing], call, self.now_ms)
         self.perform()
 
     def deliver(self, packet: Packet) -> None:
@@ -221,7 +223,8 @@ class Process:
 
     def _add_agent(self, agent_id: str) -> None:
         self.executor.add_agent(agent_id)
-        self.node.add_agent(agent_id, self.now_ms)
+        limits = self.simulator.scenario.limits.get(agent_id, NO_LIMITS)
+        self.node.add_agent(agent_id, self.now_ms, limits)
 
     def unregister(self, agent_id: str) -> None:
         """Unregister an agent; give back the claims that it has not begun."""
@@ -433,6 +436,7 @@ _PERFORM: dict[type, Callable[[Process, Any], None]] = {
     NoticeAbandoned: Process._notice,
     NoticeOutdated: Process._notice,
     NoticeClock: Process._notice,
+    NoticeLimits: Process._notice,
     NoticeSchedule: Process._notice,
     FollowTime: Process._follow_time,
 }

@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import asdict, define, fields
 
+from foundation_rt.agents.ledger.agent_limits import AgentLimits
 from foundation_rt.agents.ledger.operations import NodeSettings
 from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy
 from foundation_rt.errors import ErrorCode, StructuredError
@@ -27,6 +28,7 @@ _LONG_TTL_MS = 600_000
 _LOSES_LEDGERS = 0.2
 _WRITES = 0.5
 _SCHEDULES = 0.2
+_LIMITED = 0.25
 
 START_MS = 1_700_000_000_000
 """The start of every simulation, by a correct clock."""
@@ -60,6 +62,7 @@ class Scenario:
         as_bytes: whether envelopes are encoded and decoded on their way.
         redelivers: whether the transport delivers again what a ledger did not take.
         has_schedule: whether the first agent gets requests of a schedule.
+        limits: by agent, those of the agents that have some.
     """
 
     seed: int
@@ -87,6 +90,7 @@ class Scenario:
     policy: RetransmissionPolicy
     writes: bool
     has_schedule: bool
+    limits: dict[str, AgentLimits]
 
     def describe(self) -> str:
         """Return a line for each choice."""
@@ -127,12 +131,13 @@ def draw(seed: int, rng: Random, requests: int | None = None) -> Scenario:
     disks = _disks(topology, processes)
     short_lived = rng.random() < 0.25
     faults = _faults(rng)
+    agents = _agents(rng, disks)
     drawn_requests = 200 if rng.random() < 0.01 else rng.randint(5, 60)
     return Scenario(
         seed,
         topology,
         disks,
-        _agents(rng, disks),
+        agents,
         tuple(
             rng.choice((0, 0, rng.randint(-500, 500), rng.randint(0, 90_000_000))) for _ in disks
         ),
@@ -156,6 +161,7 @@ def draw(seed: int, rng: Random, requests: int | None = None) -> Scenario:
         policy=_policy(rng),
         writes=rng.random() < _WRITES,
         has_schedule=rng.random() < _SCHEDULES,
+        limits={agent: _limits(rng) for agent in agents if rng.random() < _LIMITED},
     )
 
 
@@ -188,6 +194,13 @@ def _agents(rng: Random, disks: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
         ]
         agents[f"agent-{number}"] = (home, *others)
     return agents
+
+
+def _limits(rng: Random) -> AgentLimits:
+    workers = rng.choice((1, 2, 3))
+    return (
+        AgentLimits(workers) if rng.random() < 0.5 else AgentLimits(workers, rng.randint(1, 4), 200)
+    )
 
 
 def _faults(rng: Random) -> tuple[Fault, ...]:

@@ -33,6 +33,8 @@ _REST_CHECK_MS = 251
 _PATIENCE_MS = 120_000
 """The time after healing in which everything must have come to rest."""
 
+_SHORT_HOLES = 40
+
 Scheduled: TypeAlias = tuple[int, int, Callable[[Any], object], Any]
 
 
@@ -42,7 +44,7 @@ class Simulator:
     Args:
         seed: determines everything.
         requests: their number; by default drawn from the seed.
-        faults: those that can strike; by default drawn from the seed.
+        faults: those that can strike, and no agent has limits; by default drawn from the seed.
         traced: whether events are kept, for who wants to read them.
 
     Attributes:
@@ -65,7 +67,7 @@ class Simulator:
         self.rng = rng = Random(seed)
         self.scenario: Scenario = draw(seed, rng, requests)
         if faults is not None:
-            self.scenario.faults = faults
+            self.scenario.faults, self.scenario.limits = faults, {}
         self.now = 0
         self.trace: list[Event] = []
         self._traced = traced
@@ -73,7 +75,8 @@ class Simulator:
         self.dice = Dice(rng, self.scenario.faults, self.scenario.rate)
         policy = self.scenario.policy
         max_starts = max(policy.max_starts, policy.max_executions)
-        self.witness = Witness(self.dice.count, self._is_alive, max_starts)
+        limits = self.scenario.limits
+        self.witness = Witness(self.dice.count, self._is_alive, max_starts, limits, self.time_ms)
         self.database = Database(self.dice)
         self.network = SimulatedNetwork(self)
         self.workload = Workload(self)
@@ -216,28 +219,36 @@ class Simulator:
         return self.workload.unfinished()
 
     def check_alone(self, process: Process, claim: Claim) -> None:
-        """No two processes execute for one agent at a time, while no lease lapsed (AACP-04)."""
+        """No two processes execute for one agent at a time, while no lease lapsed (AACP-04).
+
+        Of an agent with several workers no more execute than there are (AACP-190).
+        """
         witness, now_ms = self.witness, process.now_ms
         if (process.disk.number, claim.target_agent_id) in witness.taken_over:
             return
         if not witness.is_live(process.disk, claim, now_ms):
             return
-        for other in self.processes:
-            if other is process or other.disk is not process.disk or not other.is_up:
-                continue
-            for run in other.executor.runs(claim.target_agent_id):
-                if witness.is_live(process.disk, run.claim, now_ms):
-                    raise Violation(
-                        "one at a time",
-                        f"{claim.request_id} and {run.claim.request_id} of {claim.target_agent_id}",
-                    )
+        executing = [
+            run.claim.request_id
+            for other in self.processes
+            if other.disk is process.disk
+            and other.is_up
+            and (other is not process or claim.workers > 1)
+            for run in other.executor.runs(claim.target_agent_id)
+            if run.claim is not claim and witness.is_live(process.disk, run.claim, now_ms)
+        ]
+        if len(executing) >= claim.workers:
+            raise Violation(
+                "one at a time",
+                f"{claim.request_id} beside {executing} of {claim.target_agent_id}",
+            )
 
     # -- spells -------------------------------------------------------------------------------
 
     def _plan_spells(self) -> None:
         for fault in SPELLS:
             if fault in self.scenario.faults:
-                for _ in range(1 + self.below(3)):
+                for _ in range(_SHORT_HOLES if fault is Fault.SHORT_HOLE else 1 + self.below(3)):
                     at_ms = self.below(self.scenario.heal_ms)
                     self.after(at_ms, _SPELLS[fault].__get__(self), self.below(1_000_000))
 
@@ -368,6 +379,13 @@ class Simulator:
             self._strike(Fault.CUT_OFF, process.number, for_ms)
             process.cut_off(for_ms)
 
+    def _tear_short_hole(self, chance: int) -> None:
+        process = self._process(chance)
+        if process is not None and process.node.claims.held and not self.healed:
+            for_ms = self.scenario.lease_ms * (65 + self.below(45)) // 100
+            self._strike(Fault.SHORT_HOLE, process.number, for_ms)
+            process.cut_off(for_ms)
+
     def _block(self, chance: int) -> None:
         process = self._process(chance)
         if process is not None and process.node.claims.held:
@@ -402,6 +420,7 @@ _SPELLS: dict[Fault, Callable[[Simulator, int], None]] = {
     Fault.LOST_LEDGER: Simulator._lose_ledger,
     Fault.FROZEN: Simulator._freeze,
     Fault.CUT_OFF: Simulator._cut_off,
+    Fault.SHORT_HOLE: Simulator._tear_short_hole,
     Fault.BLOCKED: Simulator._block,
     Fault.CANCELLED: Simulator._cancel,
     Fault.REQUEUED: Simulator._requeue,

@@ -48,6 +48,12 @@ OF_OPTIONS_AND_SCHEDULES = (
     plants.urgent_request_beside_another,
     plants.runs_of_a_schedule_left_out,
 )
+OF_LIMITS = (
+    plants.workers_counted_for_each_owner,
+    plants.lapsed_claims_not_counted,
+    plants.rate_by_the_clock_of_a_process,
+    plants.starts_counted_from_a_windows_part,
+)
 FOUND_BY_SIMULATION = (
     plants.lost_claim_passed_over,
     plants.doubt_not_followed_up,
@@ -55,7 +61,7 @@ FOUND_BY_SIMULATION = (
     plants.claims_cross_releases,
 )
 FOUND_IN_POSTGRES = {
-    plants.late_release_taken_for_a_failure: "effects",
+    plants.late_release_taken_for_a_failure: "stall",  # its failure is a TimeoutError
     plants.stall_taken_for_a_failure: "stall",
 }
 """And by which invariant each is caught."""
@@ -65,6 +71,8 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 CAUGHT_BY_ONE_FAULT: dict[Plant, tuple[Fault, ...]] = {
     plants.locked_item_dropped: (Fault.FROZEN,),
     plants.unanswered_operation_not_repeated: (Fault.CUT_OFF,),
+    plants.lapsed_claim_taken_before_a_live_one: (Fault.SHORT_HOLE, Fault.SLOW_STORE),
+    plants.lapsed_claims_left_to_their_owner: (Fault.SHORT_HOLE, Fault.SLOW_STORE),
     plants.leases_renewed_on_the_loop_only: (Fault.BLOCKED, Fault.SLOW_EXECUTOR),
     plants.wall_clock_trusted: (Fault.CLOCK_FORWARD,),
     plants.cancelled_claim_not_fenced: (Fault.CANCELLED,),
@@ -126,7 +134,7 @@ def test_a_seed_says_everything() -> None:
 
 @pytest.mark.parametrize(
     "plant",
-    [*CLASSIC, *OF_OPTIONS_AND_SCHEDULES, *FOUND_BY_SIMULATION, *FOUND_IN_POSTGRES],
+    [*CLASSIC, *OF_OPTIONS_AND_SCHEDULES, *OF_LIMITS, *FOUND_BY_SIMULATION, *FOUND_IN_POSTGRES],
     ids=lambda each: each.__name__,
 )
 def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ class Part:
 
     Attributes:
         store: ``sqlite:PATH``, or ``SCHEMA@postgresql://...``.
-        transport: ``STREAM@nats://...``, or nothing.
+        transport: ``PREFIX@nats://...``, or nothing.
         agents: that it registers.
         request_ids: that it sends, in turn to `targets`, with their number in this list as payload.
         kills: the request whose handler ends the process, if any.
@@ -45,6 +45,9 @@ class Part:
         drain: it ends when the ledger has no unfinished request left; else when its requests are
             finished; and never, without requests.
         schedules: cron expressions by which it sends to the first of `agents`, as "s0" and so on.
+        handler_ms: if not 0, an execution takes so long, and its result is when it began: the ns of
+            a clock that all processes of the machine share.
+        workers, rate: of the first of `agents`.
     """
 
     name: str
@@ -59,6 +62,9 @@ class Part:
     max_starts: int = 10
     drain: bool = False
     schedules: list[str] = field(factory=list)
+    handler_ms: int = 0
+    workers: int = 1
+    rate: str = ""
 
 
 def answer(payload: int) -> int | None:
@@ -182,7 +188,7 @@ async def run_peer(part: Part) -> None:
     from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
     from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy
     from foundation_rt.agents.messages import AgentContext, AgentMessage
-    from foundation_rt.config.settings import AacpSection
+    from foundation_rt.base.config.settings import AacpSection
     from foundation_rt.errors import ErrorCode, ToolError
 
     coordinator = AgentCoordinatorV2(
@@ -199,8 +205,9 @@ async def run_peer(part: Part) -> None:
         say("executed", context.correlation_id)
         if context.correlation_id == part.kills:
             os._exit(9)
-        await asyncio.sleep(0)
-        result = answer(message.payload)
+        began = time.monotonic_ns()
+        await asyncio.sleep(part.handler_ms / 1000)
+        result = began if part.handler_ms else answer(message.payload)
         if result is None:
             raise ToolError(ErrorCode.NOT_FOUND, "no such number")
         return result
@@ -220,8 +227,9 @@ async def run_peer(part: Part) -> None:
 
     if part.request_ids:
         coordinator.on_message_received = entered
-    for agent_id in part.agents:
-        coordinator.register_agent(agent_id, execute)
+    for number, agent_id in enumerate(part.agents):
+        workers, rate = (1, None) if number else (part.workers, part.rate or None)
+        coordinator.register_agent(agent_id, execute, workers=workers, rate=rate)
     for number, expression in enumerate(part.schedules):
         coordinator.every(expression, part.agents[0], number, name=f"s{number}", missed="all")
     async with coordinator:
@@ -260,8 +268,8 @@ def make_transport(address: str) -> Any:
         return None
     from foundation_rt.agents.transports.nats import NatsTransport
 
-    stream, _, url = address.partition("@")
-    return NatsTransport(url, stream=stream, prefix=stream)
+    prefix, _, url = address.partition("@")
+    return NatsTransport(url, prefix=prefix)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from tests.support.peers import ABLE
 from tests.support.process import decode_text
 
 if TYPE_CHECKING:
-    from foundation_rt.engine.connection import Connection
+    from foundation_rt.kernel.engine.connection import Connection
     from foundation_rt.server import Server
 
 PATIENCE = 20.0

@@ -21,7 +21,7 @@ from tests.support.virtual_loop import VirtualLoop
 PATIENCE = 180.0
 """Seconds after which a test in real time counts as hanging."""
 
-GRACE, VIRTUAL_GRACE = 1.0, 600.0
+GRACE, VIRTUAL_GRACE = 20.0, 600.0
 """Seconds that a task may take to end after its test, in real and in virtual time."""
 
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
+from foundation_rt.base.ids import SequentialIds
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import MCPError
 from foundation_rt.client.handlers.client_handlers import ClientHandlers
 from foundation_rt.client.options import from_environment
-from foundation_rt.ids import SequentialIds
-from foundation_rt.server_requests.elicitation import ElicitResult
+from foundation_rt.features.server_requests.elicitation import ElicitResult
 
 if TYPE_CHECKING:
     from foundation_rt.client.results.results import CallResult

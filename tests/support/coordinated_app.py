@@ -52,6 +52,14 @@ def die() -> str:
     return "never"
 
 
+@server.tool(annotations=ToolAnnotations(read_only=True))
+def die_reading(path: str) -> str:
+    """Note the call in a file, and kill the process."""
+    with open(path, "a") as file:
+        file.write("called\n")
+    return die()
+
+
 @server.tool(annotations=ToolAnnotations(idempotent=True))
 def die_once(path: str) -> str:
     """Kill the process the first time."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
 from foundation_rt.agents.ledger.types import RequestRecord
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import AacpSection, ServerConfig
-from foundation_rt.ids import UuidGenerator
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import AacpSection, ServerConfig
+from foundation_rt.base.ids import UuidGenerator
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from tests.support.faulty_store import FaultyStore
 from tests.support.virtual_loop import run_virtual
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import (
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import (
     AdminPolicy,
     ResourcesSection,
     SecuritySection,
@@ -20,26 +20,26 @@ from foundation_rt.config.settings import (
     ToolsSection,
     TransportSection,
 )
-from foundation_rt.core.call_lifecycle import CallLifecycle
-from foundation_rt.core.dispatcher import Dispatcher
-from foundation_rt.core.effects import Log, Notify, Reply
-from foundation_rt.core.input_required import ClientInput
-from foundation_rt.core.invocation import CallOutcome, Invocation
-from foundation_rt.core.records import TOOL_CALL_COMPLETED
-from foundation_rt.core.replies import ResultWriter, ServerInfo
-from foundation_rt.core.session import Session, TransportType, create_session
-from foundation_rt.core.subscriptions import Subscriptions
-from foundation_rt.core.tasks.policy import TaskPolicy
-from foundation_rt.execution_limits import ResourceManager
-from foundation_rt.ids import SequentialIds
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.base.ids import SequentialIds
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.kernel.call_lifecycle import CallLifecycle
+from foundation_rt.kernel.dispatcher import Dispatcher
+from foundation_rt.kernel.effects import Log, Notify, Reply
+from foundation_rt.kernel.execution_limits import ResourceManager
+from foundation_rt.kernel.input_required import ClientInput
+from foundation_rt.kernel.invocation import CallOutcome, Invocation
+from foundation_rt.kernel.records import TOOL_CALL_COMPLETED
+from foundation_rt.kernel.registry.tools import ToolDefinition, ToolRegistry
+from foundation_rt.kernel.replies import ResultWriter, ServerInfo
+from foundation_rt.kernel.session import Session, TransportType, create_session
+from foundation_rt.kernel.subscriptions import Subscriptions
+from foundation_rt.kernel.tasks.policy import TaskPolicy
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.jsonrpc import parse
-from foundation_rt.registry.tools import ToolDefinition, ToolRegistry
 
 if TYPE_CHECKING:
-    from foundation_rt.core.effects import Effect
-    from foundation_rt.registry.tools import Handler
+    from foundation_rt.kernel.effects import Effect
+    from foundation_rt.kernel.registry.tools import Handler
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 

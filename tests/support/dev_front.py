@@ -139,7 +139,7 @@ class DevFront:
     @property
     def token(self) -> str:
         """The token of the page, which MCP clients use too."""
-        return urllib.parse.parse_qs(urllib.parse.urlsplit(self.page_url).query)["token"][0]
+        return urllib.parse.urlsplit(self.page_url).fragment.removeprefix("token=")
 
     @property
     def headers(self) -> dict[str, str]:

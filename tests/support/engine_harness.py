@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from foundation_rt import ToolContext, ToolDefinition
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import ResourcesSection, ServerConfig, ToolsSection
-from foundation_rt.engine.executor import Engine
-from foundation_rt.middleware.stack import wrap
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import ResourcesSection, ServerConfig, ToolsSection
+from foundation_rt.features.middleware import wrap
+from foundation_rt.kernel.engine.executor import Engine
 from tests.support.fake_scheduler import FakeScheduler, HeldWorkers
 from tests.support.server_fixture import LIST_CHANGED, ServerFixture, ServerPeer
 
 if TYPE_CHECKING:
-    from foundation_rt.middleware.stack import Middleware
+    from foundation_rt.features.middleware import Middleware
 
 ANYTHING = {"type": "object"}
 

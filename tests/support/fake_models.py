@@ -1,4 +1,4 @@
-"""Fakes of the three wires of language models: a real HTTP server that plays answers.
+"""A real HTTP server that plays answers in any dialect of the three wires (`dialects`).
 
     async with FakeModels([["Hel", "lo", {"call": "demo__echo", "arguments": {...}}]]) as fake:
         service = make_service(fake.config("openai"))
@@ -7,29 +7,29 @@ Each request gets the next answer, the last one again and again. Steps of an ans
 script; besides, `{"status": 429, "message": "...", "headers": {...}}` refuses the request,
 `{"hang": true}` first in an answer hangs before the headers, and `{"signature": "..."}` in a call
 is Gemini's, as are `{"finish": "..."}` and `{"blocked": "..."}`. `cut_at` closes the connection
-after so many bytes of the body.
+after so many bytes of the body. `is_strict` refuses what a strict vendor refuses (`strict_wires`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from socket import SO_LINGER, SOL_SOCKET
 from typing import Any, Self
 
 from attrs import define, field, frozen
 
-from foundation_rt.host.llm.model_service import ModelService
-from foundation_rt.host.llm.providers import make_service
-from foundation_rt.host.llm.service import LLMConfig
+from foundation_rt.apps.host.llm.model_service import ModelService
+from foundation_rt.apps.host.llm.providers import make_service
+from foundation_rt.apps.host.llm.service import LLMConfig
+from tests.support.dialects import DIALECTS, Step, encoded
+from tests.support.strict_wires import refusal
 
 KEY = "sk-secret-0123456789"
-_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-Step = str | Mapping[str, Any]
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 @frozen
@@ -53,8 +53,11 @@ class FakeModels:
 
     answers: Sequence[Sequence[Step]] = ()
     models: Sequence[str] = ("fake-1",)
+    dialect: str = ""
     cut_at: int | None = None
     bytes_at_once: int | None = None
+    is_strict: bool = False
+    refusals: list[str] = field(factory=list, init=False)
     requests: list[Recorded] = field(factory=list, init=False)
     hung_up: int = field(default=0, init=False)
     gone: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -122,6 +125,10 @@ class FakeModels:
         """Answer a request; return whether the connection goes on."""
         if request.body is None:
             return await _send(writer, 200, _model_list(request, self.models))
+        refused = refusal(request.path, request.body) if self.is_strict else None
+        if refused is not None:
+            self.refusals.append(refused)
+            return await _send(writer, 400, _error_body(400, refused, None))
         steps = self.answers[min(self._played, len(self.answers) - 1)]
         self._played += 1
         first = steps[0] if steps and not isinstance(steps[0], str) else {}
@@ -131,7 +138,10 @@ class FakeModels:
         if "hang" in first:
             await self._hang(reader)
             return False
-        writer.write(_HEAD)
+        is_object = bool(self.dialect) and DIALECTS[self.dialect].is_one_object
+        writer.write(
+            _HEAD.replace(b"text/event-stream", b"application/json") if is_object else _HEAD
+        )
         return await self._stream(request, steps, reader, writer)
 
     async def _hang(self, reader: asyncio.StreamReader) -> None:
@@ -147,7 +157,8 @@ class FakeModels:
         writer: asyncio.StreamWriter,
     ) -> bool:
         sent = 0
-        for part in _encoded(request, steps):
+        traits = DIALECTS[self.dialect or _wire(request)]
+        for part in encoded(steps, traits):
             if isinstance(part, bytes):
                 kept = part if self.cut_at is None else part[: max(0, self.cut_at - sent)]
                 sent += len(part)
@@ -211,170 +222,8 @@ def _error_body(status: int, message: str, retry_delay: str | None) -> Any:
     return {"type": "error", "error": error}
 
 
-def _encoded(request: Recorded, steps: Sequence[Step]) -> Iterator[bytes | str]:
-    """Yield the body of an answer on the wire of its request; "hang", "cut" and "reset" as such."""
+def _wire(request: Recorded) -> str:
+    """Return the dialect of a request's path, as its vendor has it."""
     if "chat/completions" in request.path:
-        return _openai(steps)
-    return _anthropic(steps) if "messages" in request.path else _gemini(steps)
-
-
-def _event(value: Any, name: str = "") -> bytes:
-    head = f"event: {name}\n" if name else ""
-    return f"{head}data: {json.dumps(value)}\n\n".encode()
-
-
-def _halves(arguments: Any) -> tuple[str, str]:
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return text[: len(text) // 2], text[len(text) // 2 :]
-
-
-def _control(step: Step) -> str | None:
-    controls = ("hang", "cut", "reset")
-    return (
-        None if isinstance(step, str) else next((each for each in controls if each in step), None)
-    )
-
-
-def _usage_of(steps: Sequence[Step]) -> Mapping[str, int] | None:
-    return next((s["usage"] for s in steps if not isinstance(s, str) and "usage" in s), None)
-
-
-def _openai(steps: Sequence[Step]) -> Iterator[bytes | str]:
-    def chunk(delta: Any, finish: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        return _event(
-            {
-                "id": "x",
-                "object": "chat.completion.chunk",
-                "created": 1,
-                "model": "m",
-                "choices": [choice],
-            }
-        )
-
-    finish, count = "stop", 0
-    yield chunk({"role": "assistant", "content": ""})
-    for step in steps:
-        if isinstance(step, str):
-            yield chunk({"content": step})
-        elif (control := _control(step)) is not None:
-            yield control
-            return
-        elif "call" in step:
-            one, two = _halves(step.get("arguments", {}))
-            function = {"name": step["call"], "arguments": one}
-            call = {"index": count, "id": step.get("id"), "type": "function", "function": function}
-            yield chunk({"tool_calls": [call]})
-            yield chunk({"tool_calls": [{"index": count, "function": {"arguments": two}}]})
-            count, finish = count + 1, "tool_calls"
-        elif "truncated" in step:
-            finish = "length"
-        elif "refusal" in step:
-            finish = "content_filter"
-    yield chunk({}, finish)
-    if (usage := _usage_of(steps)) is not None:
-        values = {
-            "prompt_tokens": usage["promptTokens"],
-            "completion_tokens": usage["completionTokens"],
-        }
-        yield _event(
-            {
-                "id": "x",
-                "object": "chat.completion.chunk",
-                "created": 1,
-                "model": "m",
-                "choices": [],
-                "usage": {**values, "total_tokens": 0},
-            }
-        )
-    yield b"data: [DONE]\n\n"
-
-
-def _anthropic(steps: Sequence[Step]) -> Iterator[bytes | str]:
-    def event(kind: str, **values: Any) -> bytes:
-        return _event({"type": kind, **values}, kind)
-
-    usage = _usage_of(steps) or {"promptTokens": 1, "completionTokens": 1}
-    message = {
-        "id": "x", "type": "message", "role": "assistant", "content": [], "model": "m",
-        "stop_reason": None, "stop_sequence": None,
-        "usage": {"input_tokens": usage["promptTokens"], "output_tokens": 1},
-    }  # fmt: skip
-    yield event("message_start", message=message)
-    reason, index, is_open = "end_turn", -1, False
-    for step in steps:
-        if isinstance(step, str):
-            if not is_open:
-                index, is_open = index + 1, True
-                yield event(
-                    "content_block_start", index=index, content_block={"type": "text", "text": ""}
-                )
-                yield event("ping")
-            yield event(
-                "content_block_delta", index=index, delta={"type": "text_delta", "text": step}
-            )
-        elif (control := _control(step)) is not None:
-            yield control
-            return
-        elif "call" in step:
-            if is_open:
-                yield event("content_block_stop", index=index)
-            index, is_open, reason = index + 1, False, "tool_use"
-            block = {"type": "tool_use", "id": step.get("id"), "name": step["call"], "input": {}}
-            yield event("content_block_start", index=index, content_block=block)
-            for half in _halves(step.get("arguments", {})):
-                yield event(
-                    "content_block_delta",
-                    index=index,
-                    delta={"type": "input_json_delta", "partial_json": half},
-                )
-            yield event("content_block_stop", index=index)
-        elif "truncated" in step:
-            reason = "max_tokens"
-        elif "refusal" in step:
-            reason = "refusal"
-    if is_open:
-        yield event("content_block_stop", index=index)
-    delta = {"stop_reason": reason, "stop_sequence": None}
-    yield event("message_delta", delta=delta, usage={"output_tokens": usage["completionTokens"]})
-    yield event("message_stop")
-
-
-def _gemini(steps: Sequence[Step]) -> Iterator[bytes | str]:
-    def chunk(*parts: Any, finish: str | None = None) -> bytes:
-        candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}, "index": 0}
-        if finish is not None:
-            candidate["finishReason"] = finish
-        found: dict[str, Any] = {"candidates": [candidate]}
-        if finish is not None and (usage := _usage_of(steps)) is not None:
-            found["usageMetadata"] = {
-                "promptTokenCount": usage["promptTokens"],
-                "candidatesTokenCount": usage["completionTokens"],
-            }
-        return _event(found)
-
-    finish = "STOP"
-    for step in steps:
-        if isinstance(step, str):
-            yield chunk({"text": step})
-        elif (control := _control(step)) is not None:
-            yield control
-            return
-        elif "call" in step:
-            call = {"name": step["call"], "args": step.get("arguments", {})}
-            if step.get("id"):
-                call["id"] = step["id"]
-            part: dict[str, Any] = {"functionCall": call}
-            if "signature" in step:
-                part["thoughtSignature"] = base64.b64encode(step["signature"].encode()).decode()
-            yield chunk(part)
-        elif "truncated" in step:
-            finish = "MAX_TOKENS"
-        elif "refusal" in step:
-            finish = "SAFETY"
-        elif "finish" in step:
-            finish = step["finish"]
-        elif "blocked" in step:
-            yield _event({"promptFeedback": {"blockReason": step["blocked"]}})
-            return
-    yield chunk({"text": ""}, finish=finish)
+        return "openai"
+    return "anthropic" if "messages" in request.path else "gemini"

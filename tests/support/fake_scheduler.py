@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from foundation_rt.clock import ManualClock
+from foundation_rt.base.clock import ManualClock
 from tests.support.virtual_loop import VirtualLoop
 
 _TURNS = 6  # deeper than any chain of callbacks that a handler, its end and its reply make
@@ -53,12 +53,15 @@ class FakeScheduler:
     def timers(self) -> list[FakeTimer]:
         return [timer for timer in self._timers if timer.live]
 
-    # -- foundation_rt.engine.scheduling.Scheduler --------------------------------------------
+    # -- foundation_rt.kernel.engine.scheduling.Scheduler ----
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> FakeTimer:
         timer = FakeTimer(self.clock.monotonic() + seconds, callback)
         self._timers.append(timer)
         return timer
+
+    def run_later(self, seconds: float, callback: Callable[[], object]) -> None:
+        self.call_later(seconds, callback)
 
     def start_task(
         self,

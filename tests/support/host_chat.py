@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from foundation_rt import ErrorCode, Image, Server, ToolAnnotations, ToolContext, ToolError
-from foundation_rt.coordinator import Coordinator
-from foundation_rt.host.chat import ChatMessage, Role, TokenUsage
-from foundation_rt.host.events import ServerMessage
-from foundation_rt.host.llm.service import GenerationOptions, ModelTool
-from foundation_rt.host.orchestrator import (
+from foundation_rt.apps.coordinator import Coordinator, ServerPlan, plans_of
+from foundation_rt.apps.host.chat import ChatMessage, Role, TokenUsage
+from foundation_rt.apps.host.events import ServerMessage
+from foundation_rt.apps.host.llm.service import GenerationOptions, ModelTool
+from foundation_rt.apps.host.orchestrator import (
     ConversationOrchestrator,
     MemoryHistories,
     OrchestratorSettings,
@@ -64,10 +65,15 @@ class ScriptedModel:
     """A model that gives its answers in order; when there are no more, it says "done"."""
 
     label = "test:model"
+    notes = ()
 
-    def __init__(self, answers: Answers = (), *, takes_pictures: bool = False) -> None:
+    def __init__(
+        self, answers: Answers = (), *, takes_pictures: bool = False, max_tools: int | None = None
+    ) -> None:
+        self.max_tools = max_tools
         self.answers = list(answers)
         self.takes_pictures = takes_pictures
+        self.models: list[str] = []
         self.asked: list[Asked] = []
         self.running = 0
         self.usage: dict[str, TokenUsage] = {}
@@ -76,6 +82,10 @@ class ScriptedModel:
 
     async def initialize(self) -> None:
         """Do nothing."""
+
+    async def list_models(self) -> list[str]:
+        """Return the models."""
+        return self.models
 
     async def generate_chat_message(
         self,
@@ -110,6 +120,10 @@ class ScriptedModel:
                     await asyncio.sleep(step)
         finally:
             self.running -= 1
+
+    def tool_notes(self, tool: ModelTool) -> Sequence[str]:
+        """Change nothing."""
+        return ()
 
     def abort_generation(self, request_id: str) -> bool:
         """Abort nothing."""
@@ -254,6 +268,14 @@ class Desk:
             return "reported"
 
 
+def plans_with(servers: Mapping[str, Any], **settings: Any) -> dict[str, ServerPlan]:
+    """Return the plans of servers, with these settings."""
+    return {
+        server: evolve(plan, settings=evolve(plan.settings, **settings))
+        for server, plan in plans_of(servers).items()
+    }
+
+
 @asynccontextmanager
 async def chat(
     model: ScriptedModel,
@@ -262,15 +284,17 @@ async def chat(
     histories: MemoryHistories | None = None,
     more: Mapping[str, Any] | None = None,
     revision: str | None = None,
+    trust: bool = True,
     **settings: Any,
 ) -> AsyncIterator[ConversationOrchestrator]:
     """Yield an orchestrator with a model and servers, by default a desk."""
     desk = servers if isinstance(servers, Desk) else Desk() if servers is None else None
-    given = {"desk": desk.server} if desk is not None else servers
+    given: Any = {"desk": desk.server} if desk is not None else servers
+    source = partial(plans_with, given, trust=trust)
     chosen = OrchestratorSettings(**settings)
     options = connection_options(chosen.roots, chosen.approval_timeout_ms)
     options["revision"] = revision
-    async with Coordinator(given, connections=options) as coordinator:  # type: ignore[arg-type]
+    async with Coordinator.from_plans(source, connections=options) as coordinator:
         yield ConversationOrchestrator(
             model, coordinator, histories or MemoryHistories(), chosen, **(more or {})
         )

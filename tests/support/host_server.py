@@ -13,10 +13,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from foundation_rt import Server
+from foundation_rt.apps.coordinator import Coordinator
+from foundation_rt.apps.host import Host, connection_options, make_server
+from foundation_rt.base.exact_json import loads
 from foundation_rt.cli.demo import demo_server
-from foundation_rt.coordinator import Coordinator
-from foundation_rt.host import Host, connection_options, make_server
-from foundation_rt.transports.http.serve import HttpServing, make_serving
+from foundation_rt.http.serve import HttpServing, make_serving
 from tests.support.host_chat import ScriptedModel
 
 PATIENCE = 60.0
@@ -65,7 +66,7 @@ class Page:
     async def next(self) -> Frame:
         """Return the next frame."""
         async with asyncio.timeout(PATIENCE):
-            frame: Frame = orjson.loads(await self.connection.recv())
+            frame: Frame = loads(await self.connection.recv())
         self.frames.append(frame)
         return frame
 
@@ -145,7 +146,11 @@ class Hosting:
             yield page
 
     async def request(
-        self, method: str, path: str, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
     ) -> tuple[int, dict[str, str], bytes]:
         """Send a request; return status, headers and body."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -153,9 +158,10 @@ class Hosting:
             "Host": f"127.0.0.1:{self.port}",
             "Connection": "close",
             **(self.headers if headers is None else headers),
+            **({} if body is None else {"Content-Length": str(len(body))}),
         }
         lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
-        writer.write(f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode())
+        writer.write(f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + (body or b""))
         async with asyncio.timeout(PATIENCE):
             answer = await reader.read()
         writer.close()

@@ -10,7 +10,7 @@ from typing import Any
 from attrs import define, field
 
 from foundation_rt import Server, ToolContext
-from foundation_rt.transports.http.app import HttpApplication
+from foundation_rt.http.app import HttpApplication
 
 STOP_SECONDS = 10.0
 

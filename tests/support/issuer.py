@@ -13,7 +13,7 @@ from attrs import define, field
 from joserfc import jwt
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from foundation_rt.clock import ManualClock
+from foundation_rt.base.clock import ManualClock
 
 AUDIENCE = "https://mcp.example.com/mcp"
 NOW = ManualClock().now().timestamp()

@@ -84,8 +84,6 @@ async def _deliver(deliver: Deliver, envelope: Envelope) -> None:
 class LoopbackTransport:
     """One end of a `LoopbackNetwork`."""
 
-    keeps = False
-
     network: LoopbackNetwork
     max_envelope_bytes: int = 1 << 20
     deliver: Deliver | None = None

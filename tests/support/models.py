@@ -9,12 +9,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 
-from foundation_rt.host.chat import ChatMessage, Role, ToolPhase
-from foundation_rt.host.llm.model_service import ModelService
-from foundation_rt.host.llm.providers import make_service
-from foundation_rt.host.llm.service import GenerationOptions, LLMConfig, ModelTool
+from foundation_rt.apps.host.chat import THOUGHT, ChatMessage, Role, ToolPhase
+from foundation_rt.apps.host.llm.model_service import ModelService
+from foundation_rt.apps.host.llm.providers import make_service
+from foundation_rt.apps.host.llm.service import GenerationOptions, LLMConfig, ModelTool
 
 _ids = count(1)
 
@@ -100,7 +100,7 @@ class Chat:
         )
         async with aclosing(stream) as messages:
             answer = merged([message async for message in messages])
-        self.history += answer
+        self.history += [message for message in answer if THOUGHT not in message.metadata]
         return answer
 
 
@@ -114,9 +114,7 @@ def merged(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def _joined(one: ChatMessage, other: ChatMessage) -> ChatMessage:
-    return ChatMessage(
-        id=one.id, role=one.role, content=(one.content or "") + (other.content or "")
-    )
+    return evolve(one, content=(one.content or "") + (other.content or ""))
 
 
 def rules_chat(*tools: ModelTool) -> Chat:

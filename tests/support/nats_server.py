@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import AsyncIterator
@@ -53,11 +55,11 @@ class NatsServer:
             assert process.stderr is not None
             process.stderr.close()
 
-    def lose_files(self) -> None:
-        """Kill it, delete its directory, and start it again."""
-        self.kill()
-        shutil.rmtree(self.directory)
-        self.start()
+    def stop(self) -> None:
+        """Have it do nothing (SIGSTOP), until it is killed."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitpid(self._process.pid, os.WUNTRACED)
 
 
 @asynccontextmanager

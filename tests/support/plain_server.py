@@ -16,7 +16,10 @@ INTEGER = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 
 
 
 def answer(message: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the response to a message; the tool `echo` returns its arguments."""
+    """Return the response to a message.
+
+    The tool `echo` returns its arguments, `nest` an array of so many levels.
+    """
     if "id" not in message:
         return None
     response: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
@@ -28,15 +31,28 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
                 "serverInfo": {"name": "plain", "version": "1"},
             }
         case "tools/list":
-            tool = {"name": "echo", "inputSchema": INTEGER, "outputSchema": INTEGER}
-            response["result"] = {"tools": [tool]}
+            tools = [
+                {"name": "echo", "inputSchema": INTEGER, "outputSchema": INTEGER},
+                {"name": "nest", "inputSchema": INTEGER},
+            ]
+            response["result"] = {"tools": tools}
         case "tools/call":
             arguments = message["params"]["arguments"]
+            if message["params"]["name"] == "nest":
+                arguments = {"nested": nested(arguments["n"])}
             text = {"type": "text", "text": json.dumps(arguments)}
             response["result"] = {"content": [text], "structuredContent": arguments}
         case _:
             response["error"] = {"code": -32601, "message": "Method not found"}
     return response
+
+
+def nested(levels: int) -> list[Any]:
+    """Return an array of so many levels."""
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -15,11 +15,12 @@ def private_imports(application: str, public: tuple[str, ...]) -> list[str]:
     """Return the imports of a folder that are neither public names nor from public modules.
 
     Args:
-        application: the folder.
+        application: the name of its package: `apps.gateway`.
         public: modules, and packages with all of their modules, that are documented as public.
     """
     homes = foundation_rt._HOMES
-    folder = PACKAGE / application
+    folder = PACKAGE.joinpath(*application.split("."))
+    assert folder.is_dir()
     return [
         f"{path.relative_to(folder)}: {module}.{name}"
         for path in sorted(folder.rglob("*.py"))

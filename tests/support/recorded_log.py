@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from foundation_rt.clock import SystemClock
-from foundation_rt.logs.logger import StructuredLogger
+from foundation_rt.base.clock import SystemClock
+from foundation_rt.base.logs.logger import StructuredLogger
 
 
 class RecordedLog:

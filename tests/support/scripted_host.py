@@ -21,14 +21,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from foundation_rt.host.texts import WELCOME
-from foundation_rt.web_page.files import PAGE_HEADERS, PageFile, read_page
+from foundation_rt.apps.host.texts import WELCOME
+from foundation_rt.apps.web_page.files import PAGE_HEADERS, PageFile, read_page
 
 from .process import PATIENCE
 
-FILES = read_page("foundation_rt.host.web")
+FILES = read_page("foundation_rt.apps.host.web")
 
 Frame = dict[str, Any]
+
+OFFERS = ("prompt", "resource", "completion", "colours")
 
 
 @define(eq=False)
@@ -38,9 +40,15 @@ class ScriptedHost:
     Attributes:
         url: the address of the page.
         status: what `/api/status` answers.
+        offers: what the servers offer, by the path of `/api/` that it is asked for.
+        asked: what was asked of them.
+        models: what `/api/models` lists.
         session_id: of its session; a test that changes it has the host forget the old one.
         events: what was sent, numbered from 1.
         history: what a page gets that asks without a number.
+        chats: what the list of chats has; None: nobody is known.
+        listed: the query of each request for that list.
+        older: pages of older messages, by the id of the message that they are before.
         said: the frames of pages, but for `ping`.
         opened: the query of each WebSocket.
         refuses: it answers 401 to everything but the page.
@@ -51,9 +59,15 @@ class ScriptedHost:
 
     url: str = ""
     status: Frame = field(factory=lambda: {"model": "scripted", "servers": []})
+    offers: Frame = field(factory=dict)
+    asked: queue.Queue[tuple[str, Frame]] = field(factory=queue.Queue)
+    models: list[str] = field(factory=list)
     session_id: str = "session-1"
     events: list[Frame] = field(factory=list)
     history: Frame = field(factory=dict)
+    chats: list[Frame] | None = None
+    older: dict[str, Frame] = field(factory=dict)
+    listed: queue.Queue[Mapping[str, str]] = field(factory=queue.Queue)
     said: queue.Queue[Frame] = field(factory=queue.Queue)
     opened: queue.Queue[Mapping[str, str]] = field(factory=queue.Queue)
     refuses: bool = False
@@ -109,12 +123,25 @@ class ScriptedHost:
             return JSONResponse({"error": "unauthorized"}, 401)
         return JSONResponse(self.status)
 
+    async def _offer(self, request: Request) -> Response:
+        name = request.url.path.removeprefix("/api/")
+        if request.method == "POST":
+            self.asked.put((name, await request.json()))
+        return JSONResponse(self.offers.get(name, {}))
+
+    async def _list(self, request: Request) -> Response:
+        self.listed.put(dict(request.query_params))
+        return JSONResponse({"chats": self.chats, "next": None})
+
     async def _session(self, request: Request) -> Response:
         if request.path_params["id"] != self.session_id:
             return JSONResponse({"error": "unknown_session"}, 404)
         if request.method == "DELETE":
             return Response(status_code=204)
         return Response(f"# as {request.query_params['format']}\n", media_type="text/plain")
+
+    async def _older(self, request: Request) -> Response:
+        return JSONResponse(self.older[request.query_params["before"]])
 
     async def _chat(self, socket: WebSocket) -> None:
         self.opened.put(dict(socket.query_params))
@@ -161,8 +188,13 @@ def scripted_host() -> Iterator[ScriptedHost]:
     host = ScriptedHost()
     routes: list[Route | WebSocketRoute] = [
         Route("/api/status", host._status),
+        Route("/api/offers", host._offer),
+        *(Route(f"/api/{name}", host._offer, methods=["POST"]) for name in OFFERS),
+        Route("/api/models", lambda _: JSONResponse({"models": host.models})),
+        Route("/api/sessions", host._list),
         Route("/api/sessions/{id}", host._session, methods=["GET", "DELETE"]),
         Route("/api/sessions/{id}/export", host._session),
+        Route("/api/sessions/{id}/messages", host._older),
         WebSocketRoute("/ws", host._chat),
     ]
     routes += [Route(path, _sends(file)) for path, file in FILES.items()]

@@ -13,13 +13,13 @@ from typing import Any
 
 import orjson
 
+from foundation_rt.base.clock import ManualClock
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import MCPError
 from foundation_rt.client.handlers.client_handlers import ClientHandlers
 from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.session.session import ClientSession
 from foundation_rt.client.transports.transport import ClientMessage
-from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
 from tests.support.misbehaving_script import CAPABILITIES, Act
 from tests.support.misbehaving_transport import MemoryHarness, MisbehavingTransport

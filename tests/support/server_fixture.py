@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from foundation_rt.clock import Clock, ManualClock
-from foundation_rt.config.settings import ServerConfig
-from foundation_rt.ids import SequentialIds
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.runtime import ServerOptions
+from foundation_rt.base.clock import Clock, ManualClock
+from foundation_rt.base.config.settings import ServerConfig
+from foundation_rt.base.ids import SequentialIds
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.kernel.runtime import ServerOptions
 from foundation_rt.server import Server
 from tests.support.process import decode_text
 
 if TYPE_CHECKING:
-    from foundation_rt.core.session import TransportType
-    from foundation_rt.engine.connection import Connection
+    from foundation_rt.kernel.engine.connection import Connection
+    from foundation_rt.kernel.session import TransportType
 
 COMPLETED = "tool call completed"
 LIST_CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}

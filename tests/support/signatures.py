@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
-from foundation_rt.core.context import ToolContext
-from foundation_rt.jsonschema.compilation import compile_schema
-from foundation_rt.registry import tool_signature
-from foundation_rt.registry.tool_signature import TypedTool
+from foundation_rt.base.jsonschema.compilation import compile_schema
+from foundation_rt.kernel.context import ToolContext
+from foundation_rt.kernel.registry import tool_signature
+from foundation_rt.kernel.registry.tool_signature import TypedTool
 
 
 def derive_tool(function: Callable[..., Any], **options: Any) -> TypedTool:

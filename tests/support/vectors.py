@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
-from foundation_rt.abort import AbortSignal
-from foundation_rt.clock import ManualClock
-from foundation_rt.core.batches import requests_of
-from foundation_rt.core.context import ToolContext
-from foundation_rt.core.effects import Abort, Log, Notify, Reply
-from foundation_rt.core.invocation import CallOutcome, Invocation, Raised, Returned, Stopped
-from foundation_rt.core.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
-from foundation_rt.core.session import Session, State
-from foundation_rt.execution_limits import ResourceManager
-from foundation_rt.ids import SequentialIds
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.base.abort import AbortSignal
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.ids import SequentialIds
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.kernel.batches import requests_of
+from foundation_rt.kernel.context import ToolContext
+from foundation_rt.kernel.effects import Abort, Log, Notify, Reply
+from foundation_rt.kernel.execution_limits import ResourceManager
+from foundation_rt.kernel.invocation import CallOutcome, Invocation, Raised, Returned, Stopped
+from foundation_rt.kernel.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
+from foundation_rt.kernel.registry.tools import ExecutionMode
+from foundation_rt.kernel.runtime import Runtime, ServerOptions
+from foundation_rt.kernel.session import Session, State
 from foundation_rt.protocol.framing import LineReader, LineTooLong
 from foundation_rt.protocol.jsonrpc import Request, RequestId, parse
-from foundation_rt.registry.tools import ExecutionMode
-from foundation_rt.runtime import Runtime, ServerOptions
 from tests.support.core import make_config
 from tests.support.vector_app import NAME, SERVERS, VERSION, end_of_sleep
 
 if TYPE_CHECKING:
-    from foundation_rt.core.effects import Effect
+    from foundation_rt.kernel.effects import Effect
 
 FOLDER = Path(__file__).parent.parent.parent / "spec" / "vectors"
 

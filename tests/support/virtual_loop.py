@@ -13,7 +13,7 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from foundation_rt.clock import ManualClock
+from foundation_rt.base.clock import ManualClock
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import jsonschema_rs
 import orjson
 from attrs import define, field
 
-from foundation_rt.core.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
+from foundation_rt.kernel.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
 from foundation_rt.protocol.jsonrpc import Request
 
 FOLDER = Path(__file__).parent.parent.parent / "spec" / "schemas"

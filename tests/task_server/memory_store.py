@@ -8,15 +8,15 @@ from typing import Any
 
 from attrs import evolve
 
-from foundation_rt.task_server.jobs import Job, JobClaim, JobStatus, NewJob, Submission
-from foundation_rt.task_server.queries import (
+from foundation_rt.apps.task_server.jobs import Job, JobClaim, JobStatus, NewJob, Submission
+from foundation_rt.apps.task_server.queries import (
     Summary,
     TaskFilter,
     TaskPage,
     TaskQuery,
     casefold_text,
 )
-from foundation_rt.task_server.store import (
+from foundation_rt.apps.task_server.store import (
     Change,
     Deletion,
     JobMaintenance,
@@ -27,7 +27,7 @@ from foundation_rt.task_server.store import (
     VersionConflictError,
     ranges_of,
 )
-from foundation_rt.task_server.tasks import NewTask, Task
+from foundation_rt.apps.task_server.tasks import NewTask, Task
 
 STATUSES = ("TODO", "IN_PROGRESS", "DONE")
 

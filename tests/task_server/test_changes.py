@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import Server
-from foundation_rt.task_server.changes import (
+from foundation_rt.apps.task_server.changes import (
     MAX_RANGES,
     ResourceNotifier,
     is_changed,
     join_ranges,
     merge,
 )
-from foundation_rt.task_server.store import Change
+from foundation_rt.apps.task_server.store import Change
 from foundation_rt.testing import TestClient
 
 ranges = st.lists(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.task_server.store import ranges_of
+from foundation_rt.apps.task_server.store import ranges_of
 
 
 @given(st.lists(st.integers(1, 60)), st.integers(1, 8))

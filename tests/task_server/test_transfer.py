@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import UsageError
-from foundation_rt.task_server.tasks import PRIORITIES, STATUSES, Task
-from foundation_rt.task_server.transfer import FORMATS, TaskWriter, format_of, part_key, read_parts
+from foundation_rt.apps.task_server.tasks import PRIORITIES, STATUSES, Task
+from foundation_rt.apps.task_server.transfer import (
+    FORMATS,
+    TaskWriter,
+    format_of,
+    part_key,
+    read_parts,
+)
 
 NEW = ("title", "description", "status", "dueDate", "project", "priority")
 
@@ -95,7 +101,7 @@ def test_an_export_imports_as_the_same_tasks(
         ("csv", "title\n" + "x" * 2**21, "line 2 is not valid CSV"),
         ("csv", b"title\na\n\xe9\n", "line 3 is not in UTF-8"),
         ("csv", b"title\n\xed\xa0\x80\n", "line 2 is not in UTF-8"),
-        ("csv", "title;dueDate\na;2026-11-22\n", "'title;dueDate' is none of them"),
+        ("csv", "title;dueDate\na;b;c\n", "line 2 has 3 fields, not 2"),
         ("csv", "status\nTODO\n", "title is missing"),
     ],
 )
@@ -115,6 +121,16 @@ def test_a_file_that_breaks_its_format_is_refused_with_the_place(
 def test_a_byte_order_mark_is_no_part_of_a_file(file_format: Any, text: str) -> None:
     stream = io.BytesIO(b"\xef\xbb\xbf" + text.encode())
     assert [*read_parts(stream, file_format)] == [[{"title": "ä"}]]
+
+
+@pytest.mark.rule("TASKS-101")
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_csv_is_read_as_spreadsheets_write_it(separator: str) -> None:
+    lines = ("title| dueDate |project||", "a, b; c|2026-11-22||||", "d||e||", "||||", "||")
+    text = "\r\n".join(lines).replace("a, b; c", '"a, b; c"').replace("|", separator)
+    assert [*read_parts(io.BytesIO(text.encode()), "csv")] == [
+        [{"title": "a, b; c", "dueDate": "2026-11-22"}, {"title": "d", "project": "e"}]
+    ]
 
 
 @pytest.mark.rule("TASKS-43")

@@ -12,8 +12,8 @@ from enum import StrEnum
 import orjson
 from attrs import define, evolve, frozen
 
+from ...base.shown import Shown
 from ...errors import ErrorCode, StructuredError
-from ...shown import Shown
 from .types import TERMINAL, VOID_PAYLOAD, MessageRecord, RequestRecord, RequestState
 
 MAX_PAGE = 1_000
@@ -34,6 +34,10 @@ PageKey = tuple[int, str]
 
 PAGE_START: PageKey = (-1, "")
 """Before every request."""
+
+
+PENDING = frozenset(RequestState) - TERMINAL
+"""The states of requests without an outcome."""
 
 
 class Verdict(StrEnum):
@@ -61,7 +65,8 @@ class RequestQuery:
         before_ms: made before; None for all.
         id_owner: the digest of the owner of their ids (AACP-48); None for all.
         after: the last request of the page before.
-        limit: the most of the page, up to `MAX_PAGE`.
+        limit: the most of the page.
+        whole: with payloads and results, so that a page has no bounded size.
     """
 
     agent_id: str | None = None
@@ -70,6 +75,7 @@ class RequestQuery:
     id_owner: str | None = None
     after: PageKey = PAGE_START
     limit: int = 100
+    whole: bool = False
 
     def takes(self, record: RequestRecord) -> bool:
         """Return whether a request belongs to this page or to one behind it."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import define, field
 
-from ...shown import Shown
+from ...base.shown import Shown
 from .effects import Operation
 from .operations import Operations
 

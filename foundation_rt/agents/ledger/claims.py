@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import orjson
-from attrs import define, evolve, field
+from attrs import Factory, define, field
 
+from ...base.exact_json import dumps
+from ...base.shown import Shown
 from ...errors import ErrorCode, StructuredError
-from ...shown import Shown
+from .agent_limits import NO_LIMITS, AgentLimits
 from .awake_agents import AwakeAgents
 from .counts import AgentCounts
-from .effects import Abandon, Execute, NoticeAbandoned, NoticeFailure, Operation, Persist
+from .effects import (
+    Abandon,
+    Execute,
+    NoticeAbandoned,
+    NoticeFailure,
+    NoticeLimits,
+    Operation,
+    Persist,
+)
 from .exchange import Exchange
 from .ledger_time import LedgerTime
 from .operations import Operations
@@ -43,10 +52,12 @@ class _Quota(Shown):
         capacity: how many may be held. It begins at one and doubles with every outcome that is
             recorded: so what is claimed early, and may be lost with this process, is in proportion
             to what the agent gets done.
+        least: what the capacity begins with: the number of its workers.
     """
 
+    least: int = 1
     held: int = 0
-    capacity: int = 1
+    capacity: int = Factory(lambda quota: quota.least, takes_self=True)
 
 
 @define(eq=False, repr=False)
@@ -67,6 +78,8 @@ class Claims:
     held: dict[str, Claim] = field(factory=dict, init=False)
     counts: AgentCounts = field(factory=AgentCounts, init=False)
     _agents: dict[str, _Quota] = field(factory=dict, init=False)
+    # Agents whose limits the ledger does not know yet.
+    _undeclared: dict[str, AgentLimits] = field(factory=dict, init=False)
     # Held claims that were executed and whose outcome is being recorded.
     _ended: set[str] = field(factory=set, init=False)
     # Agents whose claims were given back during a CLAIM: it may bring what is behind those.
@@ -89,14 +102,20 @@ class Claims:
         """Return whether one of them is held whose execution has not ended."""
         return any(each in self.held and each not in self._ended for each in request_ids)
 
-    def add_agent(self, agent_id: str) -> None:
-        """Claim requests for an agent from now on."""
-        self._agents.setdefault(agent_id, _Quota())
+    def add_agent(self, agent_id: str, limits: AgentLimits = NO_LIMITS) -> None:
+        """Claim requests for an agent from now on; with limits, once the ledger knows them."""
+        quota = self._agents.setdefault(agent_id, _Quota(limits.workers))
+        quota.least = limits.workers
+        self._undeclared.pop(agent_id, None)
+        if limits != NO_LIMITS:
+            self._undeclared[agent_id] = limits
+        self.operations.add(Operation.LIMIT_AGENTS, (agent_id, limits))
         self.awake.add(agent_id)
 
     def remove_agent(self, agent_id: str) -> None:
         """Claim nothing more for an agent."""
         self._agents.pop(agent_id, None)
+        self._undeclared.pop(agent_id, None)
         self.awake.remove(agent_id)
 
     def executed(
@@ -115,17 +134,27 @@ class Claims:
             if delay is not None:
                 self._have_repeated(claim, now_ms + delay)
                 return
-        completion = ClaimCompletion(
+        completion = self._end(claim, result, error, now_ms, in_transaction)
+        self.operations.add(Operation.COMPLETE, (completion, claim))
+
+    def _end(
+        self,
+        claim: Claim,
+        result: bytes | None,
+        error: StructuredError | None,
+        now_ms: int,
+        in_transaction: OutcomeWrite | None = None,
+    ) -> ClaimCompletion:
+        self._ended.add(claim.request_id)
+        return ClaimCompletion(
             claim.request_id,
             claim.epoch,
             RequestState.COMPLETED if error is None else RequestState.FAILED,
             result,
-            None if error is None else orjson.dumps(error.to_wire()),
+            None if error is None else dumps(error.to_wire()),
             *self.exchange.plan_reply(now_ms),
             in_transaction,
         )
-        self.operations.add(Operation.COMPLETE, (completion, claim))
-        self._ended.add(claim.request_id)
 
     def give_back(
         self,
@@ -137,6 +166,8 @@ class Claims:
     ) -> None:
         """Release a claim that is still held: it may be claimed again (AACP-25)."""
         if self.held.get(claim.request_id) is claim:
+            # What is behind it does not wait where the order does not matter (AACP-190).
+            leaves_queue |= claim.workers > 1 and not_before_ms is not None
             self._let_go(claim)
             if self.operations.is_busy(Operation.CLAIM) and not leaves_queue:
                 self._overtaken.add(claim.target_agent_id)
@@ -161,7 +192,8 @@ class Claims:
         wanted = {}
         for agent_id in self.awake.now_awake(now_ms):
             quota = self._agents[agent_id]
-            if quota.held < quota.capacity and not self._releasing[agent_id]:
+            has_room = quota.held < quota.capacity and agent_id not in self._undeclared
+            if has_room and not self._releasing[agent_id]:
                 wanted[agent_id] = quota.capacity - quota.held
         self.awake.put_to_sleep(wanted, now_ms)
         if not wanted:
@@ -171,6 +203,20 @@ class Claims:
         if self._lost_claims:
             owner = f"{owner}+{self._lost_claims}"
         return (wanted, owner, now_ms, now_ms + self.operations.settings.lease_ms, idle)
+
+    def limit_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
+        """Return the limits of agents that were registered, of each the latest."""
+        return (dict(batch),)
+
+    def limited(self, persist: Persist, before: Mapping[str, AgentLimits], now_ms: int) -> None:
+        """Claim for the agents whose limits are known now; say what has replaced others."""
+        limits: dict[str, AgentLimits] = persist.arguments[0]
+        for agent_id, its in limits.items():
+            if before.get(agent_id, NO_LIMITS) != NO_LIMITS:
+                self.operations.effects.append(NoticeLimits(agent_id, before[agent_id], its))
+            if self._undeclared.get(agent_id) == its:
+                del self._undeclared[agent_id]
+                self.awake.wake(agent_id)
 
     def queue_delayed_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
         """Return the time at which requests are due."""
@@ -194,10 +240,10 @@ class Claims:
 
     def renew_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
         """Return all claims that are held, with their epochs."""
-        batch += [(claim, claim.epoch) for claim in self.held.values()]
+        batch += self.held.values()
         if not batch:
             return None
-        claims = [(claim.request_id, epoch) for claim, epoch in batch]
+        claims = [(claim.request_id, claim.epoch) for claim in batch]
         return (claims, now_ms + self.operations.settings.lease_ms)
 
     def release_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
@@ -210,11 +256,13 @@ class Claims:
         overtaken, self._overtaken = self._overtaken, set()
         # After a stop of this process others may have them by now: they are given back unexecuted.
         lapsed = persist.arguments[3] <= now_ms
+        # What is held and was claimed again was lost unnoticed. Another may have executed what is
+        # before it since, so an execution that was begun before that does not count (AACP-04).
         for claim in claimed.claims:
-            held = self.held.get(claim.request_id)
-            if held is not None:
-                held.epoch = claim.epoch  # its lease lapsed unnoticed: it goes on
-            elif lapsed or not self._may_execute(claim, overtaken):
+            if claim.request_id in self.held:
+                self._lose(self.held[claim.request_id], now_ms)
+        for claim in claimed.claims:
+            if lapsed or not self._may_execute(claim, overtaken):
                 self._release(claim, None)
             else:
                 self.held[claim.request_id] = claim
@@ -236,21 +284,22 @@ class Claims:
         """Settle the requests whose outcome was recorded, and send the RESPONSEs."""
         responses = []
         ended: list[tuple[ClaimCompletion, Claim]] = persist.batch
+        failed: set[str] = set()
+        first: list[tuple[ClaimCompletion, Claim]] = []
         for (completion, claim), completed in zip(ended, results, strict=True):
             if completed is LOCKED:
-                request_id = completion.request_id
-                self.operations.delay(Operation.COMPLETE, (completion, claim), request_id, now_ms)
+                if claim.target_agent_id in failed:  # it comes behind that one again
+                    first.append((completion, claim))
+                else:
+                    behind = completion.request_id
+                    self.operations.delay(Operation.COMPLETE, (completion, claim), behind, now_ms)
                 continue
             record = completed.record
             if completed.failure is not None:
-                self._fail_writes(claim, completed.failure, now_ms)
+                failed.add(claim.target_agent_id)
+                first += self._fail_writes(claim, completed.failure, now_ms)
                 continue
             if self.held.get(completion.request_id) is claim:
-                if record is None and claim.epoch > completion.epoch:
-                    # Its lease had lapsed, and it was claimed again, from here: it still counts.
-                    again = evolve(completion, epoch=claim.epoch)
-                    self.operations.add(Operation.COMPLETE, (again, claim))
-                    continue
                 if record is None:
                     self._lose(claim, now_ms)
                 else:
@@ -263,15 +312,16 @@ class Claims:
                 responses.append(self.exchange.first_attempt(completed.response))
                 self.operations.arm(Operation.TAKE_DUE, completion.reply_next_attempt_at_ms)
             self.awake.wake(claim.target_agent_id)  # there is capacity again
+        self.operations.put_first(Operation.COMPLETE, first)
         self.operations.send(responses)
 
     def renewed(self, persist: Persist, results: list[bool], now_ms: int) -> None:
         """Stop the executions whose claims were lost."""
-        renewed: list[tuple[Claim, int]] = persist.batch
-        for (claim, epoch), still_held in zip(renewed, results, strict=True):
-            is_newest = self.held.get(claim.request_id) is claim and claim.epoch == epoch
+        renewed: list[Claim] = persist.batch
+        for claim, still_held in zip(renewed, results, strict=True):
+            is_held = self.held.get(claim.request_id) is claim
             # One that has ended may have been completed, by an operation that seemed to fail.
-            if not still_held and is_newest and claim.request_id not in self._ended:
+            if not still_held and is_held and claim.request_id not in self._ended:
                 self._lose(claim, now_ms)
         if self.held:
             lease_ms = self.operations.settings.lease_ms
@@ -307,7 +357,7 @@ class Claims:
     def _have_repeated(self, claim: Claim, at_ms: int) -> None:
         """Give back a claim that failed, to be executed again at a time."""
         # One with its own policy bars no other; else what is behind it waits (AACP-04, AACP-124).
-        leaves_queue = claim.retry is not None
+        leaves_queue = claim.retry is not None or claim.workers > 1
         behind = [] if leaves_queue else self._held_behind(claim)
         self.give_back(claim, at_ms, begun=True, leaves_queue=leaves_queue)
         for each in behind:
@@ -328,6 +378,8 @@ class Claims:
 
     def _held_behind(self, claim: Claim) -> list[Claim]:
         """Return the claims that must wait for a request that is executed again (AACP-04)."""
+        if claim.workers > 1:
+            return []
         held = list(self.held.values())
         return [
             each
@@ -335,11 +387,18 @@ class Claims:
             if each.target_agent_id == claim.target_agent_id and each.request_id not in self._ended
         ]
 
-    def _fail_writes(self, claim: Claim, failure: Exception, now_ms: int) -> None:
-        """Fail a request whose handler's writes could not be made with its outcome."""
+    def _fail_writes(
+        self, claim: Claim, failure: Exception, now_ms: int
+    ) -> list[tuple[ClaimCompletion, Claim]]:
+        """Fail a request whose write failed; return what comes before all other outcomes."""
         self.operations.effects.append(NoticeFailure(claim, failure))
         self._ended.discard(claim.request_id)
-        self.executed(claim, None, _WRITES_FAILED, now_ms)
+        if claim.retry is not None:
+            self.executed(claim, None, _WRITES_FAILED, now_ms)
+        elif self.held.get(claim.request_id) is claim:
+            # The policy does not repeat it: what is behind it was executed meanwhile (AACP-167).
+            return [(self._end(claim, None, _WRITES_FAILED, now_ms), claim)]
+        return []
 
     def _lose(self, claim: Claim, now_ms: int) -> None:
         """Give up a lost claim, and those behind it unless the request only expired."""
@@ -349,7 +408,8 @@ class Claims:
             self.counts.lost(claim.target_agent_id)
         self._let_go(claim)
         if claim.target_agent_id in self._agents:
-            self._agents[claim.target_agent_id].capacity = 1
+            quota = self._agents[claim.target_agent_id]
+            quota.capacity = quota.least
         self.operations.effects.append(Abandon(claim))
         for each in behind:
             self.give_back(each)

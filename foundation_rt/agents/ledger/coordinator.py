@@ -8,26 +8,27 @@ the same mailboxes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-import orjson
 from attrs import define, field
 
-from ...abort import AbortSignal, is_task_cancelled
-from ...clock import Clock, SystemClock
-from ...config.settings import AacpSection, ServerConfig
-from ...core.records import identity_fields
+from ...base.abort import AbortSignal, is_task_cancelled
+from ...base.clock import Clock, SystemClock
+from ...base.config.settings import AacpSection, ServerConfig
+from ...base.exact_json import loads
+from ...base.ids import IdGenerator
+from ...base.logs.logger import StructuredLogger
 from ...errors import UsageError, describe_exception
-from ...ids import IdGenerator
-from ...logs.logger import StructuredLogger
+from ...kernel.records import identity_fields
 from ...protocol.principal import identity_of
 from ..local import AgentCoordinator
 from ..mailbox import current_entry, waiting_for
 from ..messages import AgentHandler
 from ..persistence import StoreError
-from .administration import MAX_PAGE, PAGE_START, Changed, RequestQuery, Verdict, key_of
+from .administration import MAX_PAGE, PAGE_START, PENDING, Changed, RequestQuery, Verdict, key_of
+from .agent_limits import AgentLimits, read_limits
 from .encoder import is_agent_id
 from .errors import RequestConflictError, RequestFailedError
 from .ownership import given_id, is_request_id, owned_id, owner_of
@@ -42,8 +43,8 @@ from .types import LedgerNews, MessageType, Outcome
 if TYPE_CHECKING:
     import asyncio
 
-    from ...core.invocation import CallOutcome, Invocation
-    from ...middleware.instruments import MetricSource
+    from ...features.instruments import MetricSource
+    from ...kernel.invocation import CallOutcome, Invocation
     from ...protocol.principal import Principal
     from ..persistence import AACPPersistenceAdapter
     from ..transports import AACPTransport
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from .operator import LedgerOperator
     from .runner import NodeRunner
     from .schedules import Schedule
-    from .sending import MessageOptions
+    from .sending import BatchOptions, MessageOptions
     from .types import RequestRecord, RequestState
 
 _MAX_BACKLOG, _MAX_BACKLOG_BYTES = 10_000, 64 * 1024 * 1024
@@ -108,6 +109,8 @@ class AgentCoordinatorV2(AgentCoordinator):
     on_message_completed: CompletedHook | None = field(default=None, kw_only=True)
     on_message_failed: FailedHook | None = field(default=None, kw_only=True)
     _shares: ServerConfig | None = field(default=None, init=False)
+    # By agent: what it may do in all processes.
+    _agent_limits: dict[str, AgentLimits] = field(factory=dict, init=False)
     # By agent: how long an execution may take; None for as long as it needs.
     _timeouts_ms: dict[str, int | None] = field(factory=dict, init=False)
     # Declared here, by name.
@@ -220,7 +223,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         runner = NodeRunner(node, store, transport, now_ms, logger, executor.execute, hooks)
         await runner.start({name, *self.agent_ids()})
         for agent_id in self.agent_ids():
-            runner.add_agent(agent_id)
+            runner.add_agent(agent_id, self._agent_limits[agent_id])
         late_calls = LateCalls(
             store,
             now_ms,
@@ -304,6 +307,8 @@ class AgentCoordinatorV2(AgentCoordinator):
         *,
         scopes: Iterable[str] = (),
         timeout_ms: int | None = None,
+        workers: int = 1,
+        rate: str | None = None,
     ) -> None:
         """Add an agent, as `AgentCoordinator` does; execute what the ledger has for it.
 
@@ -312,21 +317,29 @@ class AgentCoordinatorV2(AgentCoordinator):
             handler: as there.
             scopes: as there.
             timeout_ms: how long one execution may take; by default as long as it needs (AACP-96).
+            workers: how many requests it executes at a time, in all processes together, from 1 to
+                100. With more than one their order does not matter, and its handler, and
+                `context.state`, are used by several at a time (AACP-190).
+            rate: how many of its executions may begin in any second, minute or hour, in all
+                processes together: ``"10/s"``, ``"100/min"``, ``"5000/h"`` (AACP-191).
 
         Raises:
             ToolError: INVALID_ARGUMENT, the time is no number of ms.
             RegistrationError, UsageError: as there.
         """
         limit = None if timeout_ms is None else milliseconds(timeout_ms, timeout_ms)
+        limits = read_limits(agent_id, workers, rate)
         super().register_agent(agent_id, handler, scopes=scopes)
-        self._timeouts_ms[agent_id] = limit
+        self._timeouts_ms[agent_id], self._agent_limits[agent_id] = limit, limits
+        self._agents[agent_id].mailbox.places = limits.workers
         if self._running is not None:
-            self._running.runner.add_agent(agent_id)
+            self._running.runner.add_agent(agent_id, limits)
 
     def unregister_agent(self, agent_id: str) -> bool:
         """Remove an agent; its messages wait in the ledger (AACP-25)."""
         present = super().unregister_agent(agent_id)
         self._timeouts_ms.pop(agent_id, None)
+        self._agent_limits.pop(agent_id, None)
         if present and self._running is not None:
             self._running.runner.remove_agent(agent_id)
         return present
@@ -363,7 +376,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         """
         sender = (await self._started()).sender
         event = sender.make(MessageType.EVENT, target_agent_id, message, **options)
-        await sender.enter(event, milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000)
+        await sender.enter([event], milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000)
         return given_id(event.key)
 
     async def submit_request(
@@ -393,8 +406,43 @@ class AgentCoordinatorV2(AgentCoordinator):
         """
         sender = (await self._started()).sender
         request = sender.make(MessageType.REQUEST, target_agent_id, message, **options)
-        await sender.enter(request, milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000)
+        await sender.enter([request], milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000)
         return given_id(request.key)
+
+    async def submit_many(
+        self,
+        target_agent_id: str,
+        messages: Sequence[Any],
+        *,
+        request_ids: Sequence[str] | None = None,
+        timeout_ms: int | None = None,
+        **options: Unpack[BatchOptions],
+    ) -> list[str]:
+        """Send REQUESTs to one agent in one transaction: all are in the ledger, or none (AACP-169).
+
+        Args:
+            target_agent_id: the receiver.
+            messages: a list of `AgentMessage`s, or of payloads, at most 1,000; JSON.
+            request_ids: one for each, all distinct; by default new ones.
+            timeout_ms: how long to wait for the ledger; by default `aacp.request_timeout_ms`.
+            options: `BatchOptions`, for all of them.
+
+        Returns:
+            The request ids, in the order of the messages.
+
+        Raises:
+            OutcomeUnknownError: the ledger did not answer in that time; either all may be in it or
+                none, the first under the id in `request_id`.
+            RequestConflictError: another request has one of the ids, which it names.
+            AgentNotFoundError, StoreError, TransportError: as `send_reliable_message`.
+            ToolError: as there; RESOURCE_EXHAUSTED also when they are more than 64 MiB together.
+        """
+        sender = (await self._started()).sender
+        batch = sender.make_batch(target_agent_id, messages, request_ids, **options)
+        timeout = milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000
+        if batch:
+            await sender.enter(batch, timeout)
+        return [given_id(request.key) for request in batch]
 
     async def send_request(
         self,
@@ -437,7 +485,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         error = recorded_error(record)
         if error is not None:
             raise RequestFailedError(given_id(request.key), error)
-        return None if record.result is None else orjson.loads(record.result)
+        return None if record.result is None else loads(record.result)
 
     async def request_in(
         self,
@@ -647,9 +695,9 @@ class AgentCoordinatorV2(AgentCoordinator):
         Raises:
             StoreError: the ledger cannot be asked.
         """
-        running = await self._started()
-        records = await running.runner.store.list_pending_requests()
-        return [request_status(each) for each in records[:limit]]
+        store = (await self._started()).runner.store
+        records = await store.list_requests(RequestQuery(states=PENDING, limit=limit))
+        return [request_status(each) for each in records]
 
     def process_retries_once(self) -> None:
         """Send again now the messages that are due; it happens by itself as well."""

@@ -10,7 +10,7 @@ from collections import Counter
 
 from attrs import define, field
 
-from ...shown import Shown
+from ...base.shown import Shown
 from .types import RequestState
 
 MAX_AGENTS = 1000

@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 
 from attrs import define
 
+from ...base.shown import Shown
 from ...errors import StructuredError
-from ...shown import Shown
+from .agent_limits import AgentLimits
 from .types import Claim, Envelope, OutgoingMessage
 
 AnyWaiter: TypeAlias = Any
@@ -25,6 +26,7 @@ class Operation(StrEnum):
     APPEND = "append"
     RECEIVE = "receive"
     QUEUE_DELAYED = "queue_delayed"
+    LIMIT_AGENTS = "limit_agents"
     CLAIM = "claim"
     COMPLETE = "complete"
     RENEW = "renew"
@@ -79,6 +81,15 @@ class FollowTime(Shown):
     """Set the clock by which the node is told the time; report by `Node.clock_followed`."""
 
     by_ms: int
+
+
+@define(eq=False, repr=False)
+class NoticeLimits(Shown):
+    """Other limits of an agent replace those of an earlier registration (AACP-192)."""
+
+    agent_id: str
+    before: AgentLimits
+    now: AgentLimits
 
 
 @define(eq=False, repr=False)
@@ -174,6 +185,7 @@ Effect: TypeAlias = (
     | NoticeAbandoned
     | FollowTime
     | NoticeClock
+    | NoticeLimits
     | NoticeSchedule
     | NoticeSubmission
 )

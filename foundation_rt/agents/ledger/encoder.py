@@ -4,9 +4,9 @@ On the wire an envelope is one JSON object with the member names of the specific
 spec/schemas/aacp-envelope.schema.json. Decoding is strict: every member has its type and range, no
 member is unknown, and a member of one type of message is refused in another.
 
-Numbers are read as by any JSON reader: an integer beyond 64 bits arrives as the nearest float, and
-of members of one name the last counts. A decoded envelope still has one meaning: its payload is
-passed on in canonical form, and not as the bytes that came in.
+Integers of any size stay exact (RPC-19), and of members of one name the last counts. A decoded
+envelope still has one meaning: its payload is passed on in canonical form, and not as the bytes
+that came in.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Any
 import attrs
 import orjson
 
+from ...base.exact_json import compact, dumps, loads
 from ...errors import ErrorCode
-from ...protocol.jsonrpc import compact
+from ...protocol.rich_values import problem_in
 from .ownership import is_ledger_id
 from .request_options import RequestOptions
 from .rules import response_payload
@@ -79,16 +80,30 @@ def encode_payload(value: Any) -> bytes:
     """Return a payload as canonical JSON: keys sorted, no spaces; equal values give equal bytes.
 
     Equal means equal as JSON, where 1, 1.0 and true are three values, and 0.0 and -0.0 two. attrs
-    instances and dataclasses become objects, NaN and the infinities null, as in CALL-10; but keys
-    have to be strings, since 1 and "1" would become the same.
+    instances and dataclasses become objects, as in CALL-10; but keys have to be strings, since 1
+    and "1" would become the same. NaN is null: what an application gives goes to `refuse_nan`.
 
     Raises:
-        PayloadError: JSON cannot represent it within 64-bit integers and 254 levels.
+        PayloadError: JSON cannot represent it within 254 levels.
     """
     try:
-        return compact(orjson.dumps(value, default=_unstructure, option=_CANONICAL))
+        return compact(dumps(value, default=_unstructure, option=_CANONICAL))
     except (TypeError, RecursionError) as error:
         raise PayloadError(str(error)) from None
+
+
+def refuse_nan(value: Any, written: bytes) -> None:
+    """Refuse a value with a number that `encode_payload` has written as null (AACP-165).
+
+    Args:
+        value: of an application.
+        written: JSON that has all of it.
+
+    Raises:
+        PayloadError: names the place: "$.a is NaN".
+    """
+    if b"null" in written and (problem := problem_in(value, _unstructure)):
+        raise PayloadError(problem)
 
 
 # orjson would write the fields of a dataclass in the order of their definition.
@@ -153,7 +168,7 @@ def encode(envelope: Envelope) -> bytes:
     elif envelope.options is not None:
         wire["options"] = orjson.Fragment(envelope.options)
     wire["payload"] = orjson.Fragment(VOID_PAYLOAD if envelope.tombstone else envelope.payload)
-    return orjson.dumps(wire)
+    return dumps(wire)
 
 
 # -- decoding -----------------------------------------------------------------------------------
@@ -166,7 +181,7 @@ def decode(data: bytes) -> Envelope:
         DecodeError: names the invalid member and what was expected.
     """
     try:
-        wire = orjson.loads(data)
+        wire = loads(data)
     except ValueError:
         wire = None
     # Raised here, the error does not chain the one above, which holds all the bytes.
@@ -242,7 +257,7 @@ def _read_tombstone(value: object) -> Any:
 
 def _read_options(value: object) -> Any:
     try:
-        return RequestOptions.from_json(orjson.dumps(value)).to_json()
+        return RequestOptions.from_json(dumps(value)).to_json()
     except (ValueError, TypeError):  # TypeError: over 254 levels
         return _INVALID
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from attrs import define, evolve, field
@@ -36,6 +37,9 @@ from .types import (
 )
 
 _MAX_CACHED_ACKS = 10_000
+_MAX_LOST = 10_000
+
+_ROUND_MS = 1_000  # from the end of a round of `Operation.HASTEN` to the next one
 
 
 @define(eq=False, repr=False)
@@ -57,27 +61,36 @@ class Exchange:
     notices: bool = False
     backlog: Usage = field(factory=lambda: Usage(MemoryLimits()))
     incarnation: int = 0
-    # Messages made before this time are sent again; up to this one they are.
-    _resending: tuple[int, OutboxKey] | None = field(default=None, init=False)
+    # Agents that lost messages; None: all may have. Those whose messages are sent again now, when
+    # that began, and up to which one they are.
+    _lost: set[str | None] = field(factory=set, init=False)
+    _round: tuple[list[str], int, OutboxKey] | None = field(default=None, init=False)
+    _rests: bool = field(default=False, init=False)
     # The number that is acknowledged, and its incarnation.
     _acks: dict[Link, tuple[int, int]] = field(factory=dict, init=False)
     # Links on which a message of an older ledger was noticed.
     _outdated: set[Link] = field(factory=set, init=False)
 
-    def send(self, message: OutgoingMessage, waiter: AnyWaiter) -> None:
-        """Enter a message, then send it; resolve `waiter` with `Appended`."""
-        self.operations.add(Operation.APPEND, (message, waiter), message.target_agent_id)
-        self.backlog.change(message.request_id, 1, len(message.payload))
+    def send(self, messages: Sequence[OutgoingMessage], waiter: AnyWaiter) -> None:
+        """Enter a message or a batch, then send it; resolve `waiter` with the first `Appended`."""
+        self.operations.add(Operation.APPEND, (messages, waiter), messages[0].target_agent_id)
+        for message in messages:
+            self.backlog.change(message.request_id, 1, len(message.payload))
 
     def deliver(self, envelopes: Iterable[Envelope], waiter: AnyWaiter, now_ms: int) -> None:
         """Enter envelopes that have come in; resolve `waiter` with None."""
         incoming = [self._incoming(envelope, now_ms) for envelope in envelopes]
         self.operations.add(Operation.RECEIVE, (incoming, waiter))
 
-    def resend(self, before_ms: int) -> None:
-        """Send every message that was made before then again, page by page (AACP-100)."""
-        self._resending = (before_ms, OUTBOX_START)
-        self.operations.want(Operation.HASTEN)
+    def resend(self, agent_id: str | None) -> None:
+        """Send again what an agent has not acknowledged; None: all agents (AACP-100).
+
+        A round takes all agents of which that was said meanwhile, since it may read all messages.
+        """
+        if len(self._lost) < _MAX_LOST or agent_id is None:
+            self._lost.add(agent_id)
+        if self._round is None and not self._rests:
+            self.operations.want(Operation.HASTEN)
 
     def rescheduled(self, message: MessageRecord, *, given_up: bool) -> None:
         """Follow a change of one message's next attempt by the host (AACP-50)."""
@@ -89,8 +102,14 @@ class Exchange:
     # -- operations and their results ---------------------------------------------------------
 
     def append_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
-        """Return the messages to enter."""
-        return ([message for message, _ in batch], now_ms)
+        """Return the messages to enter: whole batches, of which the last may exceed the limit."""
+        outgoing: list[OutgoingMessage] = []
+        for place, (messages, _) in enumerate(batch):
+            if len(outgoing) >= self.operations.settings.max_batch:
+                del batch[place:]
+                break
+            outgoing += messages
+        return (outgoing, now_ms)
 
     def receive_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
         """Return the envelopes to enter."""
@@ -107,27 +126,36 @@ class Exchange:
         return (now_ms, self.operations.settings.max_batch, decide)
 
     def hasten_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
-        """Return which messages are due next because the transport has lost them."""
-        if self._resending is None:
-            return None
-        before_ms, after = self._resending
-        return (before_ms, now_ms, after, self.operations.settings.max_batch)
+        """Return which messages are due next because their agents have lost them."""
+        self._rests = False
+        if self._round is None:
+            if not self._lost:
+                return None
+            lost = [each for each in self._lost if each is not None]
+            agents = [] if None in self._lost else sorted(lost)
+            self._round = (agents, now_ms, OUTBOX_START)
+            self._lost.clear()
+        agents, began_ms, after = self._round
+        return (agents, began_ms, after, self.operations.settings.max_batch)
 
     def appended(self, persist: Persist, results: Sequence[Appended | Locked], now_ms: int) -> None:
         """Send the messages that were entered for other ledgers; claim those for agents here."""
         operations, envelopes = self.operations, []
-        for item, appended in zip(persist.batch, results, strict=True):
-            message, waiter = item
-            if appended is LOCKED:
-                operations.delay(Operation.APPEND, item, message.target_agent_id, now_ms)
+        answers = iter(results)
+        for item in persist.batch:
+            messages, waiter = item
+            appended: list[Any] = list(islice(answers, len(messages)))
+            if appended[0] is LOCKED:
+                operations.delay(Operation.APPEND, item, messages[0].target_agent_id, now_ms)
                 continue
-            self.backlog.change(message.request_id, -1, -len(message.payload))
-            operations.effects.append(ResolveWaiter(waiter, appended))
-            envelope = self.entered(message, appended)
-            if envelope is not None:
-                envelopes.append(envelope)
+            operations.effects.append(ResolveWaiter(waiter, appended[0]))
+            for message, answer in zip(messages, appended, strict=True):
+                self.backlog.change(message.request_id, -1, -len(message.payload))
+                envelope = self.entered(message, answer)
+                if envelope is not None:
+                    envelopes.append(envelope)
         if LOCKED in results:
-            operations.sort_out(Operation.APPEND, lambda item: item[0].target_agent_id)
+            operations.sort_out(Operation.APPEND, lambda item: item[0][0].target_agent_id)
         operations.send(envelopes)
 
     def entered(self, message: OutgoingMessage, appended: Appended) -> Envelope | None:
@@ -191,16 +219,17 @@ class Exchange:
             self.operations.arm(Operation.TAKE_DUE, now_ms + settings.outbox_poll_ms)
 
     def hastened(self, persist: Persist, hastened: Hastened, now_ms: int) -> None:
-        """Send a page of messages; go on with the next one after a pause."""
-        operations, (before_ms, _, after, _) = self.operations, persist.arguments
+        """Send a page of messages; go on with the next one, or the next round, after a pause."""
+        operations, (agents, began_ms, _, _) = self.operations, persist.arguments
         if hastened.count:
             operations.want(Operation.TAKE_DUE)
-        if self._resending != (before_ms, after):  # more was lost meanwhile
-            return
-        self._resending = None if hastened.last is None else (before_ms, hastened.last)
         if hastened.last is not None:
+            self._round = (agents, began_ms, hastened.last)
             pause_ms = operations.settings.resend_pause_ms if hastened.count else 0
             operations.arm(Operation.HASTEN, now_ms + pause_ms)
+            return
+        self._round, self._rests = None, True
+        operations.arm(Operation.HASTEN, now_ms + _ROUND_MS)
 
     # -- envelopes ----------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from ...abort import AbortSignal, is_task_cancelled
+from ...base.abort import AbortSignal, is_task_cancelled
 from ...errors import AbortError, ErrorCode, StructuredError, ToolError, describe_exception
 from ..errors import AgentNotFoundError, AgentUnregisteredError
 from ..mailbox import current_entry
@@ -18,7 +18,7 @@ from .payloads import encode_result, keepable, read_message
 from .types import Claim
 
 if TYPE_CHECKING:
-    from ...logs.logger import StructuredLogger
+    from ...base.logs.logger import StructuredLogger
     from .coordinator import AgentCoordinatorV2
     from .workers import Ended
 

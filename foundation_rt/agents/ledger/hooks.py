@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ...abort import is_task_cancelled
+from ...base.abort import is_task_cancelled
 from ...errors import StructuredError, describe_exception
 from .effects import NoticeReceived, NoticeSettled
 from .types import Envelope
 
 if TYPE_CHECKING:
-    from ...logs.logger import StructuredLogger
+    from ...base.logs.logger import StructuredLogger
 
 MessageHook = Callable[[Envelope], Awaitable[None]]
 CompletedHook = Callable[[str], Awaitable[None]]

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
-from ...core.invocation import CallOutcome, Invocation, Raised, Returned
-from ...core.records import identity_fields
 from ...errors import ErrorCode, StructuredError, ToolError, describe_exception
+from ...kernel.invocation import CallOutcome, Invocation, Raised, Returned
+from ...kernel.records import identity_fields
 from ...protocol.principal import identity_of
 from ..persistence import LedgerFullError
-from .encoder import encode_payload
+from .encoder import encode_payload, refuse_nan
 from .ownership import owned_id
 from .rules import digest_of
 from .types import VOID_PAYLOAD, MessageType, RequestRecord, RequestState
 
 if TYPE_CHECKING:
-    from ...logs.logger import StructuredLogger
+    from ...base.logs.logger import StructuredLogger
     from ..persistence import AACPPersistenceAdapter
     from ..stores.memory_usage import Usage
     from .runner import NodeClock
@@ -226,6 +226,7 @@ class LateCalls:
     def _encode(self, value: object) -> bytes | None:
         try:
             result = encode_payload(value)
+            refuse_nan(value, result)
         except (
             BaseException
         ):  # PayloadError, or the value's own code: it may raise anything (ERR-07)

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ...shown import Shown
+from ...base.shown import Shown
 from ..persistence import StoreError
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from ...logs.logger import StructuredLogger
+    from ...base.logs.logger import StructuredLogger
     from ..persistence import LeaseRenewer
     from .types import Claim
 
@@ -129,20 +129,23 @@ class LeaseKeeper(Shown):
                     return
             # Where this thread was late too, the whole process was stopped.
             if not named and time.monotonic() - asked < 2 * pause_s:
-                named = True
-                self._name_what_blocks()
+                named = self._name_what_blocks()
             claims = [(claim.request_id, claim.epoch) for claim in list(self.held())]
             with suppress(StoreError):  # the next one may succeed
                 await self.renewer.renew(claims, self.now_ms() + self.lease_ms)
 
-    def _name_what_blocks(self) -> None:
+    def _name_what_blocks(self) -> bool:
+        """Say what blocks the watched loop; return False where no task runs: it is only late."""
         frame = sys._current_frames().get(self._watched_thread)
         task = None
         with suppress(RuntimeError):
             task = asyncio.current_task(self._watched)
+        if task is None:
+            return False
         what = "an agent blocks the event loop: nothing else runs; its leases are renewed"
         fields = {"agentId": self.agent_of(task), "at": None if frame is None else _place(frame)}
         self.logger.warn(what, fields)
+        return True
 
 
 def _place(innermost: FrameType) -> str:

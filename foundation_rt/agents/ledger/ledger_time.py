@@ -16,7 +16,7 @@ from typing import Any
 
 from attrs import define, field
 
-from ...shown import Shown
+from ...base.shown import Shown
 from .effects import FollowTime, NoticeClock, Operation, Persist
 from .operations import Operations
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ...engine.probes import Probe
-from ...middleware.instruments import CALLBACK_TIMEOUT_MS, Family, LabelValues
+from ...features.instruments import CALLBACK_TIMEOUT_MS, Family, LabelValues
+from ...kernel.engine.probes import Probe
 from .counts import MAX_AGENTS
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class LedgerMetrics:
             return None
         self.probe.keep_seconds = KEEP_SECONDS
         began = time.monotonic()
-        reading = runner.ask_from_thread(self._measure(runner), CALLBACK_TIMEOUT_MS / 1000)
+        reading = runner.ask_from_thread(self._measure(runner), self.probe.timeout_ms / 1000)
         took = time.monotonic() - began
         self.probe.keep_seconds = max(KEEP_SECONDS, _KEEP_TIMES * took)
         return reading

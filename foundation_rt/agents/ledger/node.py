@@ -13,13 +13,14 @@ register with `outcomes`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, define, field
 
 from ...errors import StructuredError
 from ..stores.memory_usage import MemoryLimits, Usage
+from .agent_limits import NO_LIMITS, AgentLimits
 from .awake_agents import AwakeAgents
 from .claims import Claims
 from .effects import AnyWaiter, Effect, Operation, Persist, ResolveWaiter
@@ -88,6 +89,7 @@ class Node:
             Operation.APPEND: exchange.append_arguments,
             Operation.RECEIVE: exchange.receive_arguments,
             Operation.QUEUE_DELAYED: claims.queue_delayed_arguments,
+            Operation.LIMIT_AGENTS: claims.limit_arguments,
             Operation.CLAIM: claims.claim_arguments,
             Operation.COMPLETE: claims.complete_arguments,
             Operation.RENEW: claims.renew_arguments,
@@ -106,6 +108,7 @@ class Node:
             Operation.APPEND: exchange.appended,
             Operation.RECEIVE: exchange.received,
             Operation.QUEUE_DELAYED: claims.queued_delayed,
+            Operation.LIMIT_AGENTS: claims.limited,
             Operation.CLAIM: claims.claimed,
             Operation.COMPLETE: claims.completed,
             Operation.RENEW: claims.renewed,
@@ -136,9 +139,9 @@ class Node:
         """Claim nothing any more."""
         self.claims.stop()
 
-    def add_agent(self, agent_id: str, now_ms: int) -> None:
+    def add_agent(self, agent_id: str, now_ms: int, limits: AgentLimits = NO_LIMITS) -> None:
         """Claim what waits for an agent that was registered."""
-        self.claims.add_agent(agent_id)
+        self.claims.add_agent(agent_id, limits)
         self._now_ms = now_ms
 
     def remove_agent(self, agent_id: str) -> None:
@@ -148,9 +151,9 @@ class Node:
         """
         self.claims.remove_agent(agent_id)
 
-    def send(self, message: OutgoingMessage, waiter: AnyWaiter, now_ms: int) -> None:
-        """Enter a message, then send it; resolve `waiter` with `Appended`."""
-        self.exchange.send(message, waiter)
+    def send(self, messages: Sequence[OutgoingMessage], waiter: AnyWaiter, now_ms: int) -> None:
+        """Enter a message or a batch, then send it; resolve `waiter` with the first `Appended`."""
+        self.exchange.send(messages, waiter)
         self._now_ms = now_ms
 
     def deliver(self, envelopes: Iterable[Envelope], waiter: AnyWaiter, now_ms: int) -> None:
@@ -227,14 +230,9 @@ class Node:
         self.operations.want(Operation.TAKE_DUE)
         self._now_ms = now_ms
 
-    def resend(self, before_ms: int | None, now_ms: int) -> None:
-        """Send again, at once, what the transport has lost (AACP-100).
-
-        Args:
-            before_ms: messages made later are not sent again; None: all are.
-            now_ms: the time.
-        """
-        self.exchange.resend(now_ms + 1 if before_ms is None else before_ms)
+    def resend(self, agent_id: str | None, now_ms: int) -> None:
+        """Send again soon what an agent has not acknowledged; None: all agents (AACP-100)."""
+        self.exchange.resend(agent_id)
         self._now_ms = now_ms
 
     def rescheduled(self, message: MessageRecord, now_ms: int, *, given_up: bool) -> None:
@@ -318,7 +316,13 @@ class Node:
 
 
 _REPEATED = frozenset(
-    {Operation.APPEND, Operation.COMPLETE, Operation.RELEASE, Operation.CHANGE_SCHEDULES}
+    {
+        Operation.APPEND,
+        Operation.LIMIT_AGENTS,
+        Operation.COMPLETE,
+        Operation.RELEASE,
+        Operation.CHANGE_SCHEDULES,
+    }
 )
 """The operations whose items go into the next one when they fail."""
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
 
-from ...shown import Shown
+from ...base.shown import Shown
 from .effects import Effect, Operation, Persist, SendEnvelopes
 from .types import Envelope
 
@@ -130,6 +130,10 @@ class Operations:
         """
         queue = self._queues[operation]
         queue.delayed.get(behind, queue.pending).append(item)
+
+    def put_first(self, operation: Operation, items: list[Any]) -> None:
+        """Put items into the next operation of a kind, before all others."""
+        self._queues[operation].pending[:0] = items
 
     def delay(self, operation: Operation, item: Any, behind: str, now_ms: int) -> None:
         """Put an item that is locked into an operation after a delay (AACP-90)."""

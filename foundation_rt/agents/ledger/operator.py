@@ -10,8 +10,8 @@ from typing import Any
 
 from attrs import define, field
 
-from ...logs.logger import StructuredLogger
-from ...middleware.audit import MESSAGE
+from ...base.logs.logger import StructuredLogger
+from ...features.audit import MESSAGE
 from ..persistence import AACPPersistenceAdapter
 from .administration import CANCELLED, Changed, Verdict
 from .schedules import RemoveSchedule

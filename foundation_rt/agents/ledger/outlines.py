@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
-
+from ...base.exact_json import loads
 from .administration import AgentSummary, Changed
 from .encoder import format_time
 from .operator import refusal_of
@@ -28,7 +27,7 @@ def show_outline(record: RequestRecord) -> dict[str, Any]:
         "executions": record.executions,
         "owner": record.owner,
         "leaseUntil": show_time(record.lease_until_ms),
-        "error": None if record.error is None else orjson.loads(record.error),
+        "error": None if record.error is None else loads(record.error),
     }
 
 
@@ -36,9 +35,9 @@ def show_request(record: RequestRecord) -> dict[str, Any]:
     """Return a request with its retries, payload and result."""
     return {
         **show_outline(record),
-        "retry": None if record.retry is None else orjson.loads(record.retry),
-        "payload": orjson.loads(record.payload),
-        "result": None if record.result is None else orjson.loads(record.result),
+        "retry": None if record.retry is None else loads(record.retry),
+        "payload": loads(record.payload),
+        "result": None if record.result is None else loads(record.result),
     }
 
 

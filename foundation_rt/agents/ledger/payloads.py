@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
+from ...base.exact_json import dumps, loads
 from ...errors import ErrorCode, StructuredError, ToolError
 from ..messages import AgentMessage
-from .encoder import PayloadError, encode_payload
+from .encoder import PayloadError, encode_payload, refuse_nan
 from .errors import invalid
 from .types import Claim
 
 if TYPE_CHECKING:
-    from ...config.settings import AacpSection
+    from ...base.config.settings import AacpSection
     from ..transports import AACPTransport
 
 _DEFAULT_TYPE = "message"
@@ -45,6 +44,7 @@ def encode_message(message: Any, max_bytes: int) -> bytes:
         message = AgentMessage(_DEFAULT_TYPE, message)
     try:
         payload = encode_payload({"payload": message.payload, "type": message.type})
+        refuse_nan(message.payload, payload)
     except PayloadError as error:
         raise invalid(
             f"The payload cannot be written as JSON: {error}.", "payload_not_serializable"
@@ -60,7 +60,7 @@ def encode_message(message: Any, max_bytes: int) -> bytes:
 
 def read_message(claim: Claim) -> AgentMessage:
     """Return the message in a claim; a payload of another form is one of the default type."""
-    payload = orjson.loads(claim.payload)
+    payload = loads(claim.payload)
     if (
         type(payload) is dict
         and payload.keys() == {"payload", "type"}
@@ -78,10 +78,11 @@ def encode_result(value: Any, max_bytes: int) -> bytes:
     """
     try:
         result = encode_payload(value)
-    except PayloadError:
+        refuse_nan(value, result)
+    except PayloadError as error:
         raise ToolError(
             ErrorCode.INTERNAL,
-            "The agent's response cannot be written as JSON.",
+            f"The agent's response cannot be written as JSON: {error}.",
             {"reason": "result_not_serializable"},
         ) from None
     if len(result) > max_bytes:
@@ -96,7 +97,7 @@ def encode_result(value: Any, max_bytes: int) -> bytes:
 def keepable(error: StructuredError) -> StructuredError:
     """Return the error as the ledger keeps it, without details that are too large or not JSON."""
     try:
-        if len(orjson.dumps(error.to_wire())) <= _MAX_ERROR_BYTES:
+        if len(dumps(error.to_wire())) <= _MAX_ERROR_BYTES:
             return error
         details = {"reason": "error_too_large"}
     except (TypeError, RecursionError):

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from attrs import frozen
 
-from ...backoff import exponential_delay
+from ...base.backoff import exponential_delay
 from ...errors import ErrorCode, StructuredError
 
 MAX_DELAY_MS = 2**31 - 1

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from attrs import define, frozen
 
-from ...backoff import exponential_delay
+from ...base.backoff import exponential_delay
 from ...errors import StructuredError
 from .request_options import MAX_DELAY_MS, ExecutionRetries
 from .types import Claim, MessageRecord, MessageState
@@ -64,8 +64,8 @@ class RetransmissionPolicy:
             raise ValueError("jitter must be from 0 to 1")
 
 
-PATIENT_POLICY = RetransmissionPolicy(base_delay_ms=30_000, max_delay_ms=3_600_000)
-"""For a transport that keeps messages: about thirty copies in a day, not two thousand."""
+PATIENT_POLICY = RetransmissionPolicy(max_delay_ms=600_000)
+"""For a transport: its targets say when they listen again, so nobody has to try every minute."""
 
 
 @define(eq=False, repr=False)

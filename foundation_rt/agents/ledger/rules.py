@@ -7,14 +7,13 @@ stores pass holds it to these rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import orjson
-
+from ...base.exact_json import dumps, loads
 from ...errors import ErrorCode, StructuredError
 from .copies import copy_of_message
 from .ownership import given_id
@@ -74,7 +73,7 @@ class Claimability(Enum):
 
     TAKE = auto()
     PASS_OVER = auto()
-    """Its own already, or expired: what is behind it may be taken."""
+    """Its own, lapsed or not, or expired: what is behind it may be taken."""
     STOP = auto()
     """Another executes it, or it waits to be tried again: what is behind it waits too."""
 
@@ -83,12 +82,14 @@ def claimability(record: RequestRecord, owner: str, now_ms: int) -> Claimability
     """Return whether `owner` may claim a record that is RECEIVED or CLAIMED."""
     if record.expires_at_ms <= now_ms:
         return Claimability.PASS_OVER
+    if record.state is RequestState.CLAIMED and record.owner == owner:
+        return Claimability.PASS_OVER
     if (
         record.state is RequestState.CLAIMED
         and record.lease_until_ms is not None
         and record.lease_until_ms > now_ms
     ):
-        return Claimability.PASS_OVER if record.owner == owner else Claimability.STOP
+        return Claimability.STOP
     if record.not_before_ms is not None and record.not_before_ms > now_ms:
         return Claimability.STOP
     return Claimability.TAKE
@@ -125,7 +126,7 @@ def may_settle(record: RequestRecord | None, response: Envelope) -> bool:
 
 def recorded_error(record: RequestRecord) -> StructuredError | None:
     """Return the error of a request that FAILED; None of any other."""
-    return None if record.error is None else StructuredError.from_wire(orjson.loads(record.error))
+    return None if record.error is None else StructuredError.from_wire(loads(record.error))
 
 
 # -- what a RESPONSE carries --------------------------------------------------------------------
@@ -140,10 +141,10 @@ def response_payload(state: RequestState, result: bytes | None, error: bytes | N
 
 def read_response(payload: bytes) -> tuple[RequestState, bytes | None, bytes | None]:
     """Return state, result and error in the payload of a RESPONSE that was decoded strictly."""
-    body = orjson.loads(payload)
+    body = loads(payload)
     if body["outcome"] == RequestState.COMPLETED:
-        return RequestState.COMPLETED, orjson.dumps(body["result"]), None
-    return RequestState.FAILED, None, orjson.dumps(body["error"])
+        return RequestState.COMPLETED, dumps(body["result"]), None
+    return RequestState.FAILED, None, dumps(body["error"])
 
 
 def conflict_error(request_id: str) -> StructuredError:
@@ -166,6 +167,7 @@ def claim_from(
     lease_until_ms: int,
     begins: bool,
     claimed: Claimed,
+    take_over: Callable[[RequestRecord], int | None],
 ) -> list[RequestRecord]:
     """Claim requests from the head of a queue; return their records (AACP-22).
 
@@ -177,8 +179,12 @@ def claim_from(
         lease_until_ms: when the claims lapse.
         begins: the execution of the first one is begun at once.
         claimed: gets the claims, and the time when the request that stops the queue may be claimed.
+        take_over: called with the first request whose claim another owner let lapse. It returns
+            the end of a lease that this owner still has behind it, if there is one: then the queue
+            stops. Otherwise it gives back all claims of the queue that have lapsed (AACP-166).
     """
     taken: list[RequestRecord] = []
+    is_taken_over = False
     for record in queue:
         if len(taken) == limit:
             break
@@ -187,7 +193,13 @@ def claim_from(
             _note_stop(claimed, record)
             break
         if decision is Claimability.TAKE:
-            claimed.claims.append(_claim(record, owner, lease_until_ms, begins and not taken))
+            if record.state is RequestState.CLAIMED and not is_taken_over:
+                until_ms = take_over(record)
+                if until_ms is not None:
+                    claimed.again_at_ms[record.target_agent_id] = until_ms
+                    break
+                is_taken_over = True
+            claimed.claims.append(claim(record, owner, lease_until_ms, begins and not taken))
             taken.append(record)
     return taken
 
@@ -203,20 +215,45 @@ def executed_elsewhere_until(queue: Iterable[RequestRecord], owner: str, now_ms:
         owner: asks.
         now_ms: the time.
     """
+    ends = [
+        record.lease_until_ms
+        for record, decision in _claims_of_others(queue, owner, now_ms)
+        if decision is Claimability.STOP
+    ]
+    return min((end for end in ends if end is not None), default=None)
+
+
+def give_back_lapsed(
+    queue: Iterable[RequestRecord], owner: str, now_ms: int
+) -> list[RequestRecord]:
+    """Give back the claims of other owners that have lapsed; return their records (AACP-166).
+
+    Their outcomes are not taken any more. The arguments are those of `executed_elsewhere_until`.
+    """
+    lapsed = [record for record, _ in _claims_of_others(queue, owner, now_ms)]
+    for record in lapsed:
+        record.state = RequestState.RECEIVED
+        record.owner = record.lease_until_ms = None
+    return lapsed
+
+
+def _claims_of_others(
+    queue: Iterable[RequestRecord], owner: str, now_ms: int
+) -> list[tuple[RequestRecord, Claimability]]:
+    """Return the requests at the head of a queue that others have claimed: STOP is live."""
     head = (
         (record, decision)
         for record in queue
         if (decision := claimability(record, owner, now_ms)) is not Claimability.PASS_OVER
     )
-    ends = [
-        record.lease_until_ms
+    return [
+        (record, decision)
         for record, decision in islice(head, CLAIMED_AT_HEAD)
-        if decision is Claimability.STOP and record.state is RequestState.CLAIMED
+        if record.state is RequestState.CLAIMED
     ]
-    return min((end for end in ends if end is not None), default=None)
 
 
-def _claim(record: RequestRecord, owner: str, lease_until_ms: int, begins: bool) -> Claim:
+def claim(record: RequestRecord, owner: str, lease_until_ms: int, begins: bool) -> Claim:
     record.state = RequestState.CLAIMED
     record.epoch += 1
     record.executions += begins

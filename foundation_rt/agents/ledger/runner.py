@@ -18,6 +18,7 @@ from attrs import define, field
 from ...errors import describe_exception
 from ..persistence import StoreError
 from ..transports import AgentServedElsewhereError, TransportError
+from .agent_limits import NO_LIMITS, AgentLimits
 from .effects import (
     Abandon,
     Effect,
@@ -26,6 +27,7 @@ from .effects import (
     NoticeAbandoned,
     NoticeClock,
     NoticeFailure,
+    NoticeLimits,
     NoticeOutdated,
     NoticeReceived,
     NoticeSchedule,
@@ -44,8 +46,8 @@ from .waiters import Waiters
 from .workers import Run, Workers
 
 if TYPE_CHECKING:
-    from ...clock import Clock
-    from ...logs.logger import StructuredLogger
+    from ...base.clock import Clock
+    from ...base.logs.logger import StructuredLogger
     from ..persistence import AACPPersistenceAdapter
     from ..transports import AACPTransport
 
@@ -150,9 +152,11 @@ class NodeRunner:
             if self.transport is not None:
                 self.transport.on_loss(self._on_loss)
                 await self.transport.open(self.deliver, self.store.uid)
-                # In one order everywhere: of two ledgers that begin together one gets all.
-                for agent_id in sorted(agent_ids):
-                    await self.transport.listen(agent_id)
+                # All at once: one that has to wait for an agent waits for all in that time.
+                listening = map(self.transport.listen, agent_ids)
+                for error in await asyncio.gather(*listening, return_exceptions=True):
+                    if error is not None:
+                        raise error
             ledger_ms = await self.store.read_time()
         except BaseException:
             await self._close()
@@ -210,7 +214,7 @@ class NodeRunner:
         with suppress(TimeoutError):
             async with asyncio.timeout(_QUIET_SECONDS):
                 while self.workers.tasks or self._tasks or not self.node.is_quiet:
-                    pending = {*self.workers.tasks.values(), *self._tasks}
+                    pending = {*self.workers.all_tasks(), *self._tasks}
                     if pending:
                         await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                     else:
@@ -222,7 +226,7 @@ class NodeRunner:
         if self._timer is not None:
             self._timer.cancel()
         self.waiters.fail(_CLOSED)
-        leftovers = {*self.workers.tasks.values(), *self._tasks}
+        leftovers = {*self.workers.all_tasks(), *self._tasks}
         for task in leftovers:
             task.cancel()
         if leftovers:
@@ -289,9 +293,9 @@ class NodeRunner:
             self._kicked = True
             self._loop.call_soon(self._perform, context=self._context)
 
-    def add_agent(self, agent_id: str) -> None:
+    def add_agent(self, agent_id: str, limits: AgentLimits = NO_LIMITS) -> None:
         """Execute and receive messages for an agent that was registered."""
-        self.node.add_agent(agent_id, self.now_ms())
+        self.node.add_agent(agent_id, self.now_ms(), limits)
         self.listen(agent_id)
         self.kick()
 
@@ -366,8 +370,8 @@ class NodeRunner:
         self.node.look_around(news, self.now_ms())
         self.kick()
 
-    def _on_loss(self, before_ms: int | None) -> None:
-        self.node.resend(before_ms, self.now_ms())
+    def _on_loss(self, agent_id: str | None) -> None:
+        self.node.resend(agent_id, self.now_ms())
         self.kick()
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -482,6 +486,11 @@ def _log_clock(runner: NodeRunner, effect: NoticeClock) -> None:
         runner.logger.error(f"{what} until then nothing is claimed or purged", fields)
 
 
+def _log_limits(runner: NodeRunner, effect: NoticeLimits) -> None:
+    fields = {"agentId": effect.agent_id, "now": str(effect.now), "before": str(effect.before)}
+    runner.logger.warn("limits of an agent replaced in all processes", fields)
+
+
 def _log_schedule(runner: NodeRunner, effect: NoticeSchedule) -> None:
     if effect.error:
         fields = {"schedule": effect.name, "error": effect.error}
@@ -519,6 +528,7 @@ _PERFORM: dict[type[Effect], Callable[[NodeRunner, Any], None]] = {
     NoticeOutdated: _log_outdated,
     NoticeAbandoned: _log_abandoned,
     NoticeClock: _log_clock,
+    NoticeLimits: _log_limits,
     FollowTime: NodeRunner._follow_time,
     NoticeReceived: NodeRunner._notice,
     NoticeSettled: NodeRunner._notice,

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 
 from attrs import define, evolve, frozen
 
-from ...shown import Shown
+from ...base.shown import Shown
 from .encoder import format_time
 from .ownership import is_request_id
 from .types import Appended, OutgoingMessage

@@ -7,16 +7,16 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ...config.settings import DEFAULT_AACP_NAME
-from ...config.types import POSTGRES_SCHEMES
+from ...base.config.settings import DEFAULT_AACP_NAME
+from ...base.config.types import POSTGRES_SCHEMES
 from ...errors import MissingExtraError, UsageError
 from .encoder import is_agent_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...config.settings import AacpSection, ServerConfig
-    from ...logs.logger import StructuredLogger
+    from ...base.config.settings import AacpSection, ServerConfig
+    from ...base.logs.logger import StructuredLogger
     from ..persistence import AACPPersistenceAdapter
     from ..stores.memory_usage import MemoryLimits, Usage
     from ..transports import AACPTransport
@@ -184,7 +184,7 @@ def make_node(
         max_clock_off_ms=settings.lease_ms // 3 if store.compares_clocks else None,
     )
     retransmitter = sending = Retransmitter(policy or RetransmissionPolicy(), random)
-    if policy is None and transport is not None and transport.keeps:
+    if policy is None and transport is not None:
         sending = Retransmitter(PATIENT_POLICY, random)
     return Node(
         node_settings, new_id, retransmitter, sending=sending, notices=notices, backlog=backlog

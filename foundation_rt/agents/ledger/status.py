@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 from attrs import define
 
+from ...base.exact_json import loads
 from ...errors import StructuredError
 from .ownership import given_id
 from .rules import recorded_error
@@ -45,7 +45,7 @@ def request_status(record: RequestRecord) -> MessageStatus:
         given if is_request else None,
         record.outcome,
         record.finished_at_ms or record.created_at_ms,
-        None if record.result is None else orjson.loads(record.result),
+        None if record.result is None else loads(record.result),
         recorded_error(record),
         record.completion_ref,
         record.target_agent_id,

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from attrs import define
 
-from ...shown import Shown
+from ...base.shown import Shown
 from .request_options import RequestOptions, begin_of
 from .rules import digest_of
 from .types import Appended, MessageType, OutgoingMessage

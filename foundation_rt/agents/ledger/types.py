@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
 
-from ...shown import Shown
+from ...base.shown import Shown
 
 if TYPE_CHECKING:
     from ..messages import OutcomeWrite
@@ -283,6 +283,8 @@ class OutgoingMessage(Shown):
         next_attempt_at_ms: when it is sent again unless it is acknowledged before.
         served: this process executes for the target, so that others need not be told.
         options: when and how it is executed, if its sender said so.
+        batch: names the messages that are entered together or not at all (AACP-169): they have one
+            target and distinct ids, and follow each other; "" for a message by itself.
     """
 
     message_id: str
@@ -298,6 +300,7 @@ class OutgoingMessage(Shown):
     next_attempt_at_ms: int
     served: bool = False
     options: RequestOptions | None = None
+    batch: str = ""
 
     @property
     def key(self) -> str:
@@ -344,6 +347,7 @@ class Claim(_Value):
     Attributes:
         executions: the number of its executions, as far as is known, with this one.
         priority, retry: as in `RequestRecord`.
+        workers: how many requests its agent executes at a time (AACP-190).
     """
 
     request_id: str
@@ -358,6 +362,7 @@ class Claim(_Value):
     expires_at_ms: int
     priority: int = 0
     retry: bytes | None = None
+    workers: int = 1
 
     @property
     def identity_fields(self) -> dict[str, Any]:
@@ -441,7 +446,7 @@ class Appended(_Value):
     Attributes:
         seq: its number; 0 for a CONFLICT and for FULL, the first one's for a DUPLICATE.
         existing: the record that was there before; None if it is NEW, FULL or an EVENT to another
-            ledger.
+            ledger. Where a batch is refused, the first one that another message has the id of.
         message: the message to send now, if any.
         delayed_until_ms: when the first request that has become DELAYED by it is due.
     """

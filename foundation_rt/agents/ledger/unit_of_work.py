@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import orjson
 from attrs import define, evolve, field, setters
 
+from ...base.shown import Shown
 from ...errors import UsageError
-from ...shown import Shown
 from .administration import Changed, Verdict, judge_cancelling, judge_requeueing
 from .copies import copy_of_request
 from .request_options import NO_OPTIONS, RequestOptions
@@ -117,6 +118,29 @@ class UnitOfWork(Shown):
 
     # -- messages that are made here ----------------------------------------------------------
 
+    def append_all(self, messages: Iterable[OutgoingMessage]) -> list[Appended]:
+        """Enter messages that are made here, those of one batch together or not at all."""
+        appended: list[Appended] = []
+        for batch, group in groupby(messages, lambda outgoing: outgoing.batch):
+            members = list(group)
+            refused = self._refuse_batch(members) if batch else None
+            if refused is None:
+                appended += map(self.append, members)
+            else:
+                appended += [refused] * len(members)
+        return appended
+
+    def _refuse_batch(self, batch: Sequence[OutgoingMessage]) -> Appended | None:
+        """Return the answer to each message of a batch that cannot be entered whole."""
+        for outgoing in batch:
+            existing = self.requests.get(outgoing.key)
+            if judge(existing, outgoing.digest) is EntryVerdict.CONFLICT and existing is not None:
+                return Appended(EntryVerdict.CONFLICT, 0, snapshot(existing))
+        new = [outgoing for outgoing in batch if outgoing.key not in self.requests]
+        if self.usage is not None and new and not self.usage.has_room_for_messages(new):
+            return Appended(EntryVerdict.FULL, 0)
+        return None
+
     def append(self, outgoing: OutgoingMessage) -> Appended:
         """Enter a message that is made here."""
         existing = self.requests.get(outgoing.key)
@@ -127,7 +151,7 @@ class UnitOfWork(Shown):
         sent = self.messages.get(outgoing.message_id)
         if sent is not None:  # an event to another ledger, entered before
             return Appended(EntryVerdict.DUPLICATE, sent.seq)
-        if self.usage is not None and not self.usage.has_room_for_message(outgoing):
+        if self.usage is not None and not self.usage.has_room_for_messages([outgoing]):
             return Appended(EntryVerdict.FULL, 0)
         link = (outgoing.source_agent_id, outgoing.target_agent_id)
         state = self.links[link]

@@ -1,5 +1,7 @@
 """Executing claims on an event loop: those of one agent one after another, in their order.
 
+Of an agent with several workers as many are executed at a time (AACP-190).
+
 Claims with a priority go before those of lower ones that are not begun (AACP-122).
 """
 
@@ -14,14 +16,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, field
 
-from ...abort import AbortSignal
+from ...base.abort import AbortSignal
+from ...base.shown import Shown
 from ...errors import StructuredError, describe_exception
-from ...shown import Shown
 from .node import Node
 from .types import Claim
 
 if TYPE_CHECKING:
-    from ...logs.logger import StructuredLogger
+    from ...base.logs.logger import StructuredLogger
     from ..messages import OutcomeWrite
 
 Ended: TypeAlias = "tuple[bytes | None, StructuredError | None, OutcomeWrite | None]"
@@ -40,7 +42,7 @@ class _Execution(Shown):
 
 @define(eq=False, repr=False)
 class Workers:
-    """The agents of a node that execute something: a queue and a task for each.
+    """The agents of a node that execute something: a queue for each, and as many tasks as it may.
 
     Args:
         run: executes a claim.
@@ -54,7 +56,7 @@ class Workers:
     run: Run
     kick: Callable[[], None]
     context: Context
-    tasks: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
+    tasks: dict[str, set[asyncio.Task[None]]] = field(factory=dict, init=False)
     _queues: dict[str, deque[_Execution]] = field(factory=dict, init=False)
     # By the identity of the claim.
     _executions: dict[int, _Execution] = field(factory=dict, init=False)
@@ -74,10 +76,12 @@ class Workers:
             queue.insert(behind, execution)
         else:
             queue.append(execution)
-        if agent_id not in self.tasks:
-            task = self.tasks[agent_id] = asyncio.get_running_loop().create_task(
+        tasks = self.tasks.setdefault(agent_id, set())
+        if len(tasks) < claim.workers:
+            task = asyncio.get_running_loop().create_task(
                 self._work(agent_id), context=self.context.copy()
             )
+            tasks.add(task)
             task.add_done_callback(partial(self._clean_up_after, agent_id))
 
     def abandon(self, claim: Claim) -> None:
@@ -89,7 +93,7 @@ class Workers:
 
     def agent_of(self, task: asyncio.Task[object] | None) -> str | None:
         """Return the agent that executes in a task; from any thread."""
-        return next((agent for agent, each in list(self.tasks.items()) if each is task), None)
+        return next((agent for agent, each in list(self.tasks.items()) if task in each), None)
 
     def give_back_waiting(self, agent_id: str) -> None:
         """Give back what an agent has not begun."""
@@ -101,32 +105,42 @@ class Workers:
         for queue in self._queues.values():
             self._give_back_all(queue)
         if self.tasks and grace > 0:
-            await asyncio.wait(self.tasks.values(), timeout=grace)
+            await asyncio.wait(self.all_tasks(), timeout=grace)
         for execution in list(self._executions.values()):
             self._abort(execution, "shutdown")
-        for task in self.tasks.values():
+        for task in self.all_tasks():
             task.cancel()
 
+    def all_tasks(self) -> set[asyncio.Task[None]]:
+        """Return the tasks of all agents."""
+        return set().union(*self.tasks.values())
+
     async def _work(self, agent_id: str) -> None:
-        """Execute what an agent has been given; the task ends when nothing is left."""
-        queue = self._queues[agent_id]
+        """Execute what an agent has been given; the task ends when nothing is left for it."""
+        queue, tasks = self._queues[agent_id], self.tasks[agent_id]
         try:
-            while queue:
+            # It may have fewer workers than before: the last of the tasks goes on.
+            while queue and len(tasks) <= queue[0].claim.workers:
                 execution = queue.popleft()
                 if self.node.holds(execution.claim):
-                    if not await self._has_ended(execution):
+                    if not await self._has_ended(execution) and execution.claim.workers == 1:
                         self._give_back_all(queue)  # what is behind it waits for it (AACP-04)
                 else:
                     self._forget(execution)
         finally:
-            self._leave(agent_id)
+            task = asyncio.current_task()
+            assert task is not None
+            self._leave(agent_id, task)
 
     def _clean_up_after(self, agent_id: str, task: asyncio.Task[None]) -> None:
         """Clean up after a task that was cancelled before its first step."""
-        if self.tasks.get(agent_id) is task:
-            self._leave(agent_id)
+        if task in self.tasks.get(agent_id, ()):
+            self._leave(agent_id, task)
 
-    def _leave(self, agent_id: str) -> None:
+    def _leave(self, agent_id: str, task: asyncio.Task[None]) -> None:
+        self.tasks[agent_id].remove(task)
+        if self.tasks[agent_id]:
+            return
         del self.tasks[agent_id]
         self._give_back_all(self._queues.pop(agent_id))  # there is something if it was cancelled
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from uuid import uuid4
 
-import orjson
 from attrs import Factory, define, evolve, field, setters
 
+from ...base.exact_json import dumps
+from ...base.shown import Shown
 from ...errors import StructuredError
-from ...shown import Shown
 from ..ledger.administration import (
     MAX_MEASURED,
     AgentSummary,
@@ -25,8 +25,16 @@ from ..ledger.administration import (
     outline,
     summaries,
 )
+from ..ledger.agent_limits import NO_LIMITS, AgentLimits, LimitedAgent
 from ..ledger.copies import copy_of_message, copy_of_request
-from ..ledger.rules import PURGE_BATCH, claim_from, executed_elsewhere_until, make_void, retry
+from ..ledger.rules import (
+    PURGE_BATCH,
+    claim_from,
+    executed_elsewhere_until,
+    give_back_lapsed,
+    make_void,
+    retry,
+)
 from ..ledger.schedules import (
     Advance,
     DueSchedules,
@@ -37,14 +45,12 @@ from ..ledger.schedules import (
     replaced,
 )
 from ..ledger.types import (
-    TERMINAL,
     VOID_PAYLOAD,
     Appended,
     ClaimCompletion,
     Claimed,
     Completed,
     Due,
-    Envelope,
     Hastened,
     IncomingEnvelope,
     LedgerNews,
@@ -52,7 +58,6 @@ from ..ledger.types import (
     MessageRecord,
     MessageState,
     OutboxKey,
-    Outcome,
     OutgoingMessage,
     Queued,
     Received,
@@ -62,6 +67,7 @@ from ..ledger.types import (
 )
 from ..ledger.unit_of_work import UnitOfWork, snapshot
 from ..persistence import RetryDecision
+from .derived_operations import DerivedOperations
 from .memory_usage import MemoryLimits, Usage, outcome_size, size_of
 from .without_submissions import WithoutSubmissions
 
@@ -78,6 +84,7 @@ class MemoryLedger(UnitOfWork):
             record is void.
         attempts: when messages are sent again; an entry that disagrees with its record is void.
         expiries: when requests and messages expire, by id; the same holds for its entries.
+        limited: the agents that have limits.
     """
 
     usage: Usage
@@ -86,6 +93,7 @@ class MemoryLedger(UnitOfWork):
     delayed: list[tuple[int, str]] = field(factory=list, init=False)
     attempts: list[tuple[int, str]] = field(factory=list, init=False)
     expiries: list[tuple[int, str]] = field(factory=list, init=False)
+    limited: dict[str, LimitedAgent] = field(factory=dict, init=False)
 
     # -- changes ------------------------------------------------------------------------------
 
@@ -248,7 +256,7 @@ class MemoryLedger(UnitOfWork):
 
 
 @define(eq=False, repr=False)
-class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
+class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Shown):
     """Keeps everything in dictionaries.
 
     Records that can still change are copied before they are returned; the others are not.
@@ -300,7 +308,7 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
 
     async def append(self, messages: Sequence[OutgoingMessage], now_ms: int) -> list[Appended]:
         """See `AACPPersistenceAdapter`."""
-        return [self.ledger.append(outgoing) for outgoing in messages]
+        return self.ledger.append_all(messages)
 
     async def receive(
         self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int
@@ -321,15 +329,82 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
         for agent_id, most in wanted.items():
             levels = self.ledger.waiting.get(agent_id, {})
             ranks = sorted(levels, reverse=True)
+            limited = self.ledger.limited.get(agent_id)
+            if limited is not None:
+                most = self._admit(limited, levels, most, owner, now_ms, lease_until_ms, claimed)
+                if not most:
+                    continue
             leases = [
                 executed_elsewhere_until(levels[rank].values(), owner, now_ms) for rank in ranks[1:]
             ]
             if any(leases):
                 claimed.again_at_ms[agent_id] = min(filter(None, leases))
                 continue
-            queue = chain.from_iterable(levels[rank].values() for rank in ranks)
-            claim_from(queue, most, owner, now_ms, lease_until_ms, agent_id in idle, claimed)
+            taken = claim_from(
+                chain.from_iterable(levels[rank].values() for rank in ranks),
+                most,
+                owner,
+                now_ms,
+                lease_until_ms,
+                agent_id in idle or limited is not None,
+                claimed,
+                lambda lapsed: self._take_over(lapsed, owner, now_ms),
+            )
+            if limited is not None:
+                limited.note_starts(len(taken), self._time_ms(now_ms))
         return claimed
+
+    def _admit(
+        self,
+        limited: LimitedAgent,
+        levels: Mapping[int, Mapping[str, RequestRecord]],
+        most: int,
+        owner: str,
+        now_ms: int,
+        lease_until_ms: int,
+        claimed: Claimed,
+    ) -> int:
+        """Claim for an agent whose order does not matter; return how many else may be claimed."""
+        head: list[RequestRecord] = []
+        for rank in sorted(levels, reverse=True):
+            live = (each for each in levels[rank].values() if each.expires_at_ms > now_ms)
+            head += islice(live, limited.read_ahead)
+        admitted = limited.admit(head, most, owner, now_ms, self._time_ms(now_ms))
+        if head and admitted.again_at_ms is not None:
+            claimed.again_at_ms[head[0].target_agent_id] = admitted.again_at_ms
+        if admitted.requests is None:
+            return admitted.most
+        for record in admitted.requests:
+            claimed.claims.append(limited.claim(record, owner, lease_until_ms))
+        limited.note_starts(admitted.most, self._time_ms(now_ms))
+        return 0
+
+    def _time_ms(self, now_ms: int) -> int:
+        """Return the time of the ledger; nobody else goes by it."""
+        return now_ms
+
+    async def limit_agents(self, limits: Mapping[str, AgentLimits]) -> dict[str, AgentLimits]:
+        """See `AACPPersistenceAdapter`."""
+        limited = self.ledger.limited
+        known = {each: limited[each].limits if each in limited else NO_LIMITS for each in limits}
+        before = {each: known[each] for each in limits if known[each] != limits[each]}
+        for agent_id in before:
+            if limits[agent_id] == NO_LIMITS:
+                del limited[agent_id]
+            elif agent_id in limited:
+                limited[agent_id].limits = limits[agent_id]
+            else:
+                limited[agent_id] = LimitedAgent(limits[agent_id])
+        return before
+
+    def _take_over(self, lapsed: RequestRecord, owner: str, now_ms: int) -> int | None:
+        levels = self.ledger.waiting[lapsed.target_agent_id]
+        beside = levels[lapsed.priority].values()
+        until_ms = executed_elsewhere_until(beside, owner, now_ms)
+        if until_ms is None:
+            for level in levels.values():
+                give_back_lapsed(level.values(), owner, now_ms)
+        return until_ms
 
     async def queue_delayed(self, now_ms: int, limit: int) -> Queued:
         """See `AACPPersistenceAdapter`."""
@@ -387,7 +462,8 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
     async def list_requests(self, query: RequestQuery) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""
         found = filter(query.takes, self.ledger.requests.values())
-        return [outline(record) for record in heapq.nsmallest(query.limit, found, key_of)]
+        shown = copy_of_request if query.whole else outline
+        return [shown(record) for record in heapq.nsmallest(query.limit, found, key_of)]
 
     async def summarize_agents(self, after: str, limit: int) -> list[AgentSummary]:
         """See `AACPPersistenceAdapter`."""
@@ -444,15 +520,18 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
             ledger.retry(message, now_ms, decide, due)
         return due
 
-    async def hasten(self, before_ms: int, at_ms: int, after: OutboxKey, limit: int) -> Hastened:
+    async def hasten(
+        self, targets: Sequence[str], at_ms: int, after: OutboxKey, limit: int
+    ) -> Hastened:
         """See `AACPPersistenceAdapter`."""
         ledger = self.ledger
-        keys = ((*link, seq) for link, outbox in ledger.outbox.items() for seq in outbox)
+        wanted = [each for each in ledger.outbox.items() if not targets or each[0][1] in targets]
+        keys = ((*link, seq) for link, outbox in wanted for seq in outbox)
         page = heapq.nsmallest(limit, (key for key in keys if key > after))
         hastened = Hastened(0, page[-1] if page else None)
         for source, target, seq in page:
             message = ledger.outbox[source, target][seq]
-            if message.created_at_ms < before_ms and (message.next_attempt_at_ms or 0) > at_ms:
+            if message.created_at_ms <= at_ms < (message.next_attempt_at_ms or 0):
                 ledger.plan(message, at_ms)
                 hastened.count += 1
         return hastened
@@ -475,15 +554,6 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
         """See `AACPPersistenceAdapter`."""
         self.ledger.put_request(record)
 
-    async def put_message_record(self, message_id: str, record: MessageRecord) -> None:
-        """See `AACPPersistenceAdapter`."""
-        self.ledger.put_message(record)
-
-    async def get_request_record(self, request_id: str) -> RequestRecord | None:
-        """See `AACPPersistenceAdapter`."""
-        record = self.ledger.requests.get(request_id)
-        return None if record is None else snapshot(record)
-
     async def get_request_records(self, request_ids: Sequence[str]) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""
         found = (self.ledger.requests.get(request_id) for request_id in request_ids)
@@ -504,7 +574,7 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
 
     async def mark_failed(self, request_id: str, error: StructuredError, now_ms: int) -> bool:
         """See `AACPPersistenceAdapter`."""
-        encoded = orjson.dumps(error.to_wire())
+        encoded = dumps(error.to_wire())
         return self.ledger.mark(request_id, RequestState.FAILED, None, encoded, now_ms)
 
     # -- numbers ------------------------------------------------------------------------------
@@ -514,41 +584,21 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
         state = self.ledger.links.get((source_agent_id, target_agent_id))
         return 0 if state is None else state.last_seq
 
-    async def update_last_sequence(
-        self, source_agent_id: str, target_agent_id: str, seq: int
+    async def _change_link(
+        self, link: Link, message_id: str, change: Callable[[UnitOfWork], None]
     ) -> None:
-        """See `AACPPersistenceAdapter`."""
-        self.ledger.advance((source_agent_id, target_agent_id), seq)
+        change(self.ledger)
 
     # -- recovery and retention ---------------------------------------------------------------
 
-    async def get_unacknowledged_messages(
-        self, source_agent_id: str, target_agent_id: str
-    ) -> list[Envelope]:
-        """See `AACPPersistenceAdapter`."""
-        outbox = self.ledger.outbox.get((source_agent_id, target_agent_id), {})
-        messages = [outbox[seq] for seq in sorted(outbox)]
-        return [each.envelope(each.message_id, None, self.incarnation) for each in messages]
-
-    async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
-        """See `AACPPersistenceAdapter`."""
-        found = [
-            copy_of_request(record)
-            for record in self.ledger.requests.values()
-            if record.state not in TERMINAL and _is_older(record, older_than_ms)
-        ]
-        return sorted(found, key=lambda record: (record.created_at_ms, record.request_id))
-
-    async def list_messages_in_state(
-        self, outcome: Outcome, older_than_ms: int | None = None
-    ) -> list[MessageRecord]:
-        """See `AACPPersistenceAdapter`."""
-        found = [
-            copy_of_message(message)
-            for message in self.ledger.messages.values()
-            if message.outcome is outcome and _is_older(message, older_than_ms)
-        ]
-        return sorted(found, key=lambda message: (message.created_at_ms, message.message_id))
+    async def _read_messages(
+        self, of: Link | MessageState, before_ms: int
+    ) -> Iterable[MessageRecord]:
+        if isinstance(of, MessageState):
+            found = [each for each in self.ledger.messages.values() if each.state is of]
+        else:
+            found = list(self.ledger.outbox.get(of, {}).values())
+        return [copy_of_message(each) for each in found if each.created_at_ms < before_ms]
 
     async def purge_expired(self, now_ms: int) -> int:
         """See `AACPPersistenceAdapter`."""
@@ -595,7 +645,3 @@ class InMemoryAACPPersistenceAdapter(WithoutSubmissions, Shown):
             self.schedules[advance.name] = moved
             entered.append([self.ledger.append(message) for _, message in advance.runs])
         return entered
-
-
-def _is_older(record: RequestRecord | MessageRecord, than_ms: int | None) -> bool:
-    return than_ms is None or record.created_at_ms < than_ms

@@ -5,12 +5,14 @@ They apply to a ledger in memory, and to messages that wait to be entered in any
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import orjson
 from attrs import Factory, define, field, frozen
 
+from ...base.exact_json import compact
+from ...base.shown import Shown
 from ...errors import ErrorCode, StructuredError
-from ...protocol.jsonrpc import compact
-from ...shown import Shown
 from ..ledger.ownership import owner_of
 from ..ledger.types import (
     Envelope,
@@ -109,14 +111,16 @@ class Usage(Shown):
             and held.size + size <= limits.principal_bytes
         )
 
-    def has_room_for_message(self, outgoing: OutgoingMessage) -> bool:
-        """Return whether a message that is made here fits."""
-        # A request to another ledger is a request record and a message record.
-        records = 2 if outgoing.message_type is MessageType.REQUEST and not outgoing.local else 1
-        size = RECORD_BYTES + len(outgoing.payload)
-        if outgoing.options is not None:
-            size += len(outgoing.options.to_json())
-        return self.has_room(outgoing.request_id, records, records * size)
+    def has_room_for_messages(self, made: Sequence[OutgoingMessage]) -> bool:
+        """Return whether messages of one owner that are made here fit."""
+        records = size = 0
+        for each in made:
+            # A request to another ledger is a request record and a message record.
+            copies = 2 if each.message_type is MessageType.REQUEST and not each.local else 1
+            options = b"" if each.options is None else each.options.to_json()
+            records += copies
+            size += copies * (RECORD_BYTES + len(each.payload) + len(options))
+        return self.has_room(made[0].request_id, records, size)
 
     def has_room_for_envelope(self, envelope: Envelope) -> bool:
         """Return whether a received message fits, if it is new."""

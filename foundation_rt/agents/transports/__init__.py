@@ -11,13 +11,12 @@ from ..ledger.types import Envelope
 Deliver = Callable[[Sequence[Envelope]], Awaitable[None]]
 """Takes received envelopes, and returns when they are in the ledger.
 
-Only then may they be acknowledged to the transport's server. It raises `StoreError` when they may
-not be in the ledger: then they have to be delivered again.
+It raises `StoreError` when they may not be in the ledger: then they have to come again.
 """
 
 
-OnLoss = Callable[[int | None], object]
-"""Takes the time, in ms since 1970, before which lost envelopes may have been sent; None: now."""
+OnLoss = Callable[[str | None], object]
+"""Takes an agent that envelopes sent before may not have reached; None: any agent."""
 
 
 class AgentServedElsewhereError(UsageError):
@@ -34,12 +33,6 @@ class AACPTransport(Protocol):
     max_envelope_bytes: int
     """The size of the largest encoded envelope that it carries."""
 
-    keeps: bool
-    """Set if sent envelopes wait in the transport for their target.
-
-    Then they are sent again only in case that the transport lost them: every copy waits as well.
-    """
-
     async def open(self, deliver: Deliver, ledger_uid: str) -> None:
         """Connect.
 
@@ -52,13 +45,17 @@ class AACPTransport(Protocol):
         """
 
     def on_loss(self, callback: OnLoss) -> None:
-        """Call `callback` when envelopes that were sent may not be in the transport any more."""
+        """Call `callback` when envelopes that were sent before may be lost (AACP-100).
+
+        So it is called when a ledger begins to listen for an agent. What is lost otherwise is sent
+        again when its next attempt is due (AACP-13).
+        """
 
     async def close(self) -> None:
         """Disconnect and release all resources; a second call does nothing."""
 
     async def listen(self, agent_id: str) -> None:
-        """Deliver the envelopes for an agent from now on, first those that wait.
+        """Deliver the envelopes for an agent from now on, and say so to those that send them.
 
         Raises:
             AgentServedElsewhereError: those of another ledger's processes are delivered (AACP-101).
@@ -66,7 +63,7 @@ class AACPTransport(Protocol):
         """
 
     async def unlisten(self, agent_id: str) -> None:
-        """Stop delivering the envelopes for an agent; they wait."""
+        """Stop delivering the envelopes for an agent; another ledger may listen for it."""
 
     async def send(self, envelopes: Sequence[Envelope]) -> None:
         """Send envelopes to the ledgers of their targets.

@@ -1,42 +1,36 @@
-"""Envelopes over NATS JetStream, between ledgers on different machines (AACP-43).
+"""Envelopes over NATS, between ledgers on different machines (AACP-43).
 
-Every envelope is published on the subject ``<prefix>.<source>.<target>`` of one stream, which keeps
-it until the ledger of its target has it. A durable pull consumer for each target delivers
-envelopes; they are acknowledged to the server after `deliver` has returned, never before. The
-stream is a work queue: acknowledged messages are deleted, and messages for agents without a
-listener wait.
+Every envelope is published on the subject ``<prefix>.<source>.<target>``, to which the ledger of
+its target has subscribed. NATS keeps nothing: the ledgers number, acknowledge and send again what
+did not arrive (AACP-41). Who begins to listen, or has lost something, says so; then senders send
+again what is not acknowledged, and do not wait for their policy (AACP-100).
 
-The ledgers keep AACP's promises, not the stream. So the transport repeats and remembers nothing: an
-envelope that could not be sent is a `TransportError`, one that could not be taken is delivered
-again, and the receiving ledger handles envelopes that come twice, late or out of order (AACP-41).
-``Nats-Msg-Id`` is the message id of an attempt; it keeps the server from storing one attempt twice,
-and does not deduplicate messages.
-
-nats-py makes the connection, reconnects, and manages streams. The transport publishes and pulls
-plain messages in batches: one future for the acknowledgements of a batch, and one round trip for a
-batch of acknowledgements. With everything on a machine of two cores and envelopes of 300 bytes, it
-sends 4,400, 32,000 and 39,000 a second, one, 50 or 500 at a time (`publish_async` of nats-py:
-3,800, 23,000 and 26,000), and delivers 27,000 (its `fetch`: 18,000 with plain acknowledgements,
-9,500 with an `ack_sync` for each).
+nats-py makes the connection and makes it again. What arrives waits here, in bounded memory, until
+the ledger takes it: the slower the ledger, the larger the batches that it gets.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import os
+import re
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from itertools import count
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import orjson
-from attrs import define, field
+from attrs import Attribute, define, field
 
-from ...errors import MissingExtraError, UsageError
-from ...logs.logger import StructuredLogger
-from ..ledger.encoder import encode
+from ...base.logs.logger import StructuredLogger
+from ...errors import MissingExtraError, UsageError, describe_exception
+from ..ledger.encoder import DecodeError, decode, encode, is_agent_id
 from ..ledger.types import Envelope
+from ..persistence import StoreError
 from . import Deliver, OnLoss, TransportError
 
 try:
@@ -47,26 +41,24 @@ try:
 except ImportError:
     raise MissingExtraError("AACP over NATS", "nats") from None
 
-from .nats_claims import NatsClaims
-from .nats_layout import NatsLayout
-from .nats_listener import RETRY_DELAY, NatsListener
-
-DEFAULT_MAX_AGE_MS: Final = 24 * 60 * 60 * 1000
-"""The default lifetime of records: an older envelope has expired."""
+from .nats_layout import here_subject, subject_of, token_of
+from .nats_listener import RETRY_DELAY, Candidate, NatsListener
 
 _SCHEMES = ("nats", "tls", "ws", "wss")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-_ID_HEADER = "Nats-Msg-Id"
-# The server also counts the lines of the header, with a message id of 36 bytes.
-_HEADER_BYTES = len(f"NATS/1.0\r\n{_ID_HEADER}: \r\n\r\n") + 36
+# The most envelopes in one step of the ledger.
+_BATCH: Final = 512
 
-# The most envelopes that are on their way to the server at one time, and the most bytes of them, so
-# that large envelopes do not fill the memory.
-_WINDOW = 512
-_WINDOW_BYTES = 4 * 1024 * 1024
+# What may wait for the server; further envelopes wait until it has taken them.
+_MAX_UNTAKEN_BYTES: Final = 4 * 1024 * 1024
 
-# How far the clock of the server may be behind those of ledgers (AACP-33).
-_MAX_SKEW_MS = 10_000
+# What may wait for the ledger; further envelopes are dropped, and sent again.
+_MAX_WAITING: Final = 8_192
+_MAX_WAITING_BYTES: Final = 32 * 1024 * 1024
+
+# Subjects of which it is logged that no envelope came there.
+_MAX_REFUSED: Final = 100
 
 _RECONNECT_DELAY = 0.25  # seconds
 _PING_INTERVAL = 20  # seconds; two that are not answered end a connection
@@ -87,146 +79,140 @@ def _address(url: str) -> str:
     raise UsageError("the URL of NATS is expected as nats://host:port")
 
 
-def _ignore(before_ms: int | None) -> None:
+class _Client(Client):
+    """Does not wait for a server that takes nothing any more."""
+
+    def abort(self) -> bool:
+        """End the connection without sending what is buffered; False: it is a WebSocket."""
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is None:
+            return False
+        writer.transport.abort()
+        return True
+
+    async def _process_op_err(self, e: Exception) -> None:
+        self.abort()  # else nats-py connects again when that server has taken everything
+        await super()._process_op_err(e)
+
+
+def _ignore(agent_id: str | None) -> None:
     pass
 
 
-# -- the transport ------------------------------------------------------------------------------
+def _check_name(transport: NatsTransport, attribute: Attribute[str], name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{attribute.name}: expected 1 to 64 letters, digits, - and _")
 
 
 @define(eq=False, repr=False)
 class NatsTransport:
     """An `AACPTransport` over one NATS server or cluster.
 
-    The stream is made when it is missing. An existing stream is used if it is a work queue, has the
-    subjects and acknowledges; its operator decides about its limits, replicas and storage.
-
     Args:
         url: ``nats://host:port`` of one server, which names the others of its cluster.
-        stream: the stream's name.
-        prefix: the first token of subjects and the beginning of the consumers' names.
-        max_age_ms: the time after which a stream that is made here deletes undelivered envelopes.
-        ack_wait_ms: the time after which envelopes of a process that died are delivered again.
-        timeout_ms: the longest wait for the server, to connect and to acknowledge a batch.
-        claim_ms: the time after which another ledger may serve an agent whose ledger died.
-        logger: logs lost connections and malformed envelopes.
+        prefix: the first token of subjects.
+        timeout_ms: the longest wait for the server.
+        claim_ms: the lease: the time after which another ledger may serve an agent whose process
+            neither ends nor answers, and in which two ledgers with one agent find each other.
+        logger: logs lost connections and what is no envelope.
 
     Raises:
-        UsageError: the URL, or a name, is malformed.
+        UsageError: the URL, or the prefix, is malformed.
     """
 
-    durability = (
-        "The ledgers carry the promises: what NATS loses is sent again until the ledger of its"
-        " target has it. A stream in files survives the end of the server's process. The server"
-        " calls fsync only every `sync_interval`, 2 minutes by default, so the end of its machine"
-        " can take up to that much of what it has acknowledged. Its configuration"
-        " `jetstream { sync_interval: always }` (nats-server 2.10 or later), or replicas on other"
-        " machines, prevent that."
-    )
-
-    keeps = True
-
     url: str
-    stream: str = field(default="AACP", kw_only=True)
-    prefix: str = field(default="aacp", kw_only=True)
-    max_age_ms: int = field(default=DEFAULT_MAX_AGE_MS, kw_only=True)
-    ack_wait_ms: int = field(default=10_000, kw_only=True)
+    prefix: str = field(default="aacp", kw_only=True, validator=_check_name)
     timeout_ms: int = field(default=5_000, kw_only=True)
     claim_ms: int = field(default=30_000, kw_only=True)
     logger: StructuredLogger | None = field(default=None, kw_only=True)
 
-    max_envelope_bytes: int = field(default=1024 * 1024 - _HEADER_BYTES, init=False)
+    max_envelope_bytes: int = field(default=1024 * 1024, init=False)
     """The limit of the server while it is connected; before that, the default of servers."""
 
-    layout: NatsLayout = field(init=False)
-
-    _server: str = field(init=False)
-    _client: Client | None = field(default=None, init=False)
-    _deliver: Deliver | None = field(default=None, init=False)
-    _claims: NatsClaims | None = field(default=None, init=False)
-    _revival: asyncio.Task[None] | None = field(default=None, init=False)
-    _listeners: dict[str, NatsListener] = field(factory=dict, init=False)
-    _on_loss: OnLoss = field(default=_ignore, init=False)
-    # When the stream was made, and the last number that it has given out, as far as is known; how
-    # often that was found to be another stream, or an earlier state.
-    _created: str = field(default="", init=False)
-    _last_seq: int = field(default=0, init=False)
-    _losses: int = field(default=0, init=False)
-    # The subject on which the server answers, and the batches that wait for answers.
+    server: str = field(init=False)
+    _client: _Client | None = field(default=None, init=False)
+    _is_open: bool = field(default=False, init=False)
+    _own: Candidate = field(init=False)
     _inbox: str = field(default="", init=False)
-    _answers: dict[str, Answers] = field(factory=dict, init=False)
+    _tasks: list[asyncio.Task[None]] = field(factory=list, init=False)
+    _listeners: dict[str, NatsListener] = field(factory=dict, init=False)  # by their tokens
+    _on_loss: OnLoss = field(default=_ignore, init=False)
+    # What has arrived, and its bytes; listeners of which something was dropped.
+    _waiting: deque[tuple[NatsListener, Msg]] = field(factory=deque, init=False)
+    _waiting_bytes: int = field(default=0, init=False)
+    _missed: set[NatsListener] = field(factory=set, init=False)
+    _news: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _refused: set[str] = field(factory=set, init=False)
+    # The round trips that `flush` waits for: what went wrong, if anything.
+    _echoes: dict[str, asyncio.Future[str]] = field(factory=dict, init=False)
     _numbers: count[int] = field(factory=count, init=False)
+    _signs: set[str] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._server = _address(self.url)
-        self.layout = NatsLayout(
-            self.stream,
-            self.prefix,
-            self.max_age_ms,
-            self.ack_wait_ms,
-            self.timeout_ms,
-            self.claim_ms,
-        )
+        self.server = _address(self.url)
 
     # -- the connection -----------------------------------------------------------------------
 
     async def open(self, deliver: Deliver, ledger_uid: str) -> None:
-        """Connect, and make the stream if it is missing.
-
-        From then on a lost connection is made again, until that succeeds.
+        """Connect. From then on a lost connection is made again, until that succeeds.
 
         Raises:
-            TransportError: the server cannot be reached, or has no JetStream.
-            UsageError: the existing stream cannot be used; the message says what to change.
+            TransportError: the server cannot be reached.
         """
+        now_ms = time.time_ns() // 1_000_000
+        self._own = Candidate(False, now_ms, ledger_uid, socket.gethostname(), os.getpid())
         await self._establish()
-        self._deliver = deliver
-        self._claims = NatsClaims(
-            self.layout, self.connected, self._server, ledger_uid, self._on_claim_lost, self.logger
-        )
+        self._is_open = True
+        self._tasks = [asyncio.ensure_future(self._deliver_always(deliver))]
+        self._on_loss(None)
 
     def on_loss(self, callback: OnLoss) -> None:
-        """Call `callback` when the stream is another one, or ends earlier, than before."""
+        """Call `callback` when a ledger begins to listen, and with every new connection."""
         self._on_loss = callback
 
     async def close(self) -> None:
-        """Finish the current deliveries and disconnect; a second call does nothing."""
-        self._deliver = None
+        """Disconnect; a second call does nothing.
+
+        A server that does not take what was sent has `timeout_ms` for that.
+        """
+        self._is_open = False
         try:
-            if self._revival is not None:
-                self._revival.cancel()
-                await asyncio.wait((self._revival,))
-            await asyncio.gather(*(self._stop_listening(each) for each in [*self._listeners]))
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            await asyncio.gather(*(each.stop() for each in self._listeners.values()))
         finally:
-            try:
-                if self._claims is not None:
-                    await self._claims.close()
-            finally:
-                self._end_waiting("the transport was closed")
-                await self._disconnect()
+            self._end_flushes("the transport was closed")
+            self._listeners.clear()
+            self._waiting.clear()
+            self._missed.clear()
+            self._waiting_bytes = 0
+            await self._disconnect()
 
     async def _establish(self) -> None:
         self._client = client = await self._connect()
         try:
-            self._learn_limits(client)
-            self._inbox = client.new_inbox()
+            self.max_envelope_bytes = client.max_payload
+            self._inbox = self._inbox or client.new_inbox()
             await client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
-            await self.ensure_stream(client)
+            await client.subscribe(here_subject(self.prefix), cb=self._on_here)
+            await self.flush(client)
         except NatsError as error:
             await self._disconnect()
-            raise TransportError(f"NATS at {self._server}: {error}") from None
+            raise self.failure(error) from None
         except BaseException:
             await self._disconnect()
             raise
 
-    async def _connect(self) -> Client:
+    async def _connect(self) -> _Client:
         """Return a connection; the first failure ends the attempt, which nats-py would not."""
-        client = Client()
+        client = _Client()
         failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         connecting = asyncio.ensure_future(
             client.connect(
                 self.url,
-                name=f"foundation-rt {self.stream}",
+                name=f"foundation-rt {self.prefix}",
                 error_cb=partial(self._on_error, failure),
                 disconnected_cb=self._on_disconnected,
                 reconnected_cb=self._on_reconnected,
@@ -235,8 +221,9 @@ class NatsTransport:
                 reconnect_time_wait=_RECONNECT_DELAY,  # type: ignore[arg-type]
                 ping_interval=_PING_INTERVAL,
                 # Nothing is buffered while there is no connection: it is an error at once. And
-                # nats-py swallows a cancellation where it waits for a full buffer.
+                # nats-py swallows a cancellation where it waits for a full buffer, or queue.
                 pending_size=0,
+                flusher_queue_size=0,
             )
         )
         reason: object = "no answer"
@@ -257,13 +244,19 @@ class NatsTransport:
                 await asyncio.wait((connecting,))
                 await client.close()
         if reason is not None:
-            raise TransportError(f"NATS at {self._server} cannot be reached: {reason}")
+            raise TransportError(f"NATS at {self.server} cannot be reached: {reason}")
         return client
 
     async def _disconnect(self) -> None:
         client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        if client is None:
+            return
+        closing = asyncio.ensure_future(client.close())
+        await asyncio.wait((closing,), timeout=self.timeout_ms / 1000)
+        # nats-py waits until the server has taken everything.
+        if not closing.done() and not client.abort():
+            closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
 
     async def _revive(self) -> None:
         """Connect again after nats-py has given up.
@@ -275,12 +268,10 @@ class NatsTransport:
             try:
                 await self._establish()
                 break
-            except (TransportError, UsageError) as error:
-                self._warn("nats: cannot connect again", {"error": str(error)})
+            except TransportError as error:
+                self.warn("nats: cannot connect again", {"error": str(error)})
                 await asyncio.sleep(RETRY_DELAY)
-        for listener in self._listeners.values():
-            listener.reconnected(subscribed=False)
-        self._log_connected()
+        await self._on_reconnected()
 
     def connected(self) -> Client:
         """Return the connection.
@@ -290,11 +281,44 @@ class NatsTransport:
         """
         client = self._client
         if client is None or not client.is_connected:
-            raise TransportError(f"there is no connection to NATS at {self._server}")
+            raise TransportError(f"there is no connection to NATS at {self.server}")
         return client
 
-    def _learn_limits(self, client: Client) -> None:
-        self.max_envelope_bytes = client.max_payload - _HEADER_BYTES
+    @property
+    def is_connected(self) -> bool:
+        """Return whether there is a connection now."""
+        return self._client is not None and self._client.is_connected
+
+    async def flush(self, client: Client) -> None:
+        """Return when the server has taken everything that was published and subscribed.
+
+        The flush of nats-py may overtake that: its PING does not wait for what is still buffered.
+
+        Raises:
+            TransportError: it does not answer.
+            nats.errors.Error: the connection is lost.
+        """
+        token = f"=flush{next(self._numbers)}"  # of no agent
+        echo = self._echoes[token] = asyncio.get_running_loop().create_future()
+        try:
+            await client.publish(f"{self._inbox}.{token}", b"")
+            async with asyncio.timeout(self.timeout_ms / 1000):
+                problem = await echo
+        except TimeoutError:
+            problem = "no answer in time"
+        finally:
+            del self._echoes[token]
+        if problem:
+            raise TransportError(f"NATS at {self.server}: {problem}")
+
+    def failure(self, error: Exception) -> TransportError:
+        """Return what an error of nats-py is to the ledger."""
+        return TransportError(f"NATS at {self.server}: {str(error) or type(error).__name__}")
+
+    def _end_flushes(self, problem: str) -> None:
+        for echo in self._echoes.values():
+            if not echo.done():
+                echo.set_result(problem)
 
     async def _on_error(self, failure: asyncio.Future[Exception], error: Exception) -> None:
         if not failure.done():
@@ -302,130 +326,65 @@ class NatsTransport:
         elif self.logger is not None:
             # A lost connection is logged elsewhere, once; this may be a missing permission.
             level = "debug" if isinstance(error, (OSError, StaleConnectionError)) else "warn"
-            self.logger.log(level, "nats: error", {"server": self._server, "error": str(error)})
+            self.logger.log(level, "nats: error", {"server": self.server, "error": str(error)})
 
     async def _on_disconnected(self) -> None:
-        self._end_waiting("the connection was lost")
+        self._end_flushes("the connection was lost")
+        for listener in self._listeners.values():
+            listener.lapse()
         if self._client is not None:
-            self._warn("nats: connection lost", {})
+            self.warn("nats: connection lost", {})
 
     async def _on_reconnected(self) -> None:
         if self._client is not None:
-            self._learn_limits(self._client)
+            self.max_envelope_bytes = self._client.max_payload
         for listener in self._listeners.values():
-            listener.reconnected(subscribed=True)
-        self._log_connected()
+            listener.lapse()
+        self._on_loss(None)
+        if self.logger is not None:
+            self.logger.info("nats: connected again", {"server": self.server})
 
     async def _on_closed(self) -> None:
-        if self._deliver is None or self._client is None:
-            return  # this transport closes it
-        self._client = None
-        if self._revival is None or self._revival.done():
-            self._revival = asyncio.get_running_loop().create_task(self._revive())
+        if self._is_open and self._client is not None:  # else this transport closes it
+            self._client = None
+            self._tasks[1:] = [asyncio.ensure_future(self._revive())]
 
-    async def ensure_stream(self, client: Client) -> None:
-        """Make the stream if it is missing; report what it has lost (AACP-100, AACP-101).
-
-        Raises:
-            nats.errors.Error: the server refuses.
-            UsageError: the existing stream, or a new one, cannot be used.
-        """
-        losses, last_seq = self._losses, self._last_seq
-        stream = await self.layout.ensure_stream(client)
-        if losses != self._losses:
-            return  # another listener has reported it meanwhile
-        known, self._created = self._created, stream.created
-        if not known:
-            # What was sent to an earlier stream, before this process began.
-            self._on_loss(stream.created_ms + _MAX_SKEW_MS)
-        elif stream.created != known or stream.last_seq < last_seq:
-            self._losses += 1
-            self._last_seq = stream.last_seq
-            fields = {"stream": self.stream}
-            self._warn("nats: the stream has lost messages; they are sent again", fields)
-            self._on_loss(None)
-
-    def _log_connected(self) -> None:
+    def warn(self, message: str, fields: dict[str, Any]) -> None:
+        """Log something at WARN, if there is a logger."""
         if self.logger is not None:
-            self.logger.info("nats: connected again", {"server": self._server})
-
-    def _warn(self, message: str, fields: dict[str, str]) -> None:
-        if self.logger is not None:
-            self.logger.warn(message, {"server": self._server, **fields})
+            self.logger.warn(message, {"server": self.server, **fields})
 
     # -- sending ------------------------------------------------------------------------------
 
     async def send(self, envelopes: Sequence[Envelope]) -> None:
-        """Publish, and wait until the stream has stored everything but bare acknowledgements.
-
-        The next acknowledgement repeats a lost one, and the server's confirmation would cost as
-        much as the envelope: 68,000 of them are sent in a second without it, and 33,000 with it.
+        """Publish envelopes; return when the server has taken them (AACP-77).
 
         Raises:
             TransportError: some of them may not have been sent.
         """
         too_large = 0
-        window: list[tuple[Envelope, bytes]] = []
-        size = 0
-        for envelope in envelopes:
-            data = encode(envelope)
-            if len(data) > self.max_envelope_bytes:
-                too_large += 1
-                continue
-            window.append((envelope, data))
-            size += len(data)
-            if len(window) == _WINDOW or size >= _WINDOW_BYTES:
-                await self._publish(window)
-                window, size = [], 0
-        await self._publish(window)
+        try:
+            for envelope in envelopes:
+                data = encode(envelope)
+                if len(data) > self.max_envelope_bytes:
+                    too_large += 1
+                    continue
+                if (client := self.connected()).pending_data_size >= _MAX_UNTAKEN_BYTES:
+                    await self.flush(client)
+                await client.publish(subject_of(self.prefix, envelope), data)
+            await self.flush(self.connected())
+        except NatsError as error:
+            raise self.failure(error) from None
         if too_large:
             raise TransportError(
                 f"{too_large} envelopes have more than the {self.max_envelope_bytes} bytes"
-                f" that NATS at {self._server} takes"
+                f" that NATS at {self.server} takes"
             )
-
-    async def _publish(self, window: Sequence[tuple[Envelope, bytes]]) -> None:
-        client = self.connected()
-        wanted = sum(envelope.seq > 0 for envelope, _ in window)
-        try:
-            with self.expecting(wanted) as (inbox, answers):
-                for envelope, data in window:
-                    subject = self.layout.subject_of(envelope)
-                    reply = inbox if envelope.seq else ""
-                    await client.publish(subject, data, reply, {_ID_HEADER: envelope.message_id})
-                problem = await answers.wait(self.timeout_ms / 1000)
-            if problem == _NO_STREAM:  # the next attempt will find it
-                await self.ensure_stream(client)
-        except (NatsError, UsageError) as error:
-            problem = str(error)
-        if problem:
-            raise TransportError(f"NATS at {self._server}: {problem}")
-
-    @contextmanager
-    def expecting(self, wanted: int) -> Iterator[tuple[str, Answers]]:
-        """Open an inbox for a number of answers of the server, until the block ends."""
-        inbox = f"{self._inbox}.{next(self._numbers)}"
-        answers = self._answers[inbox] = Answers(wanted)
-        try:
-            yield inbox, answers
-        finally:
-            del self._answers[inbox]
-
-    async def _on_answer(self, message: Msg) -> None:
-        answers = self._answers.get(message.subject)
-        if answers is not None:
-            refusal, seq = _answer_in(message)
-            self._last_seq = max(self._last_seq, seq)
-            answers.take(refusal)
-
-    def _end_waiting(self, problem: str) -> None:
-        for answers in self._answers.values():
-            answers.finish(problem)
 
     # -- listening ----------------------------------------------------------------------------
 
     async def listen(self, agent_id: str) -> None:
-        """Claim an agent and deliver its envelopes; return before the first of them.
+        """Deliver the envelopes for an agent from now on.
 
         After every later failure of NATS this is tried again, until `unlisten`.
 
@@ -433,78 +392,139 @@ class NatsTransport:
             AgentServedElsewhereError: another ledger serves it.
             TransportError: the transport is not open, or the server does not answer.
         """
-        deliver, claims = self._deliver, self._claims
-        if deliver is None or claims is None:
+        if not self._is_open:
             raise TransportError("the transport is not open")
-        if agent_id in self._listeners:
+        token = token_of(agent_id)
+        if token in self._listeners:
             return
+        listener = NatsListener(self, agent_id, self._own, self._inbox)
+        self._listeners[token] = listener
         try:
-            await claims.take(agent_id)
-        except NatsError as error:
-            raise TransportError(f"NATS at {self._server}: {error}") from None
-        if self._deliver is deliver and agent_id not in self._listeners:
-            self._listeners[agent_id] = NatsListener(self, claims, agent_id, deliver)
+            await listener.start()
+        except BaseException:
+            if self._listeners.get(token) is listener:
+                del self._listeners[token]
+            await listener.stop()
+            raise
 
     async def unlisten(self, agent_id: str) -> None:
-        """Finish the current deliveries to an agent; other envelopes wait in the stream.
-
-        From then on another ledger may serve it.
-        """
-        await self._stop_listening(agent_id)
-        if self._claims is not None:
-            await self._claims.give_back(agent_id)
-
-    async def _stop_listening(self, agent_id: str) -> None:
-        listener = self._listeners.pop(agent_id, None)
+        """Deliver nothing more to an agent; another ledger may serve it."""
+        listener = self._listeners.pop(token_of(agent_id), None)
         if listener is not None:
             await listener.stop()
 
-    def _on_claim_lost(self, agent_id: str) -> None:
-        listener = self._listeners.get(agent_id)
-        if listener is not None:
-            listener.claim_again()
+    async def _on_answer(self, message: Msg) -> None:
+        token = message.subject.rpartition(".")[2]
+        if (echo := self._echoes.get(token)) is not None:
+            if not echo.done():
+                echo.set_result("")
+            return
+        listener = self._listeners.get(token)
+        stream = _read(message.data).get("stream")
+        if isinstance(stream, str):
+            self._notice_jetstream(f"the stream {stream[:255]!r} stores envelopes")
+        elif listener is not None:
+            listener.answered(message)
 
+    def _notice_jetstream(self, sign: str) -> None:
+        """Log once what shows that peers still use JetStream (AACP-79)."""
+        if sign in self._signs or len(self._signs) >= _MAX_REFUSED or self.logger is None:
+            return
+        self._signs.add(sign)
+        self.logger.error(
+            f"nats: {sign}: peers of an earlier state of foundation-rt use JetStream, and do not"
+            " see which agents are served here. Upgrade them all; then delete their stream (nats"
+            f" stream rm) and the bucket {self.prefix}-claims (nats kv rm)",
+            {"server": self.server},
+        )
 
-# -- answers of the server ----------------------------------------------------------------------
+    async def _on_here(self, message: Msg) -> None:
+        """Have what an agent did not acknowledge sent again, since its ledger listens anew."""
+        fields = _read(message.data)
+        agent_id, ledger = fields.get("agent"), fields.get("ledger")
+        if not is_agent_id(agent_id) or ledger == self._own.ledger:
+            return
+        # NATS authorizes senders by permissions on subjects, so the subject is what counts.
+        if message.subject == here_subject(self.prefix, token_of(agent_id)):
+            self._on_loss(agent_id)
 
-_NO_STREAM = "nothing takes it"
+    # -- delivering ---------------------------------------------------------------------------
 
+    async def take(self, listener: NatsListener, message: Msg) -> None:
+        """Keep a message for the ledger, unless too much waits already or the lease is over."""
+        if not listener.holds():
+            return
+        if len(self._waiting) >= _MAX_WAITING or self._waiting_bytes >= _MAX_WAITING_BYTES:
+            self._missed.add(listener)
+            return
+        if message.headers:  # ours have none; they may be as large as the data
+            source = message.subject.split(".")[1]
+            self._notice_jetstream(f"agent {source!r} sends for a stream")
+            message.headers = None
+        self._waiting.append((listener, message))
+        self._waiting_bytes += len(message.data)
+        self._news.set()
 
-def _answer_in(message: Msg) -> tuple[str, int]:
-    """Return the reason of a refusal, else empty and the number that the stream has given out."""
-    if not message.data:
-        return (_NO_STREAM if message.headers else ""), 0
-    answer = orjson.loads(message.data)
-    error = answer.get("error")
-    return (str(error.get("description", "refused")) if error else ""), answer.get("seq", 0)
+    async def _deliver_always(self, deliver: Deliver) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._waiting:
+                size = min(len(self._waiting), _BATCH)
+                await self._deliver(deliver, [self._waiting.popleft() for _ in range(size)])
+            if self._missed:
+                await self._announce_missed()
 
-
-class Answers:
-    """The answers to a batch: one future for all, where nats-py has one for each."""
-
-    __slots__ = ("_done", "_left")
-
-    def __init__(self, left: int) -> None:
-        self._left = left
-        self._done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        if not left:
-            self.finish("")
-
-    def take(self, refusal: str) -> None:
-        """Count one answer; the first refusal ends the wait."""
-        self._left -= 1
-        if refusal or not self._left:
-            self.finish(refusal)
-
-    def finish(self, problem: str) -> None:
-        """End the wait, unless it has ended."""
-        if not self._done.done():
-            self._done.set_result(problem)
-
-    async def wait(self, timeout: float) -> str:
-        """Return what failed, after at most `timeout` seconds; empty when nothing did."""
+    async def _deliver(self, deliver: Deliver, batch: Sequence[tuple[NatsListener, Msg]]) -> None:
+        """Enter envelopes in the ledger. What it does not take is sent again."""
+        self._waiting_bytes -= sum(len(message.data) for _, message in batch)
+        envelopes = [
+            envelope
+            for listener, message in batch
+            if listener.holds() and (envelope := self._envelope_in(message)) is not None
+        ]
+        # What was sent again comes late: sorted, it does not make the ledger hold the others.
+        envelopes.sort(key=lambda each: each.seq)
         try:
-            async with asyncio.timeout(timeout):
-                return await self._done
-        except TimeoutError:
-            return "not acknowledged in time"
+            await deliver(envelopes)
+            return
+        except StoreError as error:
+            fields: dict[str, Any] = {"error": str(error)}
+        except Exception as error:
+            fields = {"error": describe_exception(error)}
+        self.warn("nats: not in the ledger, is sent again", fields)
+        self._missed.update(listener for listener, _ in batch)
+
+    def _envelope_in(self, message: Msg) -> Envelope | None:
+        """Return the envelope in a message; log that there is none, once for each subject."""
+        try:
+            envelope = decode(message.data)
+            # NATS authorizes senders by permissions on subjects, so the subject is what counts.
+            if subject_of(self.prefix, envelope) == message.subject:
+                return envelope
+            problem = "/sourceAgentId: expected the agents that its subject names"
+        except DecodeError as error:
+            problem = str(error)
+        if message.subject not in self._refused and len(self._refused) < _MAX_REFUSED:
+            self._refused.add(message.subject)
+            self.warn("nats: no envelope", {"subject": message.subject, "error": problem})
+        return None
+
+    async def _announce_missed(self) -> None:
+        """Have what was dropped sent again, a moment after there is room for it."""
+        await asyncio.sleep(RETRY_DELAY)
+        missed, self._missed = self._missed, set()
+        for listener in missed:
+            try:
+                await listener.announce()
+            except (NatsError, TransportError):
+                return  # every new connection is announced
+
+
+def _read(data: bytes) -> dict[str, Any]:
+    """Return the JSON object in a message; empty if there is none: anybody may write there."""
+    try:
+        fields = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return {}
+    return fields if isinstance(fields, dict) else {}

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ...base.shown import Shown
 from ...errors import UsageError
-from ...registry.tools import is_async_callable
-from ...server_requests.errors import InvalidClientResult
-from ...shown import Shown
+from ...features.server_requests.errors import InvalidClientResult
+from ...kernel.registry.tools import is_async_callable
+from ...protocol.methods import CLIENT_CAPABILITIES
 from .params import ServerRequestRefused, as_json, malformed
 from .server_requests import (
-    CAPABILITY_OF,
     check_declared,
     failed,
     handler_failed,
@@ -34,9 +34,9 @@ from .server_requests import (
 )
 
 if TYPE_CHECKING:
+    from ...features.server_requests.elicitation import ElicitResult
+    from ...features.server_requests.sampling import SampleResult
     from ...protocol.revisions import Revision
-    from ...server_requests.elicitation import ElicitResult
-    from ...server_requests.sampling import SampleResult
     from .elicitation import ElicitationRequest, ElicitationUrlRequest
     from .roots import Place
     from .sampling import SamplingRequest
@@ -190,7 +190,7 @@ class ClientHandlers:
     def _prepare(self, method: str, params: Any, revision: Revision) -> HandlerCall:
         """Read a request; raise `ServerRequestRefused` if it may not be sent (QUEST-02, -03)."""
         check_declared(method, self.capabilities(revision), revision)
-        capability = CAPABILITY_OF[method]
+        capability = CLIENT_CAPABILITIES[method]
         if capability == "roots":
             return self._prepare_roots(method)
         if type(params) is not dict:

@@ -11,13 +11,13 @@ from typing import Any
 
 from attrs import frozen
 
+from ...base.exact_json import dumps
+from ...base.jsonschema.compilation import Validator, compile_schema
+from ...base.jsonschema.issues import step
 from ...errors import RegistrationError
-from ...jsonschema.compilation import Validator, compile_schema
-from ...jsonschema.issues import step
-from ...protocol.exact_json import dumps
+from ...features.server_requests.elicitation import ACTIONS, ElicitResult, is_web_page
+from ...features.server_requests.errors import InvalidClientResult
 from ...protocol.revisions import Revision
-from ...server_requests.elicitation import ACTIONS, ElicitResult, is_web_page
-from ...server_requests.errors import InvalidClientResult
 from .params import as_json, malformed, optional, required
 
 MAX_FIELDS = 100

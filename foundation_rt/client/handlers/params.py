@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...base.exact_json import dumps, loads
 from ...errors import JsonRpcErrorCode
-from ...protocol.exact_json import dumps, loads
-from ...server_requests.errors import InvalidClientResult
+from ...features.server_requests.errors import InvalidClientResult
 from ..errors import MCPError
 
 _KINDS: dict[type, str] = {str: "a string", dict: "an object", list: "an array"}

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ...server_requests.errors import InvalidClientResult
-from ...server_requests.roots import Root
+from ...features.server_requests.errors import InvalidClientResult
+from ...features.server_requests.roots import Root
 
 Place = Root | Path | str
 """A root; a path, whose URI is made; or a `file:` URI."""

@@ -8,10 +8,8 @@ from typing import Any, get_args
 from attrs import frozen
 
 from ...errors import UsageError
-from ...protocol.content import Audio, Block, Image, Text
-from ...protocol.revisions import Revision
-from ...server_requests.errors import InvalidClientResult
-from ...server_requests.sampling import (
+from ...features.server_requests.errors import InvalidClientResult
+from ...features.server_requests.sampling import (
     ContextScope,
     ModelPreferences,
     SampledBlock,
@@ -23,6 +21,8 @@ from ...server_requests.sampling import (
     check_conversation,
     read_sample,
 )
+from ...protocol.content import Audio, Block, Image, Text
+from ...protocol.revisions import Revision
 from ..errors import InvalidResponseError
 from ..results.content import read_block
 from .params import ServerRequestRefused, as_json, malformed, optional, required

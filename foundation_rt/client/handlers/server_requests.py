@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import orjson
 
+from ...base.exact_json import dumps
 from ...errors import JsonRpcErrorCode
-from ...protocol.exact_json import dumps
-from ...server_requests.errors import ClientCapabilityError, ClientErrorResponse
+from ...features.server_requests.errors import ClientCapabilityError, ClientErrorResponse
+from ...protocol.methods import facts
 from ..errors import InvalidResponseError
 from .params import ServerRequestRefused
 
@@ -26,13 +27,6 @@ log = logging.getLogger("foundation_rt.client")
 
 MAX_INPUT_REQUESTS: Final = 100
 """Most requests of one `input_required` result (QUEST-14)."""
-
-CAPABILITY_OF: Final[Mapping[str, str]] = {
-    "elicitation/create": "elicitation",
-    "roots/list": "roots",
-    "sampling/createMessage": "sampling",
-}
-"""The capability of a client that a method of servers needs."""
 
 
 class ServerRequestHandlers(Protocol):
@@ -63,7 +57,7 @@ def check_declared(method: str, capabilities: Mapping[str, Any], revision: Revis
     Raises:
         ServerRequestRefused: the revision does not have it, or its capability was not declared.
     """
-    if method not in revision.client_requests or CAPABILITY_OF.get(method) not in capabilities:
+    if method not in revision.client_requests or facts(method).capability not in capabilities:
         raise not_declared()
 
 

@@ -26,7 +26,7 @@ from enum import StrEnum
 from attrs import define, field, frozen
 from attrs.validators import optional
 
-from ...shown import Shown
+from ...base.shown import Shown
 from .settings import at_least, true_or_false
 
 
@@ -90,6 +90,7 @@ class CircuitBreaker:
     _on_change: OnChange | None = None
     failures: int = field(default=0, init=False)
     _failed_at: deque[float] = field(factory=deque, init=False)  # if they count for a time only
+    _lasting: int = field(default=0, init=False)  # of the failures, those that count in any case
     _state: CircuitState = field(default=CircuitState.CLOSED, init=False)
     _epoch: int = field(default=0, init=False)  # one more with each change of the state
     _probes: list[Permit] = field(factory=list, init=False)  # under way, the oldest first
@@ -116,20 +117,30 @@ class CircuitBreaker:
         """Count a success: the server responded, even if it refused the call."""
         if not self._counts(permit, now):
             return
+        self.failures -= self._lasting
+        self._lasting = 0
         if self._state is CircuitState.HALF_OPEN:
             self._forget(self.failures)
             self._change(CircuitState.CLOSED)
         elif self.failures:
             self._forget(1 if self._settings.forgive else self.failures)
 
-    def failed(self, permit: Permit, now: float) -> None:
-        """Count a failure of the server, or of the connection to it."""
+    def failed(self, permit: Permit, now: float, *, lasts: bool = False) -> None:
+        """Count a failure of the server, or of the connection to it.
+
+        Args:
+            permit: of the call.
+            now: in s.
+            lasts: whether it counts until the next success, whatever the window.
+        """
         if self._counts(permit, now):
             self.failures += 1
             if self._state is CircuitState.HALF_OPEN:
                 self._open(now)
                 return
-            if self._settings.window_ms is not None:
+            if lasts:
+                self._lasting += 1
+            elif self._settings.window_ms is not None:
                 self._failed_at.append(now)
             if self.failures >= self._settings.failure_threshold:
                 self._open(now)

@@ -18,8 +18,11 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from ...base.shown import Shown
 from ...errors import ErrorCode, JsonRpcErrorCode
-from ...shown import Shown
+from ...protocol.methods import (
+    facts,
+)
 from ..errors import CallTimeoutError, InvalidResponseError, MCPError, SessionExpiredError
 from ..safe_text import readable
 
@@ -109,10 +112,6 @@ _BY_ERROR_CODE: Mapping[str, Meaning] = {
 # Reasons of a RESOURCE_EXHAUSTED that is said before a handler runs (FEAT-01, RATE-02, RES-13).
 _REFUSED_FOR_LOAD = ("concurrency_limit", "principal_share", "rate_limit")
 
-BEFORE_SESSION = ("initialize", "server/discover")
-"""Requests before there is a session: it cannot have expired, nor can they be cancelled by id."""
-
-_READS = ("resources/read", "resources/subscribe", "resources/unsubscribe")
 _NOUNS = {"tools": "tool", "prompts": "prompt", "resources": "resource", "tasks": "task"}
 
 # What other runtimes say under numbers that mean several things. Only the beginning counts: what
@@ -204,7 +203,7 @@ def _make_error(
 def _meaning(wire: _WireError) -> Meaning:
     """Return the first meaning found, from the most explicit sign to the least."""
     if _is_about_session(wire):
-        return BY_NUMBER[-32000] if wire.method in BEFORE_SESSION else _NO_SESSION
+        return BY_NUMBER[-32000] if facts(wire.method).opens_session else _NO_SESSION
     found = _by_error_code(wire) or _by_message(wire) or _by_data(wire)
     found = found or BY_NUMBER.get(wire.number, UNKNOWN)
     if found.code == "E204" and found.user_message is None:
@@ -240,14 +239,15 @@ def _by_data(wire: _WireError) -> Meaning | None:
     """Find the meaning by unambiguous members of the data, and by the method (CERR-10)."""
     if isinstance(wire.data.get("requiredCapabilities"), Mapping):
         return _CLIENT_CAPABILITY
-    if wire.method in BEFORE_SESSION and isinstance(wire.data.get("supported"), list):
+    if facts(wire.method).opens_session and isinstance(wire.data.get("supported"), list):
         return _NO_COMMON_REVISION
     has_uri = isinstance(wire.data.get("uri"), str)
+    names_resource = facts(wire.method).target == "uri"
     if wire.number == _CONVERSION_FAILED_OR_NOT_FOUND:
-        is_missing = has_uri or wire.method in _READS
+        is_missing = has_uri or names_resource
     else:
         is_invalid = wire.number == JsonRpcErrorCode.INVALID_PARAMS
-        is_missing = is_invalid and has_uri and wire.method in (None, *_READS)
+        is_missing = is_invalid and has_uri and (wire.method is None or names_resource)
     return _not_available("resource") if is_missing else None
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
-from ...backoff import exponential_delay
-from ...shown import Shown
+from ...base.backoff import exponential_delay
+from ...base.shown import Shown
 from ..errors import MCPError, SessionExpiredError
-from .settings import at_least
+from .settings import at_least, true_or_false
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,6 +45,8 @@ class RetryPolicy(Shown):
         base_delay_ms: bound of the wait before the second attempt, in ms; it doubles with each.
         max_delay_ms: the longest wait, in ms.
         budget: retries in advance; each success gives back a tenth.
+        repeats_lost: whether a call whose session was lost or has expired is repeated (RETRY-14);
+            false where another layer repeats.
 
     Raises:
         ConfigError: `max_attempts` is less than 1, one of the others is negative or not finite, or
@@ -55,6 +57,7 @@ class RetryPolicy(Shown):
     base_delay_ms: int = field(default=100, validator=at_least(0))
     max_delay_ms: int = field(default=5_000, validator=at_least(0))
     budget: float = field(default=10.0, validator=at_least(0, whole=False))
+    repeats_lost: bool = field(default=True, validator=true_or_false)
 
     def delay(self, attempt: int, draw: float, retry_after: float | None = None) -> float:
         """Return the time to wait after `attempt` attempts, in s (RETRY-01).
@@ -181,7 +184,8 @@ class Retries:
         is_expired = isinstance(cause_of(error, attempt), SessionExpiredError)
         if attempt.permits.has_probe and is_failure(error) and not is_expired:
             return None  # a probe asks once
-        if not tries.is_repaired and session is not None and not session.is_usable:
+        can_repair = self.policy.repeats_lost and not tries.is_repaired
+        if can_repair and session is not None and not session.is_usable:
             tries.is_repaired = True  # a new session is no retry of the server
             return 0.0
         if tries.number >= self.policy.max_attempts:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ...base.jsonschema.dialects import HEADER_KEYWORD, SHAPES_IN, dialects_with, subschemas
+from ...base.jsonschema.header_params import HeaderParameter, header_parameters
+from ...base.jsonschema.issues import ValidationIssue, place, step
 from ...errors import RegistrationError
-from ...jsonschema.dialects import HEADER_KEYWORD, SHAPES_IN, dialects_with, subschemas
-from ...jsonschema.header_params import HeaderParameter, header_parameters
-from ...jsonschema.issues import ValidationIssue, place, step
 
 MAX_INTEGER: Final = 2**53 - 1
 """The largest integer that every intermediary reads as it is (MCP 2026-07-28, `x-mcp-header`)."""

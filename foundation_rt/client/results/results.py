@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, field, frozen
 
+from ...base.exact_json import loads
+from ...base.shown import Shown
 from ...errors import ErrorCode, StructuredError
-from ...protocol.exact_json import loads
-from ...shown import Shown
+from ...protocol.methods import COMPLETION_COMPLETE, PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
 from ..errors import InvalidResponseError, ToolCallError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class CallResult(Shown):
         Raises:
             InvalidResponseError: it is no such result (CTOOL-11).
         """
-        _check_frame(wire, "tools/call")
+        _check_frame(wire, TOOLS_CALL)
         blocks = wire.get("content")
         if type(blocks) is not list:
             if blocks is not None:
@@ -216,8 +217,8 @@ class ReadResult(Shown):
         """
         from .content import read_contents
 
-        _check_frame(wire, "resources/read")
-        return cls(wire, tuple(map(read_contents, _array(wire, "contents", "resources/read"))))
+        _check_frame(wire, RESOURCES_READ)
+        return cls(wire, tuple(map(read_contents, _array(wire, "contents", RESOURCES_READ))))
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -257,8 +258,8 @@ class GetPromptResult(Shown):
         Raises:
             InvalidResponseError: it is no such result.
         """
-        _check_frame(wire, "prompts/get")
-        messages = tuple(map(_message, _array(wire, "messages", "prompts/get")))
+        _check_frame(wire, PROMPTS_GET)
+        messages = tuple(map(_message, _array(wire, "messages", PROMPTS_GET)))
         description = wire.get("description")
         return cls(wire, messages, description if type(description) is str else None)
 
@@ -291,11 +292,11 @@ class CompletionResult(Shown):
         Raises:
             InvalidResponseError: it is no such result.
         """
-        _check_frame(wire, "completion/complete")
+        _check_frame(wire, COMPLETION_COMPLETE)
         completion = wire.get("completion")
         if type(completion) is not dict:
             raise InvalidResponseError("the result of completion/complete has no completion")
-        values = tuple(_array(completion, "values", "completion/complete"))
+        values = tuple(_array(completion, "values", COMPLETION_COMPLETE))
         if not all(type(value) is str for value in values):
             raise InvalidResponseError("a value of completion/complete is not a string")
         total = completion.get("total")

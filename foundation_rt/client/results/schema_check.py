@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
+from ...base.exact_json import dumps
 from ...errors import RegistrationError
-from ...protocol.exact_json import dumps
 
 if TYPE_CHECKING:
-    from ...jsonschema.compilation import Validator
-    from ...jsonschema.issues import ValidationIssue
+    from ...base.jsonschema.compilation import Validator
+    from ...base.jsonschema.issues import ValidationIssue
 
 MAX_SCHEMA_BYTES: Final = 128 * 1024
 """Largest schema that is compiled, in bytes of JSON; most of a large one is descriptions."""
@@ -59,7 +59,7 @@ class SchemaCheck:
             log.debug("a format does not fit: %s %s", issue.path or "it", issue.message)
 
     def _compile(self, check_formats: bool) -> Validator:
-        from ...jsonschema.compilation import compile_schema
+        from ...base.jsonschema.compilation import compile_schema
         from .schema_costs import cost_problem
 
         try:

@@ -2,7 +2,7 @@
 
 A schema of a few kilobytes can take seconds and gigabytes to compile. What exceeds a limit here is
 not compiled, and its values are not checked (CTOOL-19). Patterns are limited in number; the engine
-bounds the size of each one (`foundation_rt.jsonschema.rust_validator`).
+bounds the size of each one (`foundation_rt.base.jsonschema.rust_validator`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from attrs import define, field
 
+from ...base.jsonschema.dialects import DIALECTS, SHAPES_IN, SILENT
+from ...base.jsonschema.references import target_of
 from ...errors import RegistrationError
-from ...jsonschema.dialects import DIALECTS, SHAPES_IN, SILENT
-from ...jsonschema.references import target_of
 
 MAX_PARTS: Final = 2000
 """Most keywords, names, choices and alternatives of a schema: 0.1 ms and 12 kB each, compiled."""

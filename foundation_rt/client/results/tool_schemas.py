@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ...base.exact_json import dumps
 from ...errors import RegistrationError
-from ...protocol.exact_json import dumps
 from ..errors import InvalidArgumentsError, InvalidResponseError
 from .results import text_of
 from .schema_check import SchemaCheck
 
 if TYPE_CHECKING:
-    from ...jsonschema.header_params import HeaderParameter
-    from ...jsonschema.issues import ValidationIssue
+    from ...base.jsonschema.header_params import HeaderParameter
+    from ...base.jsonschema.issues import ValidationIssue
 
 
 @define(eq=False, repr=False)
@@ -91,10 +91,14 @@ class ToolSchema:
         return None if self._output is None else self._output.schema
 
     @property
+    def is_read_only(self) -> bool:
+        """Return whether the server says that a call changes nothing."""
+        return self.annotations.get("readOnlyHint") is True
+
+    @property
     def is_idempotent(self) -> bool:
         """Return whether the server says that a second call changes nothing more (CTOOL-03)."""
-        said = self.annotations
-        return said.get("idempotentHint") is True or said.get("readOnlyHint") is True
+        return self.annotations.get("idempotentHint") is True or self.is_read_only
 
     @property
     def needs_task(self) -> bool:
@@ -154,10 +158,7 @@ class ToolSchema:
 
         As JSON: to Python `1`, `1.0` and `true` are equal, to a schema they are not.
         """
-        try:
-            return dumps(self.wire) == dumps(other.wire)
-        except TypeError:  # deeper than orjson writes
-            return False
+        return dumps(self.wire) == dumps(other.wire)
 
     def _find_header_params(self) -> tuple[tuple[HeaderParameter, ...], str | None]:
         if self._header_params is None:

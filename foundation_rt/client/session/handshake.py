@@ -13,7 +13,9 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from ...base.shown import Shown
 from ...errors import JsonRpcErrorCode
+from ...protocol.methods import INITIALIZE, SERVER_DISCOVER
 from ...protocol.peer import CAPABILITIES_KEY, INFO_KEY, SERVER_INFO_KEY, SUPPORTED_REVISIONS
 from ...protocol.revisions import (
     HANDSHAKE_REVISIONS,
@@ -23,7 +25,6 @@ from ...protocol.revisions import (
     VERSION_KEY,
     Revision,
 )
-from ...shown import Shown
 from ..errors import ConnectionLostError, InvalidResponseError, MCPError, NotOfferedError
 from ..safe_text import readable
 
@@ -148,7 +149,7 @@ class Handshake:
             "capabilities": self.capabilities(revision),
             "clientInfo": revision.keep("implementation", self.info),
         }
-        return HandshakeRequest("initialize", params, revision)
+        return HandshakeRequest(INITIALIZE, params, revision)
 
     def meta(self, revision: Revision) -> dict[str, Any]:
         """Return the `_meta` of every request of the stateless mode (CLIENT-03)."""
@@ -177,7 +178,7 @@ class Handshake:
             MCPError: the result cannot be read (E209), or there is no common revision (E206).
         """
         self._is_understood = True
-        if opening.method == "initialize":
+        if opening.method == INITIALIZE:
             return self._initialized(result)
         return self._discovered(opening, result)
 
@@ -187,7 +188,7 @@ class Handshake:
         Raises:
             MCPError: there is no other request to try.
         """
-        is_discovery = opening.method == "server/discover"
+        is_discovery = opening.method == SERVER_DISCOVER
         supported = _names(error.data, "supported")
         if error.original_code == _UNSUPPORTED or (supported and not is_discovery):
             return self._choose_revision(supported, error)
@@ -200,7 +201,7 @@ class Handshake:
         raise self._unsupported_error(error)
 
     def _discover(self, revision: Revision) -> HandshakeRequest:
-        return HandshakeRequest("server/discover", {"_meta": self.meta(revision)}, revision)
+        return HandshakeRequest(SERVER_DISCOVER, {"_meta": self.meta(revision)}, revision)
 
     def _discovered(
         self, opening: HandshakeRequest, result: Mapping[str, Any]

@@ -13,6 +13,7 @@ from attrs import define, field
 
 from ...errors import JsonRpcErrorCode
 from ...protocol.jsonrpc import ABSENT
+from ...protocol.methods import PING
 from ..handlers.params import ServerRequestRefused
 from ..handlers.server_requests import answer
 from .pending_requests import encode_response
@@ -56,7 +57,7 @@ class OpenRequests:
             revision: of the session.
             attempt: what it belongs to; None if that is not known (QUEST-24).
         """
-        if request.method == "ping":
+        if request.method == PING:
             self.reply(encode_response(request, result={}))
         elif request.id in self._tasks or len(self._tasks) >= MAX_OPEN_REQUESTS:
             self._refuse(request, JsonRpcErrorCode.INVALID_REQUEST, "Too many open requests")

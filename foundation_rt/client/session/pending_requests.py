@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from attrs import define, field
 
-from ...protocol.exact_json import dumps, loads
+from ...base.exact_json import check_levels, dumps, loads, may_be_deep
+from ...base.shown import Shown
 from ...protocol.framing import LineTooLong
 from ...protocol.jsonrpc import (
     ABSENT,
@@ -23,15 +24,19 @@ from ...protocol.jsonrpc import (
     Notification,
     Request,
     Response,
+    invalid,
     parse,
     read,
 )
+from ...protocol.methods import (
+    NOTIFICATIONS_PROGRESS,
+    facts,
+)
 from ...protocol.peer import SUBSCRIPTION_ID_KEY
-from ...shown import Shown
 from ..errors import MCPError
 
 if TYPE_CHECKING:
-    from ...ids import RequestIdGenerator
+    from ...base.ids import RequestIdGenerator
 
 
 MAX_MENDED_BYTES: Final = 8 * 1024 * 1024
@@ -39,21 +44,6 @@ MAX_MENDED_BYTES: Final = 8 * 1024 * 1024
 
 ABANDONED_SECONDS: Final = 30.0
 """Time for which a request that its caller left may still be the one that asks, in s."""
-
-ASKS_NOTHING: Final = {
-    "initialize",
-    "logging/setLevel",
-    "ping",
-    "prompts/list",
-    "resources/list",
-    "resources/subscribe",
-    "resources/templates/list",
-    "resources/unsubscribe",
-    "server/discover",
-    "subscriptions/listen",
-    "tools/list",
-}
-"""Methods for which servers need nothing of their client (QUEST-24)."""
 
 _MAX_ABANDONED = 1_000
 _MAX_MENDED = 10_000  # surrogates of one line
@@ -166,8 +156,6 @@ MessageReceived = (
     ResponseReceived | InvalidResponse | RequestReceived | NotificationReceived | Ignored
 )
 
-_PROGRESS = "notifications/progress"
-
 
 @define(eq=False, repr=False)
 class PendingRequests:
@@ -214,7 +202,7 @@ class PendingRequests:
 
     def abandon(self, request: PendingRequest, now: float) -> None:
         """Note that nobody waits for a request any more, which the server may still work on."""
-        if request.method in ASKS_NOTHING:
+        if facts(request.method).asks_nothing:
             return
         self._forget_abandoned(now)
         self.abandoned[request.id] = now
@@ -227,7 +215,7 @@ class PendingRequests:
         A request of the server on a shared stream does not say to which it belongs.
         """
         self._forget_abandoned(now)
-        asking = [each for each in self.pending.values() if each.method not in ASKS_NOTHING]
+        asking = [each for each in self.pending.values() if not facts(each.method).asks_nothing]
         return asking[0] if len(asking) == 1 and not self.abandoned else None
 
     def _forget_abandoned(self, now: float) -> None:
@@ -250,7 +238,9 @@ class PendingRequests:
         if type(message) is Malformed:
             message = parse(without_lone_surrogates(line), loads)
         if isinstance(message, Batch):
-            return [self._read(read(each), stream) for each in message.items]
+            messages = [read(each) for each in message.items]
+            return [self._read(_within_levels(each, line), stream) for each in messages]
+        message = _within_levels(message, line)
         if isinstance(message, Malformed) and message.id is None and stream is None:
             return self._read_remains(message, line)
         return [self._read(message, stream)]
@@ -287,7 +277,7 @@ class PendingRequests:
         if type(params) is not dict:
             return Ignored(f"params of {notification.method} that are not an object")
         about = _subscription(params) or stream
-        if notification.method == _PROGRESS:
+        if notification.method == NOTIFICATIONS_PROGRESS:
             about = params.get("progressToken")
         return NotificationReceived(
             notification.method, params, self.pending.get(about) if type(about) is str else None
@@ -328,6 +318,24 @@ class PendingRequests:
     def _take(self, request_id: Any) -> PendingRequest | None:
         """Remove and return the request of this id: it has one response (CLIENT-12)."""
         return self.pending.pop(request_id, None) if type(request_id) is str else None
+
+
+def _within_levels(
+    message: Request | Notification | Response | Malformed, line: bytes
+) -> Request | Notification | Response | Malformed:
+    """Return the message; if it is nested too deeply to be handed on, what is wrong (CLIENT-63)."""
+    if not may_be_deep(line) or isinstance(message, Malformed):
+        return message
+    message_id, value = None, None
+    if isinstance(message, Response):
+        message_id, value = message.id, [message.result, message.error]
+    elif message.params is not ABSENT:
+        value = [message.params]
+    try:
+        check_levels(value)
+    except TypeError as error:
+        return invalid("too_deep", str(error), message_id)
+    return message
 
 
 def _subscription(params: Mapping[str, Any]) -> Any:

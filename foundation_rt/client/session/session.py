@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import define, field
 
 from ...errors import JsonRpcErrorCode
-from ...protocol.http_headers import NAME_SOURCES
+from ...protocol.methods import (
+    INITIALIZE,
+    LOGGING_SET_LEVEL,
+    NOTIFICATIONS_CANCELLED,
+    NOTIFICATIONS_INITIALIZED,
+    NOTIFICATIONS_MESSAGE,
+    NOTIFICATIONS_PROGRESS,
+    SERVER_DISCOVER,
+    facts,
+)
 from ...protocol.peer import CAPABILITIES_KEY, LOG_LEVEL_KEY
 from ..callbacks import report_log_message, report_progress
 from ..errors import (
@@ -28,7 +37,7 @@ from ..errors import (
     SessionExpiredError,
     unexpected_error,
 )
-from ..resilience.error_mapping import BEFORE_SESSION, map_mcp_error
+from ..resilience.error_mapping import map_mcp_error
 from ..resilience.retries import Attempt
 from ..transports.transport import NO_HEADER_PARAMS, ClientMessage
 from .handshake import Handshake, HandshakeRequest, ServerDescription
@@ -59,7 +68,6 @@ log = logging.getLogger("foundation_rt.client")
 _UNSUPPORTED = int(JsonRpcErrorCode.UNSUPPORTED_PROTOCOL_VERSION)
 # How long requests of an expired session may wait for their own error, in s.
 _EXPIRY_SECONDS = 1.0
-_LOG_MESSAGE = "notifications/message"
 
 
 class SessionObserver(Protocol):
@@ -144,7 +152,7 @@ class ClientSession:
         if revision.is_stateless:
             self._meta = self._stateless_meta(revision)
         else:
-            self.notify("notifications/initialized")
+            self.notify(NOTIFICATIONS_INITIALIZED)
         self._log_connection()
         await self._set_log_level()
 
@@ -173,7 +181,7 @@ class ClientSession:
         if not self.server.can("logging"):
             return
         try:
-            await self.request("logging/setLevel", {"level": self.log_level}, Attempt())
+            await self.request(LOGGING_SET_LEVEL, {"level": self.log_level}, Attempt())
         except MCPError as error:
             if not self.is_usable:
                 raise
@@ -220,7 +228,7 @@ class ClientSession:
         request, line = self.requests.add(
             method, message, attempt, wants_progress=attempt.on_progress is not None
         )
-        source = NAME_SOURCES.get(method)
+        source = facts(method).mirrored
         name = None if source is None or params is None else params.get(source)
         try:
             attempt.was_sent = True
@@ -279,14 +287,14 @@ class ClientSession:
             self.requests.abandon(request, asyncio.get_running_loop().time())
         is_told = self.transport.has_exchanges and is_stateless
         # A request of the handshake cannot be cancelled by a notification.
-        if not is_told and request.method not in BEFORE_SESSION:
+        if not is_told and not facts(request.method).opens_session:
             params: dict[str, Any] = {
                 "requestId": request.id,
                 "reason": "the caller does not wait any more",
             }
             if self._meta:
                 params["_meta"] = dict(self._meta)
-            self.notify("notifications/cancelled", params)
+            self.notify(NOTIFICATIONS_CANCELLED, params)
         self.transport.forget(request.id)
 
     # -- messages of the transport; see `Receiver`
@@ -375,15 +383,15 @@ class ClientSession:
         attempt: Attempt | None = (
             None if notification.request is None else notification.request.attempt
         )
-        if notification.method == "notifications/progress":
+        if notification.method == NOTIFICATIONS_PROGRESS:
             if attempt is not None and attempt.on_progress is not None:
                 _report_progress(attempt, attempt.on_progress, notification.params)
-        elif notification.method == "notifications/cancelled":
+        elif notification.method == NOTIFICATIONS_CANCELLED:
             self._cancelled_by_server(notification.params.get("requestId"))
         elif attempt is not None and attempt.on_notification is not None:
             attempt.on_notification(notification)
         else:
-            if notification.method == _LOG_MESSAGE:
+            if notification.method == NOTIFICATIONS_MESSAGE:
                 self._report_log(notification, attempt)
             self.observer.notified(notification)
 
@@ -455,7 +463,7 @@ def _lost(error: MCPError, *, may_have_run: bool) -> ConnectionLostError:
 
 def _refusal(request: PendingRequest, said: Any) -> MCPError:
     error = map_mcp_error(said, request.method)
-    if error.original_code == _UNSUPPORTED and request.method not in BEFORE_SESSION:
+    if error.original_code == _UNSUPPORTED and not facts(request.method).opens_session:
         # It was spoken before: another server has replaced this one, and needs a handshake.
         expired = SessionExpiredError(error.message, original_code=_UNSUPPORTED, data=error.data)
         expired.wire = error.wire
@@ -493,7 +501,7 @@ async def _ask(
     """Send `opening`; return the description of the server, or the next request."""
     asked = {asyncio.ensure_future(_send_handshake(say, opening)): opening}
     try:
-        if opening.method == "server/discover" and handshake.may_fall_back:
+        if opening.method == SERVER_DISCOVER and handshake.may_fall_back:
             done, _ = await asyncio.wait(asked, timeout=probe_timeout)
             if not done:
                 # The server is an older one, or slow to start: the first good response decides.
@@ -523,7 +531,7 @@ async def _ask(
 async def _send_handshake(say: SendHandshake, opening: HandshakeRequest) -> dict[str, Any]:
     result = await say(opening)
     spoken = result.get("protocolVersion")
-    if opening.method == "initialize" and spoken != opening.revision.name:
+    if opening.method == INITIALIZE and spoken != opening.revision.name:
         said = spoken if isinstance(spoken, str) else None
         fields = {"asked": opening.revision.name, "spoken": said}
         text = "the server was asked for revision %s, and speaks %.100r"

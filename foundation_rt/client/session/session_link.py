@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 
 from attrs import define, field
 
+from ...base.ids import RequestIdGenerator
 from ...errors import UsageError
-from ...ids import RequestIdGenerator
 from ...protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, Revision
 from ..errors import CallTimeoutError, ConnectionLostError, MCPError
 from ..handlers.server_requests import ServerRequestHandlers

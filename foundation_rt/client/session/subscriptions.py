@@ -17,8 +17,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
-from ...backoff import exponential_delay
+from ...base.backoff import exponential_delay
 from ...errors import UsageError
+from ...protocol.methods import (
+    NOTIFICATIONS_PROMPTS_LIST_CHANGED,
+    NOTIFICATIONS_RESOURCES_LIST_CHANGED,
+    NOTIFICATIONS_RESOURCES_UPDATED,
+    NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED,
+    NOTIFICATIONS_TASKS,
+    NOTIFICATIONS_TOOLS_LIST_CHANGED,
+    RESOURCES_SUBSCRIBE,
+    RESOURCES_UNSUBSCRIBE,
+    SUBSCRIPTIONS_LISTEN,
+)
 from ..errors import MCPError, NotOfferedError
 from ..handlers.server_requests import not_declared
 from ..resilience.retries import Attempt
@@ -151,14 +162,11 @@ class Subscription:
 
 log = logging.getLogger("foundation_rt.client")
 
-_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-_UPDATED = "notifications/resources/updated"
-_TASK = "notifications/tasks"
 _TASKS = "io.modelcontextprotocol/tasks"
 _LISTS = {
-    "notifications/tools/list_changed": "tools",
-    "notifications/prompts/list_changed": "prompts",
-    "notifications/resources/list_changed": "resources",
+    NOTIFICATIONS_TOOLS_LIST_CHANGED: "tools",
+    NOTIFICATIONS_PROMPTS_LIST_CHANGED: "prompts",
+    NOTIFICATIONS_RESOURCES_LIST_CHANGED: "resources",
 }
 # Between two attempts, in s: doubled each time, and reset after one that lasted.
 _FIRST_DELAY_SECONDS = 1.0
@@ -222,7 +230,7 @@ class ClientSubscriptions:
 
     def _listened(self, notification: NotificationReceived) -> None:
         """Handle a notification of the stream that listens to lists."""
-        if notification.method != _ACKNOWLEDGED:
+        if notification.method != NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED:
             self.observe(notification)
             self.notified(notification)
 
@@ -295,7 +303,7 @@ class ClientSubscriptions:
                 await _listen_to_names(session, subscription, streams, self.observe)
             else:
                 for uri in subscription.uris:
-                    await session.request("resources/subscribe", {"uri": uri}, attempt)
+                    await session.request(RESOURCES_SUBSCRIBE, {"uri": uri}, attempt)
             return session
 
         try:
@@ -314,7 +322,7 @@ class ClientSubscriptions:
                 for uri in uris:
                     # A new subscription may have been made meanwhile.
                     if not any(uri in each.uris for each in self._open):
-                        await session.request("resources/unsubscribe", {"uri": uri}, Attempt())
+                        await session.request(RESOURCES_UNSUBSCRIBE, {"uri": uri}, Attempt())
         except (MCPError, TimeoutError) as error:
             log.debug("not unsubscribed: %s", error)
 
@@ -354,12 +362,12 @@ def _require(session: ClientSession, subscription: Subscription) -> None:
 def _updated(notification: NotificationReceived, subscriptions: Iterable[Subscription]) -> None:
     """Pass a change of a resource or a task to its subscriptions."""
     task = notification.params.get("taskId")
-    if notification.method == _TASK and isinstance(task, str):
+    if notification.method == NOTIFICATIONS_TASKS and isinstance(task, str):
         for subscription in subscriptions:
             if task in subscription.tasks:
                 subscription.changed(task)
     uri = notification.params.get("uri")
-    if notification.method == _UPDATED and isinstance(uri, str):
+    if notification.method == NOTIFICATIONS_RESOURCES_UPDATED and isinstance(uri, str):
         for subscription in subscriptions:
             if subscription.covers(uri):
                 subscription.changed(uri)
@@ -385,7 +393,7 @@ async def _listen(
     """Listen until the request `subscriptions/listen` ends, in the stateless mode."""
     handlers = _TaskListener() if "taskIds" in wanted else None
     attempt = Attempt(on_notification=on_notification, handlers=handlers)
-    await session.request("subscriptions/listen", {"notifications": wanted}, attempt)
+    await session.request(SUBSCRIPTIONS_LISTEN, {"notifications": wanted}, attempt)
 
 
 async def _listen_to_names(
@@ -400,7 +408,7 @@ async def _listen_to_names(
     wanted = {member: [*names] for member, names in members.items() if names}
 
     def on_notification(notification: NotificationReceived) -> None:
-        if notification.method != _ACKNOWLEDGED:
+        if notification.method != NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED:
             observe(notification)
         elif not confirmed.done():
             confirmed.set_result(notification.params.get("notifications"))

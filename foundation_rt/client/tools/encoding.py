@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from ...protocol.exact_json import dumps
+from ...base.exact_json import dumps
 from ..errors import MCPError
 
 _NO_NUMBER: Final = "NaN or an infinity is in them"

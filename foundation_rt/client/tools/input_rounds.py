@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
+from ...protocol.methods import facts
 from ..errors import InvalidResponseError, MCPError
 from ..handlers.client_handlers import ClientHandlers
 from ..handlers.server_requests import ServerRequestHandlers, answer_all
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 MAX_ROUNDS = 10
 """Most input rounds of one request."""
-
-_MAY_ASK_BACK = {"tools/call", "resources/read", "prompts/get"}
 
 
 @define(eq=False, repr=False)
@@ -116,6 +115,6 @@ def is_complete(session: ClientSession, method: str, result: Mapping[str, Any]) 
     kind = result.get("resultType", "complete")
     if kind == "complete" or not session.server.revision.is_stateless:
         return True
-    if kind != "input_required" or method not in _MAY_ASK_BACK:
+    if kind != "input_required" or not facts(method).may_ask:
         raise InvalidResponseError(f"the result of {method} is of no known type")
     return False

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
+from ...protocol.methods import PROMPTS_LIST, facts
 from ..errors import InvalidResponseError, MCPError
 from ..resilience.retries import Attempt
 from ..session.session import ClientSession
@@ -26,7 +27,6 @@ MAX_LIST_BYTES: Final = MAX_MESSAGE_BYTES
 async def list_all(
     session: ClientSession,
     method: str,
-    member: str,
     attempt: Attempt,
     max_pages: int,
     meta: Mapping[str, Any] | None = None,
@@ -36,17 +36,18 @@ async def list_all(
     Args:
         session: the session to use.
         method: that lists, such as `tools/list`.
-        member: of the result, with the entries of a page.
         attempt: the attempt that it belongs to.
         max_pages: most pages; a longer list is an error.
         meta: further members of `_meta`, of every request.
 
     Raises:
-        MCPError: it cannot be listed; E209 if it is invalid, too long, or does not end.
+        MCPError: it cannot be listed; E209 if it is invalid or too long.
     """
     entries: list[Any] = []
     hints: list[int] = []
     cursors: set[str] = set()
+    previous: list[Any] | None = None
+    member = facts(method).entries or ""
     params: dict[str, Any] | None = None
     size = 0
     for _ in range(max_pages):
@@ -67,8 +68,14 @@ async def list_all(
         cursor = page.get("nextCursor")
         if cursor is None:
             return entries, min(hints, default=None)
-        if type(cursor) is not str or cursor in cursors:
-            raise InvalidResponseError(f"the pages of {method} do not end: a cursor comes again")
+        if type(cursor) is not str:
+            raise InvalidResponseError(f"{method}: nextCursor is not a string")
+        if cursor in cursors:
+            log.warning("%s: the list ends at a nextCursor that comes again: %.40r", method, cursor)
+            if listed == previous:  # the same page, for want of another one
+                del entries[len(entries) - len(listed) :]
+            return entries, min(hints, default=None)
+        previous = listed
         cursors.add(cursor)
         params = {"cursor": cursor}
     raise InvalidResponseError(f"{method} has more than {max_pages} pages")
@@ -116,7 +123,7 @@ async def missing_arguments(
     if error.code != "E201" or not attempt.was_answered:
         return error
     try:
-        prompts, _ = await list_all(session, "prompts/list", "prompts", attempt, max_pages)
+        prompts, _ = await list_all(session, PROMPTS_LIST, attempt, max_pages)
     except MCPError:
         return error
     named = (each for each in prompts if type(each) is dict and each.get("name") == params["name"])

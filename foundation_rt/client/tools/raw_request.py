@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from attrs import define, field
 
+from ...base.exact_json import loads
 from ...errors import UsageError
-from ...protocol.exact_json import loads
-from ...protocol.http_headers import NAME_SOURCES
+from ...protocol.methods import INITIALIZE, TOOLS_CALL, facts
 from ...protocol.peer import CAPABILITIES_KEY, INFO_KEY
 from ...protocol.revisions import VERSION_KEY
 from ..errors import InvalidResponseError, MCPError
@@ -23,34 +23,9 @@ from .encoding import encode, encode_members
 from .server_tools import ServerTools, repeats_headers
 from .tool_call import HEADER_MISMATCH
 
-LIST_MEMBERS: Final[Mapping[str, str]] = {
-    "tools/list": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-    "prompts/list": "prompts",
-    "tasks/list": "tasks",
-}
-"""The member of a result that holds the entries of a page, by the method that lists."""
-
 _META: Final = ("_meta",)
 _OWN_META: Final = ("progressToken", VERSION_KEY, INFO_KEY, CAPABILITIES_KEY)
 """Members of `_meta` that the client itself has to say, or leaves out (CREQ-08)."""
-
-_CALL: Final = "tools/call"
-_READS: Final = {
-    *LIST_MEMBERS,
-    "completion/complete",
-    "logging/setLevel",
-    "ping",
-    "prompts/get",
-    "resources/read",
-    "resources/subscribe",
-    "resources/unsubscribe",
-    "server/discover",
-    "tasks/get",
-    "tasks/result",
-}
-"""Methods whose requests may run twice."""
 
 
 @define(eq=False, repr=False)
@@ -88,11 +63,11 @@ class RawRequest:
                 self.meta = {**read_meta(given["_meta"]), **(self.meta or {})}
             self._arguments = given.get("arguments")
         self.meta = encode_meta(self.meta)
-        source = NAME_SOURCES.get(self.method)
+        source = facts(self.method).mirrored
         name = None if source is None or self.params is None else self.params.get(source)
         if source is not None and type(name) is not str:
             raise MCPError("E203", f"the params of {self.method} need {source!r}, a string")
-        if self.method == _CALL:
+        if self.method == TOOLS_CALL:
             self.tool = name
 
     async def run(self, session: ClientSession, attempt: Attempt) -> dict[str, Any]:
@@ -102,7 +77,7 @@ class RawRequest:
             MCPError: there is none.
         """
         if self.tool is None:
-            attempt.is_idempotent = self._may_repeat(self.method in _READS)
+            attempt.is_idempotent = self._may_repeat(facts(self.method).is_repeatable)
             return await session.request(self.method, self.params, attempt, meta=self.meta)
         try:
             return await self._call(session, self.tool, attempt)
@@ -140,7 +115,7 @@ def check_method(method: Any) -> None:
     """
     if type(method) is not str or not method:
         raise UsageError(f"a method is a string that is not empty, not {method!r}")
-    if method == "initialize" or method.startswith("notifications/"):
+    if method == INITIALIZE or method.startswith("notifications/"):
         raise UsageError(f"{method} is not a request that a caller makes")
 
 

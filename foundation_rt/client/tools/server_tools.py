@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ...protocol.methods import TOOLS_LIST
 from ..errors import CallTimeoutError, InvalidArgumentsError, InvalidResponseError, MCPError
 from ..resilience.retries import Attempt
 from ..results.tool_schemas import ToolSchema
@@ -22,11 +23,15 @@ from .paging import list_all
 from .tool_cache import ToolCache
 
 if TYPE_CHECKING:
-    from ...jsonschema.issues import ValidationIssue
+    from ...base.jsonschema.issues import ValidationIssue
 
 log = logging.getLogger("foundation_rt.client")
 
 Listed = Mapping[str, ToolSchema]
+
+_LONGEST_NAME = 128
+_MOST_PROBLEMS = 100
+"""Tools that are left out and named."""
 
 
 @define(eq=False, repr=False)
@@ -36,11 +41,17 @@ class ServerTools:
     Args:
         max_pages: the most pages of the list that are followed.
         timeout: seconds that listing them may take.
+
+    Attributes:
+        label: the name of the server in the log; "": what it calls itself.
+        left_out: what was wrong with other tools of the latest list, a sentence each.
     """
 
     cache: ToolCache
     max_pages: int
     timeout: float
+    label: str = field(default="", init=False)
+    left_out: tuple[str, ...] = field(default=(), init=False)
     _listing: asyncio.Task[Listed] | None = field(default=None, init=False)
     _listings: set[asyncio.Task[Listed]] = field(factory=set, init=False)
     _called: set[str] = field(factory=set, init=False)
@@ -59,7 +70,7 @@ class ServerTools:
         if found is None and not self.cache.may_refuse(now):
             found = (await self.list(session, attempt)).get(name)
         if found is None:
-            raise no_such_tool(name)
+            raise no_such_tool(name, self.cache.tools)
         return found
 
     async def check(
@@ -77,7 +88,7 @@ class ServerTools:
         if issues and not self.cache.may_refuse(asyncio.get_running_loop().time()):
             now = (await self.list(session, attempt)).get(tool.name)
             if now is None:
-                raise no_such_tool(tool.name)
+                raise no_such_tool(tool.name, self.cache.tools)
             tool, issues = now, _issues(now, arguments)
         if issues:
             raise InvalidArgumentsError(tool.name, issues)
@@ -137,8 +148,9 @@ class ServerTools:
         """
         session.server.check({"tools"})
         attempt.is_idempotent = True
-        entries, _ = await list_all(session, "tools/list", "tools", attempt, self.max_pages, meta)
-        return tuple(_usable(entries, needs_headers=repeats_headers(session)).values())
+        entries, _ = await list_all(session, TOOLS_LIST, attempt, self.max_pages, meta)
+        found, _ = _usable(entries, needs_headers=repeats_headers(session))
+        return tuple(found.values())
 
     async def list(self, session: ClientSession, attempt: Attempt) -> Listed:
         """List the tools, by name; join a listing that runs already (CLIENT-23).
@@ -173,16 +185,16 @@ class ServerTools:
     async def _list(self, session: ClientSession) -> Listed:
         try:
             async with asyncio.timeout(self.timeout):
-                entries, hint = await list_all(
-                    session, "tools/list", "tools", Attempt(), self.max_pages
-                )
+                entries, hint = await list_all(session, TOOLS_LIST, Attempt(), self.max_pages)
         except TimeoutError as error:
             if isinstance(error, MCPError):
                 raise
             raise CallTimeoutError(
                 f"the server did not list its tools in {self.timeout:g} s", may_have_run=True
             ) from None
-        listed = _usable(entries, needs_headers=repeats_headers(session))
+        listed, self.left_out = _usable(entries, needs_headers=repeats_headers(session))
+        for problem in self.left_out:
+            log.warning("server %r: %s", self.label or session.server.name, problem)
         if self._listing is not asyncio.current_task():
             return listed  # they changed while they were being listed
         self._called.clear()
@@ -195,7 +207,7 @@ def _issues(tool: ToolSchema, arguments: Any) -> tuple[ValidationIssue, ...]:
 
     The server checks them anyway (CTOOL-24).
     """
-    from ...jsonschema.issues import TOO_COMPLEX
+    from ...base.jsonschema.issues import TOO_COMPLEX
 
     issues = tool.check_arguments(arguments)
     if issues is TOO_COMPLEX:
@@ -204,9 +216,13 @@ def _issues(tool: ToolSchema, arguments: Any) -> tuple[ValidationIssue, ...]:
     return issues
 
 
-def no_such_tool(name: str) -> MCPError:
-    """Return E204: there is no such tool."""
-    return MCPError("E204", f"the server has no tool {name!r}", data={"tool": name})
+def no_such_tool(name: str, known: Iterable[ToolSchema] = ()) -> MCPError:
+    """Return E204: there is no such tool; it says which of those that are known are spelled so."""
+    from difflib import get_close_matches  # for errors only
+
+    near = get_close_matches(name[:128], [tool.name for tool in known][:2000], n=3)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return MCPError("E204", f"the server has no tool {name!r}{hint}", data={"tool": name})
 
 
 def repeats_headers(session: ClientSession) -> bool:
@@ -214,19 +230,24 @@ def repeats_headers(session: ClientSession) -> bool:
     return session.transport.has_exchanges and session.server.revision.is_stateless
 
 
-def _usable(entries: list[Any], needs_headers: bool) -> dict[str, ToolSchema]:
-    """Return the valid tools; of two with one name the first."""
+def _usable(
+    entries: list[Any], needs_headers: bool
+) -> tuple[dict[str, ToolSchema], tuple[str, ...]]:
+    """Return the valid tools, of two with one name the first; and what is wrong with others."""
     found: dict[str, ToolSchema] = {}
+    problems: list[str] = []
     for entry in entries:
         try:
             tool = ToolSchema.read(entry)
         except InvalidResponseError as error:
-            log.warning("a tool is left out: %s", error.message)
+            name = entry.get("name") if type(entry) is dict else None
+            of_name = f" {name[:_LONGEST_NAME]!r}" if type(name) is str else ""
+            problems.append(f"the tool{of_name} is left out: {error.message}")
             continue
         if needs_headers and tool.header_problem is not None:
-            log.warning("the tool %r is left out: %s", tool.name, tool.header_problem)
+            problems.append(f"the tool {tool.name!r} is left out: {tool.header_problem}")
         elif tool.name in found:
-            log.warning("the tool %r is listed twice: the first one counts", tool.name)
+            problems.append(f"the tool {tool.name!r} is listed twice: the first one counts")
         else:
             found[tool.name] = tool
-    return found
+    return found, tuple(problems[:_MOST_PROBLEMS])

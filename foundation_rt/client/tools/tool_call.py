@@ -11,8 +11,9 @@ from typing import Any
 import orjson
 from attrs import define, field
 
+from ...base.exact_json import loads
 from ...errors import JsonRpcErrorCode
-from ...protocol.exact_json import loads
+from ...protocol.methods import TOOLS_CALL
 from ..errors import InvalidResponseError, MCPError
 from ..resilience.retries import Attempt
 from ..results.results import CallResult
@@ -89,7 +90,7 @@ class ToolCall:
         )
         try:
             return await self.rounds.exchange(
-                session, "tools/call", params, attempt, meta, header_params
+                session, TOOLS_CALL, params, attempt, meta, header_params
             )
         except MCPError as error:
             if error.code == "E204":

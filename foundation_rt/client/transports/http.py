@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from attrs import define, field
 
+from ...protocol.methods import INITIALIZE, NOTIFICATIONS_INITIALIZED, SUBSCRIPTIONS_LISTEN
 from ..errors import MCPError, SessionExpiredError, unexpected_error
 from ..targets import HttpServer
 from .http_headers import describe, session_headers
 from .http_legacy import LegacyStream
-from .http_streams import INITIALIZE, EventStreams, HttpExchanges, expired
+from .http_streams import EventStreams, HttpExchanges, expired
 from .http_wire import CONNECT_TIMEOUT, HttpWire
 from .redaction import RedactingReceiver
 from .transport import MAX_MESSAGE_BYTES
@@ -40,8 +41,6 @@ log = logging.getLogger("foundation_rt.client")
 DELETE_TIMEOUT: Final = 2.0
 """Seconds that a server has to respond to the DELETE of a session."""
 
-_INITIALIZED = "notifications/initialized"
-_LISTEN = "subscriptions/listen"  # lasts as long as the session: it would hold a slot for ever
 _MAX_NOTIFICATIONS = 20  # notifications under way; a thousand calls may be cancelled at once
 _MAX_RESPONSES = 100  # responses that the server has not taken; further ones are dropped
 _EXPIRY_SECONDS = 1.0  # s; for what is under way in a session that has expired
@@ -141,11 +140,11 @@ class HttpTransport:
         if is_response:
             self._responses.add(task)
             task.add_done_callback(self._responses.discard)
-        if message.method == _INITIALIZED:
+        if message.method == NOTIFICATIONS_INITIALIZED:
             self._initialized = task
         if message.request_id is not None:
             self._requests[message.request_id] = task
-            if message.method != _LISTEN:
+            if message.method != SUBSCRIPTIONS_LISTEN:  # it lasts as long as the session
                 self._admission.take()
                 task.add_done_callback(self._admitted)
 
@@ -163,7 +162,7 @@ class HttpTransport:
     async def _send_message(self, message: ClientMessage, wire: HttpWire) -> None:
         """Send a message, and handle its response."""
         try:
-            if message.method != _INITIALIZED:
+            if message.method != NOTIFICATIONS_INITIALIZED:
                 await self._wait_initialized()
             if self._legacy is not None:
                 await self._legacy.post(message)

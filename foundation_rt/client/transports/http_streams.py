@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
-from ...backoff import exponential_delay
+from ...base.backoff import exponential_delay
+from ...base.shown import Shown
 from ...protocol.framing import LineTooLong
 from ...protocol.jsonrpc import Response as RpcResponse
 from ...protocol.jsonrpc import parse
-from ...shown import Shown
+from ...protocol.methods import INITIALIZE
 from ..errors import (
     CallTimeoutError,
     ConnectionLostError,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from ...protocol.revisions import Revision
     from .http_wire import HttpResponse
     from .transport import ClientMessage, Receiver
-
-INITIALIZE: Final = "initialize"
 
 MAX_ATTEMPTS: Final = 5
 """Most attempts in a row to resume a stream that bring no event."""

@@ -17,9 +17,9 @@ from typing import Any
 import orjson
 from attrs import define, field
 
+from ...base.shown import Shown
 from ...errors import MissingExtraError, UsageError
 from ...protocol.framing import LineTooLong
-from ...shown import Shown
 from ..errors import ConnectionLostError, InvalidResponseError, MCPError, place_of
 from ..resilience.error_mapping import map_http_status
 from ..targets import HttpServer

@@ -16,9 +16,9 @@ from ...errors import UsageError
 from .transport import not_opened
 
 if TYPE_CHECKING:
-    from ...engine.connection import Connection
+    from ...kernel.engine.connection import Connection
+    from ...kernel.runtime import Runtime
     from ...protocol.revisions import Revision
-    from ...runtime import Runtime
     from ...server import Server
     from .transport import ClientMessage, LineReceiver
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from attrs import define, frozen
 
-from ...protocol.exact_json import dumps, loads
+from ...base.exact_json import dumps, loads
 from ..session.pending_requests import without_lone_surrogates
 
 if TYPE_CHECKING:

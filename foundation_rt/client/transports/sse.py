@@ -16,8 +16,8 @@ import re
 
 from attrs import define, field
 
+from ...base.shown import Shown
 from ...protocol.framing import LineTooLong
-from ...shown import Shown
 
 _BOM = b"\xef\xbb\xbf"
 _CR, _LF = b"\r", b"\n"

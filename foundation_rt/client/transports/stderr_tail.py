@@ -21,6 +21,12 @@ EXCERPT_BYTES = 2 * 1024
 
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 
+_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+_LACKING = re.compile(
+    r"KeyError|\b(?:environment|missing|must|needs?|provide|requires?|required|set|undefined|unset)\b",
+    re.IGNORECASE,
+)
+
 
 @define(eq=False, repr=False)
 class StderrTail:
@@ -60,3 +66,12 @@ def _text(line: bytes | LineTooLong) -> str:
     if isinstance(line, LineTooLong):
         return f"[a line of more than {line.limit} bytes]"
     return line.decode(errors="replace")
+
+
+def missing_variable(text: str) -> str | None:
+    """Return the environment variable that a server says it lacks; None if it names none."""
+    for line in text.splitlines():
+        named = _VARIABLE.search(line)
+        if named is not None and _LACKING.search(line):
+            return named[0]
+    return None

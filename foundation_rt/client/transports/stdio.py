@@ -18,7 +18,7 @@ from ...protocol.framing import LineReader
 from ..errors import ConnectionLostError
 from ..targets import StdioServer
 from .process import ChildProcess
-from .stderr_tail import StderrTail
+from .stderr_tail import StderrTail, missing_variable
 from .transport import MAX_MESSAGE_BYTES, not_opened
 
 if TYPE_CHECKING:
@@ -218,6 +218,10 @@ class ChildProcessTransport:
         may_have_run = self._child.has_read and not self._is_flooding
         error = ConnectionLostError(what, may_have_run=may_have_run, retryable=False)
         error.suggested_action = "Correct the command, or what the server says is wrong."
+        missing = missing_variable(self._stderr_tail.excerpt())
+        if missing is not None:
+            how = f"set it in `env`, or with --env {missing}"
+            error.suggested_action = f"It seems to need the variable {missing}: {how}."
         if self._is_flooding:
             error.suggested_action = "Let the server write to stderr what is no message."
         return error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import define
 
-from ...shown import Shown
+from ...base.shown import Shown
 from ..errors import ConnectionLostError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from foundation_rt.clock import ManualClock
+from foundation_rt.base.clock import ManualClock
 from tests.support.coordinators import CoordinatorHarness, harness_of
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from contextvars import ContextVar
 from random import Random
@@ -12,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.abort import AbortSignal
 from foundation_rt.agents.errors import AgentCycleError, AgentNotFoundError
 from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
 from foundation_rt.agents.ledger.errors import (
@@ -26,6 +26,7 @@ from foundation_rt.agents.local import AgentCoordinator
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.transports import TransportError
+from foundation_rt.base.abort import AbortSignal
 from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolError, UsageError
 from tests.support.coordinators import CoordinatorHarness, record_of, run
 from tests.support.faulty_store import FaultyStore
@@ -188,6 +189,27 @@ async def test_error_that_ledger_cannot_keep_keeps_its_code(
         assert len(caught.value.message) <= 1024
 
 
+@pytest.mark.rule("AACP-165")
+@pytest.mark.parametrize(("number", "name"), [(math.nan, "NaN"), (-math.inf, "infinite")])
+async def test_nan_is_refused_with_its_place(
+    number: float, name: str, harness: CoordinatorHarness
+) -> None:
+    async def answer(message: AgentMessage, context: AgentContext) -> Any:
+        return {"none": None, "readings": [1.5, {"x": number}]}
+
+    async with harness.coordinator() as agents:
+        agents.register_agent("a", answer)
+        with pytest.raises(RequestFailedError) as failed:
+            await agents.send_request("a", None)
+        assert f": $.readings[1].x is {name}." in failed.value.message
+        assert (failed.value.details or {})["reason"] == "result_not_serializable"
+        for send in (agents.send_request, agents.send_reliable_message):
+            with pytest.raises(ToolError) as refused:
+                await send("a", {"a": number})
+            assert f": $.a is {name}." in refused.value.message
+            assert (refused.value.details or {})["reason"] == "payload_not_serializable"
+
+
 @pytest.mark.rule("AACP-80")
 async def test_result_too_large_fails_and_message_too_large_is_refused(
     harness: CoordinatorHarness,
@@ -258,7 +280,7 @@ def store_of(coordinator: AgentCoordinatorV2) -> FaultyStore:
         ("a", {"request_id": "x" * 129}, ErrorCode.INVALID_ARGUMENT),
         ("a", {"request_id": 5}, ErrorCode.INVALID_ARGUMENT),
         ("a", {"timeout_ms": 0}, ErrorCode.INVALID_ARGUMENT),
-        ("a", {"timeout_ms": 2**31}, ErrorCode.INVALID_ARGUMENT),
+        ("a", {"timeout_ms": 2**39}, ErrorCode.INVALID_ARGUMENT),
         ("a", {"ttl_ms": 0}, ErrorCode.INVALID_ARGUMENT),
         ("a", {"ttl_ms": 2**70}, ErrorCode.INVALID_ARGUMENT),
         ("a", {"ttl_ms": 1.5}, ErrorCode.INVALID_ARGUMENT),

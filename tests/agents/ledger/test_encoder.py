@@ -29,6 +29,7 @@ from foundation_rt.agents.ledger.encoder import (
 from foundation_rt.agents.ledger.ownership import is_request_id
 from foundation_rt.agents.ledger.rules import read_response, response_payload
 from foundation_rt.agents.ledger.types import Envelope, MessageType, RequestState
+from foundation_rt.base.exact_json import loads
 from tests.support import wire as schemas
 from tests.support.envelopes import MEMBERS, envelopes, json_values, mutations, times
 from tests.support.sizes import examples
@@ -495,14 +496,13 @@ def test_of_members_of_one_name_the_last_counts() -> None:
     assert decode(data).payload == b'{"item":5}'
 
 
-@pytest.mark.rule("AACP-40")
+@pytest.mark.rule("AACP-40", "RPC-19")
 @pytest.mark.parametrize(
     ("sent", "kept"),
     [
         (b"18446744073709551615", b"18446744073709551615"),
         (b"-9223372036854775808", b"-9223372036854775808"),
-        # Beyond 64 bits an integer is what JSON readers make of it.
-        (b"18446744073709551616", b"18446744073709552000.0"),
+        (b"18446744073709551616", b"18446744073709551616"),
         (b"1E2", b"100.0"),
         (b"-0", b"0"),
         (b"-0.0", b"-0.0"),
@@ -512,9 +512,9 @@ def test_of_members_of_one_name_the_last_counts() -> None:
 )
 def test_a_number_is_kept_in_its_canonical_form(sent: bytes, kept: bytes) -> None:
     data = orjson.dumps(REQUEST | {"payload": orjson.Fragment(sent)})
-    assert orjson.loads(decode(data).payload) == orjson.loads(kept)
-    assert type(orjson.loads(decode(data).payload)) is type(orjson.loads(kept))
-    assert encode_payload(orjson.loads(sent)) == decode(data).payload
+    assert loads(decode(data).payload) == loads(kept)
+    assert type(loads(decode(data).payload)) is type(loads(kept))
+    assert encode_payload(loads(sent)) == decode(data).payload
 
 
 # -- errors repeat nothing
@@ -709,8 +709,6 @@ class Hostile:
         {True: 1},
         {(): 1},
         {"a": {1: "nested"}},
-        2**64,
-        -(2**63) - 1,
         "\ud800",
         {"\ud800": 1},
         b"bytes",

@@ -15,11 +15,11 @@ import pytest
 
 from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
 from foundation_rt.agents.ledger.types import Outcome, RequestState
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import AacpSection, ServerConfig, ToolsSection
-from foundation_rt.core.context import ToolContext
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import AacpSection, ServerConfig, ToolsSection
 from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolError
-from foundation_rt.registry.tools import ToolDefinition
+from foundation_rt.kernel.context import ToolContext
+from foundation_rt.kernel.registry.tools import ToolDefinition
 from tests.support.coordinators import record_of
 from tests.support.faulty_store import FaultyStore
 from tests.support.server_fixture import ServerFixture, ServerPeer

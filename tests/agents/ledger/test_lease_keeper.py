@@ -13,17 +13,18 @@ from typing import Any
 import pytest
 
 from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
+from foundation_rt.agents.ledger.lease_keeper import LeaseKeeper
 from foundation_rt.agents.persistence import AACPPersistenceAdapter
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
-from foundation_rt.clock import SystemClock
-from foundation_rt.config.settings import AacpSection, ServerConfig
-from foundation_rt.ids import UuidGenerator
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.base.clock import SystemClock
+from foundation_rt.base.config.settings import AacpSection, ServerConfig
+from foundation_rt.base.ids import UuidGenerator
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from tests.support.services import postgres_schema
 
-LEASE_MS = 1_000
-PATIENCE = 30.0
+LEASE_MS = 2_000
+PATIENCE = 60.0
 
 
 def coordinator(store: AACPPersistenceAdapter, sink: MemorySink) -> AgentCoordinatorV2:
@@ -65,7 +66,7 @@ async def test_request_of_a_handler_that_blocks_for_leases_is_executed_once() ->
     async def clerk(message: Any, context: Any) -> str:
         begun.set()
         await asyncio.to_thread(other.started.wait)  # until somebody could take it over
-        time.sleep(3.5 * LEASE_MS / 1000)
+        time.sleep(2 * LEASE_MS / 1000)
         return "done"
 
     with postgres_schema() as (url, schema):
@@ -128,3 +129,16 @@ async def test_nothing_is_left_of_the_thread(tmp_path: Path) -> None:
     left = {thread.name for thread in set(threading.enumerate()) - before}
     assert "foundation-rt-leases" not in left
     assert not any("blocks the event loop" in line["message"] for line in sink.lines)
+
+
+@pytest.mark.rule("AACP-95")
+def test_loop_in_which_no_task_runs_is_late_and_not_blocked(tmp_path: Path) -> None:
+    sink, renewer = MemorySink(), SqliteAACPPersistenceAdapter(tmp_path / "ledger.db").renewer()
+    assert renewer is not None
+    logger = StructuredLogger(sink, SystemClock())
+
+    async def watched() -> LeaseKeeper:
+        return LeaseKeeper(list, lambda task: None, renewer, lambda: 0, LEASE_MS, logger)
+
+    assert not asyncio.run(watched())._name_what_blocks()
+    assert sink.lines == []

@@ -28,11 +28,11 @@ from foundation_rt.agents.stores.memory_usage import (
     MemoryLimits,
     Usage,
 )
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import AacpSection, HttpSection, ServerConfig
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import AacpSection, HttpSection, ServerConfig
+from foundation_rt.base.ids import UuidGenerator
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import ErrorCode, ToolError
-from foundation_rt.ids import UuidGenerator
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.principal import Principal
 from tests.agents.stores.contract import (
     ERROR,
@@ -104,6 +104,17 @@ def test_message_beyond_limit_is_not_entered(limits: dict[str, int]) -> None:
         assert ledger.last_seq("a", "b") == 2  # so there is no gap
         ledger.purge(NOW + TTL)
         assert verdicts(ledger, outgoing("r3", expires_at_ms=NOW + 2 * TTL)) == [new]
+
+
+@pytest.mark.rule("AACP-88", "AACP-169")
+def test_batch_without_room_for_all_is_not_entered() -> None:
+    with ledger_of(records=3) as ledger:
+        batch = [outgoing(f"r{n}", batch="one") for n in range(3)]
+        assert verdicts(ledger, *batch[:2]) == [EntryVerdict.NEW] * 2
+        assert verdicts(ledger, *batch) == [EntryVerdict.DUPLICATE] * 2 + [EntryVerdict.NEW]
+        ledger.purge(NOW + TTL)
+        ledger.append(outgoing("s1"))
+        assert verdicts(ledger, *batch) == [EntryVerdict.FULL] * 3
 
 
 @pytest.mark.rule("AACP-87")

@@ -10,11 +10,11 @@ import pytest
 from foundation_rt import Principal
 from foundation_rt.agents import AgentCoordinatorV2, AgentMessage, RequestFailedError
 from foundation_rt.agents.ledger.types import RequestState
-from foundation_rt.clock import SystemClock
-from foundation_rt.config.settings import AacpSection, ServerConfig
+from foundation_rt.base.clock import SystemClock
+from foundation_rt.base.config.settings import AacpSection, ServerConfig
+from foundation_rt.base.ids import UuidGenerator
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import UsageError
-from foundation_rt.ids import UuidGenerator
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from tests.support.faulty_store import FaultyStore
 
 PATIENCE = 10.0

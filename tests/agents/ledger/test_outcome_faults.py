@@ -10,7 +10,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from foundation_rt.agents.ledger.types import Claim, ClaimCompletion, Completed, RequestState
+from foundation_rt.agents.ledger.types import (
+    LOCKED,
+    Claim,
+    ClaimCompletion,
+    RequestState,
+)
 from foundation_rt.agents.messages import OutcomeWrite
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter, outcome_writes
@@ -70,7 +75,7 @@ class Ledger:
         end.in_transaction = write
         return end
 
-    async def complete(self, *ends: ClaimCompletion) -> list[Completed]:
+    async def complete(self, *ends: ClaimCompletion) -> list[Any]:
         """Record outcomes as a node does: what fails is repeated."""
         for _ in range(REPETITIONS):
             try:
@@ -186,9 +191,10 @@ async def test_a_write_that_breaks_its_transaction_every_time_fails_at_last_and_
             direct = PostgresAACPPersistenceAdapter(url, schema=schema, connections=1)
             await direct.open()
             ledger.store, behind = direct, ledger.store
-            bad, good = await ledger.complete(
-                ledger.ending(0, write), ledger.ending(1, ledger.writing("good"))
-            )
+            end = ledger.ending(1, ledger.writing("good"))
+            bad, locked = await ledger.complete(ledger.ending(0, write), end)
+            assert locked is LOCKED
+            [good] = await ledger.complete(end)
             ledger.store = behind
             await direct.close()
         assert tries == outcome_writes.MAX_STRIKES
@@ -219,8 +225,8 @@ async def test_a_write_that_hides_the_error_of_a_statement_fails(place: tuple[st
             await connection.execute("SELECT 1 / 0")
 
     async with open_ledger(place, claims=2) as ledger:
-        bad, good = await ledger.complete(
-            ledger.ending(0, write), ledger.ending(1, ledger.writing("good"))
+        good, bad = await ledger.complete(
+            ledger.ending(0, ledger.writing("good")), ledger.ending(1, write)
         )
         assert isinstance(bad.failure, psycopg.errors.InFailedSqlTransaction)
         assert good.record is not None
@@ -235,8 +241,8 @@ async def test_a_constraint_that_is_checked_at_commit_fails_its_write_and_no_oth
             "ALTER TABLE {schema}.effect ADD UNIQUE (text) DEFERRABLE INITIALLY DEFERRED"
         )
         await ledger.rows("INSERT INTO {schema}.effect VALUES ('old')")
-        bad, good = await ledger.complete(
-            ledger.ending(0, ledger.writing("old")), ledger.ending(1, ledger.writing("new"))
+        good, bad = await ledger.complete(
+            ledger.ending(0, ledger.writing("new")), ledger.ending(1, ledger.writing("old"))
         )
         assert isinstance(bad.failure, psycopg.errors.UniqueViolation)
         assert good.record is not None

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -33,14 +34,13 @@ from foundation_rt.agents.ledger.effects import Operation
 from foundation_rt.agents.ledger.submissions import SubmittedRequest, in_order
 from foundation_rt.agents.ledger.types import LedgerNews
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
-from foundation_rt.clock import SystemClock
-from foundation_rt.config.settings import AacpSection, ServerConfig
+from foundation_rt.base.clock import SystemClock
+from foundation_rt.base.config.settings import AacpSection, ServerConfig
+from foundation_rt.base.ids import UuidGenerator
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import ToolError, UsageError
-from foundation_rt.ids import UuidGenerator
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.principal import Principal
 from tests.agents.ledger.test_node import Bench
-from tests.agents.ledger.test_two_processes import delete_stream
 from tests.support.aacp_peer import Part, Peers, make_store, wait_for
 from tests.support.services import need_nats, postgres_schema, unique_name
 from tests.support.sizes import size
@@ -287,7 +287,7 @@ async def test_open_transaction_keeps_nobody_waiting(office: Office) -> None:
         office.connection() as connection,
     ):
         first = await agents.request_in(held, "clerk", "held")
-        number = size(300, 2_000)
+        number = size(300, 1_000)
         for n in range(number):
             await agents.request_in(connection, "clerk", n)
             await connection.commit()
@@ -356,11 +356,12 @@ async def test_process_that_is_stopped_while_it_enters_a_run_keeps_only_that_sch
         number = len(office.executed)
         await office.has_executed(number + 6)
         # Those of the schedule that was locked are made up for: they were on time.
-        runs = sorted(each for each in office.ids if each.startswith("every:locked:"))
-        begin = datetime.fromisoformat(runs[0].removeprefix("every:locked:"))
-        assert [datetime.fromisoformat(each.removeprefix("every:locked:")) for each in runs] == [
-            begin + timedelta(seconds=n) for n in range(len(runs))
-        ]
+        runs = sorted(
+            datetime.fromisoformat(each.removeprefix("every:locked:"))
+            for each in office.ids
+            if each.startswith("every:locked:")
+        )
+        assert runs == [runs[0] + timedelta(seconds=n) for n in range(len(runs))]
 
 
 @pytest.mark.rule("AACP-152")
@@ -391,23 +392,16 @@ async def test_two_processes_take_over_each_request_once(office: Office) -> None
 async def test_agent_of_another_ledger_gets_it(office: Office, tmp_path: Path) -> None:
     from foundation_rt.agents.transports.nats import NatsTransport
 
-    url, stream = need_nats(), unique_name("aacp")
+    transport = partial(NatsTransport, need_nats(), prefix=unique_name("aacp"))
     far_store = SqliteAACPPersistenceAdapter(tmp_path / "far.db")
-    far = AgentCoordinatorV2(
-        store=far_store, name="far", transport=NatsTransport(url, stream=stream, prefix=stream)
-    )
+    far = AgentCoordinatorV2(store=far_store, name="far", transport=transport())
     far.register_agent("clerk", office.clerk)
-    near = office.agents(
-        "near", serves=False, transport=NatsTransport(url, stream=stream, prefix=stream)
-    )
-    try:
-        async with far, near as agents, office.connection() as connection:
-            request_id = await agents.request_in(connection, "clerk", "far away")
-            await connection.commit()
-            await until(lambda: is_completed(agents, request_id))
-            assert office.executed == [(request_id, "far away")]
-    finally:
-        await delete_stream(url, stream)
+    near = office.agents("near", serves=False, transport=transport())
+    async with far, near as agents, office.connection() as connection:
+        request_id = await agents.request_in(connection, "clerk", "far away")
+        await connection.commit()
+        await until(lambda: is_completed(agents, request_id))
+        assert office.executed == [(request_id, "far away")]
 
 
 # -- what is refused ------------------------------------------------------------------------------

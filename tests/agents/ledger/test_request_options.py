@@ -14,6 +14,7 @@ from foundation_rt.agents.ledger.types import Outcome, RequestState
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.errors import ErrorCode, ToolError
 from tests.support.coordinators import CoordinatorHarness, record_of
+from tests.support.faulty_store import FaultyStore
 from tests.support.loopback import LoopbackNetwork
 
 
@@ -65,6 +66,20 @@ async def test_delayed_request_is_executed_at_its_time_and_bars_none(
             status = await agents.status(key)
             assert status is not None
             assert status.outcome is Outcome.COMPLETED
+
+
+@pytest.mark.rule("AACP-120")
+async def test_request_may_be_delayed_and_live_for_a_month(harness: CoordinatorHarness) -> None:
+    month_ms = 30 * 86_400_000
+    async with harness.coordinator() as agents:
+        recorder = Recorder(harness)
+        agents.register_agent("a", recorder)
+        late = await agents.submit_request("a", "late", delay_ms=month_ms, ttl_ms=month_ms)
+        await asyncio.sleep(month_ms / 1000 + 1)
+        assert recorder.payloads == ["late"]
+        status = await agents.status(late)
+        assert status is not None
+        assert status.outcome is Outcome.COMPLETED
 
 
 @pytest.mark.rule("AACP-120")
@@ -185,6 +200,36 @@ async def test_submitted_request_is_entered_once(harness: CoordinatorHarness) ->
             await agents.submit_request("a", 2, request_id="r1")
         assert await agents.send_request("a", 1, request_id="r1") == 1
         assert recorder.payloads == [1]
+
+
+@pytest.mark.rule("AACP-169")
+async def test_batch_is_entered_in_one_transaction_or_refused(harness: CoordinatorHarness) -> None:
+    async with harness.coordinator(store=(store := FaultyStore())) as agents:
+        recorder = Recorder(harness)
+        agents.register_agent("a", recorder)
+        ids = await agents.submit_many("a", list(range(1_000)), priority=1)
+        assert store.calls["append"] == 1
+        assert await agents.send_request("a", 0, request_id=ids[0], priority=1) == 0
+        assert await agents.send_request("a", "last") == "last"
+        assert recorder.payloads == [*range(1_000), "last"]
+        assert await agents.submit_many("a", []) == []
+        assert await agents.submit_many("a", [1, 2], request_ids=["r1", "r2"]) == ["r1", "r2"]
+        with pytest.raises(RequestConflictError) as conflict:
+            await agents.submit_many("a", [3, 4], request_ids=["r3", "r2"])
+        assert (conflict.value.details or {})["requestId"] == "r2"
+        assert await agents.status("r3") is None
+        for messages, more in (
+            ([0] * 1_001, {}),
+            ("text", {}),
+            ([1, 2], {"request_ids": ["r4"]}),
+            ([1, 2], {"request_ids": ["r4", "r4"]}),
+        ):
+            with pytest.raises(ToolError) as refused:
+                await agents.submit_many("a", messages, **more)
+            assert refused.value.details == {"reason": "invalid_batch"}
+        with pytest.raises(ToolError) as large:
+            await agents.submit_many("a", ["x" * 500_000] * 140)
+        assert large.value.details == {"reason": "ledger_backlog"}
 
 
 @pytest.mark.rule("AACP-120", "AACP-122", "AACP-124")

@@ -195,7 +195,7 @@ PAST, NOW, FUTURE = NOW_MS - 1, NOW_MS, NOW_MS + 1
         ({"state": RECEIVED, "not_before_ms": FUTURE}, STOP),
         ({"state": CLAIMED, "owner": "me", "lease_until_ms": FUTURE}, PASS_OVER),
         ({"state": CLAIMED, "owner": "other", "lease_until_ms": FUTURE}, STOP),
-        ({"state": CLAIMED, "owner": "me", "lease_until_ms": NOW}, TAKE),
+        ({"state": CLAIMED, "owner": "me", "lease_until_ms": NOW}, PASS_OVER),
         ({"state": CLAIMED, "owner": "other", "lease_until_ms": NOW}, TAKE),
         ({"state": CLAIMED, "owner": "other", "lease_until_ms": PAST}, TAKE),
         # A request that was given back has had an owner, and may have to wait.
@@ -225,7 +225,10 @@ queued = st.builds(
 @given(made=queued, later_ms=st.integers(0, 8))
 def test_live_claim_is_freed_by_time_alone(made: RequestRecord, later_ms: int) -> None:
     before = evolve(made)
-    mine, theirs = (claimability(made, owner, NOW_MS) for owner in ("me", "other"))
+    if made.state is CLAIMED and made.owner == "me":
+        assert claimability(made, "me", NOW_MS) is PASS_OVER
+        made.owner, before.owner = "other", "other"
+    mine, theirs = (claimability(made, owner, NOW_MS) for owner in ("me", "a third"))
     lease_until_ms = made.lease_until_ms
     is_live = made.state is CLAIMED and lease_until_ms is not None and lease_until_ms > NOW_MS
     if is_live:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.abort import AbortSignal
 from foundation_rt.agents.ledger.hooks import Hooks
 from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.operations import NodeSettings
@@ -20,9 +19,10 @@ from foundation_rt.agents.ledger.types import Claim, Envelope, MessageType, Requ
 from foundation_rt.agents.ledger.workers import Ended
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
-from foundation_rt.clock import ManualClock
-from foundation_rt.ids import UuidGenerator
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.base.abort import AbortSignal
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.ids import UuidGenerator
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from tests.agents.stores.contract import outgoing
 from tests.support.faulty_store import FaultyStore
 from tests.support.loopback import LoopbackNetwork, LoopbackTransport
@@ -75,7 +75,7 @@ class RunnerHarness:
             waiters.append(self.runner.waiters.open())
             now = self.now_ms()
             entry = outgoing(request_id, created_at_ms=now, expires_at_ms=now + 3_600_000)
-            self.runner.node.send(entry, waiters[-1], now)
+            self.runner.node.send([entry], waiters[-1], now)
         self.runner.kick()
         for waiter in waiters:
             await waiter
@@ -257,7 +257,7 @@ async def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again(
         now = harness.now_ms()
         entry = outgoing("r1", local=False, created_at_ms=now, expires_at_ms=now + 10_000,
                       next_attempt_at_ms=now + 200)  # fmt: skip
-        harness.runner.node.send(entry, waiter, now)
+        harness.runner.node.send([entry], waiter, now)
         harness.runner.kick()
         await waiter
         harness.runner.waiters.close(waiter)

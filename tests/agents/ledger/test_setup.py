@@ -11,10 +11,10 @@ import pytest
 from foundation_rt.agents.ledger import setup
 from foundation_rt.agents.ledger.setup import check_settings, make_store, make_transport
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import AacpSection
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import AacpSection
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import MissingExtraError, UsageError
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from tests.support.process import command, environment
 
 pytestmark = pytest.mark.rule("AACP-47")

@@ -32,6 +32,7 @@ REQUESTS = size(1_500, 8_000)
 FILE_REQUESTS = size(400, 1_500)
 """Fewer: processes on a file look for changes of the others once a second."""
 SPELLS = size(3, 12)
+HOLES = size(4, 14)
 AGENTS = [f"worker-{number}" for number in range(6)]
 IDS = [f"r{number}" for number in range(REQUESTS)]
 LEASE_MS = 1_500
@@ -142,6 +143,52 @@ def test_processes_on_a_file_go_on_when_the_one_that_was_stopped_in_a_transactio
     check(told, records, executions)
 
 
+@contextmanager
+def on_postgres(folder: Path, sick: Peers) -> Iterator[tuple[str, str, Sickness]]:
+    """Have one process cut off from its database."""
+    with postgres_schema() as (url, schema), in_a_black_hole(url, sick) as (its_url, sickness):
+        yield f"{schema}@{url}", f"{schema}@{its_url}", sickness
+
+
+@contextmanager
+def on_a_file(folder: Path, sick: Peers) -> Iterator[tuple[str, str, Sickness]]:
+    """Have one process stopped, since nothing stands between it and its file."""
+    store = f"sqlite:{folder / 'ledger.db'}"
+    yield store, store, (sick.stop, sick.go_on)
+
+
+@pytest.mark.rule("AACP-04", "AACP-166")
+@pytest.mark.parametrize("stand", [on_postgres, on_a_file])
+def test_order_is_kept_when_holes_are_as_long_as_a_lease(
+    stand: Callable[..., Iterator[tuple[str, str, Sickness]]], tmp_path: Path
+) -> None:
+    """The executions that count began in the order of the messages, in whichever process."""
+    random = Random(HOLES)
+    lease_ms, ids = 600, [f"h{number}" for number in range(HOLES * 40)]
+    with (
+        Peers() as askers,
+        Peers() as healthy,
+        Peers() as sick,
+        stand(tmp_path, sick) as (store, its_store, (begin, end)),  # type: ignore[attr-defined]
+    ):
+        everybody = (askers, healthy, sick)
+        for peers, its in ((healthy, store), (sick, its_store)):
+            peers.start(Part("worker", its, "", AGENTS[:1], lease_ms=lease_ms, handler_ms=5))
+        wait_for(lambda: bool(healthy.said("started") and sick.said("started")), *everybody)
+        askers.start(Part("asker", store, "", [], AGENTS[:1], ids, 60, lease_ms=lease_ms))
+        for hole in range(HOLES):
+            wait_for(lambda hole=hole: len(askers.said("told")) >= 20 * hole, *everybody)
+            begin()
+            time.sleep(lease_ms * random.uniform(0.6, 1.4) / 1000)
+            end()
+        end_all(askers, healthy, sick)
+        records = asyncio.run(read(store, ids))
+    in_order = sorted(records.values(), key=lambda record: record.seq)
+    began = [int(record.result or b"") for record in in_order]
+    assert len(began) == len(ids)
+    assert began == sorted(began)
+
+
 def end_all(
     askers: Peers, healthy: Peers, sick: Peers
 ) -> tuple[dict[str, tuple[str, ...]], Counter[str]]:
@@ -199,12 +246,12 @@ def check(
         assert 1 <= executions[request_id] <= records[request_id].epoch
 
 
-async def read(address: str) -> dict[str, RequestRecord]:
+async def read(address: str, ids: list[str] = IDS) -> dict[str, RequestRecord]:
     store = make_store(address)
     await store.open()
     try:
-        records = await store.get_request_records(IDS)
+        records = await store.get_request_records(ids)
     finally:
         await store.close()
     found = {record.request_id: record for record in records}
-    return {request_id: found[request_id] for request_id in IDS if request_id in found}
+    return {request_id: found[request_id] for request_id in ids if request_id in found}

@@ -41,24 +41,11 @@ def over_postgres(folder: Path) -> Iterator[tuple[Part, Part]]:
 @contextmanager
 def over_nats(folder: Path) -> Iterator[tuple[Part, Part]]:
     """Yield two peers, each with a ledger, joined by NATS."""
-    url, stream = need_nats(), unique_name("aacp")
-    transport = f"{stream}@{url}"
-    try:
-        yield (
-            Part("asker", f"sqlite:{folder / 'asker.db'}", transport, [], AGENTS, IDS, 200),
-            Part("executor", f"sqlite:{folder / 'executor.db'}", transport, AGENTS),
-        )
-    finally:
-        asyncio.run(delete_stream(url, stream))
-
-
-async def delete_stream(url: str, stream: str) -> None:
-    import nats
-
-    client = await nats.connect(url)
-    await client.jetstream().delete_stream(stream)
-    await client.jetstream().delete_key_value(f"{stream}-claims")
-    await client.close()
+    transport = f"{unique_name('aacp')}@{need_nats()}"
+    yield (
+        Part("asker", f"sqlite:{folder / 'asker.db'}", transport, [], AGENTS, IDS, 200),
+        Part("executor", f"sqlite:{folder / 'executor.db'}", transport, AGENTS),
+    )
 
 
 @pytest.mark.parametrize("between", [over_postgres, over_nats])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from foundation_rt.agents.ledger.errors import OutcomeUnknownError
 from foundation_rt.agents.ledger.waiters import Waiters
 from foundation_rt.agents.persistence import StoreError
-from foundation_rt.clock import ManualClock
+from foundation_rt.base.clock import ManualClock
 from tests.support.virtual_loop import run_virtual
 
 TIMEOUTS = st.sampled_from([0.5, 1.0, 3.0, None])

@@ -28,6 +28,7 @@ from hypothesis.stateful import (
 )
 
 from foundation_rt.agents.ledger.administration import CANCELLED, Changed, RequestQuery
+from foundation_rt.agents.ledger.agent_limits import AgentLimits
 from foundation_rt.agents.ledger.request_options import ExecutionRetries, RequestOptions
 from foundation_rt.agents.ledger.types import (
     Claim,
@@ -236,6 +237,10 @@ class BesideMemory(RuleBasedStateMachine):
         )
         self.claims += claimed.claims
 
+    @rule(agent=st.sampled_from(LOCAL), workers=st.sampled_from((1, 2, 3)))
+    def limit_agents(self, agent: str, workers: int) -> None:
+        self.ask(lambda store: store.limit_agents({agent: AgentLimits(workers)}))
+
     @rule(limit=st.sampled_from((1, 3, 50)))
     def queue_delayed(self, limit: int) -> None:
         now = self.now
@@ -287,14 +292,14 @@ class BesideMemory(RuleBasedStateMachine):
         self.ask(lambda store: store.take_due(now, limit, decide(now)))
 
     @rule(
-        before=st.integers(-50, 50),
+        to=st.lists(st.sampled_from(FAR), unique=True),
         at=st.sampled_from((0, 5, 400)),
         after=st.tuples(st.sampled_from(LOCAL), st.sampled_from(FAR), st.integers(0, 5)),
         limit=st.sampled_from((1, 3, 50)),
     )
-    def hasten(self, before: int, at: int, after: tuple[str, str, int], limit: int) -> None:
+    def hasten(self, to: list[str], at: int, after: tuple[str, str, int], limit: int) -> None:
         now = self.now
-        self.ask(lambda store: store.hasten(now + before, now + at, after, limit))
+        self.ask(lambda store: store.hasten(to, now + at, after, limit))
 
     @precondition(lambda self: self.messages)
     @rule(data=st.data(), delay=st.sampled_from((0, 5, 400)), give_up=st.booleans())

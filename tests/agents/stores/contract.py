@@ -42,6 +42,7 @@ from foundation_rt.agents.ledger.administration import (
     Verdict,
     key_of,
 )
+from foundation_rt.agents.ledger.agent_limits import NO_LIMITS, AgentLimits
 from foundation_rt.agents.ledger.ownership import owned_id, owner_of
 from foundation_rt.agents.ledger.request_options import ExecutionRetries, RequestOptions
 from foundation_rt.agents.ledger.rules import PURGE_BATCH, digest_of
@@ -111,6 +112,7 @@ def outgoing(
     expires_at_ms: int = NOW + TTL,
     next_attempt_at_ms: int = NOW + RETRY,
     options: RequestOptions | None = None,
+    batch: str = "",
 ) -> OutgoingMessage:
     """Return a request of `source` to `target`; its message id follows from its request id."""
     return OutgoingMessage(
@@ -126,6 +128,7 @@ def outgoing(
         local,
         next_attempt_at_ms,
         options=options,
+        batch=batch,
     )
 
 
@@ -285,6 +288,9 @@ class Ledger:
         """Claim, and return the ids of the requests."""
         return [claim.request_id for claim in self.claim(*agents, **more).claims]
 
+    def limit(self, **limits: AgentLimits) -> dict[str, AgentLimits]:
+        return self.run(self.adapter.limit_agents(limits))
+
     def complete(self, *completions: ClaimCompletion, now: int = NOW) -> list[Completed]:
         return self.run(self.adapter.complete(completions, now))
 
@@ -302,8 +308,8 @@ class Ledger:
     ) -> Due:
         return self.run(self.adapter.take_due(now, limit, decide))
 
-    def hasten(self, before_ms: int, at_ms: int, after: OutboxKey, limit: int) -> Hastened:
-        return self.run(self.adapter.hasten(before_ms, at_ms, after, limit))
+    def hasten(self, targets: Sequence[str], at_ms: int, after: OutboxKey, limit: int) -> Hastened:
+        return self.run(self.adapter.hasten(targets, at_ms, after, limit))
 
     def request(self, request_id: str) -> RequestRecord:
         """Return a request that must be there."""
@@ -566,6 +572,24 @@ class StoreContract:
         assert sequences(appended) == [1, 0, 2]
 
     @pytest.mark.rule("AACP-12", "AACP-19")
+    @pytest.mark.rule("AACP-169")
+    @pytest.mark.parametrize("local", [True, False])
+    def test_batch_is_entered_whole_or_not_at_all(self, ledger: Ledger, local: bool) -> None:
+        ledger.append(outgoing("r1", local=local))
+        two = outgoing("r2", local=local, batch="one")
+        again = outgoing("r1", local=local, batch="one")
+        appended = ledger.append(two, again, outgoing("r5", local=local))
+        assert [each.seq for each in appended] == [2, 1, 3]
+        assert sequences(ledger.append(two, again)) == [2, 1]  # the answer was lost
+        refused = [
+            outgoing("r3", local=local, batch="two"),
+            outgoing("r2", payload=b"2", local=local, batch="two"),
+        ]
+        one, other, single = ledger.append(*refused, outgoing("r4", local=local))
+        assert one == other == Appended(EntryVerdict.CONFLICT, 0, ledger.request("r2"))
+        assert single.seq == 4
+        assert not ledger.has_request("r3")
+
     def test_conflict_shows_a_record_released_in_its_batch(self, ledger: Ledger) -> None:
         ledger.receive(incoming(2, "r1", "a", "b"))
         assert ledger.state("r1") is RequestState.HELD
@@ -1064,7 +1088,7 @@ class StoreContract:
         ]
         ids = ["b1", "b2", "c1", "c2"]
         assert [ledger.request(each).executions for each in ids] == [1, 0, 0, 0]
-        claims = ledger.claim("b", "c", now=NOW + LEASE, idle=["b", "c"]).claims
+        claims = ledger.claim("b", "c", owner="other", now=NOW + LEASE, idle=["b", "c"]).claims
         assert [(each.request_id, each.executions) for each in claims] == [
             ("b1", 2),
             ("b2", 1),
@@ -1102,13 +1126,120 @@ class StoreContract:
         assert ledger.request("r1").epoch == 1
 
     @pytest.mark.rule("AACP-22", "AACP-27")
-    @pytest.mark.parametrize("owner", ["me", "another"])
-    def test_lapsed_claim_may_be_claimed_again(self, ledger: Ledger, owner: str) -> None:
+    def test_lapsed_claim_may_be_claimed_by_another(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"), outgoing("r2"))
         ledger.claim()
-        claims = ledger.claim(owner=owner, now=NOW + LEASE).claims
+        assert ledger.claim_ids(now=NOW + LEASE) == []
+        claims = ledger.claim(owner="another", now=NOW + LEASE).claims
         assert [(claim.request_id, claim.epoch) for claim in claims] == [("r1", 2), ("r2", 2)]
-        assert ledger.request("r1").owner == owner
+        assert ledger.request("r1").owner == "another"
+
+    @pytest.mark.rule("AACP-04", "AACP-166")
+    def test_lapsed_head_before_a_live_claim_stops_the_queue(self, ledger: Ledger) -> None:
+        ledger.append(outgoing("r1"), outgoing("r2"), outgoing("r3"))
+        ledger.claim(most=1)
+        ledger.claim(most=1, now=NOW + 10)
+        claimed = ledger.claim(owner="another", now=NOW + LEASE)
+        assert claimed == Claimed([], {"b": NOW + LEASE + 10})
+        assert ledger.renew(("r1", 1), until=NOW + 2 * LEASE) == [True]
+        claims = ledger.claim(owner="another", now=NOW + 2 * LEASE).claims
+        assert [(claim.request_id, claim.epoch) for claim in claims] == [
+            ("r1", 2),
+            ("r2", 2),
+            ("r3", 1),
+        ]
+
+    @pytest.mark.rule("AACP-04", "AACP-166")
+    def test_takeover_fences_every_lapsed_claim_of_the_queue(self, ledger: Ledger) -> None:
+        urgent = RequestOptions(priority=1)
+        ledger.append(*(outgoing(each) for each in ("r1", "r2")), outgoing("c", target="c"))
+        ledger.claim("b", "c")
+        ledger.append(outgoing("r0", options=urgent))
+        ledger.claim()
+        assert ledger.claim_ids(owner="another", now=NOW + LEASE, most=1) == ["r0"]
+        late = [("r0", 1), ("r1", 1), ("r2", 1), ("c", 1)]
+        assert ledger.renew(*late, until=NOW + 3 * LEASE) == [False, False, False, True]
+        done = ledger.complete(*map(completion, late))
+        assert [each.record is not None for each in done] == [False, False, False, True]
+        assert ledger.claim_ids(owner="another", now=NOW + LEASE) == ["r1", "r2"]
+        assert [ledger.request(each).epoch for each in ("r0", "r1", "r2")] == [2, 2, 2]
+
+    @pytest.mark.rule("AACP-190")
+    def test_several_workers_are_counted_over_all_owners(self, ledger: Ledger) -> None:
+        urgent = RequestOptions(priority=1)
+        ledger.append(*(outgoing(f"r{n}") for n in range(5)), outgoing("u", options=urgent))
+        assert ledger.limit(b=AgentLimits(3)) == {"b": NO_LIMITS}
+        claims = ledger.claim(most=2).claims
+        assert [(each.request_id, each.executions, each.workers) for each in claims] == [
+            ("u", 1, 3),
+            ("r0", 1, 3),
+        ]
+        assert [ledger.request(each.request_id).executions for each in claims] == [1, 1]
+        assert ledger.claim_ids(owner="another") == ["r1"]
+        for owner in ("me", "another"):
+            claimed = ledger.claim(owner=owner)
+            assert claimed.claims == []
+            assert NOW < claimed.again_at_ms["b"] < NOW + LEASE
+        ledger.complete(completion(("r0", 1)))
+        assert ledger.claim_ids(owner="third") == ["r2"]
+
+    @pytest.mark.rule("AACP-190")
+    def test_several_workers_pass_over_what_is_tried_again_later(self, ledger: Ledger) -> None:
+        ledger.append(outgoing("r1"), outgoing("r2"), outgoing("r3"))
+        ledger.limit(b=AgentLimits(2))
+        ledger.claim(most=1)
+        ledger.release(Release("r1", 1, 1, NOW + 50))
+        claimed = ledger.claim(owner="another")
+        assert [each.request_id for each in claimed.claims] == ["r2", "r3"]
+        assert claimed.again_at_ms == {"b": NOW + 50}
+
+    @pytest.mark.rule("AACP-190")
+    def test_lapsed_claim_of_several_counts_until_it_is_taken_over(self, ledger: Ledger) -> None:
+        ledger.append(*(outgoing(f"r{n}") for n in range(4)))
+        ledger.limit(b=AgentLimits(2))
+        ledger.claim()
+        assert ledger.claim_ids(owner="another", now=NOW + LEASE, most=1) == ["r0"]
+        assert ledger.renew(("r0", 1), ("r1", 1), until=NOW + 3 * LEASE) == [False, True]
+        assert ledger.claim_ids(owner="another", now=NOW + LEASE) == []
+        assert ledger.request("r0").epoch == 2
+
+    @pytest.mark.rule("AACP-04", "AACP-190", "AACP-192")
+    def test_the_latest_limits_hold(self, ledger: Ledger) -> None:
+        ledger.append(*(outgoing(f"r{n}") for n in range(4)), outgoing("c", target="c"))
+        assert ledger.limit(b=AgentLimits(2), c=NO_LIMITS) == {"b": NO_LIMITS}
+        assert ledger.limit(b=AgentLimits(2)) == {}
+        assert ledger.claim_ids(most=1) == ["r0"]
+        assert ledger.claim_ids(owner="another", most=1) == ["r1"]
+        assert ledger.limit(b=NO_LIMITS) == {"b": AgentLimits(2)}
+        assert ledger.claim("b", "c", owner="another").claims[0].request_id == "c"
+        ledger.complete(completion(("r0", 1)))
+        claims = ledger.claim(owner="another").claims
+        assert [(each.request_id, each.workers) for each in claims] == [("r2", 1), ("r3", 1)]
+
+    @pytest.mark.rule("AACP-04", "AACP-191")
+    def test_no_more_begins_in_a_window_than_may(self, ledger: Ledger) -> None:
+        ledger.append(*(outgoing(f"r{n}") for n in range(5)))
+        ledger.limit(b=AgentLimits(1, 3, 3_600_000))
+        assert ledger.claim_ids() == ["r0"]
+        assert ledger.claim_ids() == []  # one at a time
+        assert ledger.claim_ids(owner="another") == []
+        ledger.release(Release("r0", 1, 1))
+        assert ledger.claim_ids(owner="another") == ["r0"]
+        ledger.complete(completion(("r0", 2)))
+        assert ledger.claim_ids() == ["r1"]
+        ledger.complete(completion(("r1", 1)))
+        for owner in ("me", "another"):
+            assert ledger.claim(owner=owner) == Claimed([], {"b": NOW + 1_000})
+        ledger.limit(b=AgentLimits(2, 5, 3_600_000))
+        assert ledger.claim_ids() == ["r2", "r3"]
+
+    @pytest.mark.rule("AACP-191")
+    def test_a_takeover_begins_once_more(self, ledger: Ledger) -> None:
+        ledger.append(outgoing("r1"), outgoing("r2"))
+        ledger.limit(b=AgentLimits(2, 2, 3_600_000))
+        assert ledger.claim_ids(most=1) == ["r1"]
+        assert ledger.claim_ids(owner="another", now=NOW + LEASE, most=1) == ["r1"]
+        assert ledger.claim_ids(owner="another", now=NOW + LEASE) == []
 
     @pytest.mark.rule("AACP-13", "AACP-22")
     def test_request_that_waits_for_a_retry_stops_the_queue(self, ledger: Ledger) -> None:
@@ -1500,7 +1631,7 @@ class StoreContract:
     def test_pages_of_messages_are_made_due(self, ledger: Ledger) -> None:
         far, near = [
             [
-                outgoing(f"{target}{n}", "a", target, local=False, created_at_ms=NOW + n)
+                outgoing(f"{target}{n}", "a", target, local=False, created_at_ms=NOW + 50 * n)
                 for n in range(3)
             ]
             for target in ("far", "near")
@@ -1508,16 +1639,18 @@ class StoreContract:
         ledger.append(*near, *far)
         ledger.receive(bare_ack(1))  # to a, from far
         ledger.reschedule(near[0].message_id, NOW + 3)  # due earlier than now
-        at_ms, before_ms = NOW + 50, NOW + 2
-        first = ledger.hasten(before_ms, at_ms, OUTBOX_START, 2)
+        at_ms = NOW + 50  # the third of each is made later
+        assert ledger.hasten(["else"], at_ms, OUTBOX_START, 2) == Hastened(0, None)
+        assert ledger.hasten(["near", "else"], at_ms, OUTBOX_START, 1).last == ("a", "near", 1)
+        first = ledger.hasten([], at_ms, OUTBOX_START, 2)
         assert first == Hastened(1, ("a", "far", 3))
         assert first.last is not None
-        second = ledger.hasten(before_ms, at_ms, first.last, 2)
+        second = ledger.hasten([], at_ms, first.last, 2)
         assert second == Hastened(1, ("a", "near", 2))
         assert second.last is not None
-        third = ledger.hasten(before_ms, at_ms, second.last, 2)
+        third = ledger.hasten(["near"], at_ms, second.last, 2)
         assert third == Hastened(0, ("a", "near", 3))
-        assert ledger.hasten(before_ms, at_ms, ("a", "near", 3), 2) == Hastened(0, None)
+        assert ledger.hasten([], at_ms, ("a", "near", 3), 2) == Hastened(0, None)
         made = [far[1], far[2], near[0], near[1], near[2]]
         planned = [ledger.message(each.message_id).next_attempt_at_ms for each in made]
         assert planned == [at_ms, NOW + RETRY, NOW + 3, at_ms, NOW + RETRY]

@@ -13,7 +13,7 @@ pytest.importorskip("psycopg")
 
 from foundation_rt.agents.ledger.types import LOCKED
 from foundation_rt.agents.stores.postgres.locked_lanes import MAX_WAITS, LockedLanes
-from foundation_rt.database.errors import DatabaseLockedError
+from foundation_rt.base.database.errors import DatabaseLockedError
 
 LANES = "abcdefgh"
 

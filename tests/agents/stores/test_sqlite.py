@@ -21,8 +21,8 @@ import pytest
 from foundation_rt.agents.ledger.types import Claimed, Outcome, Release, RequestState
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter, schema
-from foundation_rt.database.migrations import Migration, migrations_of
-from foundation_rt.database.sqlite import WAL_VERSION
+from foundation_rt.base.database.migrations import Migration, migrations_of
+from foundation_rt.base.database.sqlite import WAL_VERSION
 from foundation_rt.errors import UsageError
 from tests.agents.stores.contract import (
     LEASE,

@@ -1,14 +1,12 @@
 """An agent is served by one ledger over NATS; a second one is refused by name (AACP-101).
 
-Where time passes, it is that of the server: claims of a lifetime that is short, or so long that
-nothing in a test can have waited for its end.
+Leases are short, or so long that nothing in a test can have waited for their end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -19,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nats.aio.client import Client
-from nats.js.kv import KeyValue
 
 from foundation_rt.agents import (
     AgentCoordinatorV2,
@@ -31,8 +27,9 @@ from foundation_rt.agents import (
 )
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.agents.transports import nats_listener
-from foundation_rt.config.settings import ServerConfig
-from foundation_rt.ids import UuidGenerator
+from foundation_rt.agents.transports.nats_listener import NatsListener
+from foundation_rt.base.config.settings import ServerConfig
+from foundation_rt.base.ids import UuidGenerator
 from tests.support.nats_server import NatsServer, need_nats_server, own_nats_server
 from tests.support.recorded_log import RecordedLog
 from tests.support.services import postgres_schema
@@ -86,16 +83,6 @@ class World:
     async def request(self, asker: AgentCoordinatorV2, number: int) -> Any:
         return await asker.send_request("clerk", AgentMessage("work", number), timeout_ms=60_000)
 
-    @asynccontextmanager
-    async def bucket(self) -> AsyncIterator[KeyValue]:
-        """Yield the bucket of claims, as an operator sees it."""
-        client = Client()
-        await client.connect(self.server.url)
-        try:
-            yield await client.jetstream().key_value("aacp-claims")
-        finally:
-            await client.close()
-
 
 @asynccontextmanager
 async def world(
@@ -123,26 +110,35 @@ async def test_second_ledger_is_refused_by_name_before_it_takes_anything(tmp_pat
         message = await refused(second.start())
         assert "agent 'clerk' is served by another ledger" in message
         assert first.store is not None
-        assert f"ledger {first.store.uid}, process {os.getpid()} on" in message
+        assert f"ledger {first.store.uid!r}, process {os.getpid()} on" in message
         assert "one ledger in PostgreSQL (aacp.store)" in message
-        assert "nats kv del aacp-claims clerk" in message
         assert await asyncio.gather(*asked) == [*range(300)]
     assert here.executions == dict.fromkeys(range(300), 1)
     assert here.by == {"first": 300}
 
 
-@pytest.mark.rule("AACP-101")
-async def test_of_two_that_start_in_the_same_moment_one_is_refused(tmp_path: Path) -> None:
+YIELDED = "nats: an agent is served by another ledger: nothing is taken"
+
+
+@pytest.mark.rule("AACP-101", "AACP-103")
+async def test_of_two_that_start_in_the_same_moment_one_yields(tmp_path: Path) -> None:
     agents = tuple(f"agent-{number}" for number in range(10))
     async with world(tmp_path) as (here, _):
-        both = [here.coordinator(name, agents=agents) for name in ("first", "second")]
         for _round in range(5):
-            ends = await asyncio.gather(*(each.start() for each in both), return_exceptions=True)
-            assert sorted(map(str, map(type, ends))) == [
-                str(type(None)),
-                str(AgentServedElsewhereError),
+            logs = [RecordedLog(), RecordedLog()]
+            both = [
+                here.coordinator(name, agents=agents, log=log)
+                for name, log in zip(("first", "second"), logs, strict=True)
             ]
-            # One that stopped has given its claims back, and one that was refused all that it had.
+            ends = await asyncio.gather(*(each.start() for each in both), return_exceptions=True)
+            if ends == [None, None]:
+                saying = [asyncio.ensure_future(log.says(YIELDED, len(agents))) for log in logs]
+                _, others = await asyncio.wait(saying, return_when=asyncio.FIRST_COMPLETED)
+                assert sum(len(log.said(YIELDED)) for log in logs) == len(agents)
+                for task in others:
+                    task.cancel()
+            else:
+                assert [type(end) for end in ends if end is not None] == [AgentServedElsewhereError]
             for each in both:
                 await each.stop()
 
@@ -156,87 +152,48 @@ async def test_ledgers_with_one_name_are_refused_as_well(tmp_path: Path) -> None
         assert "aacp.name" in message
 
 
-@pytest.mark.rule("AACP-101", "AACP-102")
-async def test_ledger_that_was_killed_starts_again_at_once(tmp_path: Path) -> None:
+@pytest.mark.rule("AACP-102")
+async def test_agents_of_a_process_that_was_killed_are_free_at_once(tmp_path: Path) -> None:
     async with world(tmp_path) as (here, stack):
         asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
         process = start_killable(here)
-        process.kill()
-        process.wait()
-        # The same file, so it waits for nothing; another one would wait for an hour.
         await refused(here.coordinator("other").start())
-        await stack.enter_async_context(here.coordinator("killable"))
-        assert await here.request(asker, 1) == 1
-
-
-@pytest.mark.rule("AACP-102")
-async def test_ledger_that_died_for_good_is_replaced_after_the_lifetime_of_its_claim(
-    tmp_path: Path,
-) -> None:
-    async with world(tmp_path, SHORT_MS) as (here, stack):
-        asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
-        process = start_killable(here)
         process.kill()
         process.wait()
-        other = here.coordinator("other")
-        while True:
-            try:
-                await stack.enter_async_context(other)
-            except AgentServedElsewhereError:
-                continue
-            break
+        await stack.enter_async_context(here.coordinator("other"))
         assert await here.request(asker, 1) == 1
-
-
-@pytest.mark.rule("AACP-102")
-async def test_operator_ends_the_claim_of_a_ledger_that_died(tmp_path: Path) -> None:
-    async with world(tmp_path) as (here, stack):
-        process = start_killable(here)
-        process.kill()
-        process.wait()
-        other = here.coordinator("other")
-        message = await refused(other.start())
-        found = re.search(r"`nats kv del (\S+) (\S+)`", message)
-        assert found is not None
-        async with here.bucket() as bucket:
-            assert found[1] == "aacp-claims"
-            assert await bucket.delete(found[2])
-        await stack.enter_async_context(other)
-
-
-@pytest.mark.rule("AACP-101", "AACP-102")
-async def test_claim_of_a_ledger_that_lives_is_renewed(tmp_path: Path) -> None:
-    async with world(tmp_path, SHORT_MS) as (here, stack):
-        await stack.enter_async_context(here.coordinator("first"))
-        async with here.bucket() as bucket:
-            first = (await bucket.get("clerk")).revision
-            while (await bucket.get("clerk")).revision < (first or 0) + 20:
-                await refused(here.coordinator("second").start())
 
 
 @pytest.mark.rule("AACP-103")
-async def test_owner_that_finds_another_ledger_stops_taking_and_says_so(
+async def test_ledgers_that_were_cut_off_from_each_other_find_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nats_listener, "CLAIM_RETRY_DELAY", 0.05)
+
+    async def is_cut_off(
+        self: nats_listener.NatsListener, seconds: float
+    ) -> nats_listener.Candidate:
+        return self._own
+
     async with world(tmp_path, SHORT_MS) as (here, stack):
-        log = RecordedLog()
+        log, silent = RecordedLog(), RecordedLog()
         asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
-        first = here.coordinator("first", log=log)
-        await stack.enter_async_context(first)
-        assert await here.request(asker, 1) == 1
-        async with here.bucket() as bucket:
-            # As when it was cut off for long: the claim has ended, and another one has it.
-            await bucket.put("clerk", b'{"ledger": "7f3a", "pid": 4711, "host": "web-2"}')
-            await log.says("nats: an agent is served by another ledger: nothing is taken")
-            asked = asyncio.create_task(here.request(asker, 2))
-            [record] = log.said("nats: an agent is served by another ledger: nothing is taken")
-            assert record["level"] == "error"
-            assert "ledger 7f3a, process 4711 on web-2" in record["error"]
-            assert here.executions == {1: 1}
-            await bucket.delete("clerk")
-        assert await asked == 2
-    assert here.executions == {1: 1, 2: 1}
+        elder = here.coordinator("elder", log=silent)
+        await stack.enter_async_context(elder)
+        with monkeypatch.context() as patched:
+            patched.setattr(NatsListener, "_ask", is_cut_off)
+            patched.setattr(NatsListener, "_meet", lambda self, other: None)
+            await stack.enter_async_context(here.coordinator("younger", log=log))
+        await log.says(YIELDED)
+        [record] = log.said(YIELDED)
+        assert record["level"] == "error"
+        assert f"process {os.getpid()} on" in record["error"]
+        assert await asyncio.gather(*(here.request(asker, n) for n in range(20))) == [*range(20)]
+        assert here.by == {"elder": 20}
+        assert silent.said(YIELDED) == []
+        await elder.stop()
+        assert await here.request(asker, 20) == 20
+        assert here.by == {"elder": 20, "younger": 1}
 
 
 @pytest.mark.rule("AACP-103")
@@ -276,31 +233,26 @@ async def test_processes_of_one_ledger_share_its_claims(tmp_path: Path) -> None:
             assert await here.request(asker, 2) == 2
 
 
-@pytest.mark.rule("AACP-101", "AACP-103")
-async def test_claims_lost_with_the_servers_files_are_made_again(tmp_path: Path) -> None:
+@pytest.mark.rule("AACP-101")
+async def test_server_that_was_killed_gives_no_agent_to_another_ledger(tmp_path: Path) -> None:
     async with world(tmp_path) as (here, stack):
         log = RecordedLog()
         asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
         await stack.enter_async_context(here.coordinator("first", log=log))
-        here.server.lose_files()
+        here.server.kill()
+        here.server.start()
         assert await here.request(asker, 1) == 1
         await refused(here.coordinator("second").start())
 
 
-@pytest.mark.rule("AACP-103")
+@pytest.mark.rule("AACP-102")
 async def test_process_that_was_frozen_takes_nothing_after_its_claim(tmp_path: Path) -> None:
     async with world(tmp_path, SHORT_MS) as (here, stack):
         asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
         process = start_killable(here)
         process.send_signal(signal.SIGSTOP)
         try:
-            other = here.coordinator("other")
-            while True:
-                try:
-                    await stack.enter_async_context(other)
-                except AgentServedElsewhereError:
-                    continue
-                break
+            await stack.enter_async_context(here.coordinator("other"))
             asked = [asyncio.create_task(here.request(asker, number)) for number in range(50)]
             process.send_signal(signal.SIGCONT)
             assert await asyncio.gather(*asked) == [*range(50)]

@@ -24,13 +24,13 @@ from foundation_rt.client.errors import InvalidResponseError, MCPError
 from foundation_rt.client.handlers.client_handlers import MAX_HANDLERS, ClientHandlers
 from foundation_rt.client.handlers.params import ServerRequestRefused
 from foundation_rt.errors import UsageError
+from foundation_rt.features.server_requests.elicitation import Elicit, ElicitResult
+from foundation_rt.features.server_requests.forms import Forms
+from foundation_rt.features.server_requests.roots import Root, Roots
+from foundation_rt.features.server_requests.sampling import Sample, SampleResult
 from foundation_rt.protocol.content import Text
 from foundation_rt.protocol.jsonrpc import ABSENT
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.server_requests.elicitation import Elicit, ElicitResult
-from foundation_rt.server_requests.forms import Forms
-from foundation_rt.server_requests.roots import Root, Roots
-from foundation_rt.server_requests.sampling import Sample, SampleResult
 from tests.support.peers import peer
 
 PATIENCE = 20.0

@@ -20,10 +20,10 @@ from foundation_rt.client.handlers.elicitation import (
     read_page,
 )
 from foundation_rt.client.handlers.params import ServerRequestRefused
+from foundation_rt.features.server_requests.elicitation import Elicit, ElicitResult, ElicitUrl
+from foundation_rt.features.server_requests.errors import InvalidClientResult
+from foundation_rt.features.server_requests.forms import Forms
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.server_requests.elicitation import Elicit, ElicitResult, ElicitUrl
-from foundation_rt.server_requests.errors import InvalidClientResult
-from foundation_rt.server_requests.forms import Forms
 from tests.support.peers import peer
 
 NEWEST = REVISIONS["2026-07-28"]

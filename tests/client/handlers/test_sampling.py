@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 
 from foundation_rt.client.handlers.params import ServerRequestRefused
 from foundation_rt.client.handlers.sampling import SamplingRequest, read_sampling
-from foundation_rt.protocol.content import Audio, Image, Text
-from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.registry.tool_definition import ToolDefinition
-from foundation_rt.server_requests.errors import InvalidClientResult
-from foundation_rt.server_requests.forms import Forms
-from foundation_rt.server_requests.sampling import (
+from foundation_rt.features.server_requests.errors import InvalidClientResult
+from foundation_rt.features.server_requests.forms import Forms
+from foundation_rt.features.server_requests.sampling import (
     ModelPreferences,
     Sample,
     SampleResult,
@@ -25,6 +22,9 @@ from foundation_rt.server_requests.sampling import (
     ToolUseResult,
     read_sample,
 )
+from foundation_rt.kernel.registry.tool_definition import ToolDefinition
+from foundation_rt.protocol.content import Audio, Image, Text
+from foundation_rt.protocol.revisions import REVISIONS
 from tests.support.peers import peer
 
 TEXT = {"type": "text", "text": "Hello"}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.base.clock import ManualClock
 from foundation_rt.client.resilience.deadline import Deadline
-from foundation_rt.clock import ManualClock
 from tests.support.virtual_loop import run_virtual
 
 

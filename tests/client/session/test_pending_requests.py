@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.base.ids import SequentialIds, UuidRequestIds
 from foundation_rt.client.errors import MCPError
 from foundation_rt.client.session.pending_requests import (
     ABANDONED_SECONDS,
@@ -25,7 +26,6 @@ from foundation_rt.client.session.pending_requests import (
     encode_response,
     notification,
 )
-from foundation_rt.ids import SequentialIds, UuidRequestIds
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.jsonrpc import Request
 from foundation_rt.protocol.peer import SUBSCRIPTION_ID_KEY

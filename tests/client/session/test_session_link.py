@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.base.clock import ManualClock
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError, MCPError
 from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.resilience.retries import RetryPolicy
-from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
 from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (

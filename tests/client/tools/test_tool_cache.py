@@ -8,9 +8,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.client.results.tool_schemas import ToolSchema
 from foundation_rt.client.tools.tool_cache import ToolCache
-from foundation_rt.jsonschema.compilation import compile_schema
 
 
 def tool(name: str, version: int = 0) -> ToolSchema:
@@ -108,7 +108,7 @@ def test_compiled_schemas_outlive_a_list_that_was_invalidated(
         compiled.append(schema)
         return compile_schema(schema, **options)
 
-    monkeypatch.setattr("foundation_rt.jsonschema.compilation.compile_schema", count)
+    monkeypatch.setattr("foundation_rt.base.jsonschema.compilation.compile_schema", count)
     cache = ToolCache(ttl_ms=1000)
     for round_number in range(3):
         cache.store([tool("a"), tool("b", round_number)], now=float(round_number))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.base.clock import ManualClock
 from foundation_rt.client import CallTimeoutError, CircuitState, HttpServer, MCPError, connect
 from foundation_rt.client.transports.http import RequestLimiter
-from foundation_rt.clock import ManualClock
 from foundation_rt.errors import UsageError
 from tests.support.scripted_http import ReceivedRequest, ScriptedHttp, ScriptedReply
 from tests.support.virtual_loop import run_virtual

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from foundation_rt.base.clock import ManualClock
 from foundation_rt.client.transports.http_connections import HttpConnections
-from foundation_rt.clock import ManualClock
 
 MOST, KEEP_ALIVE, PATIENCE = 3, 4.0, 10.0
 

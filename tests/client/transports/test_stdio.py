@@ -117,6 +117,10 @@ async def test_environment_is_a_few_inherited_variables_and_the_given_ones(
         "HOME",
         "LC_TIME",
         "XDG_DATA_HOME",
+        "HTTPS_PROXY",
+        "no_proxy",
+        "SSL_CERT_FILE",
+        "NODE_EXTRA_CA_CERTS",
         "API_TOKEN",
         "LD_PRELOAD_X",
         "PYTHONPATH",
@@ -129,7 +133,14 @@ async def test_environment_is_a_few_inherited_variables_and_the_given_ones(
     transport, told = await opened(python(code, env={"HOME": "theirs", "OWN": "1"}))
     [line] = await told.count(1)
     expected = {"PATH": "our PATH", "HOME": "theirs", "LC_TIME": "our LC_TIME", "OWN": "1"}
-    expected["XDG_DATA_HOME"] = "our XDG_DATA_HOME"
+    for name in (
+        "XDG_DATA_HOME",
+        "HTTPS_PROXY",
+        "no_proxy",
+        "SSL_CERT_FILE",
+        "NODE_EXTRA_CA_CERTS",
+    ):
+        expected[name] = f"our {name}"
     assert line == str(sorted(expected.items())).encode()
     await transport.close()
 
@@ -348,12 +359,14 @@ async def test_server_that_never_reads_loses_the_transport() -> None:
 async def test_flood_of_lines_leaves_the_event_loop_its_turns() -> None:
     code = """
 import sys
+sys.stdin.readline()  # a flood before the handshake is another one (CHILD-25)
 sys.stdout.write("".join(f"{at}\\n" for at in range(20_000)))
 sys.stdout.flush()
 sys.stdin.read()
 """
     transport, told = await opened(python(code))
     transport.negotiated(REVISIONS["2025-11-25"])
+    say(transport, b"negotiated")
     at_once = known = 0
     while known < 20_000:
         await asyncio.sleep(0)

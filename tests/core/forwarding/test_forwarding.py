@@ -22,7 +22,7 @@ from foundation_rt import (
     ToolError,
     UsageError,
 )
-from foundation_rt.middleware.tracing import Tracing
+from foundation_rt.features.tracing import Tracing
 from foundation_rt.testing import ManualClock, ProtocolError, TestClient
 from tests.support.forwarders import ScriptedForwarder
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.core.forwarding.lists import ForwardedLists, merged_page
+from foundation_rt.kernel.forwarding.lists import ForwardedLists, merged_page
+from foundation_rt.kernel.registry.catalog import read_cursor
+from foundation_rt.kernel.registry.tools import ToolDefinition, ToolRegistry
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.registry.catalog import read_cursor
-from foundation_rt.registry.tools import ToolDefinition, ToolRegistry
 
 NEWEST = REVISIONS["2026-07-28"]
 NAMES = st.sets(st.text("abc", min_size=1, max_size=3), max_size=12)

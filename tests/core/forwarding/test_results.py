@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from foundation_rt import Audio, Image, ResourceLink, Text, ToolAnnotations, ToolDefinition
-from foundation_rt.core.forwarding.results import adapt_entry, adapt_result
+from foundation_rt.kernel.forwarding.results import adapt_entry, adapt_result
+from foundation_rt.kernel.registry.prompts import PromptArgument, PromptDefinition
+from foundation_rt.kernel.registry.resources import ResourceDefinition
 from foundation_rt.protocol.content import Annotations, BlobContents, EmbeddedResource, Icon
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.registry.prompts import PromptArgument, PromptDefinition
-from foundation_rt.registry.resources import ResourceDefinition
 
 NEWEST = REVISIONS["2026-07-28"]
 every_revision = pytest.mark.parametrize("revision", REVISIONS.values(), ids=REVISIONS)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.core.invocation import Invocation, Returned
+from foundation_rt.kernel.invocation import Invocation, Returned
+from foundation_rt.kernel.registry.completions import Choices, Completion
+from foundation_rt.kernel.registry.features import Features
+from foundation_rt.kernel.registry.prompts import PromptArgument, PromptDefinition
+from foundation_rt.kernel.registry.resources import ResourceDefinition, ResourceTemplateDefinition
 from foundation_rt.protocol.peer import CAPABILITIES_KEY
 from foundation_rt.protocol.revisions import VERSION_KEY
-from foundation_rt.registry.completions import Choices, Completion
-from foundation_rt.registry.features import Features
-from foundation_rt.registry.prompts import PromptArgument, PromptDefinition
-from foundation_rt.registry.resources import ResourceDefinition, ResourceTemplateDefinition
 from tests.support.core import Core, make_core, replies, request
 
 PROMPT = {"type": "ref/prompt", "name": "review"}

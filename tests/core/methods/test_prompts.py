@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.core.invocation import Invocation
+from foundation_rt.kernel.invocation import Invocation
+from foundation_rt.kernel.registry.features import Features
+from foundation_rt.kernel.registry.prompts import PromptArgument, PromptDefinition
 from foundation_rt.protocol.peer import CAPABILITIES_KEY
 from foundation_rt.protocol.revisions import VERSION_KEY
-from foundation_rt.registry.features import Features
-from foundation_rt.registry.prompts import PromptArgument, PromptDefinition
 from tests.support.core import Core, make_core, request
 
 STATELESS = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {}}

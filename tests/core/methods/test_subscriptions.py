@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from foundation_rt import Server, ToolContext, ToolDefinition, UsageError
-from foundation_rt.core.methods.subscriptions import MAX_LISTENING
-from foundation_rt.core.subscriptions import MAX_SUBSCRIPTION_ID_LENGTH, MAX_TOPICS
+from foundation_rt.kernel.methods.subscriptions import MAX_LISTENING
+from foundation_rt.kernel.subscriptions import MAX_SUBSCRIPTION_ID_LENGTH, MAX_TOPICS
 from tests.support.answering_client import AnsweringClient
 from tests.support.asgi import META
 from tests.support.server_fixture import ServerFixture
@@ -114,12 +114,12 @@ def in_a_thread(function: Callable[[], object]) -> None:
     thread.join()
 
 
-@pytest.mark.rule("SUB-01", "SUB-02", "SUB-07")
+@pytest.mark.rule("SUB-01", "SUB-02", "SUB-07", "MRES-26")
 async def test_subscriber_is_notified_until_it_unsubscribes(fixture: ServerFixture) -> None:
     client, other = AnsweringClient(fixture.server), AnsweringClient(fixture.server)
     for uri in ("note://all", "note://5", "note://5"):
         assert (await subscribe(client, uri))["result"] == {}
-    await subscribe(other, "note://all")
+    await subscribe(other, "NOTE://%61ll")
     fixture.server.resource_updated("note://5")
     fixture.server.resource_updated("note://6")
     fixture.server.resource_updated("note://all")
@@ -334,9 +334,13 @@ async def test_changed_lists_are_notified_to_running_connections(fixture: Server
     fixture.server.prompt(name="q")(lambda: "x")
     client = AnsweringClient(fixture.server)
     fixture.server.register(NOTHING, lambda arguments, context: None)
-    fixture.server.prompt(name="p")(lambda: "x")
-    fixture.server.unregister_prompt("p")
-    fixture.server.unregister_resource("note://all")
+    for change in (
+        lambda: fixture.server.prompt(name="p")(lambda: "x"),
+        lambda: fixture.server.unregister_prompt("p"),
+        lambda: fixture.server.unregister_resource("note://all"),
+    ):
+        fixture.clock.advance(1)  # else it would be announced with the change before
+        change()
     await client.settle()
     kinds = ("tools", "prompts", "prompts", "resources")
     assert client.unread() == [changed(kind) for kind in kinds]

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import ResourcesSection, ServerConfig, TasksSection
-from foundation_rt.core.context import ToolContext
-from foundation_rt.core.tasks.support import EXTENSION
-from foundation_rt.engine.scheduling import HostLoop
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import ResourcesSection, ServerConfig, TasksSection
+from foundation_rt.kernel.context import ToolContext
+from foundation_rt.kernel.engine.scheduling import HostLoop
+from foundation_rt.kernel.registry.tools import ToolDefinition
+from foundation_rt.kernel.tasks.support import EXTENSION
 from foundation_rt.protocol.principal import Principal
-from foundation_rt.registry.tools import ToolDefinition
 from tests.support.server_fixture import ServerFixture, ServerPeer
 from tests.support.virtual_loop import run_virtual
 

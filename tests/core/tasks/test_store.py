@@ -11,11 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import HttpSection, ServerConfig
-from foundation_rt.core.tasks.record import TaskEvent, TaskRecord
-from foundation_rt.core.tasks.store import MemoryTaskStore
-from foundation_rt.principal_shares import Limit, LimitReached, Quota
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import HttpSection, ServerConfig
+from foundation_rt.kernel.principal_shares import Limit, LimitReached, Quota
+from foundation_rt.kernel.tasks.record import TaskEvent, TaskRecord
+from foundation_rt.kernel.tasks.store import MemoryTaskStore
 from tests.support.sizes import examples
 
 TTL_MS = 1_000

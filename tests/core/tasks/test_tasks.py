@@ -11,12 +11,12 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.core.call_lifecycle import CallLifecycle
-from foundation_rt.core.context import ToolContext
-from foundation_rt.core.invocation import Invocation
-from foundation_rt.core.tasks.support import EXTENSION, REQUIRED_CAPABILITIES
+from foundation_rt.base.clock import ManualClock
 from foundation_rt.errors import RegistrationError, ToolError
+from foundation_rt.kernel.call_lifecycle import CallLifecycle
+from foundation_rt.kernel.context import ToolContext
+from foundation_rt.kernel.invocation import Invocation
+from foundation_rt.kernel.tasks.support import EXTENSION, REQUIRED_CAPABILITIES
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.server import Server
 from tests.core.tasks.harness import KEEP_MS, RUN_MS, WITH_TASKS, TaskHarness

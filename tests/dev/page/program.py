@@ -153,6 +153,15 @@ def report() -> list[Any]:
     return [Image(drawing(), "image/png"), "# Sales\n\nThey were **good**.\n", HOSTILE]
 
 
+@server.tool
+def flood() -> list[Any]:
+    """Return what would be very many nodes."""
+    table = f"{'|' * 5_001}\n{'|-' * 5_000}|\n" + "|\n" * 2_000
+    deep = "[" * 45_000 + "]" * 45_000
+    texts = ["[" * 45_000, "*a " * 33_000, table, deep, "line\n" * 49_000, "end"]
+    return [Image(drawing(), "image/png"), *texts]
+
+
 @server.tool(task="optional", timeout_ms=60_000)
 async def survey(context: ToolContext) -> str:
     """Ask, as a task."""

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.dev.page.conftest import PROGRAM
-from tests.support.chromium import watched_page
+from tests.support.chromium import shot, watched_page
 from tests.support.dev_front import DevFront, dev_front
 from tests.support.http_server import free_port
 
@@ -62,8 +62,41 @@ def test_form_becomes_a_call_and_its_result_is_read(page: Page, opened: Opened) 
     card.get_by_role("tab", name="JSON").click()
     expect(card.locator("pre")).to_contain_text('"code": 7')
     card.get_by_role("tab", name="Wire").click()
-    expect(card.locator(".wire-row").last).to_contain_text("result")
-    expect(card.locator(".wire-title").first).to_have_text("tools/call order")
+    expect(card.locator(".wire-title").first).to_contain_text("tools/call order result in")
+
+
+NUMBERS = """
+from typing import Any
+from foundation_rt import Server
+
+server = Server("numbers")
+
+@server.tool
+def keep(more: list[Any], count: int = 9007199254740993, share: float = 1.0) -> dict[str, Any]:
+    return {"more": more, "count": count, "share": share}
+"""
+
+
+@pytest.mark.rule("DEV-90")
+def test_numbers_keep_their_digits(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "digits.py").write_text(NUMBERS)
+    digits = "[1234567890123456789012345, 1.0, 1e5]"
+    with dev_front(tmp_path, "digits.py") as front, watched_page(browser, front.page_url) as shown:
+        page = shown.page
+        page.get_by_role("link", name="keep").click()
+        details = page.get_by_role("region", name="Details")
+        expect(details.get_by_label("count (")).to_have_value("9007199254740993")
+        expect(details.get_by_label("share (")).to_have_value("1.0")
+        details.get_by_label("count (").fill("9007199254740995")
+        details.get_by_role("tab", name="JSON").click()
+        area = details.get_by_label("Arguments as JSON")
+        area.fill(f'{{"more": {digits}, "share": 2.0, "count": 9007199254740995}}')
+        card = run(details)
+        card.get_by_role("tab", name="JSON").click()
+        for written in ("1234567890123456789012345", "1.0", "100000.0", "9007199254740995", "2.0"):
+            expect(card.locator("pre").first).to_contain_text(written)
+        card.get_by_role("tab", name="Wire").click()
+        shot(page, "numbers")
 
 
 @pytest.mark.rule("DEV-65")
@@ -73,7 +106,7 @@ def test_arguments_are_written_as_json(page: Page, opened: Opened) -> None:
     details.get_by_role("tab", name="JSON").click()
     area = details.get_by_label("Arguments as JSON")
     written = json.loads(area.input_value())
-    assert written["lines"] == [{"article": "A-1", "count": 1}]
+    assert written["lines"] == [{"article": "A-1"}]
     area.fill("{broken")
     details.get_by_role("button", name="Run", exact=True).click()
     expect(details.get_by_role("alert")).to_contain_text("can't be sent")
@@ -81,6 +114,48 @@ def test_arguments_are_written_as_json(page: Page, opened: Opened) -> None:
     details.get_by_role("tab", name="Form").click()
     expect(details.get_by_label("customer").first).to_have_value("Bob")
     expect(run(details)).to_contain_text("4711")
+
+
+FORM = """
+from foundation_rt import Server, ToolDefinition
+
+server = Server("forms")
+time = {"type": "string", "format": "date-time", "default": "2026-01-02T03:04:05+02:00"}
+members = {
+    "name": {"type": "string"},
+    "quick": {"type": "boolean", "default": False},
+    "tags": {"type": "array", "items": {"type": "string"}, "default": []},
+    "notes": {"type": "array", "items": {"type": "string"}},
+    "at": time,
+}
+schema = {"type": "object", "properties": members, "required": ["name", "at"]}
+server.register(ToolDefinition("ask", "Ask.", schema), lambda arguments, context: arguments)
+"""
+
+
+@pytest.mark.rule("DEV-80", "DEV-81")
+def test_what_nobody_touched_is_not_sent(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "forms.py").write_text(FORM)
+    with dev_front(tmp_path, "forms.py") as front:
+        front.wait_for_state("running")
+        with watched_page(browser, front.page_url) as watched:
+            page = watched.page
+            page.get_by_role("heading", name="ask").wait_for()  # nobody has chosen it
+            page.keyboard.press("Control+Enter")
+            expect(page.get_by_text("Fill this in.")).to_have_count(1)
+            page.get_by_label("name (text; required)").fill("Ann")
+            sent: list[dict[str, object]] = [{"name": "Ann", "at": "2026-01-02T03:04:05+02:00"}]
+            page.keyboard.press("Control+Enter")
+            expect(page.get_by_role("article")).to_have_count(1)
+            page.get_by_label("quick").check()
+            page.get_by_label("quick").uncheck()
+            sent += [{**sent[0], "quick": False}]
+            page.keyboard.press("Control+Enter")
+            expect(page.get_by_role("article")).to_have_count(2)
+            card = page.get_by_role("article").first
+            expect(card).to_have_attribute("data-state", "done")
+        calls = front.reader.of("wire", leg="client", method="tools/call")
+        assert [each["message"]["params"]["arguments"] for each in calls] == sent
 
 
 @pytest.mark.rule("DEV-66")
@@ -185,7 +260,7 @@ def test_resources_and_prompts_are_read_with_completion(page: Page, opened: Open
     expect(details.get_by_role("article")).to_contain_text("Write a strict offer to Ann.")
 
 
-@pytest.mark.rule("DEV-70")
+@pytest.mark.rule("DEV-70", "DEV-81")
 def test_programs_that_complete_nothing_are_not_asked(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "letters.py").write_text(
         "from foundation_rt import Server\n\nserver = Server('letters')\n\n\n"
@@ -193,10 +268,11 @@ def test_programs_that_complete_nothing_are_not_asked(browser: Browser, tmp_path
     )
     with dev_front(tmp_path, "letters.py") as front:
         front.wait_for_state("running")
-        with watched_page(browser, f"{front.page_url}#/prompts/letter") as watched:
+        with watched_page(browser, front.page_url) as watched:
+            watched.page.goto(f"http://127.0.0.1:{front.port}/#/prompts/letter")
             page = watched.page
-            page.get_by_role("combobox", name="to").fill("Ann")
-            page.get_by_role("button", name="Get", exact=True).click()
+            page.get_by_role("combobox", name="to (required)").fill("Ann")
+            page.keyboard.press("Control+Enter")
             expect(page.get_by_role("article")).to_contain_text("Write to Ann.")
             assert not front.reader.of("call", method="completion/complete")
 
@@ -229,12 +305,14 @@ def test_front_is_seen_with_wire_timings_servers_and_agents(page: Page, opened: 
     row = page.locator(".wire-row").first
     expect(row).to_contain_text("tools/call")
     row.click()
-    expect(row.locator("pre")).to_contain_text('"jsonrpc": "2.0"')
+    expect(row.locator("pre").first).to_contain_text('"method": "tools/call"')
+    expect(row.locator("pre").last).to_contain_text('"result"')
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy", exact=True).first.click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    line = page.evaluate("navigator.clipboard.readText()").splitlines()[-1]
-    assert json.loads(line)["message"]["params"]["name"] == "restock"
+    asked, answered = page.evaluate("navigator.clipboard.readText()").splitlines()[-2:]
+    assert json.loads(asked)["message"]["params"]["name"] == "restock"
+    assert "result" in json.loads(answered)["message"]
     page.get_by_role("button", name="Clear").click()
     expect(page.locator(".wire-row")).to_have_count(0)
     page.get_by_role("link", name="Timings").click()
@@ -308,16 +386,36 @@ def test_page_goes_on_when_the_front_is_started_again(browser: Browser, tmp_path
                 page.get_by_role("button", name="Run", exact=True).click()
                 expect(page.get_by_role("article")).to_contain_text("There is no article A-1.")
                 stranger = browser.new_page()
-                stranger.goto(again.page_url.partition("?")[0])
-                expect(stranger.locator("body")).to_contain_text("token")
+                stranger.goto(again.page_url.partition("#")[0])
+                expect(stranger.locator("body")).to_contain_text("`foundation-rt dev` printed")
                 stranger.context.close()
+
+
+@pytest.mark.rule("DEV-79", "DEV-63")
+def test_secret_stays_in_its_tab(page: Page, front: DevFront) -> None:
+    origin = front.page_url.partition("#")[0]
+    assert page.url.startswith(f"{origin}#/tools/")  # the first of them
+    page.reload()
+    page.get_by_role("link", name="order").wait_for()
+    assert page.context.cookies() == []
+    assert front.token not in page.evaluate("JSON.stringify([localStorage, document.cookie])")
+    stranger = page.context.new_page()
+    stranger.goto(origin)
+    refused = stranger.get_by_text(f"`foundation-rt dev` printed: {origin}#token=")
+    expect(refused).to_be_visible()
+    shot(stranger, "dev-stranger")
+    stranger.goto(front.page_url)  # loads nothing: only the fragment differs
+    stranger.get_by_role("link", name="order").wait_for()
+    expect(refused).to_have_count(0)
+    assert front.token not in stranger.url
 
 
 @pytest.mark.rule("DEV-61")
 def test_request_without_session_is_sent_when_there_is_one(page: Page) -> None:
     found = page.evaluate("""async () => {
       const { McpClient } = await import("/page/mcp_client.js");
-      const { url, token } = await (await fetch("/dev/connect")).json();
+      const { request } = await import("/shared/page_token.js");
+      const { url, token } = await (await request("/dev/connect")).json();
       const sent = [];
       const real = globalThis.fetch;
       let refused = 0;
@@ -368,15 +466,17 @@ def test_page_is_bounded_after_ten_thousand_events(page: Page) -> None:
       const { Feed } = await import("/page/feed.js");
       const { WireView } = await import("/page/wire_view.js");
       const { ActivityView } = await import("/page/activity_view.js");
-      const takers = {};
-      const Real = globalThis.EventSource;
-      globalThis.EventSource = class {
-        addEventListener(kind, taker) { takers[kind] = taker; }
-        close() {}
-      };
-      const feed = new Feed({ onChange() {}, onStatus() {} });
+      const real = globalThis.fetch;
+      const { readable, writable } = new TransformStream();
+      globalThis.fetch = async () => new Response(readable);
+      let ended;
+      const end = new Promise((resolve) => { ended = resolve; });
+      const onStatus = (status) => status === "lost" && ended();
+      const feed = new Feed({ onChange() {}, onStatus });
       feed.open();
-      globalThis.EventSource = Real;
+      globalThis.fetch = real;
+      const writer = writable.getWriter();
+      const encoder = new TextEncoder();
       const text = "x".repeat(15000);
       for (let n = 0; n < 10_000; n += 1) {
         const said = { at: 1e12 + n, client: "c", server: "s", call: `c${n}` };
@@ -384,9 +484,13 @@ def test_page_is_bounded_after_ten_thousand_events(page: Page) -> None:
         const wire = { ...said, leg: "client", kind: "response", id: n, bytes: 99, message };
         const call = { ...said, phase: "end", method: "tools/call", name: "t", outcome: "ok" };
         const log = { ...said, level: "info", message: text, fields: {} };
-        for (const [kind, value] of Object.entries({ wire, call, log }))
-          takers[kind]({ data: JSON.stringify(value) });
+        for (const [kind, value] of Object.entries({ wire, call, log })) {
+          const event = `event: ${kind}\\ndata: ${JSON.stringify(value)}\\n\\n`;
+          await writer.write(encoder.encode(event));
+        }
       }
+      await writer.close();
+      await end;
       const nodes = {};
       for (const [name, View] of Object.entries({ wire: WireView, activity: ActivityView })) {
         const view = new View({ feed });
@@ -429,3 +533,31 @@ def test_huge_lists_and_deep_schemas_are_bounded(page: Page) -> None:
       return { all, filtered, deep };
     }""")
     assert shown == {"all": 500, "filtered": 11, "deep": [8, 1]}
+
+
+@pytest.mark.rule("DEV-82")
+def test_a_flood_of_a_tool_leaves_the_page_usable(page: Page, opened: Opened) -> None:
+    card = run(opened("flood"))
+    expect(card.get_by_text("1 more block.")).to_be_visible()
+    expect(card.locator("table")).to_have_count(1)
+    expect(run(opened("sales")).locator("td").first).to_have_text("bolt")
+
+
+@pytest.mark.rule("DEV-83")
+def test_a_place_that_did_not_finish_showing_is_offered(browser: Browser, front: DevFront) -> None:
+    with watched_page(browser, front.page_url) as watched:
+        page = watched.page
+        page.get_by_role("link", name="sales").wait_for()
+        page.evaluate("""() => {
+          Date.now = () => 0; // long ago
+          Element.prototype.replaceChildren = () => { throw new Error("the page breaks"); };
+        }""")
+        with page.expect_event("pageerror"):
+            page.get_by_role("link", name="sales").click()
+        page.reload()
+        expect(page.get_by_text("“#/tools/sales” did not finish showing")).to_be_visible()
+        expect(page.get_by_role("heading", name="sales")).to_have_count(0)
+        page.get_by_role("link", name="Open it").click()
+        expect(page.get_by_role("heading", name="sales")).to_be_visible()
+        expect(page.get_by_text("did not finish")).to_have_count(0)
+        watched.problems.clear()  # those of the test

@@ -276,6 +276,7 @@ addEventListener("focusin", ({ target }) => {
   const styles = [target, target.parentElement].map((each) => getComputedStyle(each));
   const isSeen = styles.some((style) => style.outlineStyle !== "none");
   window.reached.add(target);
+  if (target.tabIndex < 0) return; // the heading, which the page itself moves the focus to
   if (!isSeen) window.unseen.add(target.outerHTML);
 });
 """
@@ -326,6 +327,26 @@ def test_keyboard_alone_runs_a_tool_and_reaches_all_views(
         for number, view in enumerate(("Tools", "Resources", "Prompts", "Tasks", "Activity"), 1):
             page.keyboard.press(f"Alt+{number}")
             expect(page.get_by_role("heading", level=1)).to_have_text(view)
+
+
+@pytest.mark.rule("DEV-62")
+def test_times_that_are_whole_ms_are_shown(browser: Browser, front: DevFront) -> None:
+    """The front writes such a time as `1790000000000.0`, and JavaScript does not."""
+    server = {"id": "shop", "state": "running", "startedAt": 1790000000000.0}
+    client = {"session": "s1", "name": "an agent", "since": 1790000000000.0, "calls": 3}
+    event = json.dumps({"target": "shop.py", "servers": [server], "clients": [client]})
+    with watched_page(browser, front.page_url) as watched:
+        page = watched.page
+        stream = {"status": 200, "content_type": "text/event-stream"}
+        page.route(
+            "**/dev/events",
+            lambda route: route.fulfill(**stream, body=f"event: state\ndata: {event}\n\n"),
+        )
+        page.reload()
+        go(page, "servers")
+        time = page.evaluate("new Date(1790000000000).toLocaleTimeString([], { hour12: false })")
+        expect(page.get_by_role("region", name="Server shop")).to_contain_text(time)
+        expect(page.get_by_role("row").filter(has_text="an agent")).to_contain_text(time)
 
 
 @pytest.mark.rule("DEV-78")

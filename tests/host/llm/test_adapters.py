@@ -12,15 +12,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from foundation_rt import UsageError
-from foundation_rt.host.chat import ChatMessage, TokenUsage
-from foundation_rt.host.llm import vendor
-from foundation_rt.host.llm.model_service import ModelService
-from foundation_rt.host.llm.providers import make_service
-from foundation_rt.host.llm.service import MALFORMED_CALL, TEXT_MODE, LLMFailure, LLMServiceError
+from foundation_rt.apps.host.chat import ChatMessage, TokenUsage
+from foundation_rt.apps.host.llm import call_assembly, vendor
+from foundation_rt.apps.host.llm.model_service import ModelService
+from foundation_rt.apps.host.llm.providers import make_service
+from foundation_rt.apps.host.llm.service import (
+    MALFORMED_CALL,
+    TEXT_MODE,
+    LLMFailure,
+    LLMServiceError,
+)
 from tests.support.fake_models import KEY, FakeModels
-from tests.support.models import TOOLS, Chat, options, result_of, shown, user, write_script
+from tests.support.models import ECHO as ECHO_TOOL
+from tests.support.models import SLEEP as SLEEP_TOOL
+from tests.support.models import (
+    TOOLS,
+    Chat,
+    model_tool,
+    options,
+    result_of,
+    shown,
+    user,
+    write_script,
+)
 from tests.support.sizes import size
 
 PROVIDERS = ("openai", "gemini", "anthropic")
@@ -136,14 +153,19 @@ async def test_answer_cut_at_any_byte_leaves_no_call(provider: str, fake: FakeMo
 
 
 FAILURES = [
-    (429, "slow down", LLMFailure.TRANSIENT, "slow down"),
-    (500, "oops", LLMFailure.TRANSIENT, "oops"),
-    (529, "overloaded", LLMFailure.TRANSIENT, "overloaded"),
+    (
+        429,
+        "slow down",
+        LLMFailure.RATE_LIMIT,
+        r"\(429\)\. It says: slow down\. It asks to wait 7 s",
+    ),
+    (500, "oops", LLMFailure.SERVER_ERROR, "oops"),
+    (529, "overloaded", LLMFailure.SERVER_ERROR, "overloaded"),
     (401, f"Incorrect API key provided: {KEY}", LLMFailure.BAD_KEY, "refuses the key"),
     (400, f"API key not valid: {KEY}", LLMFailure.BAD_KEY, "refuses the key"),
     (404, "The model `fake-1` does not exist", LLMFailure.UNKNOWN_MODEL, "no model 'fake-1'"),
     (400, f"bad: \n\x00 {KEY} " + "x" * 9000, LLMFailure.BAD_REQUEST, r"bad: \[REDACTED\] x"),
-    (400, "too many tokens", LLMFailure.BAD_REQUEST, "too many tokens"),
+    (400, "too many tokens", LLMFailure.TOO_LONG, "too many tokens"),
 ]
 
 
@@ -162,24 +184,20 @@ async def test_refusals_are_told_apart_and_show_no_key(
             await Chat(service).say("x")
         error = failed.value
         assert (error.failure, error.text_shown, error.model) == (failure, False, "fake-1")
-        assert (error.retry_after == 7) is (
-            failure in (LLMFailure.TRANSIENT, LLMFailure.BAD_REQUEST)
-        )
-        needs_advice = failure in (LLMFailure.BAD_KEY, LLMFailure.UNKNOWN_MODEL)
-        assert bool(error.advice) is needs_advice
-        assert len(str(error)) < 700
-        assert KEY not in f"{error!r} {error.advice} {service!r} {error.__context__!r}"
+        assert error.retry_after == 7
+        assert len(error.for_people) < 900
+        assert KEY not in f"{error!r} {error.for_people} {service!r} {error.__context__!r}"
         assert len(fake.requests) == count + 1, "the SDK asked again"
     assert KEY not in caplog.text
 
 
 @every_provider
 @pytest.mark.rule("LLM-30")
-async def test_server_that_is_gone_is_a_transient_failure(provider: str, fake: FakeModels) -> None:
+async def test_server_that_is_gone_and_one_that_resets(provider: str, fake: FakeModels) -> None:
     service = fake.service(provider, base_url="http://127.0.0.1:9/v1")
-    with pytest.raises(LLMServiceError) as failed:
+    with pytest.raises(LLMServiceError, match="Nothing answers at http") as failed:
         await Chat(service).say("x")
-    assert failed.value.failure is LLMFailure.TRANSIENT
+    assert failed.value.failure is LLMFailure.UNREACHABLE
     fake.play(["a", {"reset": True}])
     service = fake.service(provider)
     with pytest.raises(LLMServiceError) as failed:
@@ -196,9 +214,9 @@ async def test_answer_that_hangs_fails_and_closes_its_connection(
     fake.play(steps)
     limits = {"first_token_timeout_ms": 400, "token_timeout_ms": 50}
     service = fake.service(provider, **limits)
-    with pytest.raises(LLMServiceError, match="no token within") as failed:
+    with pytest.raises(LLMServiceError, match="has written nothing for") as failed:
         await Chat(service).say("x")
-    assert failed.value.failure is LLMFailure.TRANSIENT
+    assert failed.value.failure is LLMFailure.TIMEOUT
     assert failed.value.text_shown is (len(steps) == 2)
     await fake.gone.wait()
 
@@ -257,7 +275,10 @@ async def test_ended_answer_closes_its_connection(
         (404, "No endpoints found that support tool use"),
         (400, "Function calling is not enabled for models/x"),
         (500, "tools param requires --jinja flag"),
-        (400, "Invalid schema for function 'a': nonsense"),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice to be set'),
+        (400, "This model doesn't support tool use."),
+        (400, "`tools` is not supported in this model"),
+        (400, "deepseek-reasoner does not support Function Calling"),
     ],
 )
 async def test_provider_without_tools_is_used_in_text_mode(
@@ -274,6 +295,101 @@ async def test_provider_without_tools_is_used_in_text_mode(
     assert shown(await chat.give(answer[1], "c")) == [("assistant", "b")]
     assert ["tools" in each.body for each in fake.requests] == [True, False, False]
     assert caplog.text.count("calls are written as text") == 1
+
+
+@every_provider
+@pytest.mark.rule("LLM-117")
+@pytest.mark.parametrize(
+    "message",
+    ["x does not support tools", "tool name demo__echo is wrong", "the schema is wrong"],
+)
+async def test_refusal_that_its_change_does_not_mend_changes_nothing_for_others(
+    provider: str, message: str, fake: FakeModels
+) -> None:
+    service, tools = fake.service(provider), (evolve(ECHO_TOOL, description="x" * 3000),)
+    fake.play(["a"], [{"status": 400, "message": message}], [{"status": 400, "message": "no"}])
+    await Chat(service, tools).say("x")
+    with pytest.raises(LLMServiceError, match="no"):
+        await Chat(service, tools).say(f"What means {message!r}?")
+    fake.play(["b"])
+    await Chat(service, tools).say("x")
+    before, *_, after = [each.body for each in fake.requests]
+    assert before == after
+
+
+@every_provider
+@pytest.mark.rule("LLM-08", "LLM-42")
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (500, "error parsing tool call: raw='{', err=unexpected end of JSON input"),
+        (400, "Failed to call a function. Please adjust your prompt."),
+        (500, "Failed to parse tool call arguments as JSON: [json.exception.parse_error.101]"),
+    ],
+)
+async def test_call_that_its_server_cannot_read_is_told_to_the_model(
+    provider: str, status: int, message: str, fake: FakeModels
+) -> None:
+    fake.play([{"status": status, "message": message}], [ECHO])
+    chat = Chat(fake.service(provider))
+    (told,) = await chat.say("x")
+    assert told.metadata == {"problem": MALFORMED_CALL}
+    assert message[:20] in (told.content or "")
+    assert shown(await chat.answer()) == [("demo:echo", ECHO["arguments"])]
+    assert all("tools" in each.body for each in fake.requests)
+
+
+REFUSED = [
+    (400, "Invalid schema for function 'demo__sleep': array schema missing items."),
+    (400, "Invalid 'tools[1].function.description': string too long. Expected at most 1024."),
+    (400, "tools.1.custom.input_schema.properties: Property keys should match pattern '^x$'"),
+    (400, "* GenerateContentRequest.tools[0].function_declarations[1].parameters: missing field"),
+    (400, "Invalid request: function name demo__sleep is invalid, it is a tool name of mine"),
+]
+
+
+@every_provider
+@pytest.mark.rule("LLM-112", "LLM-42")
+@pytest.mark.parametrize(("status", "message"), REFUSED)
+async def test_tool_that_a_vendor_refuses_is_cut_and_then_left_out_alone(
+    provider: str, status: int, message: str, fake: FakeModels, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    refusal = [{"status": status, "message": message}]
+    fake.play(refusal, refusal, refusal, [ECHO], ["b"])
+    wordy = evolve(SLEEP_TOOL, description="x" * 3000)
+    chat = Chat(fake.service(provider), (ECHO_TOOL, wordy))
+    answer = await chat.say("x")
+    assert shown(answer) == [("demo:echo", ECHO["arguments"])]
+    sent = [json.dumps(each.body["tools"]) for each in fake.requests]
+    assert ["x" * 3000 in each for each in sent] == [True, False, False, False]
+    assert ["x" * 900 in each for each in sent] == [True, True, True, False]
+    assert ["demo__sleep" in each for each in sent] == [True, True, True, False]
+    assert all("demo__echo" in each for each in sent)
+    assert "demo:sleep" in caplog.text and "left out" in caplog.text
+    await chat.give(answer[0], "c")
+    assert "demo__sleep" not in json.dumps(fake.requests[-1].body)
+
+
+@every_provider
+@pytest.mark.rule("LLM-113")
+async def test_refusal_that_names_no_tool_makes_all_simple_and_then_fails(
+    provider: str, fake: FakeModels
+) -> None:
+    nested = {"a": {"type": "object", "properties": {"b": {"type": "string"}}}}
+    tool = model_tool("demo:nested", "Nested.", **nested)
+    refusal = [{"status": 400, "message": "JSON schema conversion failed: unrecognized schema"}]
+    fake.play(refusal, refusal, ["a"])
+    chat = Chat(fake.service(provider), (ECHO_TOOL, tool))
+    assert shown(await chat.say("x")) == [("assistant", "a")]
+    sent = [json.dumps(each.body["tools"]) for each in fake.requests]
+    assert ['"b"' in each for each in sent] == [True, True, False]
+    assert all("demo__echo" in each and "demo__nested" in each for each in sent)
+    fake.play(refusal)
+    with pytest.raises(LLMServiceError, match="conversion failed") as failed:
+        await Chat(fake.service(provider)).say("x")
+    assert failed.value.failure is LLMFailure.BAD_REQUEST
+    assert len(fake.requests) == 6
 
 
 @every_provider
@@ -345,9 +461,9 @@ async def test_limit_and_refusal_of_the_provider_are_told(provider: str, fake: F
     fake.play(["a", {"truncated": True}], ["b", {"refusal": "x"}])
     chat = Chat(fake.service(provider))
     assert "limit of tokens" in shown(await chat.say("x"))[0][1]
-    with pytest.raises(LLMServiceError, match="the provider ended the answer") as failed:
+    with pytest.raises(LLMServiceError, match=r"has ended the answer\. It says: \w") as failed:
         await chat.say("y")
-    assert failed.value.failure is LLMFailure.BAD_REQUEST
+    assert failed.value.failure is LLMFailure.REFUSED
 
 
 @pytest.mark.rule("LLM-08", "LLM-26")
@@ -355,13 +471,39 @@ async def test_limit_and_refusal_of_the_provider_are_told(provider: str, fake: F
 async def test_unreadable_and_endless_arguments_are_malformed(
     provider: str, fake: FakeModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vendor, "MAX_CALL_CHARACTERS", 1000)
+    monkeypatch.setattr(call_assembly, "MAX_CALL_CHARACTERS", 1000)
     fake.play([{**ECHO, "arguments": '{"a": '}, {**SLEEP, "arguments": {"a": "x" * 1000}}])
     chat = Chat(fake.service(provider))
     broken, endless = await chat.say("x")
     for message, said in ((broken, "no JSON"), (endless, "more than 1000")):
         assert message.metadata == {"problem": MALFORMED_CALL}
         assert said in (message.content or "")
+
+
+@pytest.mark.rule("LLM-116", "LLM-117")
+async def test_server_that_wants_a_chat_otherwise_gets_it_so(fake: FakeModels) -> None:
+    system = {"status": 400, "message": "System role not supported"}
+    tools = {
+        "status": 400,
+        "message": "Bedrock doesn't support tool calling without `tools=` param",
+    }
+    chat = Chat(fake.service("openai", system_prompt="Be brief."))
+    fake.play([system], [{"status": 400, "message": "not mended"}])
+    with pytest.raises(LLMServiceError, match="not mended"):
+        await chat.say("x")
+    fake.play([system], [ECHO], [tools], ["a"], ["b"])
+    (asked,) = await chat.say("x")
+    chat.tools = ()
+    assert shown(await chat.give(asked, "y")) == [("assistant", "a")]
+    assert shown(await chat.say("z")) == [("assistant", "b")]
+    roles = [each.body["messages"][0]["role"] for each in fake.requests]
+    assert roles == ["system", "user"] * 2 + ["user"] * 3
+    for request in (fake.requests[3], fake.requests[5], fake.requests[6]):
+        first = request.body["messages"][0]
+        assert first["role"] == "user" and first["content"].startswith("Be brief.")
+    last = fake.requests[-1].body
+    assert [each["function"]["name"] for each in last["tools"]] == ["demo__echo"]
+    assert last["tool_choice"] == "none"
 
 
 @pytest.mark.rule("LLM-27")
@@ -376,24 +518,6 @@ async def test_server_that_reports_no_usage_is_asked_without(fake: FakeModels) -
     assert usage.is_estimated
 
 
-@pytest.mark.rule("LLM-07")
-async def test_calls_that_a_server_numbers_alike_are_kept_apart(fake: FakeModels) -> None:
-    from types import SimpleNamespace as Part
-
-    from foundation_rt.host.llm.openai import _add_call
-    from foundation_rt.host.llm.vendor import CallBuffer
-
-    calls: list[CallBuffer] = []
-    for call_id, name, arguments in (
-        ("a", "x", '{"n": 1}'),
-        ("b", "y", '{"n": 2}'),
-        (None, None, ""),
-    ):
-        function = Part(name=name, arguments=arguments)
-        _add_call(calls, Part(index=0, id=call_id, function=function))
-    assert [(each.name, each.call_id) for each in calls] == [("x", "a"), ("y", "b")]
-
-
 @pytest.mark.rule("LLM-08", "LLM-17", "LLM-30")
 async def test_what_gemini_alone_says_is_understood(fake: FakeModels) -> None:
     chat = Chat(fake.service("gemini"))
@@ -403,7 +527,7 @@ async def test_what_gemini_alone_says_is_understood(fake: FakeModels) -> None:
     fake.play([{"blocked": "SAFETY"}])
     with pytest.raises(LLMServiceError, match="SAFETY") as failed:
         await chat.say("x")
-    assert failed.value.failure is LLMFailure.BAD_REQUEST
+    assert failed.value.failure is LLMFailure.REFUSED
     fake.play([{"status": 429, "message": "slow down", "retryDelay": "34s"}])
     with pytest.raises(LLMServiceError) as failed:
         await chat.say("x")

@@ -7,9 +7,9 @@ import importlib.util
 import pytest
 
 from foundation_rt import UsageError
-from foundation_rt.host.llm import providers
-from foundation_rt.host.llm.providers import choose_provider, make_service, parse_model
-from foundation_rt.host.llm.service import LLMConfig
+from foundation_rt.apps.host.llm import providers
+from foundation_rt.apps.host.llm.providers import choose_provider, make_service, parse_model
+from foundation_rt.apps.host.llm.service import LLMConfig
 
 
 @pytest.mark.rule("LLM-10")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.host.chat import ChatMessage, Role
-from foundation_rt.host.llm.rules.conversation import answer
-from foundation_rt.host.llm.service import ModelTool
+from foundation_rt.apps.host.chat import ChatMessage, Role
+from foundation_rt.apps.host.llm.rules.conversation import answer
+from foundation_rt.apps.host.llm.service import ModelTool
 from tests.support.models import (
     ECHO,
     SLEEP,

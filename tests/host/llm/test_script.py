@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from foundation_rt import UsageError
-from foundation_rt.host.chat import TokenUsage
-from foundation_rt.host.llm.providers import make_service
-from foundation_rt.host.llm.service import MALFORMED_CALL, LLMConfig, LLMFailure, LLMServiceError
+from foundation_rt.apps.host.chat import TokenUsage
+from foundation_rt.apps.host.llm.providers import make_service
+from foundation_rt.apps.host.llm.service import (
+    MALFORMED_CALL,
+    LLMConfig,
+    LLMFailure,
+    LLMServiceError,
+)
 from tests.support.models import Chat, options, shown, user, write_script
 
 
@@ -67,7 +72,7 @@ async def test_failed_and_cut_answers_are_followed_by_those_of_retries(tmp_path:
     assert (failed.value.failure, failed.value.retry_after) == (LLMFailure.TRANSIENT, 2)
     assert not failed.value.text_shown
     got = []
-    with pytest.raises(LLMServiceError, match="cut off") as cut_off:
+    with pytest.raises(LLMServiceError, match="broke off") as cut_off:
         async for each in chat.service.generate_chat_message(chat.history, (), {}, options()):
             got.append(each)  # noqa: PERF401 (what came before the failure counts)
     assert shown(got) == [text("half")]
@@ -96,7 +101,7 @@ async def test_truncated_answer_says_so_and_a_refused_one_fails(tmp_path: Path) 
     assert (answer.content or "").startswith("a\n\n*(The answer ends here")
     with pytest.raises(LLMServiceError, match="SAFETY") as refused:
         await chat.say("y")
-    assert refused.value.failure is LLMFailure.BAD_REQUEST
+    assert refused.value.failure is LLMFailure.REFUSED
 
 
 @pytest.mark.rule("LLM-72", "LLM-42", "LLM-41")
@@ -132,10 +137,10 @@ async def test_answer_without_a_token_in_time_fails(tmp_path: Path) -> None:
     slow = [{"delayMs": 59_000}, "a", {"delayMs": 29_000}, "b", {"delayMs": 31_000}]
     config = write_script(tmp_path / "s", slow, [{"delayMs": 61_000}, "a"])
     chat = Chat(make_service(config))
-    for found in ("30000 ms", "60000 ms"):
+    for found in ("for 30 s", "for 60 s"):
         with pytest.raises(LLMServiceError, match=found) as failed:
             await chat.say("x")
-        assert failed.value.failure is LLMFailure.TRANSIENT
+        assert failed.value.failure is LLMFailure.TIMEOUT
 
 
 @pytest.mark.rule("LLM-72")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.host.llm.system_prompt import MAX_PROMPT_BYTES, RULES, compile_system_prompt
+from foundation_rt.apps.host.llm.system_prompt import MAX_PROMPT_BYTES, RULES, compile_system_prompt
 from tests.support.models import TEXT, TOOLS, model_tool
 
 TEXTS = st.tuples(st.text(max_size=20), st.sampled_from([1, 100, 4000])).map(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.host.llm.provider import CallPiece, MalformedPiece, Piece, TextPiece
-from foundation_rt.host.llm.system_prompt import compile_system_prompt
-from foundation_rt.host.llm.text_mode import (
+from foundation_rt.apps.host.llm.provider import CallPiece, MalformedPiece, Piece, TextPiece
+from foundation_rt.apps.host.llm.system_prompt import compile_system_prompt
+from foundation_rt.apps.host.llm.text_mode import (
     INSTRUCTION,
     MAX_CALL_CHARACTERS,
     FenceParser,
@@ -84,6 +84,7 @@ def test_other_fences_are_text(text: str) -> None:
         ("```tool\n[1]\n```", 'no "tool"'),
         ('```tool\n{"tool": 1}\n```', 'no "tool"'),
         ('```tool\n{"tool": "t", "arguments": []}\n```', "no object"),
+        ('```tool\n{"tool": "t", "parameters": {"x": 1}}\n```', "no object"),
         ('```tool\n{"tool": "t"}', "closing"),
         ("```tool", "closing"),
         ('```tool\n{"tool": "it"s"}\n```\n', "no valid JSON"),

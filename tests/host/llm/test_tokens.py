@@ -7,9 +7,9 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.host.chat import TokenUsage
-from foundation_rt.host.llm import tokens
-from foundation_rt.host.llm.tokens import SessionUsage, TokenEstimate, request_bytes
+from foundation_rt.apps.host.chat import TokenUsage
+from foundation_rt.apps.host.llm import tokens
+from foundation_rt.apps.host.llm.tokens import SessionUsage, TokenEstimate, request_bytes
 from tests.support.models import ECHO, result_of, user
 
 

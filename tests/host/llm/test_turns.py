@@ -9,16 +9,27 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from foundation_rt.host.chat import ChatMessage, Role, ToolPhase
-from foundation_rt.host.llm.provider import ModelRequest
-from foundation_rt.host.llm.service import ModelTool
-from foundation_rt.host.llm.turns import BEGINNING, NO_OUTCOME, build_turns, model_schema
+from foundation_rt.apps.host.chat import ChatMessage, Role, ToolPhase
+from foundation_rt.apps.host.llm.provider import ModelRequest
+from foundation_rt.apps.host.llm.service import ModelTool
+from foundation_rt.apps.host.llm.tool_forms import ToolForm
+from foundation_rt.apps.host.llm.turns import (
+    BEGINNING,
+    GO_ON,
+    MAX_PICTURE_BYTES,
+    NO_ANSWER,
+    NO_OUTCOME,
+    build_turns,
+    wire_call_id,
+)
 from tests.support.fake_models import FakeModels
 from tests.support.models import ECHO, Chat, result_of, user
 
-PNG = {"mimeType": "image/png", "data": base64.b64encode(b"png").decode()}
+PNG = {"mimeType": "image/png", "data": base64.b64encode(b"\x89PNG\r\n\x1a\n of a cat").decode()}
 TIFF = {"mimeType": "image/tiff", "data": "AAAA"}
 PROVIDERS = ("openai", "gemini", "anthropic")
+OWN_IDS = {wire_call_id(f"c{number}", 1): f"c{number}" for number in range(10)}
+WIRE_ID = wire_call_id("c1", 1)
 every_provider = pytest.mark.parametrize("provider", PROVIDERS)
 
 
@@ -42,14 +53,14 @@ def said(text: str, answer: str = "a") -> ChatMessage:
 
 def turns(*history: ChatMessage, text_mode: bool = False) -> list[Any]:
     """Return turns in short: side, texts, calls, results."""
-    names = {ECHO.name: ECHO.outside_name}
-    request = ModelRequest(system="", history=history, is_text_mode=text_mode, outside_names=names)
+    forms = {ECHO.name: ToolForm(ECHO, ECHO.outside_name)}
+    request = ModelRequest(system="", history=history, is_text_mode=text_mode, forms=forms)
     return [
         (
             "user" if turn.is_user else "model",
             turn.texts,
-            [each.call_id for each in turn.calls],
-            [(each.call_id, each.content, each.is_error) for each in turn.results],
+            [OWN_IDS[each.call_id] for each in turn.calls],
+            [(OWN_IDS[each.call_id], each.content, each.is_error) for each in turn.results],
         )
         for turn in build_turns(request, "gemini", ["image/png"])
     ]
@@ -81,6 +92,7 @@ def test_answers_that_follow_each_other_are_turns_of_their_own() -> None:
         ("model", [], ["c2"], []),
         ("user", [], [], [("c2", "r2", False)]),
         ("model", ["Done"], [], []),
+        ("user", [GO_ON], [], []),
     ]
     assert turns(*history) == expected
     unnamed = [evolve(each, metadata={}) if each.is_call else each for each in history]
@@ -96,7 +108,9 @@ def test_what_interruptions_leave_behind_is_made_whole() -> None:
         ("model", ["begun"], [], []),
         ("user", ["x"], [], []),
         ("model", [], ["c1"], []),
-        ("user", ["again"], [], [("c1", NO_OUTCOME, True)]),
+        ("user", [], [], [("c1", NO_OUTCOME, True)]),
+        ("model", [NO_ANSWER], [], []),
+        ("user", ["again"], [], []),
     ]
     assert turns() == [("user", [BEGINNING], [], [])]
 
@@ -128,17 +142,6 @@ def test_text_mode_writes_calls_and_results_as_text() -> None:
     ]
 
 
-@pytest.mark.rule("LLM-23")
-def test_schema_at_its_top_is_an_object_alone() -> None:
-    schema = {"oneOf": [{"required": ["a"]}], "properties": {"a": {"oneOf": []}}, "$defs": {}}
-    assert model_schema(schema) == {
-        "type": "object",
-        "properties": {"a": {"oneOf": []}},
-        "$defs": {},
-    }
-    assert model_schema({}) == {"type": "object", "properties": {}}
-
-
 async def wire(provider: str, *history: ChatMessage, **values: Any) -> Any:
     """Return the body that a provider gets for a chat, and that of one more without tools."""
     async with FakeModels([["ok"]]) as fake:
@@ -158,24 +161,20 @@ def texts_of(body: Any) -> str:
 @pytest.mark.rule("LLM-20", "LLM-22", "LLM-23")
 async def test_chat_is_written_down_for_each_wire(provider: str) -> None:
     one = call(1)
-    result = result_of(one, "echoed", pictures=[PNG, TIFF])
+    result = result_of(one, "echoed", pictures=[TIFF])
     body, _ = await wire(provider, user("x"), said("I look."), one, result)
     parts = WIRES[provider](body)
-    schema = model_schema(ECHO.parameters)
-    assert parts == [("demo__echo", schema), "x", "I look.", ("c1", {"message": "1"})]
+    assert parts == [("demo__echo", ECHO.parameters), "x", "I look.", (WIRE_ID, {"message": "1"})]
     text = texts_of(body)
     assert text.index("I look.") < text.index("echoed")
     assert "[A picture of type image/tiff is not shown here.]" in text
-    # A server of one's own is given no pictures.
-    assert "[A picture of type image/png is not shown here.]" in text
-    assert PNG["data"] not in text
 
 
 def _openai(body: Any) -> list[Any]:
     function = body["tools"][0]["function"]
     system, asked, looked, result = body["messages"]
     made = looked["tool_calls"][0]
-    assert (system["role"], result["role"], result["tool_call_id"]) == ("system", "tool", "c1")
+    assert (system["role"], result["role"], result["tool_call_id"]) == ("system", "tool", WIRE_ID)
     return [
         (function["name"], function["parameters"]),
         asked["content"],
@@ -188,7 +187,7 @@ def _anthropic(body: Any) -> list[Any]:
     tool = body["tools"][0]
     asked, looked, result = body["messages"]
     made = looked["content"][1]
-    assert (made["type"], result["content"][0]["tool_use_id"]) == ("tool_use", "c1")
+    assert (made["type"], result["content"][0]["tool_use_id"]) == ("tool_use", WIRE_ID)
     assert body["system"]
     assert body["max_tokens"] > 0
     return [
@@ -203,7 +202,7 @@ def _gemini(body: Any) -> list[Any]:
     function = body["tools"][0]["functionDeclarations"][0]
     asked, looked, result = body["contents"]
     made = looked["parts"][1]["functionCall"]
-    assert result["parts"][0]["functionResponse"]["id"] == "c1"
+    assert result["parts"][0]["functionResponse"]["id"] == WIRE_ID
     assert body["systemInstruction"]
     return [
         (function["name"], function["parameters_json_schema"]),
@@ -218,18 +217,23 @@ WIRES = {"openai": _openai, "anthropic": _anthropic, "gemini": _gemini}
 
 @every_provider
 @pytest.mark.rule("LLM-22")
-async def test_pictures_go_to_models_that_take_them(
-    provider: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from foundation_rt.host.llm.vendor import VendorProvider
-
-    monkeypatch.setattr(VendorProvider, "takes_pictures", True)
+async def test_pictures_go_to_models_that_take_them(provider: str) -> None:
     one = call(1)
     sent = evolve(user("x"), metadata={"pictures": [PNG]})
     body, _ = await wire(provider, sent, one, result_of(one, "r", pictures=[PNG, TIFF]))
     text = texts_of(body)
     assert text.count(PNG["data"]) == 2
     assert "image/tiff is not shown" in text
+
+
+@pytest.mark.rule("LLM-22")
+def test_pictures_of_a_request_are_the_newest_up_to_a_limit() -> None:
+    large = {**PNG, "data": PNG["data"] + "A" * (MAX_PICTURE_BYTES // 3 - len(PNG["data"]))}
+    given = [[large], [PNG], [large, large], [large]]
+    history = [evolve(user("x"), metadata={"pictures": each}) for each in given]
+    (turn,) = build_turns(ModelRequest(system="", history=history), "openai", ["image/png"])
+    assert [each.data == large["data"] for each in turn.pictures] == [True] * 3
+    assert turn.text.count("[A picture of type image/png is not shown here.]") == 2
 
 
 @every_provider
@@ -295,5 +299,5 @@ def test_ids_and_names_are_written_so_that_every_wire_takes_them() -> None:
     assert len(turn.calls[0].call_id) <= 40
     assert turn.calls[0].name.startswith("gone_server__tool_x_")
     tool = ModelTool("a:b", "a__b", "", {})
-    named = evolve(request, outside_names={"gone server:tool.x": tool.outside_name})
+    named = evolve(request, forms={"gone server:tool.x": ToolForm(tool, tool.outside_name)})
     assert build_turns(named, "openai", ())[1].calls[0].name == "a__b"

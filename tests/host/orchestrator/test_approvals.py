@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from foundation_rt import Server
-from foundation_rt.coordinator import Coordinator
-from foundation_rt.host.events import ServerMessage
-from foundation_rt.host.orchestrator import (
+from foundation_rt import Server, ToolAnnotations
+from foundation_rt.apps.coordinator import Coordinator, ServerPlan
+from foundation_rt.apps.host.events import ServerMessage
+from foundation_rt.apps.host.orchestrator import (
     ConversationOrchestrator,
     MemoryHistories,
 )
-from tests.support.host_chat import Desk, ScriptedModel, approving, call, chat, say
+from tests.support.host_chat import Desk, ScriptedModel, approving, call, chat, plans_with, say
 
 
 def notes(count: int) -> ScriptedModel:
@@ -37,6 +40,8 @@ async def test_tool_that_writes_waits_for_its_approval() -> None:
     call_id = asked["callId"]
     assert asked == {
         "callId": call_id,
+        "kind": "tool",
+        "decisions": ("once", "session", "always", "deny"),
         "tool": "desk:note",
         "server": "desk",
         "arguments": {"text": "0"},
@@ -128,13 +133,13 @@ async def test_first_decision_counts_and_only_that_of_the_session() -> None:
 
 
 class SharedHistories(MemoryHistories):
-    """Histories of one user, who allows for all sessions."""
+    """Histories of one user, who decides for all sessions."""
 
-    async def always_allowed(self, session_id: str) -> Any:
-        return await super().always_allowed("user")
+    async def decisions(self, session_id: str) -> Any:
+        return await super().decisions("user")
 
-    async def allow_always(self, session_id: str, digest: str) -> None:
-        await super().allow_always("user", digest)
+    async def decide(self, session_id: str, subject: str, word: str) -> None:
+        await super().decide("user", subject, word)
 
 
 @pytest.mark.rule("TURN-25")
@@ -161,46 +166,184 @@ async def test_sessions_that_have_ended_allow_nothing() -> None:
         assert heard.of("approval")
 
 
-def described(text: str, kept: list[str]) -> Server:
-    """Return a server whose tool has this description."""
-    server = Server("desk")
-    server.override("logging", level="error")
+class Shop:
+    """A server whose tool `note` a test redefines while a chat uses it; `drop` stays."""
 
-    @server.tool(description=text)
-    def note(text: str) -> str:
-        kept.append(text)
-        return text
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+        self._plans: dict[str, ServerPlan] = {}
+        self.coordinator = Coordinator.from_plans(lambda: self._plans)
 
-    return server
+    async def define(self, description: str, *, reads: bool = False, trust: bool = True) -> None:
+        """List the tool `note` with another definition."""
+        server = Server("desk")
+        server.override("logging", level="error")
+
+        @server.tool(description=description, annotations=ToolAnnotations(read_only=reads))
+        def note(text: str) -> str:
+            self.kept.append(text)
+            return text
+
+        @server.tool
+        def drop() -> None:
+            self.kept.clear()
+
+        self._plans = plans_with({"desk": server}, trust=trust)
+        await self.coordinator.reload()
+        entry = self.coordinator.entry
+        while (found := entry("desk:note")) is None or found.description != description:
+            await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def shop(
+    model: ScriptedModel | int,
+) -> AsyncIterator[tuple[Shop, ConversationOrchestrator]]:
+    desk = Shop()
+    async with desk.coordinator as coordinator:
+        llm = notes(model) if isinstance(model, int) else model
+        yield desk, ConversationOrchestrator(llm, coordinator, MemoryHistories())
+
+
+async def asked_about(orchestrator: ConversationOrchestrator, decision: Any = "once") -> int:
+    """Run a turn; return how often people were asked."""
+    heard = await say(orchestrator, act=approving(orchestrator, decision))
+    return len(heard.of("approval")) // 2
 
 
 @pytest.mark.rule("TURN-25")
-async def test_always_ends_when_the_definition_changes() -> None:
-    kept: list[str] = []
-    model, histories = notes(3), MemoryHistories()
-    async with Coordinator({"desk": described("one", kept)}) as coordinator:
-        orchestrator = ConversationOrchestrator(model, coordinator, histories)
-        act = approving(orchestrator, "always")
-        assert (await say(orchestrator, act=act)).of("approval")
-        assert not (await say(orchestrator, act=act)).of("approval")
-        await coordinator.reload({"desk": described("two", kept)})
-        while (entry := coordinator.entry("note")) is None or entry.description != "two":
-            await asyncio.sleep(0.001)
-        heard = await say(orchestrator, act=act)
-        assert heard.of("approval")[0]["description"] == "two"
+@pytest.mark.parametrize("decision", ["session", "always"])
+async def test_a_decision_ends_when_the_definition_changes(decision: str) -> None:
+    async with shop(4) as (desk, orchestrator):
+        await desk.define("one")
+        assert [await asked_about(orchestrator, decision) for _ in "ab"] == [1, 0]
+        await desk.define("two")
+        assert await asked_about(orchestrator, "once") == 1
+        assert len(desk.kept) == 3
+
+
+@pytest.mark.rule("TURN-25", "COORD-79")
+async def test_always_ends_when_the_command_changes(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text("from foundation_rt import Server\nserver = Server('desk')\n"
+                   "@server.tool\ndef note(text: str) -> str:\n    return text\n")  # fmt: skip
+    entry = {"command": sys.executable, "args": ["-m", "foundation_rt", "serve", str(app)]}
+    histories = MemoryHistories()
+    async with Coordinator({"desk": entry}) as coordinator:
+        orchestrator = ConversationOrchestrator(notes(4), coordinator, histories)
+        assert [await asked_about(orchestrator, "always") for _ in "ab"] == [1, 0]
+        # The same tool, and the same name of the server: another program.
+        entry["args"] = ["-P", *entry["args"]]
+        await coordinator.reload({"desk": entry})
+        assert [await asked_about(orchestrator, "always") for _ in "ab"] == [1, 0]
+
+
+@pytest.mark.rule("TURN-20", "TURN-29")
+async def test_readonly_hint_counts_for_a_trusted_server_alone() -> None:
+    async with shop(5) as (desk, orchestrator):
+        await desk.define("one", reads=True, trust=False)
+        heard = await say(orchestrator, act=approving(orchestrator, "once"))
+        assert "trust" in heard.of("approval")[0]["decisions"]
+        assert [await asked_about(orchestrator, "trust") for _ in "ab"] == [1, 0]
+        # What people trust is the server: its tools may change.
+        await desk.define("two", reads=True, trust=False)
+        assert await asked_about(orchestrator) == 0
+        await desk.define("three", reads=True, trust=True)
+        assert await asked_about(orchestrator) == 0
+
+
+@pytest.mark.rule("TURN-28")
+async def test_refused_tool_that_says_it_only_reads_is_asked_about() -> None:
+    async with shop(6) as (desk, orchestrator):
+        await desk.define("one", reads=True, trust=False)
+        assert await asked_about(orchestrator, "deny") == 1
+        await desk.define("two", reads=True, trust=True)
+        assert [await asked_about(orchestrator, "deny") for _ in "ab"] == [1, 1]
+        assert desk.kept == []
+        assert [await asked_about(orchestrator, "always") for _ in "ab"] == [1, 0]
+        await desk.define("three", reads=True, trust=True)
+        assert await asked_about(orchestrator, "deny") == 1
+        assert len(desk.kept) == 2
+
+
+@pytest.mark.rule("TURN-28", "COORD-78")
+async def test_tool_that_was_listed_as_writing_goes_on_asking() -> None:
+    async with shop(2) as (desk, orchestrator):
+        await desk.define("writes", reads=False)
+        await desk.define("reads", reads=True)
+        assert [await asked_about(orchestrator) for _ in "ab"] == [1, 1]
+
+
+@pytest.mark.rule("TURN-28")
+async def test_refusal_ends_what_other_sessions_of_the_user_allow() -> None:
+    desk, histories = Desk(), SharedHistories()
+    async with chat(notes(4), desk, histories=histories) as orchestrator:
+        shown = []
+        for session, decision in (("one", "session"), ("two", "deny"), ("one", "once")):
+            act = approving(orchestrator, decision, session)
+            shown.append(len((await say(orchestrator, session=session, act=act)).of("approval")))
+    assert shown == [2, 2, 2]
+    assert len(desk.calls) == 2
+
+
+@pytest.mark.rule("TURN-28")
+async def test_hints_decide_nothing_while_decisions_are_not_known() -> None:
+    class Away(MemoryHistories):
+        async def decisions(self, session_id: str) -> Any:
+            return None
+
+    class Full(MemoryHistories):
+        async def decisions(self, session_id: str) -> Any:
+            return dict.fromkeys(map(str, range(1000)), "")
+
+    for histories in (Away(), Full()):
+        model = ScriptedModel([[call("desk:find", word="a")]])
+        async with chat(model, histories=histories) as orchestrator:
+            assert await asked_about(orchestrator) == 1
+
+
+@pytest.mark.rule("TURN-24")
+async def test_decision_that_is_not_offered_does_not_count() -> None:
+    desk = Desk()
+    async with chat(notes(1), desk) as orchestrator:
+
+        def act(event: ServerMessage) -> None:
+            if event.type == "approval" and "expiresAt" in event.payload:
+                call_id = event.payload["callId"]
+                assert not orchestrator.approve("session", call_id, "trust")
+                assert orchestrator.approve("session", call_id, "deny")
+
+        await say(orchestrator, act=act)
+    assert desk.calls == []
+
+
+@pytest.mark.rule("TURN-20", "TURN-26")
+async def test_call_that_waited_for_another_one_is_asked_about_as_it_is_now() -> None:
+    model = ScriptedModel([[call("desk:drop"), call("desk:note", text="a")]])
+    async with shop(model) as (desk, orchestrator):
+        await desk.define("reads", reads=True)
+
+        async def change(call_id: str) -> None:
+            await desk.define("writes")
+            assert orchestrator.approve("session", call_id, "deny")
+
+        changing: list[asyncio.Task[None]] = []
+
+        def act(event: ServerMessage) -> None:
+            if event.type == "approval" and "expiresAt" in event.payload:
+                changing.append(asyncio.create_task(change(event.payload["callId"])))
+
+        await say(orchestrator, act=act)
+        assert (len(changing), desk.kept) == (2, [])
 
 
 @pytest.mark.rule("TURN-26")
 async def test_definition_that_changes_while_people_are_asked_does_not_run() -> None:
-    kept: list[str] = []
-    model = notes(1)
-    async with Coordinator({"desk": described("harmless", kept)}) as coordinator:
-        orchestrator = ConversationOrchestrator(model, coordinator, MemoryHistories())
+    async with shop(1) as (desk, orchestrator):
+        await desk.define("harmless")
 
         async def change(call_id: str) -> None:
-            await coordinator.reload({"desk": described("harmful", kept)})
-            while (entry := coordinator.entry("note")) is None or entry.description != "harmful":
-                await asyncio.sleep(0.001)
+            await desk.define("harmful")
             assert orchestrator.approve("session", call_id, "once")
 
         changing: list[asyncio.Task[None]] = []
@@ -211,7 +354,7 @@ async def test_definition_that_changes_while_people_are_asked_does_not_run() -> 
 
         heard = await say(orchestrator, act=act)
         await changing[0]
-    assert kept == []
+        assert desk.kept == []
     assert heard.outcomes()[0]["data"]["error"]["code"] == "CHANGED"
 
 

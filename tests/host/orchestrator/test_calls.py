@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from foundation_rt import Server, ToolContext
-from foundation_rt.host import texts
-from foundation_rt.host.chat import Role
-from foundation_rt.host.events import ServerMessage
+from foundation_rt.apps.host import texts
+from foundation_rt.apps.host.chat import Role
+from foundation_rt.apps.host.events import ServerMessage
 from tests.support.host_chat import READS, Desk, ScriptedModel, approving, call, chat, problem, say
 
 
@@ -33,13 +33,17 @@ async def test_unknown_tool_has_nearest_names_and_the_third_takes_the_tools_away
 
 
 @pytest.mark.rule("TURN-31")
-async def test_call_with_one_result_three_times_takes_the_tools_away() -> None:
+async def test_call_with_one_result_too_often_takes_the_tools_away() -> None:
     desk = Desk()
-    model = ScriptedModel([[call("desk:find", word="a")] for _ in range(3)] + [["Enough."]])
-    async with chat(model, desk) as orchestrator:
+    model = ScriptedModel([[call("desk:find", word="a")] for _ in range(4)] + [["Enough."]])
+    async with chat(model, desk, max_repeats=4) as orchestrator:
         await say(orchestrator)
-        assert [bool(asked.tools) for asked in model.asked] == [True, True, True, False]
-        assert "No tool can be called" in (model.asked[3].last.content or "")
+        assert [bool(asked.tools) for asked in model.asked] == [True] * 4 + [False]
+        told = [
+            "had this result 2 times. At 4" in (each.last.content or "") for each in model.asked
+        ]
+        assert told == [False, False, True, False, False]
+        assert "No tool can be called" in (model.asked[4].last.content or "")
         # The next turn has them again, and counts anew.
         model.answers = [[call("desk:find", word="a")], ["Found."]]
         await say(orchestrator)
@@ -59,18 +63,22 @@ async def test_calls_that_differ_in_arguments_or_results_go_on() -> None:
     calls = [[call("count:tick")] for _ in range(4)]
     calls += [[call("count:tick", step=step)] for step in range(4)]
     model = ScriptedModel([*calls, ["done"]])
-    async with chat(model, {"count": server}) as orchestrator:
+    async with chat(model, {"count": server}, max_repeats=3) as orchestrator:
         await say(orchestrator)
     assert all(asked.tools for asked in model.asked)
 
 
 @pytest.mark.rule("TURN-17")
-async def test_calls_that_cannot_be_read_are_told_to_the_model_twice() -> None:
-    model = ScriptedModel([[problem("no JSON")], [problem("unclosed")], [problem("again")]])
+async def test_call_that_cannot_be_read_is_told_to_the_model_once() -> None:
+    good = [call("desk:note", text="x")]
+    model = ScriptedModel([[problem("no JSON")], good, [problem("unclosed")], [problem("again")]])
     async with chat(model) as orchestrator:
-        heard = await say(orchestrator)
-    assert len(model.asked) == 3
-    assert [asked.last.content for asked in model.asked[1:]] == ["no JSON", "unclosed"]
+        heard = await say(orchestrator, act=approving(orchestrator))
+    assert [asked.last.content for asked in (model.asked[1], model.asked[3])] == [
+        "no JSON",
+        "unclosed",
+    ]
+    assert len(model.asked) == 4
     assert model.asked[1].last.role is Role.SYSTEM
     assert heard.text == texts.UNREADABLE_CALL
 

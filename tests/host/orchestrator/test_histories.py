@@ -10,16 +10,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.coordinator import Coordinator
-from foundation_rt.host.chat import Role
-from foundation_rt.host.events import ServerMessage
-from foundation_rt.host.llm.service import LLMFailure, LLMServiceError
-from foundation_rt.host.orchestrator import (
+from foundation_rt.apps.coordinator import Coordinator
+from foundation_rt.apps.host.chat import Role
+from foundation_rt.apps.host.events import ServerMessage
+from foundation_rt.apps.host.llm.service import LLMFailure, LLMServiceError
+from foundation_rt.apps.host.orchestrator import (
     ConversationOrchestrator,
     MemoryHistories,
     connection_options,
 )
+from foundation_rt.base.clock import ManualClock
 from tests.support.host_chat import Desk, ScriptedModel, call, chat, say
 from tests.support.leaks import tasks
 from tests.support.sizes import examples
@@ -217,7 +217,7 @@ class Machine(RuleBasedStateMachine):
         }
         if not approved and not self.orchestrator._services.approvals._of_sessions.get(session):
             wrote = [p for p in done if p["tool"] == "desk:note" and not p["isError"]]
-            assert not wrote or self.histories._allowed.get(session)
+            assert not wrote or self.histories._decisions.get(session)
 
 
 TestTurns = pytest.mark.rule("TURN-07", "TURN-08", "TURN-14", "TURN-18", "TURN-24")(

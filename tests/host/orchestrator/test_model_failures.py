@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.host import texts
-from foundation_rt.host.chat import Role
-from foundation_rt.host.llm.service import LLMFailure, LLMServiceError
-from foundation_rt.host.orchestrator import HistoryManagementOptions
+from foundation_rt.apps.host import texts
+from foundation_rt.apps.host.chat import Role
+from foundation_rt.apps.host.llm.failures import FAILURES
+from foundation_rt.apps.host.llm.service import LLMFailure, LLMServiceError
+from foundation_rt.apps.host.orchestrator import HistoryManagementOptions
 from tests.support.host_chat import ScriptedModel, call, chat, say
 
 
@@ -37,7 +38,16 @@ async def test_transient_failures_are_tried_again_three_times() -> None:
     heard, took = await waits(ScriptedModel([[failing()]] * 9))
     assert (heard.text, took) == ("", 7.0)
     assert (heard.end["state"], heard.end["code"]) == ("failed", "LLM_ERROR")
-    assert heard.end["message"] == texts.LLM_ERROR
+    assert heard.end["message"] == "503"
+
+
+@pytest.mark.virtual_time
+@pytest.mark.rule("TURN-81")
+async def test_wait_for_a_retry_is_said_until_it_is_over() -> None:
+    heard, _ = await waits(ScriptedModel([[failing(retry_after=19.2)], ["Here."]]))
+    waiting = {"state": "started", "message": "503 It is tried again in 20 s."}
+    started, going = {"state": "started"}, heard.of("turn")[:-1]
+    assert going == [started, waiting, started]
 
 
 @pytest.mark.virtual_time
@@ -47,6 +57,18 @@ async def test_provider_that_asks_for_time_gets_it_up_to_a_minute() -> None:
     assert took == 20.0
     heard, took = await waits(ScriptedModel([[failing(retry_after=61)], ["Here."]]))
     assert (heard.end["state"], took) == ("failed", 0.0)
+
+
+@pytest.mark.virtual_time
+@pytest.mark.rule("TURN-15", "TURN-80")
+@pytest.mark.parametrize("failure", LLMFailure)
+async def test_kind_of_a_failure_says_whether_it_is_tried_again(failure: LLMFailure) -> None:
+    model = ScriptedModel([[failing(failure)], ["Here."]])
+    heard, _ = await waits(model)
+    assert heard.end["state"] == ("finished" if FAILURES[failure].is_tried_again else "failed")
+    assert heard.end.get("retry", True) is FAILURES[failure].may_retry
+    # The provider may still be at work on a request that has only not been answered in time.
+    assert len(model.asked) == 1 or failure is not LLMFailure.TIMEOUT
 
 
 @pytest.mark.virtual_time
@@ -63,7 +85,7 @@ async def test_calls_of_an_answer_that_broke_off_are_not_made() -> None:
 @pytest.mark.parametrize("failure", [LLMFailure.BAD_KEY, LLMFailure.UNKNOWN_MODEL])
 async def test_what_a_person_has_to_change_is_said_at_once(failure: LLMFailure) -> None:
     heard, took = await waits(ScriptedModel([[failing(failure, advice="Set OPENAI_API_KEY.")]]))
-    assert (heard.end["message"], took) == ("Set OPENAI_API_KEY.", 0.0)
+    assert (heard.end["message"], took) == ("503 Set OPENAI_API_KEY.", 0.0)
     assert (heard.text, heard.end["state"]) == ("", "failed")
 
 
@@ -74,7 +96,7 @@ async def test_model_that_dies_after_text_was_shown_is_not_asked_again() -> None
     async with chat(model, {}) as orchestrator:
         heard = await say(orchestrator)
         assert (heard.text, heard.end["state"]) == ("Hel", "interrupted")
-        assert (heard.end["code"], heard.end["message"]) == ("LLM_ERROR", texts.LLM_ERROR)
+        assert (heard.end["code"], heard.end["message"]) == ("LLM_ERROR", "503")
         assert orchestrator.get_history("session")[-1].content == "Hel"
 
 

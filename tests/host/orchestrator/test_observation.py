@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from foundation_rt import Server
-from foundation_rt.host.orchestrator import TurnMetrics
-from foundation_rt.host.orchestrator.observation import chat_hash
-from foundation_rt.logs.redaction import Redactor
+from foundation_rt.apps.host.orchestrator import TurnMetrics
+from foundation_rt.apps.host.orchestrator.observation import chat_hash
+from foundation_rt.base.logs.redaction import Redactor
 from tests.support.host_chat import Desk, ScriptedModel, approving, call, chat, say
 
 SECRET = "s3ss10n"
@@ -41,7 +41,8 @@ async def test_records_have_the_fields_of_the_turn_and_no_secret(
     for each in fields:
         assert each["chat"] == chat_hash(SECRET)
         assert each["requestId"] == each["correlationId"] == "t1"
-        assert each["component"] == "Orchestrator"
+        is_call = each["action"].startswith("tool_execution")
+        assert each["component"] == ("MCP" if is_call else "Orchestrator")
     shown = Redactor().redact(fields[-1])
     assert (shown["usage"]["prompt"], shown["usage"]["total"]) == (20, 22)
     assert fields[3]["tool"] == "desk:note"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,27 @@ from foundation_rt import (
     ToolError,
     UrlElicitationRequired,
 )
-from foundation_rt.client import connect
-from foundation_rt.coordinator import Coordinator
-from foundation_rt.host.chat import Role
-from foundation_rt.host.events import ServerMessage
-from foundation_rt.host.llm.service import LLMFailure, LLMServiceError
-from foundation_rt.host.orchestrator import (
+from foundation_rt.apps.coordinator import Coordinator
+from foundation_rt.apps.host.chat import Role
+from foundation_rt.apps.host.events import ServerMessage
+from foundation_rt.apps.host.llm.service import LLMFailure, LLMServiceError
+from foundation_rt.apps.host.orchestrator import (
     ConversationOrchestrator,
     MemoryHistories,
     OrchestratorSettings,
     connection_options,
 )
-from tests.support.host_chat import READS, Act, Heard, ScriptedModel, call, chat, say
+from foundation_rt.client import connect
+from tests.support.host_chat import (
+    READS,
+    Act,
+    Heard,
+    ScriptedModel,
+    call,
+    chat,
+    plans_with,
+    say,
+)
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
@@ -213,6 +223,26 @@ async def test_server_cannot_use_the_model_without_end() -> None:
     assert count == 3
 
 
+@pytest.mark.rule("TURN-62")
+async def test_tool_that_is_named_as_sampling_is_a_tool() -> None:
+    server = Server("asks")
+    server.override("logging", level="error")
+
+    @server.tool(name="sampling/createMessage")
+    async def think(ctx: ToolContext) -> str:
+        return (await ctx.sample("What is 6 * 7?", max_tokens=9)).text
+
+    model = ScriptedModel()
+    wanted = [[call("asks:sampling/createMessage")], ["forty-two"], ["done"]]
+    model.answers = wanted * 2
+    async with chat(model, {"asks": server}, revision="2025-11-25") as orchestrator:
+        act = approving("always")(orchestrator)
+        heard = [await say(orchestrator, act=act) for _ in "ab"]
+    kinds = [each.get("kind") for each in heard[0].of("approval")]
+    assert kinds == ["tool", None, "sampling", None]
+    assert heard[1].of("approval") == []
+
+
 @pytest.mark.rule("TURN-66")
 @pytest.mark.parametrize(("action", "calls"), [("accept", 2), ("decline", 1)])
 async def test_call_that_needs_a_visit_is_made_again_after_it(action: str, calls: int) -> None:
@@ -283,7 +313,8 @@ async def test_two_calls_at_once_over_one_connection_guess_nothing() -> None:
 
     model = ScriptedModel([[call("asks:who")], [call("asks:who")]])
     options = {**connection_options(), "revision": "2025-06-18"}
-    async with Coordinator({"asks": server}, connections=options) as coordinator:
+    source = partial(plans_with, {"asks": server}, trust=True)
+    async with Coordinator.from_plans(source, connections=options) as coordinator:
         orchestrator = ConversationOrchestrator(
             model, coordinator, MemoryHistories(), OrchestratorSettings()
         )

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from foundation_rt.apps.host.orchestrator.results import NOTHING, outcome_of
 from foundation_rt.client import CallResult
-from foundation_rt.host.orchestrator.results import NOTHING, outcome_of
 
 
 def outcome(wire: dict[str, Any], *, pictures: bool = False) -> Any:

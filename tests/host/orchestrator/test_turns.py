@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from foundation_rt import Server
+from foundation_rt.apps.coordinator import Coordinator
+from foundation_rt.apps.host import texts
+from foundation_rt.apps.host.chat import THOUGHT, ChatMessage, Role
+from foundation_rt.apps.host.events import ServerMessage
+from foundation_rt.apps.host.orchestrator import ConversationOrchestrator, MemoryHistories
 from foundation_rt.errors import UsageError
-from foundation_rt.host import texts
-from foundation_rt.host.chat import Role
-from foundation_rt.host.events import ServerMessage
-from foundation_rt.host.orchestrator import MemoryHistories
 from tests.support.host_chat import Desk, Heard, ScriptedModel, approving, call, chat, say
 from tests.support.leaks import tasks
 
@@ -33,6 +36,31 @@ async def test_turn_streams_text_and_keeps_it() -> None:
             (Role.ASSISTANT, "Hello."),
         ]
         assert kept[1].id == heard.of("text")[0]["messageId"]
+
+
+@pytest.mark.rule("TURN-39")
+async def test_first_turn_waits_for_servers_that_start() -> None:
+    desk, opened = Desk(), asyncio.Event()
+
+    @desk.server.lifespan
+    async def late(server: Server) -> AsyncIterator[None]:
+        await opened.wait()
+        yield
+
+    model = ScriptedModel([["hello"]])
+    coordinator = Coordinator({"desk": desk.server})
+    coordinator.start()
+    try:
+        orchestrator = ConversationOrchestrator(model, coordinator, MemoryHistories())
+        begun = asyncio.Event()
+        saying = asyncio.create_task(say(orchestrator, act=lambda _: begun.set()))
+        await begun.wait()
+        assert (model.asked, coordinator.states["desk"].state) == ([], "starting")
+        opened.set()
+        assert (await saying).end["state"] == "finished"
+        assert "desk:note" in [tool.name for tool in model.asked[0].tools]
+    finally:
+        await coordinator.close()
 
 
 class LoggedHistories(MemoryHistories):
@@ -72,6 +100,31 @@ async def test_streamed_text_is_stored_within_a_second_and_whole_at_its_end() ->
     assert len(stored) <= 4
 
 
+def thought(text: str) -> ChatMessage:
+    """Return a piece of a thought."""
+    return ChatMessage(id="th", role=Role.ASSISTANT, content=text, metadata={THOUGHT: True})
+
+
+@pytest.mark.rule("TURN-90")
+async def test_thought_is_shown_as_such_and_read_by_no_model() -> None:
+    histories = MemoryHistories()
+    steps = [thought("No"), thought("ise."), "Look", "ing.", call("desk:find", "c1", word="a")]
+    model = ScriptedModel([steps, [thought("Only this.")]])
+    async with chat(model, histories=histories) as orchestrator:
+
+        def check(event: ServerMessage) -> None:
+            if event.type == "text" and event.payload.get(THOUGHT):
+                kept = {each.id: each for each in histories.get_history("session")}
+                assert kept[event.payload["messageId"]].metadata[THOUGHT] is True
+
+        heard = await say(orchestrator, act=check)
+    kept = histories.get_history("session")
+    said = [each["content"] for each in heard.of("text") if THOUGHT not in each]
+    assert said == ["Look", "ing.", "", texts.NO_ANSWER]
+    assert [each.content for each in kept if THOUGHT in each.metadata] == ["Noise.", "Only this."]
+    assert "Noise" not in str(model.asked[1].history)
+
+
 @pytest.mark.rule("TURN-01", "TURN-18")
 async def test_everything_but_streamed_text_is_stored_before_it_is_shown() -> None:
     histories = MemoryHistories()
@@ -90,7 +143,7 @@ async def test_everything_but_streamed_text_is_stored_before_it_is_shown() -> No
         assert [payload["state"] for payload in heard.of("status")] == ["processing", "complete"]
 
 
-@pytest.mark.rule("TURN-02", "TURN-18")
+@pytest.mark.rule("TURN-02", "TURN-18", "LLM-50")
 async def test_call_runs_and_its_result_goes_back() -> None:
     model = ScriptedModel([["Looking. ", call("desk:find", "c1", word="a")], ["Nothing."]])
     async with chat(model) as orchestrator:
@@ -105,7 +158,7 @@ async def test_call_runs_and_its_result_goes_back() -> None:
         assert "found a" in (second.last.content or "")
         assert {each.name: each.is_read_only for each in first.tools}["desk:find"]
         assert first.tools[0].outside_name.startswith("desk__")
-        assert [*first.prompts] == ["desk"]
+        assert first.prompts == {}  # it has no guidance, and its tools are declared
 
 
 @pytest.mark.rule("TURN-03")

@@ -40,6 +40,8 @@ def call(host: ScriptedHost, call_id: str = "c1", **payload: Any) -> None:
 
 APPROVAL = {
     "callId": "c1",
+    "kind": "tool",
+    "decisions": ["once", "session", "always", "deny"],
     "server": "demo",
     "tool": "add",
     "arguments": {"a": 1, "deep": {"b": [2]}},
@@ -111,6 +113,30 @@ def test_an_approval_shows_exact_arguments_and_is_decided_by_a_key(
     expect(page.locator("#assertive")).to_be_empty()
 
 
+@pytest.mark.rule("HPAGE-32")
+@pytest.mark.parametrize("with_key", [True, False])
+def test_an_approval_offers_to_trust_the_server(
+    page: Page, host: ScriptedHost, with_key: bool
+) -> None:
+    begin(page, host)
+    host.event("approval", APPROVAL)
+    group = page.get_by_role("group", name="Run add with exactly this?")
+    expect(group).to_be_focused()
+    page.keyboard.press("5")  # nobody offers it
+    expect(group.get_by_role("button", name="Trust")).to_have_count(0)
+    host.event("approval", APPROVAL | {"decisions": [*APPROVAL["decisions"], "trust"]})
+    trusting = group.get_by_role("button", name="Trust what demo says")
+    expect(trusting).to_be_visible()
+    expect(group).to_be_focused()
+    if with_key:
+        page.keyboard.press("5")
+    else:
+        trusting.click()
+    assert host.next_said("approval") == {"callId": "c1", "decision": "trust"}
+    host.event("approval", {"callId": "c1", "decision": "trust"})
+    expect(page.get_by_text("Allowed, and its server is trusted")).to_be_visible()
+
+
 @pytest.mark.rule("HPAGE-14")
 def test_an_approval_leaves_the_focus_to_who_writes(page: Page, host: ScriptedHost) -> None:
     begin(page, host)
@@ -127,15 +153,17 @@ def test_an_approval_leaves_the_focus_to_who_writes(page: Page, host: ScriptedHo
 @pytest.mark.rule("HPAGE-13")
 def test_a_request_of_a_server_to_the_model_is_approved_too(page: Page, host: ScriptedHost) -> None:
     begin(page, host)
-    request = {"callId": "r1", "server": "demo", "tool": "demo:sampling/createMessage"}
-    host.event("approval", request | {"arguments": {"maxTokens": 9}})
+    about = {"server": "demo", "tool": "demo:sampling/createMessage"}
+    request = {**APPROVAL, **about, "callId": "r1", "kind": "sampling"}
+    host.event("approval", {**request, "callId": "t1", "kind": "tool"})
+    page.get_by_role("group", name="Run sampling/createMessage with exactly this?").wait_for()
+    host.event("approval", {"callId": "t1", "decision": "stopped"})
+    host.event("approval", request)
     page.get_by_role("group", name="demo asks the model. Allow it?").wait_for()
     page.get_by_role("button", name="Deny").click()
     assert host.next_said("approval") == {"callId": "r1", "decision": "deny"}
     host.event("approval", {"callId": "r1", "decision": "deny"})
-    expect(page.get_by_role("article", name="Call of sampling/createMessage")).to_contain_text(
-        "Denied"
-    )
+    expect(page.get_by_role("article").last).to_contain_text("Denied")
 
 
 QUESTION = {
@@ -274,7 +302,7 @@ def test_silence_opens_the_connection_again(
     watched.may_lose = True
     page.clock.install()
     page.reload()
-    expect(page.get_by_role("heading", name="What can I do")).to_be_visible()
+    expect(page.get_by_role("heading", name="scripted")).to_be_visible()
     for _ in range(2):
         host.next_opened()
     page.clock.pause_at(page.evaluate("Date.now() / 1000 + 10"))
@@ -308,7 +336,7 @@ def test_a_browser_that_is_online_again_does_not_wait(
     watched.may_lose = True
     page.clock.install()
     page.reload()
-    expect(page.get_by_role("heading", name="What can I do")).to_be_visible()
+    expect(page.get_by_role("heading", name="scripted")).to_be_visible()
     page.clock.pause_at(page.evaluate("Date.now() / 1000 + 1"))
     host.accepts = False
     host.cut()
@@ -332,7 +360,7 @@ def test_a_host_that_refuses_is_left_alone(
     watched.may_lose = True
     host.refuses = True
     host.cut()
-    expect(page.get_by_text("The host does not let this page in.")).to_be_visible()
+    expect(page.get_by_text("The host does not let this tab in.")).to_be_visible()
     host.refuses = False
     page.get_by_role("button", name="Try now").click()
     expect(page.get_by_text("does not let")).to_have_count(0)
@@ -341,7 +369,7 @@ def test_a_host_that_refuses_is_left_alone(
 @pytest.mark.rule("HPAGE-07", "HPAGE-22")
 def test_a_message_survives_a_reload(page: Page, host: ScriptedHost, watched: WatchedPage) -> None:
     watched.may_lose = True
-    expect(page.get_by_text("Hello!")).to_be_visible()
+    page.wait_for_function("localStorage.getItem('foundation-rt.chat') !== null")
     host.accepts = False
     host.cut()
     expect(page.get_by_text("The connection is lost.")).to_be_visible()
@@ -393,7 +421,7 @@ def test_errors_and_maintenance_are_said(page: Page, host: ScriptedHost) -> None
     expect(page.get_by_text("Something broke.")).to_have_count(0)
     payload = {"state": "reconnecting", "message": "Under maintenance."}
     host.send({"type": "connection", "payload": payload})
-    expect(page.get_by_text("Under maintenance.")).to_be_visible()
+    expect(page.get_by_text("The host is ending.")).to_be_visible()
 
 
 @pytest.mark.rule("HPAGE-03", "HPAGE-22")
@@ -412,6 +440,99 @@ def test_chats_are_opened_and_deleted(page: Page, host: ScriptedHost) -> None:
     page.get_by_role("button", name="Delete first words").click()
     page.get_by_role("button", name="Delete", exact=True).click()
     expect(chats.get_by_role("button", name="first words")).to_have_count(0)
+
+
+HELD = [
+    {"id": "a" * 64, "title": "Budget of March", "at": 2, "isPinned": True},
+    {"id": "b" * 64, "title": "<b>Trip</b>", "at": 3, "isPinned": False},
+]
+
+
+@pytest.mark.rule("HPAGE-22")
+def test_the_list_of_the_host_takes_the_place_of_what_the_browser_kept(
+    page: Page, host: ScriptedHost, watched: WatchedPage
+) -> None:
+    begin(page, host, "old secret")
+    expect(page.locator(".unsent")).to_have_count(0)
+    host.chats = HELD
+    page.reload()
+    chats = page.get_by_role("navigation", name="Chats")
+    expect(chats.locator(".chat-title")).to_have_text(["Pinned: Budget of March", "<b>Trip</b>"])
+    assert "old secret" not in page.evaluate("localStorage.getItem('foundation-rt.chats')")
+    host.listed.queue.clear()
+    host.chats = HELD[:1]
+    page.get_by_label("Search chats").fill("march bill")
+    expect(chats.locator(".chat-title")).to_have_count(1)
+    while host.listed.get(timeout=PATIENCE).get("query") != "march bill":
+        pass
+    host.chats = []
+    page.get_by_label("Search chats").fill("nothing")
+    expect(chats.get_by_text("Nothing was found.")).to_be_visible()
+
+
+@pytest.mark.rule("HPAGE-22")
+def test_chats_of_this_browser_are_searched_renamed_and_pinned(
+    page: Page, host: ScriptedHost
+) -> None:
+    for name in ("one", "two"):
+        host.session_id = f"session-{name}"
+        page.get_by_role("button", name="New chat").click()
+        expect(page.get_by_role("heading", name="New chat")).to_be_visible()
+        host.events.clear()
+        begin(page, host, name)
+    chats = page.get_by_role("navigation", name="Chats").locator(".chat-title")
+    expect(chats).to_have_text(["two", "one"])
+    page.get_by_role("button", name="Rename or pin one").click()
+    page.get_by_label("Title").fill("Äpfel")
+    page.get_by_label("Pin to the top").check()
+    page.keyboard.press("Enter")
+    expect(chats).to_have_text(["Pinned: Äpfel", "two"])
+    page.get_by_label("Search chats").fill("äPF")
+    expect(chats).to_have_text(["Pinned: Äpfel"])
+    page.get_by_role("button", name="Rename or pin Äpfel").click()
+    page.keyboard.press("Escape")
+    page.get_by_label("Search chats").fill("")
+    expect(chats).to_have_count(2)
+
+
+def said(name: str, count: int) -> list[dict[str, Any]]:
+    """Return messages of a person."""
+    words = "word " * 50
+    return [
+        {"id": f"{name}{n}", "role": "user", "content": f"{name}{n} {words}"} for n in range(count)
+    ]
+
+
+@pytest.mark.rule("HPAGE-51", "HPAGE-20")
+def test_older_messages_come_when_somebody_scrolls_to_them(page: Page, host: ScriptedHost) -> None:
+    begin(page, host)
+    expect(page.locator(".unsent")).to_have_count(0)
+    host.history = {"messages": said("new", 40), "previous": "one", "turn": None}
+    host.older["new0"] = {"messages": said("mid", 40), "previous": "one"}
+    host.older["mid0"] = {"messages": said("old", 2), "previous": None}
+    page.reload()
+    bubbles = page.locator(".bubble")
+    expect(bubbles).to_have_count(40)
+    expect(bubbles.last).to_be_in_viewport()
+    page.get_by_role("region", name="Chat").evaluate("node => (node.scrollTop = 0)")
+    expect(bubbles).to_have_count(80)
+    expect(page.get_by_text("new0 word")).to_be_in_viewport()
+    expect(page.locator("#polite")).to_be_empty()
+    page.get_by_role("button", name="Earlier messages").focus()
+    page.keyboard.press("Enter")
+    expect(bubbles).to_have_count(82)
+    assert bubbles.first.inner_text().startswith("old0")
+    expect(page.get_by_role("button", name="Earlier messages")).to_be_hidden()
+
+
+@pytest.mark.rule("HPAGE-51")
+def test_older_messages_come_at_once_while_there_is_room(page: Page, host: ScriptedHost) -> None:
+    begin(page, host)
+    expect(page.locator(".unsent")).to_have_count(0)
+    host.history = {"messages": said("new", 1), "previous": "one", "turn": None}
+    host.older["new0"] = {"messages": said("old", 1), "previous": None}
+    page.reload()
+    expect(page.locator(".bubble")).to_have_count(2)
 
 
 @pytest.mark.rule("HPAGE-22")
@@ -433,10 +554,10 @@ def test_a_chat_that_the_host_has_lost_goes_on_as_a_new_one(
     begin(page, host, "first words")
     host.event("text", {"content": "kept on screen", "messageId": "t", "done": True})
     host.session_id, host.events = "session-2", []
-    expect(page.locator(".assistant")).to_have_text("Assistant:kept on screen")
+    expect(page.locator(".assistant .markdown")).to_have_text("kept on screen")
     host.cut()
     expect(page.locator(".ending")).to_contain_text("does not know this chat any more")
-    expect(page.locator(".assistant")).to_have_text("Assistant:kept on screen")
+    expect(page.locator(".assistant .markdown")).to_have_text("kept on screen")
     begin(page, host, "go on")
     expect(page.locator(".bubble")).to_have_text(["first words", "go on"])
     assert page.get_by_role("navigation").locator("li").count() == 1
@@ -448,7 +569,13 @@ SERVERS: list[dict[str, Any]] = [
         "state": "ready",
         "circuit": "open",
         "lastError": "deadline",
-        "tools": [{"name": "add", "description": "Add two numbers."}],
+        "tools": [
+            {
+                "name": "add",
+                "description": "Add two numbers.",
+                "forModel": ["it is called t_1", "left out"],
+            }
+        ],
     },
     {"id": "files", "state": "failed", "reason": "its command is not there", "tools": []},
 ]
@@ -459,6 +586,8 @@ def test_servers_and_examples_are_shown(page: Page, host: ScriptedHost) -> None:
     host.status = {"model": "m", "servers": SERVERS, "hint": "No `mcp.json` here."}
     host.send({"type": "servers", "payload": {"servers": SERVERS}})
     expect(page.get_by_role("note")).to_have_text("No mcp.json here.")
+    expect(page.get_by_role("heading", name="m", exact=True)).to_be_visible()
+    expect(page.get_by_role("list", name="Servers")).to_have_text("demo 1 toolfiles failed")
     page.get_by_role("button", name="Add Add two numbers.").click()
     expect(field(page)).to_have_value("/demo:add")
     page.get_by_role("button", name="2 servers, 1 tool, 2 down").click()
@@ -467,6 +596,7 @@ def test_servers_and_examples_are_shown(page: Page, host: ScriptedHost) -> None:
         expect(panel).to_contain_text(text)
     panel.get_by_text("1 tool", exact=True).click()
     expect(panel.get_by_text("Add two numbers.")).to_be_visible()
+    expect(panel.get_by_text("For the model: it is called t_1; left out.")).to_be_visible()
 
 
 @pytest.mark.rule("HPAGE-20")
@@ -480,3 +610,74 @@ def test_only_new_words_are_read_out(page: Page, host: ScriptedHost) -> None:
     page.reload()
     expect(page.get_by_text("Old words.")).to_be_visible()
     expect(page.locator("#polite")).to_be_empty()
+
+
+@pytest.mark.rule("HPAGE-47")
+def test_a_key_that_an_input_method_took_sends_nothing(page: Page, host: ScriptedHost) -> None:
+    field(page).fill("にほん")
+    page.evaluate("""document.getElementById("say").dispatchEvent(
+      new KeyboardEvent("keydown", { key: "Enter", keyCode: 229, bubbles: true, cancelable: true })
+    )""")
+    expect(field(page)).to_have_value("にほん")
+    page.keyboard.press("Enter")
+    assert host.next_said("message")["text"] == "にほん"
+
+
+@pytest.mark.rule("HPAGE-48")
+def test_a_draft_is_there_after_a_reload_until_it_is_sent(page: Page, host: ScriptedHost) -> None:
+    begin(page, host, "first words")
+    page.keyboard.type("half a sent")
+    page.reload()
+    expect(field(page)).to_have_value("half a sent")
+    host.session_id = "session-2"
+    page.get_by_role("button", name="New chat").click()
+    expect(page.get_by_role("heading", name="New chat")).to_be_visible()
+    expect(field(page)).to_have_value("")
+    host.session_id = "session-1"
+    page.keyboard.press("Alt+ArrowDown")
+    expect(field(page)).to_have_value("half a sent")
+    page.keyboard.press("Enter")
+    assert host.next_said("message")["text"] == "half a sent"
+    page.reload()
+    expect(field(page)).to_have_value("")
+
+
+@pytest.mark.rule("HPAGE-48", "HPAGE-22")
+def test_the_draft_of_a_deleted_chat_is_deleted(page: Page, host: ScriptedHost) -> None:
+    begin(page, host, "first words")
+    page.keyboard.type("half a sent")
+    host.session_id = "session-2"
+    page.get_by_role("button", name="New chat").click()
+    expect(page.get_by_role("heading", name="New chat")).to_be_visible()
+    assert "half" in page.evaluate("localStorage.getItem('foundation-rt.drafts')")
+    host.session_id = "session-1"
+    page.get_by_role("button", name="Delete first words").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    page.wait_for_function("localStorage.getItem('foundation-rt.drafts') === null")
+
+
+@pytest.mark.rule("HPAGE-49")
+def test_an_answer_is_copied_as_it_was_written(page: Page, host: ScriptedHost) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    begin(page, host)
+    host.event("text", {"content": "**one**\n", "messageId": "t1", "done": False})
+    copy = page.get_by_role("button", name="Copy the answer")
+    expect(page.locator(".assistant strong")).to_be_visible()
+    expect(copy).to_be_hidden()
+    host.event("text", {"content": "- two", "messageId": "t1", "done": True})
+    copy.click()
+    expect(copy).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "**one**\n- two"
+
+
+@pytest.mark.rule("HPAGE-01")
+def test_a_chat_that_is_left_while_it_connects_logs_nothing(page: Page, host: ScriptedHost) -> None:
+    host.next_opened()
+    page.evaluate("""async () => {
+      const { Connection } = await import("/connection.js");
+      const address = () => new URL("ws", document.baseURI).href.replace("http", "ws");
+      const connection = new Connection({ address, onFrame: () => {}, onStatus: () => {} });
+      connection.open();
+      connection.close();
+    }""")
+    host.next_opened()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,13 @@ from tests.host.page.test_chat import field
 from tests.support.chromium import shot, watched_page
 from tests.support.host_process import HostProcess, cable, host_process, serve_entry
 from tests.support.process import PATIENCE
+from tests.support.services import postgres_database
 
 TOOLS = Path(__file__).with_name("tools.py")
 
 WORD_COUNT = 200
+
+NUMBERS = {"values": [1234567890123456789, 10**24 + 1, 1.0, -0.5]}
 
 SCRIPT: list[dict[str, Any]] = [
     {
@@ -37,6 +42,8 @@ SCRIPT: list[dict[str, Any]] = [
     },
     {"user": "post", "answers": [[{"call": "tools:post"}], [{"echo": "result"}]]},
     {"user": "wait", "answers": [["I wait.", {"call": "tools:wait"}], ["never"]]},
+    {"user": "numbers", "answers": [[{"call": "tools:keep", "arguments": NUMBERS}], ["Kept."]]},
+    {"user": "think", "answers": [["<think>Two ", "cities.</think>", "It rains."]]},
     {"answers": [["Hello."]]},
 ]
 
@@ -52,7 +59,7 @@ class Ready:
 def write_files(folder: Path) -> tuple[str, ...]:
     """Write a script and servers; return the words that name them."""
     (folder / "script.json").write_text(json.dumps(SCRIPT))
-    entry = serve_entry(TOOLS, folder / "tools.log")
+    entry = serve_entry(TOOLS, folder / "tools.log") | {"trust": True}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"tools": entry}}))
     return ("--model", f"script:{folder / 'script.json'}")
 
@@ -69,7 +76,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ready]:
 def chat(browser: Browser, ready: Ready) -> Iterator[Page]:
     """Open the page, with the tools there."""
     with watched_page(browser, ready.host.url) as watched:
-        watched.page.get_by_role("button", name="1 server, 5 tools").wait_for()
+        watched.page.get_by_role("button", name="1 server, 6 tools").wait_for()
         yield watched.page
 
 
@@ -85,13 +92,63 @@ def test_fresh_install_answers_without_key_and_network(browser: Browser, tmp_pat
         page = watched.page
         expect(page.get_by_role("note")).to_contain_text("mcp.json")
         expect(page.get_by_role("note")).to_contain_text("GEMINI_API_KEY")
-        assert "token" not in page.url
         page.get_by_role("button", name="Echo").click()
         page.keyboard.press("Enter")
         page.get_by_role("button", name="Allow once").click()
         expect(page.locator(".assistant")).to_contain_text("hello")
         expect(page.get_by_role("article")).to_contain_text("Allowed once")
         shot(page, "real-1-first-answer")
+
+
+@pytest.mark.rule("HPAGE-13", "HPAGE-71", "LLM-94")
+def test_approval_and_result_have_the_digits_that_are_sent(chat: Page) -> None:
+    digits = re.compile(r"1234567890123456789,\s*1000000000000000000000001,\s*1\.0,\s*-0\.5")
+    say(chat, "numbers")
+    expect(chat.locator(".approval code")).to_contain_text(digits)
+    shot(chat, "real-numbers")
+    chat.get_by_role("button", name="Allow once").click()
+    expect(chat.locator(".assistant p")).to_have_text("Kept.")
+    for _ in range(2):
+        expect(chat.locator(".arguments code").first).to_contain_text(digits)
+        expect(chat.get_by_role("article")).to_contain_text(digits)
+        chat.reload()
+
+
+@pytest.mark.rule("HPAGE-70", "LLM-97")
+def test_thought_is_folded_also_after_a_reload(chat: Page) -> None:
+    say(chat, "think")
+    for _ in range(2):
+        expect(chat.locator(".assistant p")).to_have_text("It rains.")
+        folded = chat.locator("details.thought")
+        expect(folded.locator("summary")).to_have_text("Thought")
+        expect(folded.locator(".thought-text")).to_be_hidden()
+        folded.locator("summary").click()
+        expect(folded.locator(".thought-text")).to_have_text("Two cities.")
+        shot(chat, "real-thought")
+        chat.reload()
+
+
+@pytest.mark.rule("HPAGE-31", "HPAGE-06", "HTTP-44")
+def test_the_secret_stays_in_its_tab(browser: Browser, ready: Ready) -> None:
+    origin, _, token = ready.host.url.partition("#token=")
+    with watched_page(browser, ready.host.url) as watched:
+        watched.may_lose = True
+        page = watched.page
+        page.get_by_role("button", name="1 server, 6 tools").wait_for()
+        assert page.url == origin
+        page.reload()
+        page.get_by_role("button", name="1 server, 6 tools").wait_for()
+        assert watched.context.cookies() == []
+        assert token not in page.evaluate("JSON.stringify([localStorage, document.cookie])")
+        stranger = watched.context.new_page()
+        stranger.goto(origin)
+        expect(
+            stranger.get_by_text(f"`foundation-rt host` printed: {origin}#token=")
+        ).to_be_visible()
+        shot(stranger, "real-8-stranger")
+        stranger.goto(ready.host.url)  # loads nothing: only the fragment differs
+        stranger.get_by_role("button", name="1 server, 6 tools").wait_for()
+        assert stranger.url == origin
 
 
 @pytest.mark.rule("HPAGE-10", "HPAGE-24")
@@ -127,12 +184,12 @@ def test_an_approval_is_decided_by_the_keyboard(chat: Page) -> None:
 
 
 @pytest.mark.rule("HPAGE-02", "HPAGE-22")
-def test_tabs_agree_and_a_chat_is_saved_and_deleted(chat: Page) -> None:
+def test_tabs_agree_and_a_chat_is_saved_and_deleted(chat: Page, ready: Ready) -> None:
     say(chat, "remove")
     group = chat.get_by_role("group", name="Run remove with exactly this?")
     group.wait_for()
     other = chat.context.new_page()
-    other.goto(chat.url)
+    other.goto(ready.host.url)
     other.get_by_role("button", name="Deny").click()
     expect(chat.get_by_text("Denied")).to_be_visible()
     other.close()
@@ -141,16 +198,56 @@ def test_tabs_agree_and_a_chat_is_saved_and_deleted(chat: Page) -> None:
     with chat.expect_download() as saved:
         chat.get_by_role("button", name="Markdown").click()
     assert "It is gone." in saved.value.path().read_text()
-    chat.get_by_role("button", name="Delete remove").click()
+    listed = chat.get_by_role("button", name="remove", exact=True)
+    before = listed.count()
+    chat.get_by_role("button", name="Delete remove").first.click()
     chat.get_by_role("button", name="Delete", exact=True).click()
-    expect(chat.get_by_role("heading", name="What can I do")).to_be_visible()
-    expect(chat.get_by_role("button", name="remove", exact=True)).to_have_count(0)
+    expect(chat.get_by_role("list", name="Servers")).to_have_text("tools 6 tools")
+    expect(listed).to_have_count(before - 1)
+
+
+@pytest.mark.rule("HPAGE-22", "CHAT-34")
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+def test_chats_follow_their_person_into_another_browser(
+    browser: Browser, tmp_path: Path, store: str
+) -> None:
+    with ExitStack() as stack:
+        dsn = "sqlite:chats.db"
+        if store == "postgresql":
+            dsn = stack.enter_context(postgres_database())
+        host = stack.enter_context(host_process(tmp_path, *write_files(tmp_path), "--store", dsn))
+        one = stack.enter_context(watched_page(browser, host.url)).page
+        one.get_by_role("button", name="1 server, 6 tools").wait_for()
+        say(one, "weather")
+        expect(one.locator(".assistant")).to_contain_text("It is cold.")
+        other = stack.enter_context(watched_page(browser, host.url)).page
+        title = other.get_by_role("button", name="weather", exact=True)
+        title.click()
+        expect(other.locator(".assistant")).to_contain_text("It is cold.")
+        other.get_by_role("button", name="Rename or pin weather").click()
+        other.get_by_label("Title").fill("Cold days")
+        other.get_by_label("Pin to the top").check()
+        other.keyboard.press("Enter")
+        expect(other.get_by_role("heading", name="Cold days")).to_be_visible()
+        one.reload()
+        expect(one.locator(".chat-title")).to_have_text("Pinned: Cold days")
+        one.get_by_label("Search chats").fill("is COLD")
+        expect(one.locator(".chat-title")).to_have_count(1)
+        shot(one, f"real-9-second-browser-{store}")
+        one.get_by_label("Search chats").fill("warm")
+        expect(one.get_by_text("Nothing was found.")).to_be_visible()
+        other.get_by_role("button", name="Delete Cold days").click()
+        other.get_by_role("button", name="Delete", exact=True).click()
+        expect(other.get_by_text("Your chats appear here.")).to_be_visible()
+        one.get_by_label("Search chats").fill("")
+        one.reload()
+        expect(one.get_by_text("Your chats appear here.")).to_be_visible()
 
 
 @pytest.mark.rule("HPAGE-15")
 def test_a_form_of_a_server_is_filled_in(chat: Page) -> None:
     say(chat, "post")
-    name = chat.get_by_label("name")
+    name = chat.get_by_role("textbox", name="name")
     expect(name).to_be_focused()
     name.fill("Ann")
     chat.get_by_label("count").fill("3")
@@ -165,7 +262,7 @@ def test_stop_reaches_the_server(chat: Page, ready: Ready) -> None:
     expect(chat.get_by_role("article")).to_contain_text("waiting · 30 %")
     shot(chat, "real-5-running")
     chat.keyboard.press("Escape")
-    expect(chat.locator(".ending")).to_have_text("Stopped.")
+    expect(chat.locator(".ending")).to_contain_text("Stopped.")
     expect(field(chat)).to_be_focused()
     record = completion(ready.tools_log, "wait", chat)
     assert record["outcome"] == "aborted"
@@ -189,7 +286,7 @@ def test_cuts_at_any_byte_lose_and_double_nothing(browser: Browser, ready: Ready
         with watched_page(browser, url) as watched:
             watched.may_lose = True
             page = watched.page
-            page.get_by_role("button", name="1 server, 5 tools").wait_for()
+            page.get_by_role("button", name="1 server, 6 tools").wait_for()
             wire.cuts = [1500, 1, 700, 333, 2000, 1777]
             say(page, "stream")
             expect(page.locator(".assistant strong")).to_have_text("end")
@@ -216,7 +313,7 @@ def test_a_host_that_is_killed_comes_back_with_the_chat(
     with host_process(tmp_path, *words) as host, watched_page(browser, host.url) as watched:
         watched.may_lose = True
         page = watched.page
-        page.get_by_role("button", name="1 server, 5 tools").wait_for()
+        page.get_by_role("button", name="1 server, 6 tools").wait_for()
         say(page, "weather")
         expect(page.locator(".assistant")).to_contain_text("It is cold.")
         say(page, "wait")

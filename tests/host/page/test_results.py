@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -130,13 +131,13 @@ def form(modules: Page) -> Page:
 
 def read(form: Page) -> Any:
     """Return what the form holds."""
-    return form.evaluate("() => window.form.read()")
+    return json.loads(form.evaluate("() => JSON.stringify(window.form.read())"))
 
 
 @pytest.mark.rule("HPAGE-15")
 def test_a_form_gives_values_of_the_types_of_its_schema(form: Page) -> None:
     form.get_by_label("Full name").fill("Ann")
-    form.get_by_label("age", exact=True).fill("30")
+    form.get_by_label("age (required)").fill("30")
     form.get_by_label("size").select_option("Small")
     defaults = {"share": 0.5, "gift": True, "extras": ["c"]}
     assert read(form)["value"] == {"name": "Ann", "age": 30, "size": "s", **defaults}
@@ -172,7 +173,7 @@ def test_a_form_gives_values_of_the_types_of_its_schema(form: Page) -> None:
 @pytest.mark.rule("HPAGE-16")
 def test_each_problem_stands_at_its_field_and_the_first_gets_the_focus(form: Page) -> None:
     form.get_by_label("mail").fill("nobody")
-    form.get_by_label("age", exact=True).fill("17.5")
+    form.get_by_label("age (required)").fill("17.5")
     form.get_by_label("share").fill("much")
     form.get_by_label("Card").uncheck()
     form.get_by_label("more").fill("{")
@@ -200,3 +201,76 @@ def test_a_text_is_checked_before_it_is_sent(form: Page, written: str, problem: 
     form.get_by_label("Full name").fill(written)
     found = {each["name"]: each["problem"] for each in read(form)["problems"]}
     assert found.get("name") == problem
+
+
+DIGITS = "[9007199254740993, 1234567890123456789012345, 1.0, 1e5, -0, 0.5]"
+
+
+@pytest.mark.rule("HPAGE-71", "DEV-90")
+class TestNumbers:
+    def test_values_are_shown_with_their_digits(self, modules: Page) -> None:
+        shown = modules.evaluate(
+            """async (text) => {
+              const { parseJson } = await import("/exact_numbers.js");
+              const { resultNodes, jsonNode } = await import("/results.js");
+              const { jsonText } = await import("/format.js");
+              const value = parseJson(`{"list": ${text}, "rows": [{"a": 1.0}], "one": 2.50}`);
+              const nodes = [...resultNodes({ structuredContent: value }), jsonNode(value.one)];
+              document.body.replaceChildren(...nodes);
+              return [jsonText(value.list, { indent: 0 }), JSON.stringify(value.list)];
+            }""",
+            DIGITS,
+        )
+        digits = DIGITS.replace(" ", "")
+        assert shown == [digits, digits]
+        written = modules.locator("dd").all_inner_texts()
+        assert written[0] == digits[1:-1].replace(",", ", ")
+        assert modules.locator("td.right").all_inner_texts() == ["1.0"]
+        assert (written[2], modules.locator("pre").inner_text()) == ("2.50", "2.50")
+
+    def test_form_keeps_the_digits_of_defaults_limits_and_what_is_written(
+        self, modules: Page
+    ) -> None:
+        read = """async (written) => {
+          const { parseJson } = await import("/exact_numbers.js");
+          const { SchemaForm } = await import("/schema_form.js");
+          const schema = parseJson(`{"type": "object", "required": ["c", "m"], "properties": {
+            "a": {"type": "integer", "default": 9007199254740993, "maximum": 9007199254740993},
+            "b": {"type": "number", "default": 1.0, "minimum": 1.0, "multipleOf": 0.5},
+            "c": {"type": "number"},
+            "d": {"enum": [1.0, 2.0], "default": 2.0},
+            "e": {"type": "string", "minLength": 1.0, "default": "x"},
+            "f": {"const": 1.50},
+            "m": {"type": ["object", "array"], "default": {"n": 1.0}}
+          }}`);
+          const form = new SchemaForm(schema, undefined, { hasHints: true });
+          document.body.replaceChildren(form.node);
+          form.node.querySelectorAll("input")[2].value = written;
+          const { value, problems } = form.read();
+          return [JSON.stringify(value), problems.length, form.node.textContent];
+        }"""
+        value, problems, words = modules.evaluate(read, "1234567890123456789012345.10")
+        assert problems == 0
+        assert value == (
+            '{"a":9007199254740993,"b":1.0,"c":1234567890123456789012345.10,"d":2.0,"e":"x",'
+            '"m":{"n":1.0}}'
+        )
+        assert "at most 9007199254740993" in words
+        assert modules.evaluate(read, "-1.2.3")[1] == 1
+
+    def test_text_that_differs_in_a_digit_is_no_repetition(self, modules: Page) -> None:
+        shown = modules.evaluate(
+            """async () => {
+              const { parseJson } = await import("/exact_numbers.js");
+              const { resultNodes } = await import("/results.js");
+              const shown = (text, value) => {
+                const content = `[{"type": "text", "text": "[${text}]"}]`;
+                const structured = `{"result": [${value}]}`;
+                const result = `{"content": ${content}, "structuredContent": ${structured}}`;
+                return resultNodes(parseJson(result)).length;
+              };
+              const long = ["9007199254740993", "9007199254740992"];
+              return [shown(...long), shown("1.0", "1"), shown("1.50", "1.5")];
+            }"""
+        )
+        assert shown == [2, 1, 1]

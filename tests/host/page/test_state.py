@@ -58,7 +58,7 @@ PAYLOADS = st.one_of(
             "approval",
             {"callId": id, "decision": decision}
             if decision
-            else {"callId": id, "server": "s", "tool": "t", "arguments": {}},
+            else {"callId": id, "kind": "tool", "server": "s", "tool": "t", "arguments": {}},
         ),
         IDS,
         st.sampled_from([None, "once", "deny", "expired"]),
@@ -259,6 +259,32 @@ def test_sentences_are_read_when_they_are_complete(modules: Page) -> None:
     assert heard == ["", "", "It is 4 degrees.", "And wet"]
 
 
+@pytest.mark.rule("HPAGE-20")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Call `snake_case` and my_own_name. ", "Call snake_case and my_own_name."),
+        ("a > b, 3 * 4 | 5 ~ 6 # 7. ", "a > b, 3 * 4 | 5 ~ 6 # 7."),
+        ("**One. Two.** ", "One. Two."),
+        ("# Head\n- one\n- two\n\n[a](https://e.org) ", "Head one two a"),
+        ("```py\nx = a_b * c; y = 1\n```\n", "x = a_b * c; y = 1"),
+    ],
+)
+def test_words_are_read_as_they_are(modules: Page, text: str, words: str) -> None:
+    heard = modules.evaluate(
+        """async (text) => {
+          const { SentenceReader } = await import("/speech.js");
+          const reader = new SentenceReader();
+          const said = [];
+          for (let length = 1; length <= text.length; length += 1)
+            said.push(reader.next("a", text.slice(0, length), length === text.length));
+          return said.filter(Boolean).join(" ");
+        }""",
+        text,
+    )
+    assert heard == words
+
+
 @pytest.mark.rule("HPAGE-19")
 def test_examples_take_one_tool_of_each_server_at_first(modules: Page) -> None:
     tool = {
@@ -269,8 +295,9 @@ def test_examples_take_one_tool_of_each_server_at_first(modules: Page) -> None:
             "properties": {"a": {"type": "integer"}, "how": {"enum": ["up", "down"]}},
         },
     }
+    old = {"name": "old", "description": "Add. DEPRECATED: use add_all."}
     servers = [
-        {"id": "one", "state": "ready", "tools": [tool, "second"]},
+        {"id": "one", "state": "ready", "tools": [old, tool, "second"]},
         {"id": "two", "state": "ready", "tools": ["third"]},
         {"id": "off", "state": "failed", "tools": ["never"]},
         {"id": "count", "state": "ready", "tools": 3},
@@ -288,3 +315,31 @@ def test_examples_take_one_tool_of_each_server_at_first(modules: Page) -> None:
         "/one:second",
     ]
     assert found[0] == {"title": "add all", "detail": "Add.", "text": found[0]["text"]}
+
+
+@pytest.mark.rule("HPAGE-51", "HPAGE-50")
+def test_branch_from_an_older_turn_is_shown_alone_until_that_has_come(modules: Page) -> None:
+    """The host has the turns a, b, c, d after a, and e; the page has c, d and e."""
+    shown = """({ items, previous }) => import("./branches.js").then((module) => {
+      const { items: shown, last, forks } = module.branchOf(items, new Map(), previous);
+      const before = module.messageBefore(shown, shown[0].id, previous);
+      return [shown.map(({ id }) => id).join(""), last, [...forks.keys()].join(""), before];
+    })"""
+    turns = [{"kind": "user", "id": name} for name in "abcde"]
+    turns[3]["after"] = "a"
+    for items, previous, expected in (
+        (turns[2:], "b", ["de", "e", "", "a"]),
+        (turns[2:3], "b", ["c", "c", "", "b"]),
+        (turns[3:], "a", ["de", "e", "", "a"]),
+        ([{"kind": "text", "id": "x"}, *turns[4:]], "d", ["xe", "e", "", "d"]),
+        ([{**turns[4], "after": None}], "d", ["e", "e", "", None]),
+        (turns, None, ["ade", "e", "d", None]),
+    ):
+        assert modules.evaluate(shown, {"items": items, "previous": previous}) == expected
+
+
+@pytest.mark.rule("HPAGE-03")
+def test_chat_under_another_id_goes_on(modules: Page) -> None:
+    payload = {"state": "reconnected", "sessionId": "its id"}
+    state = state_after(modules, HISTORY, {"type": "connection", "payload": payload})
+    assert (state["sessionId"], state["seq"]) == ("its id", 40)

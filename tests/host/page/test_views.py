@@ -78,7 +78,8 @@ def cards(page: Page, host: ScriptedHost) -> None:
 
 def approval(page: Page, host: ScriptedHost) -> None:
     """Show an approval."""
-    host.event("approval", {**APPROVAL, "callId": "c5", "annotations": {}})
+    decisions = [*APPROVAL["decisions"], "trust"]
+    host.event("approval", {**APPROVAL, "callId": "c5", "annotations": {}, "decisions": decisions})
     expect(page.get_by_role("group", name="Run add with exactly this?")).to_be_focused()
 
 
@@ -100,6 +101,39 @@ def address(page: Page, host: ScriptedHost) -> None:
     host.event("question", {**question, "url": "https://login.example.org/authorize?client=demo"})
     expect(page.get_by_role("link", name="Open login.example.org")).to_be_visible()
     page.keyboard.press("Alt+A")
+
+
+def writing(page: Page, host: ScriptedHost) -> None:
+    """Show a message that is edited, with a file, and the resources that may go with it."""
+    host.event("question", {"questionId": "q2", "action": "decline"})
+    host.event("turn", {"state": "finished"})
+    page.get_by_role("button", name="Edit this message").click()
+    files = [{"name": "a long name of notes.md", "mimeType": "", "buffer": b"# Notes"}]
+    page.locator("input[type=file]").set_input_files(files)  # type: ignore[arg-type]
+    expect(page.get_by_role("button", name="Remove")).to_be_visible()
+    field(page).fill("see ")
+    field(page).press("End")
+    page.keyboard.type("@")
+    expect(page.get_by_role("listbox").get_by_role("option", selected=True)).to_be_visible()
+
+
+def branches(page: Page, host: ScriptedHost) -> None:
+    """Show a branch, and the switch to the other one."""
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+    said = host.next_said("message")
+    while "after" not in said:
+        said = host.next_said("message")
+    files = [{"name": "a long name of notes.md", "bytes": 7}]
+    user = {"text": said["text"], "messageId": said["id"], "after": None, "files": files}
+    host.event("user", user, "turn-2")
+    host.event("turn", {"state": "started"}, "turn-2")
+    text = {"content": "They are **short**.", "messageId": "t2", "done": True}
+    host.event("text", text, "turn-2")
+    host.event("turn", {"state": "finished"}, "turn-2")
+    expect(page.get_by_role("button", name="Answer again")).to_be_visible()
+    page.get_by_role("button", name="Branch before").click()
+    expect(page.get_by_role("heading", name="A summary")).to_be_visible()
 
 
 def ended(page: Page, host: ScriptedHost) -> None:
@@ -127,8 +161,18 @@ def shortcuts(page: Page, host: ScriptedHost) -> None:
     expect(page.get_by_role("dialog", name="Shortcuts")).to_be_visible()
 
 
+def change_of_a_chat(page: Page, host: ScriptedHost) -> None:
+    """Show the dialog in which a chat is renamed."""
+    page.keyboard.press("Escape")
+    if page.get_by_role("button", name="Chats").is_visible():
+        page.get_by_role("button", name="Chats").click()
+    page.get_by_role("button", name="Rename or pin What did you find?").click()
+    expect(page.get_by_role("dialog", name="Rename or pin")).to_be_visible()
+
+
 def question_before_loss(page: Page, host: ScriptedHost) -> None:
     """Show the question before a chat is deleted."""
+    page.keyboard.press("Escape")
     page.keyboard.press("Escape")
     if page.get_by_role("button", name="Chats").is_visible():
         page.get_by_role("button", name="Chats").click()
@@ -146,8 +190,9 @@ def lost(page: Page, host: ScriptedHost) -> None:
 
 
 VIEWS: list[Callable[[Page, ScriptedHost], None]] = [
-    *(welcome, words, cards, approval, form, address, ended, servers, shortcuts),
-    *(question_before_loss, lost),
+    *(welcome, words, cards, approval, form, address, writing, branches, ended, servers),
+    shortcuts,
+    *(change_of_a_chat, question_before_loss, lost),
 ]
 
 
@@ -168,6 +213,11 @@ def axe() -> str:
 def script() -> Iterator[ScriptedHost]:
     """Serve the page for all views."""
     with scripted_host() as host:
+        host.models = ["m", "a-model-with-a-name-that-is-very-long-indeed-2026-11-28"]
+        resources = [
+            {"server": "demo", "uri": f"demo://{at}", "name": f"Notes {at}"} for at in "ab"
+        ]
+        host.offers["offers"] = {"prompts": [], "resources": resources}
         host.status = {"model": "m", "servers": SERVERS, "hint": "There is no `mcp.json` here."}
         yield host
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import frozen
 
 from foundation_rt import Server, ToolAnnotations, ToolContext
@@ -23,6 +25,12 @@ class Parcel:
 def weather(city: str) -> list[dict[str, object]]:
     """Tell the weather of the next days."""
     return [{"city": city, "day": "Mon", "degrees": 4}, {"city": city, "day": "Tue", "degrees": 7}]
+
+
+@server.tool
+def keep(values: list[Any]) -> list[Any]:
+    """Keep values."""
+    return values
 
 
 @server.tool

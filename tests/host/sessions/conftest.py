@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from foundation_rt.host.sessions.memory import MemoryChatStore
-from foundation_rt.host.sessions.sqlite import SqliteChatStore
+from foundation_rt.apps.host.sessions.memory import MemoryChatStore
+from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
 from tests.host.sessions.support import NewStore
 from tests.support.services import postgres_schema
 
@@ -21,7 +21,7 @@ def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewSto
     elif request.param == "sqlite":
         yield lambda settings: SqliteChatStore(tmp_path / "chats.db", settings)
     else:
-        from foundation_rt.host.sessions.postgres import PostgresChatStore
+        from foundation_rt.apps.host.sessions.postgres import PostgresChatStore
 
         with postgres_schema() as (url, schema):
             yield lambda settings: PostgresChatStore(url, settings, schema=schema)

@@ -15,15 +15,15 @@ The text of a message is a list of steps, each a word:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from itertools import count
 from typing import Any, Protocol
 from uuid import uuid4
 
 from attrs import define, field
 
-from foundation_rt.host.chat import ChatMessage, Role, ToolPhase
-from foundation_rt.host.events import Approval, ServerMessage
+from foundation_rt.apps.host.chat import ChatMessage, Role, ToolPhase
+from foundation_rt.apps.host.events import Approval, ServerMessage
 
 
 class Histories(Protocol):
@@ -31,8 +31,8 @@ class Histories(Protocol):
 
     def get_history(self, session_id: str) -> Sequence[ChatMessage]: ...
     async def add_message(self, session_id: str, message: ChatMessage) -> None: ...
-    async def always_allowed(self, session_id: str) -> Collection[str]: ...
-    async def allow_always(self, session_id: str, digest: str) -> None: ...
+    async def decisions(self, session_id: str) -> Mapping[str, str] | None: ...
+    async def decide(self, session_id: str, subject: str, word: str) -> None: ...
 
 
 @define
@@ -61,13 +61,19 @@ class FakeOrchestrator:
     _numbers: count[int] = field(factory=count, init=False)
 
     async def handle_input(
-        self, session_id: str, text: str, *, turn_id: str, message_id: str
+        self,
+        session_id: str,
+        text: str,
+        *,
+        turn_id: str,
+        message_id: str,
+        metadata: Mapping[str, Any],
     ) -> AsyncGenerator[ServerMessage, None]:
         assert session_id not in self.runs, "two turns of one session at once"
         run = self.runs[session_id] = _Running()
         self.texts.append(text)
         try:
-            message = ChatMessage(id=message_id, role=Role.USER, content=text)
+            message = ChatMessage(id=message_id, role=Role.USER, content=text, metadata=metadata)
             await self.histories.add_message(session_id, message)
             assert self.histories.get_history(session_id)[-1] == message
             yield ServerMessage("user", {"text": text, "messageId": message_id}, turn_id)

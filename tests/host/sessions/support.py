@@ -9,13 +9,13 @@ from typing import Any
 
 from attrs import define, field
 
-from foundation_rt.host.events import ServerMessage
-from foundation_rt.host.sessions.connection import SessionConnection
-from foundation_rt.host.sessions.memory import MemoryChatStore
-from foundation_rt.host.sessions.session import ChatSession
-from foundation_rt.host.sessions.sessions import ChatSessions
-from foundation_rt.host.sessions.settings import SessionSettings
-from foundation_rt.host.sessions.store import ChatStore
+from foundation_rt.apps.host.events import ServerMessage
+from foundation_rt.apps.host.sessions.connection import SessionConnection
+from foundation_rt.apps.host.sessions.memory import MemoryChatStore
+from foundation_rt.apps.host.sessions.session import ChatSession
+from foundation_rt.apps.host.sessions.sessions import ChatSessions
+from foundation_rt.apps.host.sessions.settings import SessionSettings
+from foundation_rt.apps.host.sessions.store import ChatStore
 from tests.host.sessions.fake_orchestrator import FakeOrchestrator
 
 OWNER = "ada"

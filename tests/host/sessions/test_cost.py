@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from foundation_rt.host.chat import ChatMessage, Role
-from foundation_rt.host.sessions.session import ChatSession
-from foundation_rt.host.sessions.settings import SessionSettings
-from foundation_rt.host.sessions.sqlite import SqliteChatStore
+from foundation_rt.apps.host.chat import ChatMessage, Role
+from foundation_rt.apps.host.sessions.session import ChatSession
+from foundation_rt.apps.host.sessions.settings import SessionSettings
+from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
 from tests.host.sessions.support import (
     OWNER,
     Page,

@@ -15,7 +15,7 @@ import orjson
 import pytest
 from attrs import define, field
 
-from foundation_rt.host.sessions.connection import decode_frame
+from foundation_rt.apps.host.sessions.connection import decode_frame
 from tests.host.sessions.support import Page
 from tests.support.services import postgres_schema
 from tests.support.sizes import size

@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from foundation_rt.host.sessions.connection import SessionConnection
-from foundation_rt.host.sessions.errors import TooManyTurnsError
-from foundation_rt.host.sessions.settings import SessionSettings
+from foundation_rt.apps.host.sessions.connection import SessionConnection
+from foundation_rt.apps.host.sessions.errors import TooManyTurnsError
+from foundation_rt.apps.host.sessions.settings import SessionSettings
 from tests.host.sessions.support import OWNER, Page, running, whole_page
 from tests.support.sizes import examples
 

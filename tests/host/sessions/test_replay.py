@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.host.sessions.memory import MemoryChatStore
-from foundation_rt.host.sessions.session import ChatSession
-from foundation_rt.host.sessions.settings import SessionSettings
-from foundation_rt.host.sessions.sqlite import SqliteChatStore
+from foundation_rt.apps.host.sessions.memory import MemoryChatStore
+from foundation_rt.apps.host.sessions.session import ChatSession
+from foundation_rt.apps.host.sessions.settings import SessionSettings
+from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
 from tests.host.sessions.support import (
     OWNER,
     NewStore,
@@ -44,7 +44,7 @@ def in_sqlite(stack: ExitStack) -> NewStore:
 
 
 def in_postgresql(stack: ExitStack) -> NewStore:
-    from foundation_rt.host.sessions.postgres import PostgresChatStore
+    from foundation_rt.apps.host.sessions.postgres import PostgresChatStore
 
     url, schema = stack.enter_context(postgres_schema())
     return lambda limits: PostgresChatStore(url, limits, schema=schema)

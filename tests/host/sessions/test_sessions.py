@@ -7,7 +7,8 @@ import gc
 
 import pytest
 
-from foundation_rt.host.sessions.errors import (
+from foundation_rt.apps.host.chat import ChatMessage, Role
+from foundation_rt.apps.host.sessions.errors import (
     ChatFullError,
     RateLimitedError,
     SessionError,
@@ -17,10 +18,11 @@ from foundation_rt.host.sessions.errors import (
     TooManyTurnsError,
     UnknownSessionError,
 )
-from foundation_rt.host.sessions.memory import MemoryChatStore
-from foundation_rt.host.sessions.settings import SessionSettings
-from foundation_rt.host.sessions.store import chat_key
-from foundation_rt.host.web import socket
+from foundation_rt.apps.host.sessions.live_chat import LiveChat
+from foundation_rt.apps.host.sessions.memory import MemoryChatStore
+from foundation_rt.apps.host.sessions.settings import SessionSettings
+from foundation_rt.apps.host.sessions.store import chat_label
+from foundation_rt.apps.host.web import socket
 from tests.host.sessions.support import OWNER, NewStore, Page, read_until, running, tab, whole_page
 
 ROOMY = SessionSettings(max_messages=1_000)
@@ -192,7 +194,7 @@ async def test_logs_name_a_chat_by_a_hash(
         await session.submit("fail", None)
         await read_until(connection, page, "failed")
     [record] = [each for each in caplog.records if "turn failed" in each.getMessage()]
-    assert record.fields == {"chat": chat_key(session.id).hex()[:16]}  # type: ignore[attr-defined]
+    assert record.fields == {"chat": chat_label(session.key)}  # type: ignore[attr-defined]
     assert not any(session.id in str(vars(each)) for each in caplog.records)
 
 
@@ -352,6 +354,14 @@ async def test_chat_that_is_full_takes_no_more(new_store: NewStore) -> None:
             await session.submit("say:x", None)
 
 
+@pytest.mark.rule("CHAT-31")
+def test_what_goes_back_to_a_model_counts_in_a_chat() -> None:
+    live = LiveChat(SessionSettings())
+    thoughts = {"openai": {"message": {"reasoning_content": "x" * 10_000}}}
+    live.put(ChatMessage(id="m", role=Role.ASSISTANT, call_id="c", metadata=thoughts))
+    assert live.message_bytes > 10_000
+
+
 @pytest.mark.rule("HOST-24")
 def test_every_refusal_has_a_code_for_pages() -> None:
     assert {*SessionError.__subclasses__()} == {*socket._CODES, SlowConnectionError}
@@ -370,7 +380,7 @@ async def test_chats_in_memory_take_no_more_than_they_may() -> None:
             ids.append(session.id)
             del session, connection
         store = host.sessions.store
-        kept = [await store.load(chat_key(each), OWNER) is not None for each in ids]
+        kept = [await store.load(bytes.fromhex(each), OWNER) is not None for each in ids]
         assert kept == sorted(kept)
         assert 1 < sum(kept) < 10
 
@@ -391,10 +401,10 @@ async def test_session_that_is_idle_the_longest_makes_room() -> None:
         await new.submit("say:x", None)
         del old, new
         now = 2_000
-        while host.sessions._live[chat_key(new_id)].is_busy:
+        while host.sessions._live[bytes.fromhex(new_id)].is_busy:
             await asyncio.sleep(0)
         kept = [await host.sessions.create(OWNER) for _ in range(2)]
-        assert await host.sessions.store.load(chat_key(new_id), OWNER) is None
+        assert await host.sessions.store.load(bytes.fromhex(new_id), OWNER) is None
         assert await host.sessions.find(watched.id, OWNER) is watched
         tabs = [each.connect(None) for each in kept]
         with pytest.raises(StoreUnavailableError):
@@ -434,8 +444,11 @@ async def test_nobody_pushes_out_the_chats_of_who_has_fewer() -> None:
             each.close()
 
 
-@pytest.mark.rule("CHAT-33")
-async def test_chats_that_nobody_has_used_for_long_are_purged(new_store: NewStore) -> None:
+@pytest.mark.rule("CHAT-33", "HOST-45")
+async def test_chats_that_nobody_has_used_for_long_are_purged(
+    new_store: NewStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "foundation_rt.host.sessions")
     now = 0
     async with running(new_store, SessionSettings(keep_ms=1_000)) as host:
         sessions, store = host.sessions, host.sessions.store
@@ -453,6 +466,9 @@ async def test_chats_that_nobody_has_used_for_long_are_purged(new_store: NewStor
         await sessions.purge()
         kept = [key for key in old if await store.load(key, OWNER)]
         assert len(kept) == (30 if isinstance(store, MemoryChatStore) else 0)
+        expired = [each for each in caplog.records if each.getMessage() == "session_expired"]
+        named = {each.fields["chat"] for each in expired}  # type: ignore[attr-defined]
+        assert named == {chat_label(key) for key in old if key not in kept}
         assert all([await store.load(key, OWNER) for key in (watched.key, busy.key, recent)])
         connection.close()
         other.close()

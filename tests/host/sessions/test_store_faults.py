@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from foundation_rt.database.errors import DatabaseFullError, DatabaseUnavailableError
+from foundation_rt.apps.host.chat import ChatMessage, Role
+from foundation_rt.apps.host.sessions.errors import StoreUnavailableError
+from foundation_rt.apps.host.sessions.memory import MemoryChatStore
+from foundation_rt.apps.host.sessions.opening import open_store
+from foundation_rt.apps.host.sessions.postgres import PostgresChatStore
+from foundation_rt.apps.host.sessions.settings import SessionSettings
+from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
+from foundation_rt.apps.host.sessions.store import BegunTurn, StoredChat, Writing
+from foundation_rt.base.database.errors import DatabaseFullError, DatabaseUnavailableError
 from foundation_rt.errors import UsageError
-from foundation_rt.host.chat import ChatMessage, Role
-from foundation_rt.host.sessions.errors import StoreUnavailableError
-from foundation_rt.host.sessions.memory import MemoryChatStore
-from foundation_rt.host.sessions.opening import open_store
-from foundation_rt.host.sessions.postgres import PostgresChatStore
-from foundation_rt.host.sessions.settings import SessionSettings
-from foundation_rt.host.sessions.sqlite import SqliteChatStore
-from foundation_rt.host.sessions.store import BegunTurn, StoredChat, Writing, chat_key
 from tests.host.sessions.support import (
     OWNER,
     Page,
@@ -59,11 +59,11 @@ async def test_turns_go_on_without_their_store_and_are_stored_when_it_is_back() 
             await asyncio.to_thread(server.start)
             await read_until(connection, page, "finished")  # the one that had waited
             await until(lambda: sessions.is_available)
-            stored = await sessions.store.load(chat_key(session.id), OWNER)
+            stored = await sessions.store.load(session.key, OWNER)
             assert stored is not None
             assert [message for _, message in stored.messages] == list(session.history)
             assert stored.head.last_seq == session.last_seq == page.seq
-            frames = await sessions.store.frames(chat_key(session.id), 0, session.last_seq)
+            frames = await sessions.store.frames(session.key, 0, session.last_seq)
             assert [seq for seq, _ in frames] == list(range(1, session.last_seq + 1))
             again = session.connect(0)
             replayed = Page(seq=0)
@@ -94,9 +94,34 @@ async def test_full_disk_is_a_store_that_is_away(tmp_path: Path) -> None:
             filling.unlink()
             await until(lambda: host.sessions.is_available)
             await until(lambda: not session.is_busy)
-            stored = await host.sessions.store.load(chat_key(session.id), OWNER)
+            stored = await host.sessions.store.load(session.key, OWNER)
             assert stored is not None
             assert [message for _, message in stored.messages] == list(session.history)
+
+
+@pytest.mark.rule("CHAT-28")
+async def test_decision_without_the_store_is_kept_when_it_is_back() -> None:
+    class Failing(MemoryChatStore):
+        is_away = False
+
+        async def probe(self) -> None:
+            if self.is_away:
+                raise DatabaseUnavailableError("away")
+
+        async def decide(self, principal: str, subject: str, word: str) -> None:
+            await self.probe()
+            await super().decide(principal, subject, word)
+
+    store = Failing()
+    async with running(lambda limits: store, ROOMY) as host:
+        session = await host.sessions.create(OWNER)
+        store.is_away = True
+        await host.sessions.decide(session.id, "s", "one")
+        await host.sessions.decide(session.id, "s", "two")
+        assert await host.sessions.decisions(session.id) is None
+        store.is_away = False
+        await until(lambda: store._decisions.get(OWNER) == {"s": "two"})
+        assert await host.sessions.decisions(session.id) == {"s": "two"}
 
 
 @pytest.mark.rule("CHAT-24")
@@ -117,7 +142,7 @@ async def test_store_that_fails_once_loses_nothing(error: type[Exception]) -> No
         await session.submit("say:one call:a:b", None)
         await read_until(connection, page, "finished")
         await session.submit("say:two", None) if host.sessions.is_available else None
-        stored = await host.sessions.store.load(chat_key(session.id), OWNER)
+        stored = await host.sessions.store.load(session.key, OWNER)
         assert stored is not None
         assert [message for _, message in stored.messages] == list(session.history)
 
@@ -155,7 +180,7 @@ async def test_without_a_store_only_events_for_replay_wait_for_it() -> None:
         await read_until(connection, page, "finished")
         stores[0].is_away = False
         await until(lambda: not session.is_busy)
-        stored = await stores[0].load(chat_key(session.id), OWNER)
+        stored = await stores[0].load(session.key, OWNER)
         assert stored is not None
         assert [message for _, message in stored.messages] == list(session.history)
         assert len(stored.sizes) == 5
@@ -191,7 +216,7 @@ async def test_message_that_cannot_be_stored_fails_its_turn_alone(tmp_path: Path
         connection, page = await tab(session)
         await session.submit("part:abc wait", None)
         await read_until(connection, page, "text")
-        poison = ChatMessage(id="x", role=Role.ASSISTANT, metadata={"n": 2**70})
+        poison = ChatMessage(id="x", role=Role.ASSISTANT, created_at=1j)  # type: ignore[arg-type]
         await host.sessions.add_message(session.id, poison)
         while page.seen[-1] != "failed":
             page.show(await anext(connection))
@@ -213,7 +238,7 @@ async def test_file_of_chats_is_private_and_has_one_process(tmp_path: Path) -> N
     assert path.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT key FROM chat").fetchall()
-    assert rows == [(chat_key(session.id),)]
+    assert rows == [(session.key,)]
     assert session.id.encode() not in path.read_bytes()
 
 

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 
-from foundation_rt.host.sessions.postgres import PostgresChatStore
-from foundation_rt.host.sessions.session import ChatSession
-from foundation_rt.host.sessions.settings import SessionSettings
+from foundation_rt.apps.host.sessions.postgres import PostgresChatStore
+from foundation_rt.apps.host.sessions.session import ChatSession
+from foundation_rt.apps.host.sessions.settings import SessionSettings
 from tests.host.sessions.support import (
     OWNER,
     NewStore,
@@ -32,8 +32,8 @@ ROOMY = SessionSettings(max_messages=1_000)
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    monkeypatch.setattr("foundation_rt.host.sessions.postgres_workers.LEASE_S", 2.0)
-    monkeypatch.setattr("foundation_rt.host.sessions.postgres_workers.RENEW_S", 0.3)
+    monkeypatch.setattr("foundation_rt.apps.host.sessions.postgres_workers.LEASE_S", 2.0)
+    monkeypatch.setattr("foundation_rt.apps.host.sessions.postgres_workers.RENEW_S", 0.3)
     with postgres_schema() as place:
         yield place
 
@@ -123,7 +123,7 @@ async def test_missed_notification_is_caught_up_from_the_table(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "foundation_rt.host.sessions.statements.NOTIFY", "SELECT %b::text, %b::text"
+        "foundation_rt.apps.host.sessions.statements.NOTIFY", "SELECT %b::text, %b::text"
     )
     async with two_workers(place) as (first, second):
         session = await first.sessions.create(OWNER)
@@ -222,14 +222,18 @@ async def test_chat_that_is_deleted_elsewhere_ends_here(place: Place) -> None:
 
 
 @pytest.mark.rule("CHAT-28")
-async def test_always_allowed_digests_belong_to_the_principal(new_store: NewStore) -> None:
+async def test_decisions_belong_to_the_principal(new_store: NewStore) -> None:
     async with running(new_store) as host:
         first, second = [await host.sessions.create(OWNER) for _ in range(2)]
         foreign = await host.sessions.create("eve")
-        for digest in ("d1", "d2", "d1"):
-            await host.sessions.allow_always(first.id, digest)
-        assert set(await host.sessions.always_allowed(second.id)) == {"d1", "d2"}
-        assert not await host.sessions.always_allowed(foreign.id)
+        for subject, word in (("s1", "d1"), ("s2", "d2"), ("s1", "d3")):
+            await host.sessions.decide(first.id, subject, word)
+        assert await host.sessions.decisions(second.id) == {"s1": "d3", "s2": "d2"}
+        assert not await host.sessions.decisions(foreign.id)
+        for number in range(1_000):
+            await host.sessions.store.decide(OWNER, f"n{number}", "")
+        kept = await host.sessions.decisions(first.id)
+        assert kept == dict.fromkeys((f"n{number}" for number in range(1_000)), "")
 
 
 @pytest.mark.rule("CHAT-33")
@@ -241,8 +245,8 @@ async def test_chat_that_is_open_at_another_worker_is_not_purged(place: Place) -
             lambda: query(place, "SELECT 1 FROM {schema}.chat WHERE watched_at IS NOT NULL") != []
         )
         store, after = second.sessions.store, 0
-        while (after := await store.purge(after, session.created_at + 1_000, ())) is not None:
-            pass
+        while after is not None:
+            _, after = await store.purge(after, session.created_at + 1_000, ())
         assert await store.load(session.key, OWNER)
         assert not await store.load(unused.key, OWNER)
         connection.close()

@@ -17,11 +17,11 @@ from typing import Any
 
 import orjson
 
-from foundation_rt.host.sessions.opening import open_store
-from foundation_rt.host.sessions.session import ChatSession
-from foundation_rt.host.sessions.sessions import ChatSessions
-from foundation_rt.host.sessions.settings import SessionSettings
-from foundation_rt.host.sessions.store import ChatStore
+from foundation_rt.apps.host.sessions.opening import open_store
+from foundation_rt.apps.host.sessions.session import ChatSession
+from foundation_rt.apps.host.sessions.sessions import ChatSessions
+from foundation_rt.apps.host.sessions.settings import SessionSettings
+from foundation_rt.apps.host.sessions.store import ChatStore
 from tests.host.sessions.fake_orchestrator import FakeOrchestrator
 from tests.host.sessions.support import OWNER
 
@@ -53,14 +53,14 @@ async def obey(sessions: ChatSessions, name: str, *arguments: Any) -> None:
 def store_of(dsn: str, schema: str | None) -> ChatStore:
     if schema is None:
         return open_store(dsn, LIMITS)
-    from foundation_rt.host.sessions.postgres import PostgresChatStore
+    from foundation_rt.apps.host.sessions.postgres import PostgresChatStore
 
     return PostgresChatStore(dsn, LIMITS, schema=schema)
 
 
 async def main(dsn: str, schema: str | None = None, lease_s: str = "") -> None:
     if lease_s:
-        from foundation_rt.host.sessions import postgres_workers
+        from foundation_rt.apps.host.sessions import postgres_workers
 
         postgres_workers.LEASE_S, postgres_workers.RENEW_S = float(lease_s), float(lease_s) / 6
     sessions = ChatSessions(store_of(dsn, schema), LIMITS)

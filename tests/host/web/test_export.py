@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.host.chat import ChatMessage, Role, TokenUsage, ToolPhase
-from foundation_rt.host.web.export import export_json, export_markdown
+from foundation_rt.apps.host.chat import ChatMessage, Role, TokenUsage, ToolPhase
+from foundation_rt.apps.host.web.export import export_json, export_markdown
 
 DAY = 1_790_000_000_000
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.host.web.frames import MAX_TEXT, InvalidMessageError, parse_frame
+from foundation_rt.apps.host.web.frames import MAX_TEXT, InvalidMessageError, parse_frame
 
 
 def frame(kind: Any, payload: Any = None) -> str:

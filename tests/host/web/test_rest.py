@@ -9,11 +9,12 @@ import orjson
 import pytest
 
 from foundation_rt import UsageError
-from foundation_rt.database.errors import DatabaseUnavailableError
-from foundation_rt.host.sessions.memory import MemoryChatStore
-from foundation_rt.host.texts import MAINTENANCE
+from foundation_rt.apps.host.sessions.memory import MemoryChatStore
+from foundation_rt.apps.host.sessions.store import chat_key
+from foundation_rt.apps.host.texts import STORE_AWAY
+from foundation_rt.base.database.errors import DatabaseUnavailableError
 from tests.support.host_chat import call
-from tests.support.host_server import host_server, hosting
+from tests.support.host_server import Hosting, host_server, hosting
 
 
 @pytest.mark.rule("HOST-30", "HOST-33")
@@ -40,6 +41,100 @@ async def test_chat_is_read_exported_and_deleted() -> None:
         assert await page.close_code() == 1000
         assert (await one.request("DELETE", path))[0] == 404
         assert (await one.request("GET", path))[0] == 404
+
+
+ALICE, BOB = "alice-key-" + "a" * 24, "bob-key-" + "b" * 24
+KEYS = {"api_keys": (f"alice:{ALICE}", f"bob:{BOB}")}
+
+
+async def listed(one: Hosting, query: str = "", key: str = ALICE) -> dict[str, Any]:
+    """Return the list of chats of a principal."""
+    _, _, body = await one.request("GET", f"/api/sessions{query}", {"X-API-Key": key})
+    found: dict[str, Any] = orjson.loads(body)
+    return found
+
+
+@pytest.mark.rule("HOST-10", "HOST-46", "CHAT-35")
+async def test_person_lists_opens_and_changes_chats_begun_elsewhere() -> None:
+    server = host_server(http=KEYS)
+    async with hosting([["Grüße"]], server=server) as one:
+        async with one.page(key=ALICE) as page:
+            await page.turn("hello")
+            session = page.session
+        [chat] = (await listed(one))["chats"]
+        assert (chat["id"], chat["title"], chat["isPinned"]) == (session, "hello", False)
+        async with one.page(session, key=ALICE) as other:
+            assert other.frames[0]["payload"]["state"] == "reconnected"
+            assert (await other.until("history"))["payload"]["messages"]
+        path, bob = f"/api/sessions/{session}", {"X-API-Key": BOB}
+        unknown = f"/api/sessions/{'0' * 64}"
+        change = b'{"title":"  Of\\nBob ","isPinned":true}'
+        for method, body in (("GET", None), ("PATCH", change), ("DELETE", None)):
+            refused = [await one.request(method, each, bob, body) for each in (path, unknown)]
+            assert refused[0] == refused[1] and refused[0][0] == 404
+        assert (await listed(one, key=BOB)) == {"chats": [], "next": None}
+        assert (await listed(one, "?query=hello", BOB))["chats"] == []
+        alice = {"X-API-Key": ALICE}
+        assert (await one.request("PATCH", path, alice, change))[0] == 204
+        [chat] = (await listed(one, "?query=BOB%20gr%C3%BCsse"))["chats"]
+        assert (chat["title"], chat["isPinned"]) == ("Of Bob", True)
+        place = f"1-{chat['at']}-{session}"
+        assert (await listed(one, f"?after={place}"))["chats"] == []
+        assert (await one.request("DELETE", path, alice))[0] == 204
+        assert (await listed(one))["chats"] == []
+
+
+@pytest.mark.rule("HOST-47", "CHAT-13")
+async def test_long_chat_is_read_page_by_page() -> None:
+    async with hosting([["one"]] * 60, server=host_server(http=KEYS)) as one:
+        async with one.page(key=ALICE) as page:
+            for count in range(60):
+                one.host._sessions.now = lambda count=count: count * 10_000  # type: ignore[misc]
+                await page.turn(f"say {count}")
+            path = f"/api/sessions/{page.session}/messages?before="
+            async with one.page(page.session, key=ALICE) as other:
+                history = (await other.until("history"))["payload"]
+        assert len(history["messages"]) == 100 and history["previous"]
+        alice, bob = {"X-API-Key": ALICE}, {"X-API-Key": BOB}
+        status, _, body = await one.request("GET", path + history["messages"][0]["id"], alice)
+        older = orjson.loads(body)
+        assert (status, len(older["messages"]), older["previous"]) == (200, 20, None)
+        for key, message in ((alice, "unknown"), (alice, ""), (bob, older["messages"][0]["id"])):
+            assert (await one.request("GET", path + message, key))[0] == 404
+
+
+@pytest.mark.rule("HOST-30", "HOST-46")
+async def test_wrong_changes_and_lists_are_refused() -> None:
+    async with hosting() as one, one.page() as page:
+        path = f"/api/sessions/{page.session}"
+        bodies = [
+            b"",
+            b"[]",
+            b"{",
+            b"[" * 9_000,
+            b'{"isPinned":1}',
+            b'{"title":" "}',
+            b'{"title":3}',
+        ]
+        for body in [*bodies, b'{"title":"%s"}' % (b"x" * 201), b"{}" + b" " * 8_191]:
+            status, _, answer = await one.request("PATCH", path, body=body)
+            assert (status, b"invalid_request" in answer) == (400, True), body[:20]
+        words = "%20".join("abcdefghi")
+        for query in ("after=1", f"after=2-1-{'0' * 64}", f"query={'x' * 201}", f"query={words}"):
+            assert (await one.request("GET", f"/api/sessions?{query}"))[0] == 400
+        assert (await one.request("POST", "/api/sessions"))[0] == 405
+
+
+@pytest.mark.rule("HOST-10", "HOST-46", "CHAT-01")
+async def test_where_nobody_is_known_chats_are_opened_by_their_secret_alone() -> None:
+    async with hosting(server=host_server(http={"no_auth": True})) as one:
+        async with one.page() as page:
+            await page.turn("hello")
+        assert await listed(one) == {"chats": None, "next": None}
+        session_id = chat_key(page.session).hex()
+        assert (await one.request("GET", f"/api/sessions/{page.session}"))[0] == 200
+        for method in ("GET", "PATCH", "DELETE"):
+            assert (await one.request(method, f"/api/sessions/{session_id}", {}, b"{}"))[0] == 404
 
 
 @pytest.mark.rule("HOST-37", "HTTP-51")
@@ -96,7 +191,8 @@ async def test_page_has_a_strict_policy_and_an_etag() -> None:
         for path in ("/nothing", "/../settings.py", "/page/index.html", "/api/sessions/"):
             assert (await one.request("GET", path))[0] == 404
         assert (await one.request("GET", "/ws"))[0] == 426
-        assert (await one.request("GET", "/", {}))[0] == 401
+        assert (await one.request("GET", "/", {}))[0] == 200
+        assert (await one.request("GET", "/api/status", {}))[0] == 401
 
 
 class BrokenStore(MemoryChatStore):
@@ -136,7 +232,7 @@ async def test_store_that_is_gone_and_comes_back() -> None:
         store.is_gone = True
         await page.say("more", id="m2")
         error = await page.until("error")
-        assert error["payload"] == {"code": "MAINTENANCE", "message": MAINTENANCE, "id": "m2"}
+        assert error["payload"] == {"code": "MAINTENANCE", "message": STORE_AWAY, "id": "m2"}
         status, _, body = await one.request("GET", "/readyz")
         assert status == 503 and orjson.loads(body)["failing"] == ["store"]
         async with one.page() as other:

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from foundation_rt.host.texts import MAINTENANCE, RATE_LIMITED, WELCOME
+from foundation_rt.apps.host.texts import MAINTENANCE, RATE_LIMITED, WELCOME
 from tests.support.host_chat import call
 from tests.support.host_server import PATIENCE, Hosting, host_server, hosting
 from tests.support.leaks import tasks
@@ -63,6 +63,24 @@ async def test_chat_is_continued_behind_any_event() -> None:
                     "user",
                     "assistant",
                 ]
+
+
+@pytest.mark.rule("CHAT-40")
+async def test_a_message_goes_on_from_an_earlier_one_of_its_chat_only() -> None:
+    async with hosting([["one"], ["two"], ["three"]]) as one, one.page() as page:
+        for number in (1, 2):
+            await page.say(f"say {number}", id=f"m{number}")
+            await page.until("turn", state="finished")
+        for wrong in ("m9", 1, "", [], "m" * 300):
+            await page.say("c", id="m3", after=wrong)
+            error = await page.until("error", path="payload.after")
+            assert error["payload"]["code"] == "invalid_message"
+        await page.say("c", id="m3", after="m1")
+        user = await page.until("user")
+        assert user["payload"] == {"messageId": "m3", "text": "c", "after": "m1"}
+        await page.until("turn", state="finished")
+        read = [message.content for message in one.model.asked[-1].history]
+        assert read == ["say 1", "one", "c"]
 
 
 @pytest.mark.rule("HOST-12", "HTTP-40")

@@ -12,8 +12,8 @@ from unittest.mock import patch
 from attrs import frozen
 
 from foundation_rt import Server
+from foundation_rt.apps.task_server.app import create_task_server
 from foundation_rt.client import Client, connect
-from foundation_rt.task_server.app import create_task_server
 from tests.support.process import ServerProcess, command, environment
 from tests.task_server.memory_store import MemoryStore
 
@@ -50,7 +50,9 @@ def memory_server(
     store: MemoryStore | None = None, *, over_http: bool = False, **settings: Any
 ) -> Server:
     """Return a task server on a store in memory, with these settings of the section."""
-    with patch("foundation_rt.task_server.app.make_store", return_value=store or MemoryStore()):
+    with patch(
+        "foundation_rt.apps.task_server.app.make_store", return_value=store or MemoryStore()
+    ):
         return create_task_server({"task_server": settings}, over_http=over_http)
 
 

@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 from foundation_rt import ToolError
-from foundation_rt.task_server.jobs import JobClaim
+from foundation_rt.apps.task_server.app import create_task_server
+from foundation_rt.apps.task_server.jobs import JobClaim
 from foundation_rt.testing import ProtocolError, TestClient
 from tests.task_server.app.servers import TASK, memory_server, stored
 from tests.task_server.memory_store import MemoryStore
@@ -336,3 +337,20 @@ async def test_arguments_beyond_16_mib_are_too_large() -> None:
     assert refused.value.code == "RESOURCE_EXHAUSTED"
     assert refused.value.details is not None
     assert refused.value.details["reason"] == "payload_too_large"
+
+
+@pytest.mark.rule("TASKS-99")
+async def test_full_quota_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    settings = {"database": f"sqlite:{tmp_path / 'tasks.db'}", "max_tasks_per_key": 1}
+    async with TestClient(create_task_server({"task_server": settings})) as client:
+        await client.call("mcp-tasks", tasks=[TASK], waitMs=25_000)
+        with pytest.raises(ToolError, match=r"mcp-tasks-delete.*max_tasks_per_key") as refused:
+            await client.call("mcp-tasks", tasks=[TASK])
+        [stored] = (await client.call("mcp-tasks-list"))["tasks"]
+        await client.call("mcp-tasks-delete", ids=[stored["id"]])
+        again = await client.call("mcp-tasks", tasks=[TASK], waitMs=25_000)
+
+    assert again["status"] == "COMPLETED"
+    assert refused.value.code == "RESOURCE_EXHAUSTED"
+    figures = {"stored": 1, "requested": 1, "most": 1}
+    assert refused.value.details == {"reason": "quota_exceeded", "limit": "tasks", **figures}

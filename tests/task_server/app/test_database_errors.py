@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foundation_rt import ToolError
-from foundation_rt.database.errors import (
+from foundation_rt.base.database.errors import (
     CommitUnknownError,
     DatabaseError,
     DatabaseFullError,

@@ -13,11 +13,11 @@ from uuid import UUID
 import orjson
 import pytest
 
-from foundation_rt.task_server.jobs import NewJob
-from foundation_rt.task_server.services import LOCAL
-from foundation_rt.task_server.stores.sqlite import SqliteTaskStore
-from foundation_rt.task_server.transfer import part_key
-from foundation_rt.task_server.validation import encode_payload, read_tasks
+from foundation_rt.apps.task_server.jobs import NewJob
+from foundation_rt.apps.task_server.services import LOCAL
+from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore
+from foundation_rt.apps.task_server.transfer import part_key
+from foundation_rt.apps.task_server.validation import encode_payload, read_tasks
 from tests.support.process import PATIENCE, environment
 from tests.support.process import run as run_command
 from tests.support.sizes import size
@@ -28,11 +28,13 @@ FILES = ("tasks.json", "tasks.jsonl", "tasks.csv")
 OTHERS = {"id", "version", "jobId", "createdBy", "createdAt", "updatedAt"}
 
 
-def run(database: Database, *words: str, input: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def run(
+    database: Database, *words: str, input: bytes = b"", settings: Any = None
+) -> subprocess.CompletedProcess[bytes]:
     """Run a command of the task server on a database."""
     return subprocess.run(
         database.command(*words),
-        env=environment(),
+        env=environment(settings),
         capture_output=True,
         input=input,
         timeout=PATIENCE,
@@ -88,13 +90,13 @@ def test_command_that_only_looks_makes_no_file(tmp_path: Path, words: tuple[str,
 @pytest.mark.rule("TASKS-47")
 async def test_import_is_repeated_after_its_job_has_failed(tmp_path: Path) -> None:
     file = tmp_path / "tasks.db"
-    payload, digest = encode_payload(read_tasks([TASK]))
+    payload, digest, text_bytes = encode_payload(read_tasks([TASK]))
     store = SqliteTaskStore(file)
     await store.open()
     for failures in range(2):
         job_id = str(UUID(int=failures, version=4))
         key = part_key(payload, 0, failures)
-        await store.submit_job(NewJob(job_id, LOCAL, key, digest, payload, 1, "c"), 10)
+        await store.submit_job(NewJob(job_id, LOCAL, key, digest, payload, 1, text_bytes, "c"), 10)
         claim = await store.claim_job("owner", 60_000, 3)
         assert claim is not None
         await store.fail_job(claim, "The disk is full.")
@@ -108,7 +110,7 @@ async def test_import_is_repeated_after_its_job_has_failed(tmp_path: Path) -> No
     assert len(exported(database)) == 1
 
 
-@pytest.mark.rule("TASKS-03")
+@pytest.mark.rule("TASKS-03", "TASKS-21", "TASKS-44")
 @pytest.mark.parametrize(
     ("name", "database"),
     size([*zip(FILES, (*STORES, *STORES), strict=False)], [*product(FILES, STORES)]),
@@ -116,7 +118,8 @@ async def test_import_is_repeated_after_its_job_has_failed(tmp_path: Path) -> No
 )
 def test_export_imports_as_the_same_tasks(database: Database, tmp_path: Path, name: str) -> None:
     file, other = tmp_path / name, Database(f"sqlite:{tmp_path / 'other.db'}")
-    tasks = [TASK, {"title": 'a "quoted", title\nof two lines', "dueDate": "2026-01-01"}]
+    quoted = {"title": 'a "quoted", title\nof two lines', "dueDate": "2026-01-01"}
+    tasks = [TASK, {**quoted, "description": ""}]
     imported = run(database, "import", "-", "--format", "json", input=orjson.dumps(tasks))
     out = run(database, "export", str(file))
     back = run(other, "import", str(file))
@@ -143,6 +146,17 @@ async def test_import_is_split_into_jobs_beside_a_server(database: Database) -> 
     assert (ended.returncode, ended.stderr) == (0, b"12000 tasks are stored\n")
     assert (summary["totalCount"], summary["jobsPending"]) == (12_001, 0)
     assert last["tasks"][0]["title"] == "Task 11999"
+
+
+@pytest.mark.rule("TASKS-98", "TASKS-99")
+def test_import_ends_with_what_to_do_where_its_quota_is_full(tmp_path: Path) -> None:
+    database = Database(f"sqlite:{tmp_path / 'tasks.db'}")
+    few = {"task_server.max_bytes_per_key": 20}
+    ended = run(database, "import", "-", input=orjson.dumps({"title": "x" * 30}), settings=few)
+
+    assert ended.returncode == 1
+    assert b"0 of at most 20 bytes" in ended.stderr
+    assert b"max_bytes_per_key. 0 tasks are stored" in ended.stderr
 
 
 @pytest.mark.rule("TASKS-03", "TASKS-48")
@@ -241,7 +255,16 @@ def test_wrong_command_line_is_refused(words: tuple[str, ...]) -> None:
 def test_database_that_cannot_be_used_ends_the_start_with_the_reason(
     words: tuple[str, ...], url: str, problem: str
 ) -> None:
-    ended = run(Database(url), *words)
+    reading, writing = os.pipe()  # a server whose input ends may end before it has tried
+    with os.fdopen(reading), os.fdopen(writing, "wb"):
+        ended = subprocess.run(
+            Database(url).command(*words),
+            env=environment(),
+            stdin=reading,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
 
     assert ended.returncode == 1
     assert f"foundation-rt: {problem}" in ended.stderr.decode()

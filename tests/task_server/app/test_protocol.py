@@ -14,10 +14,10 @@ import httpx2
 import pytest
 from attrs import frozen
 
-from foundation_rt.task_server.jobs import NewJob
-from foundation_rt.task_server.services import LOCAL
-from foundation_rt.task_server.stores.sqlite import SqliteTaskStore
-from foundation_rt.task_server.validation import encode_payload, read_tasks
+from foundation_rt.apps.task_server.jobs import NewJob
+from foundation_rt.apps.task_server.services import LOCAL
+from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore
+from foundation_rt.apps.task_server.validation import encode_payload, read_tasks
 from tests.support.issuer import AUDIENCE, running_issuer, token
 from tests.support.process import PATIENCE
 from tests.task_server.app.servers import TASK, Database, serving
@@ -131,12 +131,12 @@ async def test_every_tool_resource_and_prompt_needs_its_scope(tmp_path: Path) ->
 @pytest.mark.rule("TASKS-23")
 async def test_call_that_waits_long_becomes_a_task_and_ends_with_its_job(tmp_path: Path) -> None:
     file = tmp_path / "tasks.db"
-    payload, digest = encode_payload(read_tasks([TASK]))
+    payload, digest, text_bytes = encode_payload(read_tasks([TASK]))
     store = SqliteTaskStore(file)
     await store.open()
     try:
         # No worker of the server may carry it out: another process holds it.
-        await store.submit_job(NewJob(JOB_ID, LOCAL, None, digest, payload, 1, "c"), 10)
+        await store.submit_job(NewJob(JOB_ID, LOCAL, None, digest, payload, 1, text_bytes, "c"), 10)
         claim = await store.claim_job("another process", A_LONG_TIME_MS, 3)
         assert claim is not None
         with serving(Database(f"sqlite:{file}")) as (url, _):

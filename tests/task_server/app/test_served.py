@@ -16,8 +16,8 @@ import orjson
 import pytest
 
 from foundation_rt import TextContents
-from foundation_rt.client import Client, HttpServer, ToolCallError, connect
-from tests.support.process import ServerProcess, environment, run
+from foundation_rt.client import Client, HttpServer, ToolCallError, blocking, connect
+from tests.support.process import PATIENCE, ServerProcess, environment, run
 from tests.support.services import need_postgres, postgres_database
 from tests.support.sizes import size
 from tests.task_server.app.servers import (
@@ -81,6 +81,32 @@ def test_wrong_database_ends_the_process_after_initialize(tmp_path: Path) -> Non
         assert process.wait() == 1
         assert [each["id"] for each in process.messages] == [0]
         assert "is the database of another application" in process.stderr
+
+
+@pytest.mark.rule("TASKS-100")
+@one_store
+def test_variables_of_the_seed_are_settings(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = "https://tasks.example"
+    monkeypatch.setenv("MCP_CORS_ORIGINS", origin)
+    monkeypatch.setenv("MCP_TRANSPORT_HTTP_SECURITY_APIKEYS", KEYS)
+    monkeypatch.setenv("AUDIT_SENSITIVE_DATA_STRATEGY", "REDACT")
+    with serving(database, "--transport", "http") as (url, process):
+        asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        allowed = httpx2.options(url, headers=asked, timeout=PATIENCE).headers[
+            "Access-Control-Allow-Origin"
+        ]
+        assert allowed == origin
+        assert httpx2.post(url, json={}, timeout=PATIENCE).status_code == 401
+        with blocking.connect(url, headers={"X-API-Key": KEYS[4:24]}) as client:
+            client.call("mcp-help", {"tool": "mcp-tasks"})
+        record = process.record(eventType="TOOL_INVOCATION_START")
+        assert record["metadata"] == {"arguments": {"tool": "[REDACTED]"}}
+    monkeypatch.setenv("MCP_TRANSPORT_MODE", "both")
+    with ServerProcess(database.command(), environment()) as process:
+        assert process.wait() == 1
+        assert "MCP_TRANSPORT_MODE is not read: use --transport" in process.stderr
 
 
 @pytest.mark.rule("TASKS-01", "TASKS-02", "TASKS-22")
@@ -224,7 +250,7 @@ async def test_metrics_and_limits_are_on_over_http(database: Database) -> None:
                     await call(client, "mcp-tasks-from-file", filePath="x.json")
                 codes.append(refused.value.code)
             await call(client, "mcp-tasks-summary")
-        async with httpx2.AsyncClient() as browser:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as browser:
             metrics = (await browser.get(url.replace("/mcp", "/metrics"))).text
             ready = await browser.get(url.replace("/mcp", "/readyz"))
 
@@ -304,7 +330,7 @@ def test_plain_install_is_enough(tmp_path: Path) -> None:
 
 
 async def status_of(url: str) -> int:
-    async with httpx2.AsyncClient() as browser:
+    async with httpx2.AsyncClient(timeout=PATIENCE) as browser:
         return (await browser.get(url)).status_code
 
 

@@ -21,10 +21,10 @@ from uuid import uuid4
 
 from attrs import evolve
 
-from foundation_rt.database.errors import CommitUnknownError
-from foundation_rt.task_server.jobs import Job
-from foundation_rt.task_server.store import QueueFullError, TaskServerStore, TaskUpdate
-from foundation_rt.task_server.worker import JobWorkers
+from foundation_rt.apps.task_server.jobs import Job
+from foundation_rt.apps.task_server.store import QueueFullError, TaskServerStore, TaskUpdate
+from foundation_rt.apps.task_server.worker import JobWorkers
+from foundation_rt.base.database.errors import CommitUnknownError
 from tests.task_server.stores.support import new_job, tasks, tasks_of
 
 LEASE_MS = 2_000
@@ -35,7 +35,7 @@ ATTEMPTS = 1_000
 
 def make_store(place: str) -> TaskServerStore:
     """Return the store at a place, as it is given to peers."""
-    from foundation_rt.task_server.stores.postgres import PostgresTaskStore
+    from foundation_rt.apps.task_server.stores.postgres import PostgresTaskStore
 
     schema, _, url = place.partition("@")
     return PostgresTaskStore(url, schema=schema, lease_ms=LEASE_MS)
@@ -164,7 +164,7 @@ async def stop_before_commit(store: TaskServerStore) -> None:
 
 async def stop_with_locks(store: TaskServerStore, task_id: str) -> None:
     """Stop in an update that has locked its task."""
-    from foundation_rt.task_server.stores.postgres import adapter
+    from foundation_rt.apps.task_server.stores.postgres import adapter
 
     update = adapter.statements.update_tasks
 

@@ -15,9 +15,9 @@ from uuid import uuid4
 
 from attrs import evolve
 
-from foundation_rt.database.errors import DatabaseError
-from foundation_rt.task_server.store import QueueFullError, TaskServerStore, TaskUpdate
-from foundation_rt.task_server.stores.sqlite import SqliteTaskStore
+from foundation_rt.apps.task_server.store import QueueFullError, TaskServerStore, TaskUpdate
+from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore
+from foundation_rt.base.database.errors import DatabaseError
 from tests.task_server.stores.support import (
     MAX_PENDING,
     claim,

@@ -16,15 +16,15 @@ import psycopg
 import pytest
 from attrs import define, evolve, field
 
-from foundation_rt.database.errors import (
+from foundation_rt.apps.task_server.jobs import NewJob
+from foundation_rt.apps.task_server.queries import TaskFilter, TaskQuery
+from foundation_rt.apps.task_server.store import QueueFullError, TaskUpdate
+from foundation_rt.apps.task_server.stores.postgres import PostgresTaskStore
+from foundation_rt.base.database.errors import (
     CommitUnknownError,
     DatabaseError,
     DatabaseUnavailableError,
 )
-from foundation_rt.task_server.jobs import NewJob
-from foundation_rt.task_server.queries import TaskFilter, TaskQuery
-from foundation_rt.task_server.store import QueueFullError, TaskUpdate
-from foundation_rt.task_server.stores.postgres import PostgresTaskStore
 from tests.support.postgres_proxy import ProxyFault, postgres_proxy
 from tests.support.postgres_server import postgres_server
 from tests.support.services import postgres_schema

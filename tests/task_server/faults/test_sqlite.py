@@ -18,10 +18,10 @@ from typing import IO, Any
 
 import pytest
 
-from foundation_rt.database.errors import DatabaseFullError, DatabaseUnavailableError
-from foundation_rt.database.migrations import Migration, migrate_sqlite, read_migrations
+from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore, change_log, tables
+from foundation_rt.base.database.errors import DatabaseFullError, DatabaseUnavailableError
+from foundation_rt.base.database.migrations import Migration, migrate_sqlite, read_migrations
 from foundation_rt.errors import UsageError
-from foundation_rt.task_server.stores.sqlite import SqliteTaskStore, change_log, tables
 from tests.support.sizes import size
 from tests.task_server.faults.storing import ATTEMPTS
 from tests.task_server.stores.support import (
@@ -174,7 +174,7 @@ async def test_start_without_migrating_wants_a_migrated_file(path: Path) -> None
 
 
 def migrations() -> tuple[Migration, ...]:
-    return read_migrations("foundation_rt.task_server.stores", "migrations/sqlite")
+    return read_migrations("foundation_rt.apps.task_server.stores", "migrations/sqlite")
 
 
 _TASKS = """
@@ -218,9 +218,9 @@ def make_version(path: Path, version: int) -> None:
 
 
 @pytest.mark.rule("TASKS-79", "TASKS-73")
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 async def test_file_of_every_version_is_migrated_with_its_data(path: Path, version: int) -> None:
-    assert len(migrations()) == 4
+    assert len(migrations()) == 5
     make_version(path, version)
     async with opened(lambda: store_at(path)) as store:
         before = 3 if version in (1, 2) else 0
@@ -255,7 +255,7 @@ async def test_many_processes_migrate_one_file_at_once(path: Path, version: int)
         for each in processes:
             assert each.rest() == [["open"], ["closed"]]
     assert tables.check(path).pending == ()
-    assert look(path, "SELECT group_concat(version) FROM migration") == "1,2,3,4"
+    assert look(path, "SELECT group_concat(version) FROM migration") == "1,2,3,4,5"
     async with opened(lambda: store_at(path)) as store:
         assert len(await find(store)) == 3 * version
 
@@ -518,7 +518,7 @@ def test_file_that_may_not_be_written_ends_the_start() -> None:
 # Permissions do not bind root, so the process gives that up when everything is imported.
 _AS_NOBODY = """
 import asyncio, os, sys
-from foundation_rt.task_server.stores.sqlite import SqliteTaskStore, tables
+from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore, tables
 store = SqliteTaskStore(sys.argv[1])
 if os.geteuid() == 0:
     os.setuid(65534)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from foundation_rt.task_server.store import Change
+from foundation_rt.apps.task_server.store import Change
 
 ROOT = Path(__file__).parents[3]
 _LENGTH = 8
@@ -98,7 +98,7 @@ def _error_of(kind: type[Exception], arguments: Any, attributes: dict[str, Any])
 
 
 async def _serve(path: str) -> None:
-    from foundation_rt.task_server.stores.sqlite import SqliteTaskStore
+    from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore
 
     store = SqliteTaskStore(path)
     output = sys.stdout.buffer

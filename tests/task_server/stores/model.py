@@ -11,21 +11,21 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from foundation_rt.task_server.jobs import (
+from foundation_rt.apps.task_server.jobs import (
     JOB_STATUSES,
     PAYLOAD_LOST_MESSAGE,
     NewJob,
     out_of_attempts_message,
 )
-from foundation_rt.task_server.queries import TaskFilter, TaskQuery
-from foundation_rt.task_server.store import (
+from foundation_rt.apps.task_server.queries import TaskFilter, TaskQuery, fold
+from foundation_rt.apps.task_server.store import (
     KeyConflictError,
     QueueFullError,
     TasksNotFoundError,
     TaskUpdate,
     VersionConflictError,
 )
-from foundation_rt.task_server.tasks import STATUSES, NewTask
+from foundation_rt.apps.task_server.tasks import STATUSES, NewTask
 
 TODAY = "2026-06-15"
 """Stands for the day of the tests: their dates are far before it or far behind it."""
@@ -53,7 +53,7 @@ class ModelTask:
 
     @property
     def text(self) -> str:
-        return f"{self.title}\n{self.description or ''}".casefold()
+        return fold(f"{self.title}\n{self.description or ''}")
 
     @property
     def is_claimable(self) -> bool:
@@ -239,7 +239,7 @@ class ModelStore:
                 and where.job_id in (None, task.job_id)
                 and where.claimed_by in (None, task.claimed_by)
                 and (where.ids is None or task.id in where.ids)
-                and all(word.casefold() in task.text for word in where.words)
+                and all(fold(word) in task.text for word in where.words)
                 and (where.due_before is None or (due is not None and due < where.due_before))
                 and (where.due_after is None or (due is not None and due > where.due_after))
                 and (where.updated_after is None or times(task.id) > where.updated_after)

@@ -10,8 +10,8 @@ from typing import Any
 
 from attrs import frozen
 
-from foundation_rt.task_server.store import TaskServerStore
-from foundation_rt.task_server.stores.sqlite import SqliteTaskStore
+from foundation_rt.apps.task_server.store import TaskServerStore
+from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore
 from tests.support.services import postgres_schema
 from tests.task_server.stores.elsewhere import StoreElsewhere
 
@@ -73,7 +73,7 @@ def _postgres(**attributes: Any) -> Iterator[Database]:
         attributes: what to set on each store.
     """
     with postgres_schema() as (url, schema):
-        from foundation_rt.task_server.stores.postgres import PostgresTaskStore
+        from foundation_rt.apps.task_server.stores.postgres import PostgresTaskStore
 
         def make() -> PostgresTaskStore:
             store = PostgresTaskStore(url, schema=schema)

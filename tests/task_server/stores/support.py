@@ -12,10 +12,10 @@ from uuid import UUID
 
 import orjson
 
-from foundation_rt.task_server.jobs import Job, JobClaim, NewJob, Submission
-from foundation_rt.task_server.queries import TaskFilter, TaskPage, TaskQuery
-from foundation_rt.task_server.store import Change, TaskServerStore, TaskUpdate
-from foundation_rt.task_server.tasks import NewTask, Task
+from foundation_rt.apps.task_server.jobs import Job, JobClaim, NewJob, Submission
+from foundation_rt.apps.task_server.queries import TaskFilter, TaskPage, TaskQuery
+from foundation_rt.apps.task_server.store import Change, TaskServerStore, TaskUpdate
+from foundation_rt.apps.task_server.tasks import NewTask, Task, text_bytes
 from tests.task_server.stores.places import Make
 
 PATIENCE = 30.0
@@ -56,7 +56,14 @@ def new_job(
     payload = orjson.dumps([list(each) for each in tasks])
     job_id = str(UUID(int=next(_numbers) << 64 | 0x8000_0000_0000_0000, version=4))
     return NewJob(
-        job_id, principal, key, sha256(payload).digest(), payload, len(tasks), f"for {job_id}"
+        job_id,
+        principal,
+        key,
+        sha256(payload).digest(),
+        payload,
+        len(tasks),
+        sum(text_bytes(each.title, each.description, each.project) for each in tasks),
+        f"for {job_id}",
     )
 
 

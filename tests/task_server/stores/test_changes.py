@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foundation_rt.task_server.store import TaskUpdate, VersionConflictError
+from foundation_rt.apps.task_server.store import TaskUpdate, VersionConflictError
 from tests.task_server.stores.places import Make
 from tests.task_server.stores.support import (
     LEASE,

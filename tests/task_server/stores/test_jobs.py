@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from attrs import evolve
 
-from foundation_rt.task_server.jobs import PAYLOAD_LOST_MESSAGE, out_of_attempts_message
-from foundation_rt.task_server.store import KeyConflictError, QueueFullError
-from foundation_rt.task_server.tasks import NewTask
+from foundation_rt.apps.task_server.jobs import PAYLOAD_LOST_MESSAGE, out_of_attempts_message
+from foundation_rt.apps.task_server.store import KeyConflictError, QueueFullError
+from foundation_rt.apps.task_server.tasks import NewTask
 from tests.task_server.stores.places import Make
 from tests.task_server.stores.support import (
     LEASE,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.task_server import queries
-from foundation_rt.task_server.queries import After, TaskFilter, TaskPage, TaskQuery
-from foundation_rt.task_server.store import TaskServerStore
-from foundation_rt.task_server.tasks import SortKey, Task
+from foundation_rt.apps.task_server import queries
+from foundation_rt.apps.task_server.queries import After, TaskFilter, TaskPage, TaskQuery
+from foundation_rt.apps.task_server.store import TaskServerStore
+from foundation_rt.apps.task_server.tasks import SortKey, Task
 from tests.task_server.stores.places import PLACES_OF_LISTS, Database, Make
 from tests.task_server.stores.support import (
     FUTURE,
@@ -111,6 +111,7 @@ async def test_words_are_found_case_folded_in_title_or_description(make: Make) -
         "percent": task("100% sure", description="a_b\\c"),
         "greek": task("ΣΊΣΥΦΟΣ"),
         "turkish": task("İstanbul"),
+        "combining": task("Cafe\u0301", description="a cr\u00eape"),
         "apart": task("one", description="two"),
     }
     async with opened(make) as store:
@@ -119,6 +120,7 @@ async def test_words_are_found_case_folded_in_title_or_description(make: Make) -
         async def named(*words: str) -> list[str]:
             return [titles[task_id] for task_id in await find(store, words=words)]
 
+        assert await named("CAF\u00c9", "cre\u0302pe") == ["combining"]
         assert await named("STRASSE") == ["straße"]
         assert await named("göte", "aße") == ["straße"]
         assert await named("göte", "two") == []
@@ -142,7 +144,7 @@ async def test_list_is_sorted_and_each_page_continues_the_one_before(
     make: Make, monkeypatch: pytest.MonkeyPatch, sort: SortKey, descending: bool, most_keys: int
 ) -> None:
     for module in ("postgres.lists", "sqlite.listing"):
-        monkeypatch.setattr(f"foundation_rt.task_server.stores.{module}.MOST_KEYS", most_keys)
+        monkeypatch.setattr(f"foundation_rt.apps.task_server.stores.{module}.MOST_KEYS", most_keys)
     dates = (None, PAST, "2026-01-01", FUTURE, None, PAST, "2026-01-01", None)
     async with opened(make) as store:
         await add(

@@ -29,9 +29,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from foundation_rt.task_server.jobs import Job, JobClaim
-from foundation_rt.task_server.queries import After, TaskFilter, TaskPage, TaskQuery
-from foundation_rt.task_server.store import (
+from foundation_rt.apps.task_server.jobs import Job, JobClaim
+from foundation_rt.apps.task_server.queries import After, TaskFilter, TaskPage, TaskQuery
+from foundation_rt.apps.task_server.store import (
     KeyConflictError,
     QueueFullError,
     TaskServerStore,
@@ -39,7 +39,7 @@ from foundation_rt.task_server.store import (
     TaskUpdate,
     VersionConflictError,
 )
-from foundation_rt.task_server.tasks import STATUSES, NewTask, SortKey, Task
+from foundation_rt.apps.task_server.tasks import STATUSES, NewTask, SortKey, Task
 from tests.support.sizes import size
 from tests.task_server.stores.model import ModelClaim, ModelStore, ModelTask, figures
 from tests.task_server.stores.places import PLACES_OF_LISTS, Place

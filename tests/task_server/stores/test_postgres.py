@@ -12,16 +12,17 @@ import psycopg
 import pytest
 from attrs import define
 
+from foundation_rt.apps.task_server.queries import After, SortKey, TaskFilter, TaskQuery
+from foundation_rt.apps.task_server.store import TasksNotFoundError, TaskUpdate
+from foundation_rt.apps.task_server.stores.postgres import PostgresTaskStore, lists, statements
+from foundation_rt.apps.task_server.stores.postgres.adapter import MIGRATIONS
 from foundation_rt.errors import UsageError
-from foundation_rt.task_server.queries import After, SortKey, TaskFilter, TaskQuery
-from foundation_rt.task_server.store import TasksNotFoundError, TaskUpdate
-from foundation_rt.task_server.stores.postgres import PostgresTaskStore, lists, statements
-from foundation_rt.task_server.stores.postgres.adapter import MIGRATIONS
 from tests.support.services import postgres_schema
 from tests.task_server.stores.support import (
     MAX_PENDING,
     add,
     claim,
+    claimed_job,
     find,
     ids_of,
     new_job,
@@ -208,6 +209,18 @@ async def test_operations_read_no_more_of_many_tasks_than_of_few(
 
 
 @pytest.mark.rule("TASKS-86")
+async def test_lease_is_renewed_without_a_look_at_other_jobs(place: Place) -> None:
+    async with place.opened() as store:
+        _fill_jobs(place, "COMPLETED", 20_000)
+        place.rows("VACUUM ANALYZE {schema}.batch_jobs")  # nothing counts as unfinished
+        job = await claimed_job(store)
+        _fill_jobs(place, "PENDING", 20_000)
+        async with await store._connections.connect() as connection:
+            for query in (statements.renew_job(job, 1), statements.is_held(job)):
+                assert await _blocks(connection, place, query) < 60
+
+
+@pytest.mark.rule("TASKS-86")
 @pytest.mark.parametrize(
     ("where", "most"),
     [
@@ -263,6 +276,17 @@ def _queries(middle: int, first: Any) -> Iterator[tuple[str, Any]]:
     yield "job", statements.get_job(first.job_id)
     yield "claim", statements.claim_tasks(10, None, "w", 900)
     yield "claim of a project", statements.claim_tasks(10, "p1", "w", 900)
+
+
+def _fill_jobs(place: Place, status: str, number: int) -> None:
+    place.rows(
+        f"""INSERT INTO {{schema}}.batch_jobs (job_id, principal, digest, status, total_tasks,
+            correlation_id, payload, completed_at)
+        SELECT gen_random_uuid(), 'ann', sha256('x'), '{status}', 1, 'c',
+            CASE '{status}' WHEN 'PENDING' THEN '[]'::bytea END,
+            CASE '{status}' WHEN 'COMPLETED' THEN clock_timestamp() END
+        FROM generate_series(1, {number})"""
+    )
 
 
 def _fill(place: Place, until: int) -> None:

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.task_server.store import TasksNotFoundError, TaskUpdate, VersionConflictError
-from foundation_rt.task_server.tasks import Task
+from foundation_rt.apps.task_server.store import (
+    TasksNotFoundError,
+    TaskUpdate,
+    VersionConflictError,
+)
+from foundation_rt.apps.task_server.tasks import Task
 from tests.task_server.stores.places import Make
 from tests.task_server.stores.support import (
     FUTURE,

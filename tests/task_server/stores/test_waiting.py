@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from foundation_rt import SessionLog
-from foundation_rt.task_server import changes
-from foundation_rt.task_server.changes import JobLogs, JobWaiters
-from foundation_rt.task_server.jobs import Job
+from foundation_rt.apps.task_server import changes
+from foundation_rt.apps.task_server.changes import JobLogs, JobWaiters
+from foundation_rt.apps.task_server.jobs import Job
 from tests.task_server.stores.places import Make
 from tests.task_server.stores.support import PATIENCE, claim, opened, submit, tasks, tasks_of
 

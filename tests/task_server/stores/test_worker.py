@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from foundation_rt.database.errors import (
+from foundation_rt.apps.task_server import worker as working
+from foundation_rt.apps.task_server.jobs import Job
+from foundation_rt.apps.task_server.store import TaskServerStore
+from foundation_rt.apps.task_server.worker import JobWorkers
+from foundation_rt.base.database.errors import (
     CommitUnknownError,
     DatabaseFullError,
     DatabaseReadOnlyError,
     DatabaseUnavailableError,
 )
-from foundation_rt.task_server import worker as working
-from foundation_rt.task_server.jobs import Job
-from foundation_rt.task_server.store import TaskServerStore
-from foundation_rt.task_server.worker import JobWorkers
 from tests.task_server.stores.places import Make
 from tests.task_server.stores.support import (
     LEASE,

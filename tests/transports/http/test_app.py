@@ -282,7 +282,7 @@ def test_server_without_authentication_settings_does_not_start() -> None:
 
 
 def test_missing_http_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [each for each in sys.modules if each.startswith("foundation_rt.transports.http")]:
+    for name in [each for each in sys.modules if each.startswith("foundation_rt.http")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "uvloop", None)
     with pytest.raises(MissingExtraError, match=r"foundation-rt\[http\]"):

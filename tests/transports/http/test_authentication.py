@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import HttpSection, OauthSection, ServerConfig
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import HttpSection, OauthSection, ServerConfig
 from foundation_rt.errors import UsageError
-from foundation_rt.protocol.principal import ALL_SCOPES, Principal
-from foundation_rt.transports.http.asgi import HttpRefusal
-from foundation_rt.transports.http.authentication import (
+from foundation_rt.http.asgi import HttpRefusal
+from foundation_rt.http.auth.authentication import (
     Authenticator,
     make_authenticator,
     read_api_keys,
 )
-from foundation_rt.transports.http.headers import RequestHead
+from foundation_rt.http.headers import RequestHead
+from foundation_rt.protocol.principal import ALL_SCOPES, Principal
 
 ALICES, NAMELESS = "a" * 32, "n" * 32
 KEYS = (f"alice:{ALICES}", NAMELESS)
@@ -170,7 +170,7 @@ def test_random_text_is_not_a_key(text: str) -> None:
 
 @pytest.mark.rule("AUTH-03")
 def test_all_keys_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    from foundation_rt.transports.http import authentication
+    from foundation_rt.http.auth import authentication
 
     compared: list[tuple[bytes, bytes]] = []
     genuine = authentication.compare_digest

@@ -8,7 +8,10 @@ import tracemalloc
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import orjson
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from foundation_rt import ToolContext
 from tests.support.asgi import META, REVISION, ask, call, open_session, post, request, visit
@@ -238,7 +241,34 @@ async def test_other_methods_and_paths_are_refused(harness: HttpHarness) -> None
     put = await visit(harness.app, "PUT").finish()
     assert (put.status, put.headers["allow"]) == (405, "POST, GET, DELETE")
     assert (await visit(harness.app, "GET", "/elsewhere").finish()).status == 404
-    assert (await visit(harness.app, "POST", "/mcp/").finish()).status == 404
+
+
+@pytest.mark.rule("HTTP-78", "RPC-20")
+async def test_body_without_json_is_refused_as_that(harness: HttpHarness) -> None:
+    session = await open_session(harness.app)
+    modern = {"mcp-protocol-version": REVISION, "mcp-method": "tools/list"}
+    for headers in ({}, modern, session.headers, {"mcp-session-id": "gone"}):
+        for body, problem in ((b"", "empty"), (b"\xef\xbb\xbf{}", "byte order mark")):
+            broken = await visit(harness.app, "POST", headers=headers, body=body).finish()
+            assert (broken.status, broken.json["error"]["code"]) == (400, -32700)
+            assert problem in broken.json["error"]["message"]
+
+
+@pytest.mark.rule("HTTP-76", "HTTP-77")
+async def test_slash_after_path_is_served_and_wrong_path_names_the_right_one(
+    harness: HttpHarness,
+) -> None:
+    listing = orjson.dumps(request("tools/list", {"_meta": META}))
+    headers = {"mcp-protocol-version": REVISION, "mcp-method": "tools/list"}
+    for app, mount in ((harness.app, ""), (Starlette(routes=[Mount("/a", harness.app)]), "/a")):
+        served = await visit(app, "POST", f"{mount}/mcp/", headers, listing).finish()
+        assert served.json["result"]["tools"]
+        for path, status in (("/sse/", 405), ("/messages/", 404)):
+            legacy = await visit(app, "POST", f"{mount}{path}", headers, listing).finish()
+            assert legacy.status == status and "endpoint is at" not in legacy.body.decode()
+        wrong = await visit(app, "POST", f"{mount}/mpc", headers, listing).finish()
+        assert wrong.status == 404
+        assert f"the MCP endpoint is at {mount}/mcp" in wrong.json["error"]["message"]
 
 
 @pytest.mark.rule("HTTP-02")
@@ -520,7 +550,7 @@ async def test_first_listener_gets_kept_notifications(harness: HttpHarness) -> N
 
 @pytest.mark.rule("HTTP-14")
 async def test_stream_of_another_process_is_replayed(harness: HttpHarness) -> None:
-    from foundation_rt.transports.http.event_store import SessionRecord
+    from foundation_rt.http.event_store import SessionRecord
 
     events = harness.app._service.endpoint.events
     events.open("elsewhere", SessionRecord(None, "2025-11-25"))

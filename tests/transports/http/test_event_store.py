@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.transports.http.event_store import (
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.http.event_store import (
     EventStore,
     MemoryEventStore,
     Replay,
@@ -46,7 +46,7 @@ class Logger:
 
 
 def redis_store(url: str, prefix: str, **changes: Any) -> Any:
-    from foundation_rt.transports.http.event_store_redis import RedisEventStore
+    from foundation_rt.http.event_store_redis import RedisEventStore
 
     settings = {
         "logger": Logger(),

@@ -11,11 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.errors import JsonRpcErrorCode
-from foundation_rt.protocol.http_headers import NAME_SOURCES
-from foundation_rt.protocol.jsonrpc import ABSENT, Request
-from foundation_rt.protocol.peer import CAPABILITIES_KEY, SUPPORTED_REVISIONS
-from foundation_rt.transports.http.asgi import HttpRefusal
-from foundation_rt.transports.http.headers import (
+from foundation_rt.http.asgi import HttpRefusal
+from foundation_rt.http.headers import (
     RequestHead,
     check_delete,
     check_get,
@@ -25,6 +22,9 @@ from foundation_rt.transports.http.headers import (
     is_stateless,
     read_head,
 )
+from foundation_rt.protocol.jsonrpc import ABSENT, Request
+from foundation_rt.protocol.methods import METHODS
+from foundation_rt.protocol.peer import CAPABILITIES_KEY, SUPPORTED_REVISIONS
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 MODERN = "2026-07-28"
@@ -62,8 +62,8 @@ def modern(method: str, params: Any = None, **fields: str) -> tuple[RequestHead,
     """Return a valid stateless request with `fields` replaced in its head; "" removes one."""
     params = {"_meta": {VERSION_KEY: MODERN}, **(params or {})}
     right = {"mcp_protocol_version": MODERN, "mcp_method": method}
-    if method in NAME_SOURCES:
-        right["mcp_name"] = params[NAME_SOURCES[method]]
+    if (member := METHODS[method].mirrored) is not None:
+        right["mcp_name"] = params[member]
     kept = {name: value for name, value in (right | fields).items() if value != ""}
     return head_of(**kept), Request(1, method, params)
 
@@ -259,7 +259,10 @@ def test_method_must_be_equal_in_head_and_body(method: str) -> None:
 
 
 @pytest.mark.rule("HEAD-12")
-@pytest.mark.parametrize(("method", "member"), NAME_SOURCES.items())
+@pytest.mark.parametrize(
+    ("method", "member"),
+    [(name, each.target) for name, each in METHODS.items() if each.is_mirrored],
+)
 def test_name_must_be_equal_in_head_and_body(method: str, member: str) -> None:
     params = {member: "greet"}
     assert mismatch(*modern(method, params)) is None

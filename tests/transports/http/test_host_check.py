@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import HttpSection
-from foundation_rt.transports.http.asgi import (
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import HttpSection
+from foundation_rt.http.asgi import (
     Event,
     HttpRefusal,
     Receive,
@@ -19,9 +19,9 @@ from foundation_rt.transports.http.asgi import (
     with_cors,
     with_security_headers,
 )
-from foundation_rt.transports.http.headers import RequestHead
-from foundation_rt.transports.http.host_check import is_loopback, make_host_check
-from foundation_rt.transports.http.request import ClientGone, read_body
+from foundation_rt.http.headers import RequestHead
+from foundation_rt.http.host_check import is_loopback, make_host_check
+from foundation_rt.http.request import ClientGone, read_body
 from tests.support.virtual_loop import run_virtual
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,8 +16,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 
 from foundation_rt import PageAccess, Server, UsageError
-from foundation_rt.transports.http import uvicorn_websocket
-from foundation_rt.transports.http.serve import HttpServing, make_serving
+from foundation_rt.http import uvicorn_websocket
+from foundation_rt.http.mounted_app import SUBPROTOCOL
+from foundation_rt.http.serve import HttpServing, make_serving
+from foundation_rt.http.uvicorn_websocket import MAX_FRAMES, BoundedWebSocket
 from tests.support.asgi import visit
 from tests.support.leaks import tasks
 
@@ -104,11 +107,11 @@ class Served:
 
 
 @asynccontextmanager
-async def served(config: Any = None, **http: Any) -> AsyncIterator[Served]:
+async def served(config: Any = None, application: Any = None, **http: Any) -> AsyncIterator[Served]:
     settings = {"http": {"port": 0, **http}, "logging": {"level": "error"}, **(config or {})}
     server = Server("test", config=settings)
     app = Application()
-    server.http_app(app, page_access=PageAccess(TOKEN))
+    server.http_app(application or app, page_access=PageAccess(TOKEN))
     serving = make_serving(server.runtime)
     found = Served(app, serving, asyncio.create_task(serving.run()))
     try:
@@ -188,14 +191,15 @@ async def test_event_stream_is_told_that_the_server_stops(path: str, seen: str) 
 @pytest.mark.rule("HTTP-40", "HTTP-39", "HTTP-44")
 async def test_websocket_is_refused_before_the_upgrade() -> None:
     async with served() as one:
-        cookie = await _cookie(one)
-        own = {"Cookie": cookie, "Origin": f"http://127.0.0.1:{one.port}"}
+        own = {"Origin": f"http://127.0.0.1:{one.port}"}
         refused = [
             ("/ws", {}, 401),
             ("/ws", {"X-API-Key": "wrong"}, 401),
             ("/ws", {**KEY, "Origin": "http://evil.example"}, 403),
-            ("/ws", {"Cookie": cookie}, 403),
-            ("/ws", {"Cookie": cookie, "Origin": "http://127.0.0.1:1"}, 403),
+            ("/ws", {**own, "Cookie": f"token={TOKEN}"}, 401),
+            ("/ws", {**own, "Sec-WebSocket-Protocol": subprotocols("wrong")}, 401),
+            ("/ws", {**own, "Sec-WebSocket-Protocol": f"{SUBPROTOCOL}.{TOKEN}!"}, 401),
+            ("/ws", {"X-API-Key": "wrong", "Sec-WebSocket-Protocol": subprotocols(TOKEN)}, 401),
             ("/mcp", KEY, 404),
             ("/healthz", KEY, 404),
         ]
@@ -207,19 +211,44 @@ async def test_websocket_is_refused_before_the_upgrade() -> None:
             await one.connect("/ws", name="evil.example")
         assert error.value.response.status_code == 421
         assert one.app.served == []
-        for headers in (KEY, own, {"Authorization": f"Bearer {TOKEN}"}):
+        for headers in (KEY, {"Authorization": f"Bearer {TOKEN}"}):
             async with one.connect("/ws", headers) as connection:
                 await connection.send("hello")
                 assert await connection.recv() == "hello"
 
 
-async def _cookie(one: Served) -> str:
-    reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
-    request = f"GET /?token={TOKEN} HTTP/1.1\r\nHost: 127.0.0.1:{one.port}\r\nConnection: close\r\n"
-    writer.write(f"{request}\r\n".encode())
-    answer = (await reader.read()).decode()
-    writer.close()
-    return answer.partition("set-cookie: ")[2].partition(";")[0]
+def subprotocols(key: str) -> str:
+    """Return what a browser offers that knows a key."""
+    encoded = urlsafe_b64encode(key.encode()).decode().rstrip("=")
+    return f"{SUBPROTOCOL}, {SUBPROTOCOL}.{encoded}"
+
+
+@pytest.mark.rule("HTTP-44")
+@pytest.mark.parametrize("no_auth", [False, True])
+async def test_key_among_the_subprotocols_is_neither_selected_nor_passed_on(no_auth: bool) -> None:
+    server = Server("test", config={"http": {"no_auth": no_auth}, "logging": {"level": "error"}})
+    found: list[Any] = []
+    sent: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        found.append((scope["foundation_rt.principal"], scope["subprotocols"]))
+        await send({"type": "websocket.accept"})
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    server.http_app(app, page_access=PageAccess(TOKEN))
+    scope = {
+        "type": "websocket",
+        "path": "/ws",
+        "headers": [(b"host", b"127.0.0.1")],
+        "subprotocols": subprotocols(TOKEN).split(", "),
+    }
+    await server.asgi_app()(scope, asyncio.Queue[Any]().get, send)
+    ((principal, offered),) = found
+    assert (None if principal is None else principal.subject) == (None if no_auth else "key:page")
+    assert offered == [SUBPROTOCOL]
+    assert sent[0] == {"type": "websocket.accept", "subprotocol": SUBPROTOCOL}
 
 
 @pytest.mark.rule("HTTP-40")
@@ -243,6 +272,56 @@ async def test_long_message_closes_with_1009() -> None:
         assert len(await connection.recv()) == 1024 * 1024
         await connection.send("x" * (1024 * 1024 + 1))
         assert await close_code(connection) == 1009
+
+
+FLOODS = {
+    "messages": b"\x81\x81\0\0\0\0x" * 20_000,
+    "pings": b"\x89\x80\0\0\0\0" * 20_000,
+    "fragments": b"\x01\x80\0\0\0\0" + b"\0\x80\0\0\0\0" * 20_000,
+}
+
+
+@pytest.mark.rule("HTTP-75")
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_flood_of_frames_closes_with_1008_and_is_not_parsed(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled = []
+    handle = BoundedWebSocket.handle_events
+
+    def count(self: BoundedWebSocket) -> None:
+        handled.append(len(self.conn.events))
+        handle(self)
+
+    monkeypatch.setattr(BoundedWebSocket, "handle_events", count)
+    async with served() as one, one.connect() as connection:
+        connection.transport.write(FLOODS[kind])
+        assert await close_code(connection) == 1008
+        assert MAX_FRAMES < sum(handled) < 2 * MAX_FRAMES
+
+
+@pytest.mark.rule("HTTP-75")
+async def test_others_have_their_turn_between_two_messages() -> None:
+    turns, passed = 0, []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            asyncio.get_running_loop().call_soon(turn)
+
+        assert (await receive())["type"] == "websocket.connect"
+        await send({"type": "websocket.accept"})
+        turn()
+        for _ in range(10):
+            assert (await receive())["text"] == "x"
+            passed.append(turns)
+        await send({"type": "websocket.close", "code": 1000})
+
+    async with served(application=app) as one, one.connect() as connection:
+        connection.transport.write(FLOODS["messages"][:70])
+        assert await close_code(connection) == 1000
+    assert len(set(passed)) == len(passed)
 
 
 @pytest.mark.rule("HTTP-41", "HTTP-21")
@@ -338,7 +417,7 @@ def test_websockets_are_imported_for_an_application_alone() -> None:
     program = """
 import sys
 from foundation_rt import Server
-from foundation_rt.transports.http.serve import make_serving
+from foundation_rt.http.serve import make_serving
 make_serving(Server("s", config={"http": {"no_auth": True, "port": 0}}).runtime)
 print("websockets" in sys.modules)
 server = Server("s", config={"http": {"no_auth": True, "port": 0}})

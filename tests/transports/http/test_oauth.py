@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import HttpSection, OauthSection, ServerConfig
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import HttpSection, OauthSection, ServerConfig
 from foundation_rt.errors import UsageError
+from foundation_rt.http.asgi import HttpRefusal
+from foundation_rt.http.auth import jwks
+from foundation_rt.http.auth.authentication import make_authenticator
+from foundation_rt.http.auth.jwks import KeySource, fetch_keys
+from foundation_rt.http.auth.oauth import ResourceServer, make_resource_server
+from foundation_rt.http.headers import RequestHead
 from foundation_rt.protocol.principal import Principal
-from foundation_rt.transports.http import jwks
-from foundation_rt.transports.http.asgi import HttpRefusal
-from foundation_rt.transports.http.authentication import make_authenticator
-from foundation_rt.transports.http.headers import RequestHead
-from foundation_rt.transports.http.jwks import KeySource, fetch_keys
-from foundation_rt.transports.http.oauth import ResourceServer, make_resource_server
 from tests.support.issuer import (
     AUDIENCE,
     EC,

@@ -11,17 +11,17 @@ from typing import Any, cast
 
 import pytest
 
-from foundation_rt.transports.http.asgi import HttpRefusal
-from foundation_rt.transports.http.forwarding import Forwarded, encode_request, forward
-from foundation_rt.transports.http.headers import RequestHead
-from foundation_rt.transports.http.request import HttpRequest
-from foundation_rt.transports.http.request_routing import RequestRouter
-from foundation_rt.transports.http.worker_connections import (
+from foundation_rt.http.asgi import HttpRefusal
+from foundation_rt.http.cluster.forwarding import Forwarded, encode_request, forward
+from foundation_rt.http.cluster.request_routing import RequestRouter
+from foundation_rt.http.cluster.worker_connections import (
     MAX_IDLE,
     PUT_OFF,
     Address,
     WorkerConnections,
 )
+from foundation_rt.http.headers import RequestHead
+from foundation_rt.http.request import HttpRequest
 from tests.support.asgi import PATIENCE, Visit
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -223,7 +223,7 @@ async def test_place_without_a_worker_is_no_address(tmp_path: Path) -> None:
 async def test_place_that_gets_no_worker_is_a_503(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foundation_rt.transports.http.request_routing.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("foundation_rt.http.cluster.request_routing.PATIENCE_SECONDS", 0.0)
     router = router_to(str(tmp_path / "0.sock"), WorkerConnections())
     _, refusal = await route(router)
     assert refusal is not None

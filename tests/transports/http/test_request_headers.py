@@ -13,13 +13,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from foundation_rt import ConfigError, Server, ToolContext, ToolError, UsageError
-from foundation_rt.config.settings import HttpSection, OauthSection, ServerConfig
-from foundation_rt.core.session import NO_HEADERS
-from foundation_rt.middleware.tracing import Tracing
+from foundation_rt.base.config.settings import HttpSection, OauthSection, ServerConfig
+from foundation_rt.features.tracing import Tracing
+from foundation_rt.http.asgi import HttpRefusal
+from foundation_rt.http.request_headers import make_header_selection
+from foundation_rt.kernel.session import NO_HEADERS
 from foundation_rt.protocol.request_headers import RequestHeaders
 from foundation_rt.testing import TestClient
-from foundation_rt.transports.http.asgi import HttpRefusal
-from foundation_rt.transports.http.request_headers import make_header_selection
 from tests.support.asgi import Visit, ask, open_session, post, request
 from tests.support.services import need_redis
 

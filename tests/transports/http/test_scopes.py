@@ -15,11 +15,16 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from foundation_rt import Header, Server, ServerOptions
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import HttpSection, OauthSection, ServerConfig, ServerSection
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import (
+    HttpSection,
+    OauthSection,
+    ServerConfig,
+    ServerSection,
+)
 from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.protocol.principal import ALL_SCOPES, Principal
-from tests.support.asgi import META, REVISION
+from tests.support.asgi import META, REVISION, visit
 from tests.support.core import INITIALIZE, INITIALIZED, make_core, replies, request
 from tests.support.issuer import AUDIENCE, Issuer, running_issuer, token
 
@@ -105,6 +110,42 @@ def test_scopes_of_tool_are_checked_against_token_of_call(issuer: Issuer) -> Non
         await app.stop(5)
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+@pytest.mark.rule("AUTH-02", "AUTH-13", "AUTH-38")
+def test_key_may_have_scopes_of_its_own() -> None:
+    keys = (
+        f"reader:{API_KEY}:files:read other",
+        f"writer:{API_KEY[:-1]}w:files:write",
+        API_KEY[1:],
+    )
+    config = ServerConfig(http=HttpSection(api_keys=keys))
+    server = Server("scoped", options=ServerOptions(config=config, clock=ManualClock()))
+    server.tool(scopes=("files:write",))(change)
+
+    async def main() -> None:
+        app = server.asgi_app()
+        headers = {
+            "mcp-protocol-version": REVISION,
+            "mcp-method": "tools/call",
+            "mcp-name": "change",
+        }
+        body = calling("change")
+        body["params"]["_meta"] = META
+        for key, status in ((API_KEY, 403), (f"{API_KEY[:-1]}w", 200), (API_KEY[1:], 200)):
+            sent = {**headers, "x-api-key": key}
+            answer = await visit(app, "POST", headers=sent, body=orjson.dumps(body)).finish()
+            assert answer.status == status
+            if status == 403:
+                challenge = 'Bearer error="insufficient_scope", scope="files:write"'
+                assert answer.headers["www-authenticate"] == challenge
+        await app.stop(5)
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+def change() -> str:
+    return "changed"
 
 
 @pytest.mark.rule("AUTH-34")

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from foundation_rt import Server, UsageError
-from foundation_rt.transports.http.serve import collecting_rarely
+from foundation_rt.http.serve import collecting_rarely
 
 PATIENCE = 10.0
 

@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.transports.http.session import ClientAbsence
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.http.session import ClientAbsence
 from tests.support.asgi import AsgiSession, Visit, open_session, request
 from tests.support.fake_scheduler import FakeTimer
 from tests.support.http_harness import HttpHarness, harness

@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from foundation_rt import Server, ServerOptions, ToolContext
-from foundation_rt.clock import ManualClock
-from foundation_rt.transports.http.session_table import session_key_of
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.http.session_table import session_key_of
 from tests.support.asgi import AsgiSession, call, open_session, request, visit
 
 IDLE_MS = 1000

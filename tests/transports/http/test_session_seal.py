@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foundation_rt.http.cluster.session_seal import MAX_ID_LENGTH, IdSeal, WorkerName
 from foundation_rt.protocol.peer import Peer, describe_peer
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS, REVISIONS
-from foundation_rt.transports.http.session_seal import MAX_ID_LENGTH, IdSeal, WorkerName
 from tests.support.sizes import examples
 
 SEAL = IdSeal("5a" * 32)

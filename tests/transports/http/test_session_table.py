@@ -11,14 +11,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.config.settings import HttpSection, ServerConfig
-from foundation_rt.protocol.principal import Principal, identity_of
-from foundation_rt.transports.http.session_table import (
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.settings import HttpSection, ServerConfig
+from foundation_rt.http.session_table import (
     SessionTable,
     new_session_id,
     session_quota,
 )
+from foundation_rt.protocol.principal import Principal, identity_of
 from tests.support.sizes import examples
 
 ALICE, BOB = Principal("alice"), Principal("bob")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.transports.http.sse import (
+from foundation_rt.http.sse import (
     KEEP_ALIVE,
     MAX_PENDING_BYTES,
     EventBody,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.transports.http.sse import EventBody
-from foundation_rt.transports.http.uvicorn_protocol import UnreadBytes
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.http.sse import EventBody
+from foundation_rt.http.uvicorn_protocol import UnreadBytes
 
 LIMIT = 1000
 

@@ -15,8 +15,8 @@ import uvloop
 from attrs import define, field
 from uvicorn.server import ServerState
 
-from foundation_rt.transports.http.asgi import SECURITY_HEADERS
-from foundation_rt.transports.http.uvicorn_protocol import (
+from foundation_rt.http.asgi import SECURITY_HEADERS
+from foundation_rt.http.uvicorn_protocol import (
     MAX_HEAD_BYTES,
     MAX_HEADER_FIELDS,
     BoundedProtocol,

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.engine.publisher import Announcement
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.transports.http import worker_events
-from foundation_rt.transports.http.session_seal import IdSeal
-from foundation_rt.transports.http.worker_events import WorkerEvents
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.http.cluster import worker_events
+from foundation_rt.http.cluster.session_seal import IdSeal
+from foundation_rt.http.cluster.worker_events import WorkerEvents
+from foundation_rt.kernel.engine.publisher import Announcement
 
 KEY = "5a" * 32
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foundation_rt.transports.http.worker_processes import SETTLED_SECONDS, WorkerBackoff
+from foundation_rt.http.cluster.worker_processes import SETTLED_SECONDS, WorkerBackoff
 
 
 @pytest.mark.rule("HTTP-34", "HTTP-35")

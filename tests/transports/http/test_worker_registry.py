@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from foundation_rt.clock import ManualClock
-from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.transports.http import worker_registry_redis
-from foundation_rt.transports.http.session_seal import WorkerName
-from foundation_rt.transports.http.worker_registry_redis import WorkerRegistry
+from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.http.cluster import worker_registry_redis
+from foundation_rt.http.cluster.session_seal import WorkerName
+from foundation_rt.http.cluster.worker_registry_redis import WorkerRegistry
 from tests.support.http_server import free_port
 from tests.support.redis_server import redis_server
 

@@ -19,7 +19,7 @@ PATIENCE = 20.0
 
 PREAMBLE = """
 import os, sys, fcntl
-from foundation_rt.transports.stdio.descriptors import isolate
+from foundation_rt.kernel.stdio.descriptors import isolate
 
 def same_file(first, second):
     return os.path.sameopenfile(first, second)
@@ -128,11 +128,11 @@ def test_closed_descriptors_are_replaced(closed: str) -> None:
 
 
 @pytest.mark.rule("PROC-01")
-def test_earlier_output_goes_to_original_stdout() -> None:
+def test_output_that_was_not_written_yet_goes_to_stderr() -> None:
     done = run(
-        "print('before', end='')\nmade = isolate()\nprint('after')\nmade.close()\n",
+        "print('before ', end='')\nmade = isolate()\nprint('after')\nmade.close()\n",
     )
-    assert (done.stdout, done.stderr) == ("before", "after\n")
+    assert (done.stdout, done.stderr) == ("", "before after\n")
 
 
 @pytest.mark.rule("PROC-01")

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import pytest
 
-from foundation_rt.transports.stdio.reactor import GONE, READABLE, Reactor
+from foundation_rt.kernel.stdio.reactor import GONE, READABLE, Reactor
 from tests.support.process import environment
 
 PATIENCE = 20.0
@@ -384,7 +384,7 @@ def test_closing_closes_every_descriptor() -> None:
 def test_asyncio_is_not_imported_without_coroutine() -> None:
     script = (
         "import sys\n"
-        "from foundation_rt.transports.stdio.reactor import Reactor\n"
+        "from foundation_rt.kernel.stdio.reactor import Reactor\n"
         "reactor = Reactor()\n"
         "reactor.call_later(0, reactor.stop)\n"
         "reactor.run()\n"

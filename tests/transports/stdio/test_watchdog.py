@@ -15,8 +15,8 @@ from queue import Queue
 import pytest
 from attrs import define, field
 
-from foundation_rt.engine.loop_monitor import LoopMonitor
-from foundation_rt.transports.stdio.watchdog import Watchdog
+from foundation_rt.kernel.engine.loop_monitor import LoopMonitor
+from foundation_rt.kernel.stdio.watchdog import Watchdog
 
 PATIENCE = 20.0
 LONG_AGO = -3600.0

@@ -4,6 +4,7 @@
     working_set     loading a unit of work under locks, and flushing it in sets
     outcome_writes  the writes of handlers in the transaction of their outcomes
     statements      the SQL
+    queue_floors    the positions from which claims read a queue
     migrations      the tables, version by version
     connections     the limits and settings of its connections
     arrays          columns of a batch as PostgreSQL takes them

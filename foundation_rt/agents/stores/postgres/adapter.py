@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
-import orjson
 from attrs import define, field
 
-from ....database.errors import DatabaseError, DatabaseLockedError
-from ....database.migrations import migrate_postgres
-from ....database.postgres import (
+from ....base.database.errors import DatabaseError, DatabaseLockedError
+from ....base.database.migrations import migrate_postgres
+from ....base.database.postgres import (
+    Connection,
     Listener,
     PostgresConnections,
     Query,
@@ -22,30 +23,31 @@ from ....database.postgres import (
     Transaction,
     read_url,
 )
+from ....base.exact_json import dumps
+from ....base.logs.logger import StructuredLogger
+from ....base.shown import Shown
 from ....errors import StructuredError, UsageError
-from ....logs.logger import StructuredLogger
-from ....shown import Shown
 from ...ledger.administration import AgentSummary, Changed, RequestQuery, summaries
+from ...ledger.agent_limits import NO_LIMITS, Admitted, AgentLimits, LimitedAgent
 from ...ledger.rules import PURGE_BATCH, retry
 from ...ledger.schedules import Advance, DueSchedules, EnteredRuns, Schedule, ScheduleChange
 from ...ledger.submissions import SubmittedRequest, TakenSubmissions
 from ...ledger.types import (
     LOCKED,
-    MESSAGE_STATES,
     Appended,
     ClaimCompletion,
     Claimed,
     Completed,
     Due,
-    Envelope,
     Hastened,
     IncomingEnvelope,
     LedgerNews,
+    Link,
     Locked,
     MessageRecord,
+    MessageState,
     MessageType,
     OutboxKey,
-    Outcome,
     OutgoingMessage,
     Queued,
     Received,
@@ -56,11 +58,13 @@ from ...ledger.types import (
 from ...ledger.unit_of_work import UnitOfWork
 from ...persistence import LeaseRenewer, RetryDecision, StoreError
 from .. import records
+from ..derived_operations import DerivedOperations
 from . import administration, news, schedules, statements, submissions
 from .connections import Limits, connections_of
 from .locked_lanes import LockedLanes, Work
 from .migrations import MIGRATIONS
 from .outcome_writes import OutcomeWrites
+from .queue_floors import QueueFloors
 from .working_set import flush, load, load_held, load_response_links
 
 T = TypeVar("T")
@@ -75,7 +79,7 @@ still is, twice as long."""
 
 
 @define(eq=False, repr=False)
-class PostgresAACPPersistenceAdapter(Shown):
+class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
     """Keeps a ledger in the tables of one schema, which any number of processes may share.
 
     An operation that changes something costs two round trips: one locks and reads, one writes and
@@ -121,6 +125,9 @@ class PostgresAACPPersistenceAdapter(Shown):
     # By operation.
     _lanes: defaultdict[str, LockedLanes] = field(
         factory=lambda: defaultdict(LockedLanes), init=False
+    )
+    _floors: WeakKeyDictionary[Connection, QueueFloors] = field(
+        factory=WeakKeyDictionary, init=False
     )
     # How often in a row a claim found that another process was claiming.
     _busy: int = field(default=0, init=False)
@@ -299,7 +306,7 @@ class PostgresAACPPersistenceAdapter(Shown):
                 ],
             )
             await load_held(transaction, unit, unit.releases_here(messages))
-            appended = [unit.append(outgoing) for outgoing in messages]
+            appended = unit.append_all(messages)
             queues = {each.target_agent_id for each in messages if each.local and not each.served}
             await flush(transaction, unit, self._tell(LedgerNews(sorted(queues))))
             return appended
@@ -377,21 +384,57 @@ class PostgresAACPPersistenceAdapter(Shown):
         """
 
         async def work(transaction: Transaction) -> tuple[Claimed, set[str]]:
-            mailboxes, heads = await transaction.ask(
-                statements.lock_mailboxes(wanted, owner, now_ms),
-                statements.heads(wanted, owner, now_ms),
+            known = self._floors.setdefault(transaction.connection, QueueFloors())
+            agents, outdated = list(wanted), known.outdated(wanted)
+            mailboxes, heads, *lowest = await transaction.ask(
+                statements.lock_mailboxes(agents, known.of(agents), owner, now_ms),
+                statements.heads(wanted, known.of(agents), owner, now_ms),
+                *([statements.lowest(outdated)] if outdated else ()),
             )
-            chosen, again_at_ms, busy = _choose(heads, {agent for (agent,) in mailboxes}, idle)
+            for rows in lowest:
+                known.learn(rows)
+            for head in heads:
+                known.see(head[1], *head[6:])
+            free = {row[0] for row in mailboxes}
+            limited = {
+                agent_id: LimitedAgent.of(*columns)
+                for agent_id, *columns in mailboxes
+                if columns[:2] != [1, 0]
+            }
+            admitted: dict[str, Admitted] = {}
+            time_ms = now_ms
+            if limited:
+                ahead = {each: its.read_ahead for each, its in limited.items()}
+                rows, [(server_ms,)] = await transaction.ask(
+                    statements.limited_heads(ahead, known.of(limited), now_ms),
+                    statements.server_time(),
+                )
+                time_ms = int(server_ms)
+                admitted = _admit(limited, rows, wanted, owner, now_ms, time_ms)
+                in_any_order = {each for each, its in admitted.items() if its.requests is not None}
+                heads = [head for head in heads if head[1] not in in_any_order]
+            lapsed = {head[1] for head in heads if head[5] and not head[3]} & free
+            if lapsed:
+                takeable = sorted(lapsed)
+                [kept] = await transaction.ask(
+                    statements.give_back_lapsed(takeable, known.of(takeable), owner, now_ms)
+                )
+                free -= {agent for (agent,) in kept}
+            chosen, again_at_ms, busy = _choose(heads, free, {*idle, *limited}, admitted)
             if not chosen:
                 await transaction.commit()
                 return Claimed([], again_at_ms), busy
-            [rows] = await transaction.commit(
-                statements.claim(chosen, owner, now_ms, lease_until_ms)
+            started = _started(limited, Counter(each[0] for each in chosen), time_ms)
+            rows, *_ = await transaction.commit(
+                statements.claim([each[1:] for each in chosen], owner, now_ms, lease_until_ms),
+                *([statements.note_starts(started)] if started else ()),
             )
             found = {row[0]: statements.claim_of(row) for row in rows}
-            claims = [found[each[0]] for each in chosen if each[0] in found]
-            missed = {each[0] for each in chosen} - found.keys()
-            busy |= {head[1] for head in heads if head[0] in missed}
+            for claim in found.values():
+                if claim.target_agent_id in limited:
+                    claim.workers = limited[claim.target_agent_id].limits.workers
+            claims = [found[each[1]] for each in chosen if each[1] in found]
+            busy |= {agent_id for agent_id, request_id, *_ in chosen if request_id not in found}
             return Claimed(claims, again_at_ms), busy
 
         claimed, busy = await self._transact(work)
@@ -403,6 +446,20 @@ class PostgresAACPPersistenceAdapter(Shown):
         for agent_id in busy:
             claimed.again_at_ms[agent_id] = min(soon_ms, claimed.again_at_ms.get(agent_id, soon_ms))
         return claimed
+
+    async def limit_agents(self, limits: Mapping[str, AgentLimits]) -> dict[str, AgentLimits]:
+        """See `AACPPersistenceAdapter`."""
+
+        async def work(transaction: Transaction) -> dict[str, AgentLimits]:
+            [rows] = await transaction.ask(statements.limits_of(sorted(limits)))
+            known = {agent_id: AgentLimits(*columns) for agent_id, *columns in rows}
+            before = {each: known.get(each, NO_LIMITS) for each in limits}
+            before = {each: its for each, its in before.items() if its != limits[each]}
+            changes = {each: limits[each] for each in before}
+            await transaction.commit(*([statements.set_limits(changes)] if changes else ()))
+            return before
+
+        return await self._transact(work)
 
     async def queue_delayed(self, now_ms: int, limit: int) -> Queued:
         """See `AACPPersistenceAdapter`; processes that ask at once get different requests."""
@@ -439,7 +496,7 @@ class PostgresAACPPersistenceAdapter(Shown):
 
         async def work(
             completions: Sequence[ClaimCompletion], lock_ms: int | None
-        ) -> list[Completed]:
+        ) -> list[Completed | Locked]:
             return await self._complete(completions, now_ms, lock_ms)
 
         completed = await self._enter("complete", completions, lambda each: each.request_id, work)
@@ -452,24 +509,31 @@ class PostgresAACPPersistenceAdapter(Shown):
 
     async def _complete(
         self, completions: Sequence[ClaimCompletion], now_ms: int, lock_ms: int | None
-    ) -> list[Completed]:
+    ) -> list[Completed | Locked]:
         request_ids = [each.request_id for each in completions]
 
-        async def work(transaction: Transaction) -> list[Completed]:
+        async def work(transaction: Transaction) -> list[Completed | Locked]:
             [rows] = await transaction.ask(statements.lock_claims(request_ids))
             unit = UnitOfWork(
                 self.incarnation, requests={row[0]: records.request_of(row) for row in rows}
             )
             if any(each.in_transaction is not None for each in completions):
                 await transaction.plain()
-            completed: list[Completed] = []
+            completed: list[Completed | Locked] = []
+            failed: set[str] = set()
             taken: list[tuple[int, ClaimCompletion, RequestRecord]] = []
             for completion in completions:
-                answer = unit.refuse(completion)
+                answer: Completed | Locked | None = unit.refuse(completion)
+                if (
+                    answer is None
+                    and unit.requests[completion.request_id].target_agent_id in failed
+                ):
+                    answer = LOCKED  # it comes after the one before it
                 if answer is None:
                     failure = await self._writes.perform(transaction.connection, completion)
                     if failure is not None:
                         answer = Completed(None, None, failure)
+                        failed.add(unit.requests[completion.request_id].target_agent_id)
                     else:
                         record = unit.finish(completion, now_ms)
                         taken.append((len(completed), completion, record))
@@ -528,9 +592,11 @@ class PostgresAACPPersistenceAdapter(Shown):
 
         return await self._transact(work)
 
-    async def hasten(self, before_ms: int, at_ms: int, after: OutboxKey, limit: int) -> Hastened:
+    async def hasten(
+        self, targets: Sequence[str], at_ms: int, after: OutboxKey, limit: int
+    ) -> Hastened:
         """See `AACPPersistenceAdapter`."""
-        rows = await self._ask(statements.hasten(before_ms, at_ms, after, limit))
+        rows = await self._ask(statements.hasten(targets, at_ms, after, limit))
         return Hastened(rows[0][0], tuple(rows[0][1:])) if rows else Hastened(0, None)
 
     async def reschedule(
@@ -545,22 +611,6 @@ class PostgresAACPPersistenceAdapter(Shown):
     async def put_request_record(self, request_id: str, record: RequestRecord) -> None:
         """See `AACPPersistenceAdapter`."""
         await self._ask(statements.put_request(record))
-
-    async def put_message_record(self, message_id: str, record: MessageRecord) -> None:
-        """See `AACPPersistenceAdapter`."""
-        link = (record.source_agent_id, record.target_agent_id)
-
-        async def work(transaction: Transaction) -> None:
-            unit = await load(transaction, self.incarnation, [link], message_ids=[message_id])
-            unit.put_message(record)
-            await flush(transaction, unit)
-
-        await self._transact(work)
-
-    async def get_request_record(self, request_id: str) -> RequestRecord | None:
-        """See `AACPPersistenceAdapter`."""
-        found = await self.get_request_records([request_id])
-        return found[0] if found else None
 
     async def get_request_records(self, request_ids: Sequence[str]) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""
@@ -581,7 +631,7 @@ class PostgresAACPPersistenceAdapter(Shown):
 
     async def mark_failed(self, request_id: str, error: StructuredError, now_ms: int) -> bool:
         """See `AACPPersistenceAdapter`."""
-        encoded = orjson.dumps(error.to_wire())
+        encoded = dumps(error.to_wire())
         return await self._mark(request_id, RequestState.FAILED, None, encoded, None, now_ms)
 
     async def _mark(
@@ -604,41 +654,22 @@ class PostgresAACPPersistenceAdapter(Shown):
         rows = await self._ask(statements.last_seq((source_agent_id, target_agent_id)))
         return int(rows[0][0]) if rows else 0
 
-    async def update_last_sequence(
-        self, source_agent_id: str, target_agent_id: str, seq: int
+    async def _change_link(
+        self, link: Link, message_id: str, change: Callable[[UnitOfWork], None]
     ) -> None:
-        """See `AACPPersistenceAdapter`."""
-        link = (source_agent_id, target_agent_id)
-
         async def work(transaction: Transaction) -> None:
-            unit = await load(transaction, self.incarnation, [link])
-            unit.advance(link, seq)
+            unit = await load(transaction, self.incarnation, [link], message_ids=[message_id])
+            change(unit)
             await flush(transaction, unit)
 
         await self._transact(work)
 
     # -- recovery and retention ---------------------------------------------------------------
 
-    async def get_unacknowledged_messages(
-        self, source_agent_id: str, target_agent_id: str
-    ) -> list[Envelope]:
-        """See `AACPPersistenceAdapter`."""
-        rows = await self._ask(statements.outbox((source_agent_id, target_agent_id)))
-        messages = map(records.message_of, rows)
-        return [
-            message.envelope(message.message_id, None, self.incarnation) for message in messages
-        ]
-
-    async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
-        """See `AACPPersistenceAdapter`."""
-        return list(map(records.request_of, await self._ask(statements.pending(older_than_ms))))
-
-    async def list_messages_in_state(
-        self, outcome: Outcome, older_than_ms: int | None = None
-    ) -> list[MessageRecord]:
-        """See `AACPPersistenceAdapter`."""
-        query = statements.in_state(MESSAGE_STATES[outcome], older_than_ms)
-        return list(map(records.message_of, await self._ask(query)))
+    async def _read_messages(
+        self, of: Link | MessageState, before_ms: int
+    ) -> Iterable[MessageRecord]:
+        return map(records.message_of, await self._ask(statements.messages_of(of, before_ms)))
 
     async def purge_expired(self, now_ms: int) -> int:
         """See `AACPPersistenceAdapter`; several transactions, so that none holds locks for long."""
@@ -792,22 +823,64 @@ def _warn_if_unsafe(settings: Sequence[Row], logger: StructuredLogger | None) ->
         )
 
 
+def _admit(
+    limited: Mapping[str, LimitedAgent],
+    rows: Sequence[Row],
+    wanted: Mapping[str, int],
+    owner: str,
+    now_ms: int,
+    time_ms: int,
+) -> dict[str, Admitted]:
+    """Return what may be claimed for each agent that has limits."""
+    heads = defaultdict[str, list[RequestRecord]](list)
+    for record in map(records.request_of, rows):
+        heads[record.target_agent_id].append(record)
+    return {
+        agent_id: its.admit(heads[agent_id], wanted[agent_id], owner, now_ms, time_ms)
+        for agent_id, its in limited.items()
+    }
+
+
+def _started(
+    limited: Mapping[str, LimitedAgent], counts: Mapping[str, int], time_ms: int
+) -> dict[str, str]:
+    """Return what is to be written of the executions that begin, for agents with a rate."""
+    begun = {each: its for each, its in limited.items() if its.limits.starts and counts.get(each)}
+    for agent_id, its in begun.items():
+        its.note_starts(counts[agent_id], time_ms)
+    return {agent_id: its.written() for agent_id, its in begun.items()}
+
+
+_Chosen: TypeAlias = tuple[str, str, int, bool, int]
+"""The agent, and what `statements.Choice` has."""
+
+
 def _choose(
-    heads: Sequence[Row], mailboxes: set[str], idle: Collection[str]
-) -> tuple[list[statements.Choice], dict[str, int], set[str]]:
+    heads: Sequence[Row],
+    mailboxes: set[str],
+    idle: Collection[str],
+    admitted: Mapping[str, Admitted],
+) -> tuple[list[_Chosen], dict[str, int], set[str]]:
     """Return what to claim, in order; when to ask again, by agent; and for whom others claim."""
-    chosen: list[statements.Choice] = []
+    chosen: list[_Chosen] = []
     begin = set(idle)
     number: Counter[str] = Counter()
     again_at_ms: dict[str, int] = {}
     busy: set[str] = set()
-    for request_id, agent_id, epoch, stops, until_ms in heads:
+    for request_id, agent_id, epoch, stops, until_ms, *_ in heads:
         if stops:
             again_at_ms[agent_id] = until_ms
         elif agent_id in mailboxes:
+            if agent_id in admitted and number[agent_id] == admitted[agent_id].most:
+                continue
             number[agent_id] += 1
-            chosen.append((request_id, epoch, agent_id in begin, number[agent_id]))
+            chosen.append((agent_id, request_id, epoch, agent_id in begin, number[agent_id]))
             begin.discard(agent_id)
         else:
             busy.add(agent_id)
+    for agent_id, its in admitted.items():
+        for place, record in enumerate(its.requests or (), 1):
+            chosen.append((agent_id, record.request_id, record.epoch, True, place))
+        if its.again_at_ms is not None:
+            again_at_ms[agent_id] = its.again_at_ms
     return chosen, again_at_ms, busy

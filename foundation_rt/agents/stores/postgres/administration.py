@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from ....database.postgres import Query, Transaction
+from ....base.database.postgres import Query, Transaction
 from ...ledger.administration import (
     MAX_MEASURED,
     Changed,
@@ -22,9 +22,10 @@ from .working_set import flush, load, load_response_links
 Tell = Callable[[LedgerNews], Sequence[Query]]
 
 _LEFT_OUT = {"payload": "'null'::bytea", "result": "NULL::bytea"}
+_WHOLE = ", ".join(records.REQUEST_COLUMNS)
 _OUTLINE = ", ".join(_LEFT_OUT.get(name, name) for name in records.REQUEST_COLUMNS)
-_LIST = f"""
-SELECT {_OUTLINE} FROM {{schema}}.request
+_LIST = """
+ FROM {schema}.request
 WHERE (created_at_ms, request_id) > (%(after_ms)b::bigint, %(after_id)b::text)
     AND created_at_ms < %(before_ms)b::bigint
 """
@@ -47,7 +48,7 @@ FROM unnest(%b::text[]) AS a (id), LATERAL (
 GROUP BY 1, 2
 """
 _LOCK = f"""
-SELECT {", ".join(records.REQUEST_COLUMNS)} FROM {{schema}}.request WHERE request_id = ANY (%b)
+SELECT {_WHOLE} FROM {{schema}}.request WHERE request_id = ANY (%b)
 ORDER BY target_agent_id, position, request_id FOR UPDATE
 """
 _FENCE = """
@@ -65,7 +66,8 @@ WHERE r.request_id = n.request_id
 
 def page(query: RequestQuery) -> Query:
     """Read a page of requests, as rows for `records.request_of`."""
-    conditions = [_LIST]
+    columns = _WHOLE if query.whole else _OUTLINE
+    conditions = [f"SELECT {columns}{_LIST}"]
     if query.agent_id is not None:
         conditions.append("AND target_agent_id = %(agent)b::text")
     if query.states:

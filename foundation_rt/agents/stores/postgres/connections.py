@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from attrs import frozen
 
-from ....database.postgres import PostgresConnections
+from ....base.database.postgres import PostgresConnections
 from .arrays import register
 
 STATEMENT_MS = 5_000

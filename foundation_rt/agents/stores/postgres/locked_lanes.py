@@ -17,8 +17,8 @@ from typing import Generic, TypeVar
 
 from attrs import define, field
 
-from ....database.errors import DatabaseLockedError
-from ....shown import Shown
+from ....base.database.errors import DatabaseLockedError
+from ....base.shown import Shown
 from ...ledger.types import LOCKED, Locked
 
 PROBE_MS = 50

@@ -10,8 +10,9 @@ How the tables are shaped:
 - `link` and `queue` are counters. A transaction that enters something locks them until it is
   committed. So numbers and positions have no gaps and are committed in their order; sequences of
   the database promise neither (AACP-10, AACP-22).
-- `mailbox` is locked by a transaction that claims for an agent. It is another row than `queue`:
-  otherwise claimers would wait for, or pass over, transactions that enter messages.
+- `mailbox` is locked by a transaction that claims for an agent, and has the limits of that. It is
+  another row than `queue`: otherwise claimers would wait for, or pass over, transactions that enter
+  messages.
 - `submission` is only added to by applications, in transactions that may stay open for long: so it
   has no key that two of them could both want, and refers to nothing. It is read by the number of
   such a transaction: reading it from its beginning would pass over everything that was taken since
@@ -23,7 +24,7 @@ How the tables are shaped:
 
 from __future__ import annotations
 
-from ....database.migrations import migrations_of
+from ....base.database.migrations import migrations_of
 
 _FIRST = """
 CREATE TABLE {schema}.ledger (series bigint NOT NULL);
@@ -152,5 +153,13 @@ CREATE INDEX request_queue ON {schema}.request (target_agent_id, priority DESC, 
 CREATE INDEX request_delayed ON {schema}.request (not_before_ms) WHERE delayed;
 """
 
-MIGRATIONS = migrations_of((_FIRST, _SECOND, _SCHEDULES, _OPTIONS))
+_LIMITS = """
+ALTER TABLE {schema}.mailbox
+    ADD COLUMN workers bigint NOT NULL DEFAULT 1,
+    ADD COLUMN starts bigint NOT NULL DEFAULT 0,
+    ADD COLUMN window_ms bigint NOT NULL DEFAULT 0,
+    ADD COLUMN started text NOT NULL DEFAULT '';
+"""
+
+MIGRATIONS = migrations_of((_FIRST, _SECOND, _SCHEDULES, _OPTIONS, _LIMITS))
 """The n-th migration makes version n out of version n - 1."""

@@ -24,8 +24,8 @@ import psycopg
 from attrs import define, field
 from psycopg.pq import TransactionStatus
 
-from ....abort import is_task_cancelled
-from ....database.postgres import ROLLED_BACK, Connection, Raced
+from ....base.abort import is_task_cancelled
+from ....base.database.postgres import ROLLED_BACK, Connection, Raced
 from ...ledger.types import ClaimCompletion
 from .connections import STATEMENT_MS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ....database.postgres import Query, Transaction
+from ....base.database.postgres import Query, Transaction
 from ...ledger.schedules import (
     Advance,
     DueSchedules,

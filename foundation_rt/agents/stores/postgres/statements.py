@@ -13,7 +13,9 @@ from enum import StrEnum
 
 from attrs import astuple
 
-from ....database.postgres import Query, Row
+from ....base.database.postgres import Query, Row
+from ...ledger.agent_limits import AgentLimits
+from ...ledger.request_options import MAX_PRIORITY
 from ...ledger.rules import CLAIMED_AT_HEAD
 from ...ledger.session_manager import LinkState
 from ...ledger.types import (
@@ -30,6 +32,7 @@ from ...ledger.types import (
 )
 from ..records import MESSAGE_COLUMNS, MESSAGE_TYPES, REQUEST_COLUMNS
 from .arrays import blobs, flags, numbers, texts
+from .queue_floors import Level
 
 _REQUEST = ", ".join(REQUEST_COLUMNS)
 _MESSAGE = ", ".join(MESSAGE_COLUMNS)
@@ -152,10 +155,6 @@ JOIN unnest(%b::text[], %b::text[], %b::bigint[]) AS given (source_agent_id, tar
     USING (source_agent_id, target_agent_id)
 WHERE held AND seq <= up_to ORDER BY target_agent_id, position, request_id FOR UPDATE OF request
 """
-_PENDING = f"""
-SELECT {_REQUEST} FROM {{schema}}.request
-WHERE NOT finished AND created_at_ms < %b::bigint ORDER BY created_at_ms, request_id
-"""
 _ADD_REQUESTS = """
 INSERT INTO {schema}.request (
     request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
@@ -235,11 +234,6 @@ def lock_held(links: Mapping[Link, int]) -> Query:
     return _LOCK_HELD, [*_ends(links), numbers(links.values())]
 
 
-def pending(older_than_ms: int | None) -> Query:
-    """Read the requests without an outcome, the oldest first."""
-    return _PENDING, [_or_any_time(older_than_ms)]
-
-
 def add_requests(records: Sequence[RequestRecord]) -> Query:
     """Enter requests that are not claimed; fail if one is there."""
     return _ADD_REQUESTS, [
@@ -306,38 +300,85 @@ def mark(
 
 # `rules.claimability` in SQL: the requests that count, and those of them that stop their queue.
 _IS_LIVE = "(state = 'CLAIMED' AND lease_until_ms > %(now)b)"
-_COUNTS = f"(expires_at_ms > %(now)b AND NOT ({_IS_LIVE} AND owner = %(owner)b))"
+_COUNTS = "(expires_at_ms > %(now)b AND NOT (state = 'CLAIMED' AND owner = %(owner)b))"
 _STOPS = f"({_IS_LIVE} OR coalesce(not_before_ms > %(now)b, false))"
 _ORDER = "priority DESC, position"
 
-# `rules.executed_elsewhere_until`, for all priorities that are lower than that of `head`. Of the
-# lowest one it reads nothing.
+# Of an agent `a`: the priorities, up to the highest one of its queue, and where each begins. Dead
+# index entries below that are not read (AACP-172).
+_TOP = """GREATEST(cardinality(a.floors::bigint[]) - 1, (
+    SELECT priority FROM {schema}.request
+    WHERE target_agent_id = a.agent_id AND queued AND priority >= cardinality(a.floors::bigint[])
+    ORDER BY priority DESC LIMIT 1
+))"""
+
+
+_OUTLINE = _REQUEST.replace("payload", "''::bytea AS payload")
+
+_HEAD = """request_id, epoch, priority, position, state, lease_until_ms, not_before_ms,
+            expires_at_ms"""
+
+
+def _first(columns: str, limit: object, top: str = _TOP, counts: str = _COUNTS) -> str:
+    """Return the first requests of each priority, in any order, as the table `first`."""
+    return f"""generate_series(0, {top}) AS level
+    CROSS JOIN LATERAL (
+        SELECT {columns} FROM {{schema}}.request
+        WHERE target_agent_id = a.agent_id AND queued AND priority = level
+            AND position >= coalesce((a.floors::bigint[])[level + 1], 0) AND {counts}
+        ORDER BY position LIMIT {limit}
+    ) AS first"""
+
+
+# `rules.executed_elsewhere_until`, for all priorities that are lower than that of `head`; for its
+# own too if another has let it lapse. Of the lowest one it otherwise reads nothing.
+_BESIDE_HEAD = "head.priority - (head.state <> 'CLAIMED')::integer"
 _EXECUTED_UNTIL_MS = f"""(
     SELECT min(lease_until_ms)
-    FROM generate_series(0, head.priority - 1) AS lower (priority)
-    CROSS JOIN LATERAL (
-        SELECT state, lease_until_ms FROM {{schema}}.request
-        WHERE target_agent_id = head.target_agent_id AND queued AND priority = lower.priority
-            AND {_COUNTS}
-        ORDER BY position LIMIT {CLAIMED_AT_HEAD}
-    ) AS first
+    FROM {_first("state, lease_until_ms", CLAIMED_AT_HEAD, _BESIDE_HEAD)}
     WHERE {_IS_LIVE}
 )"""
 
-# Agents that have something to claim, and for which no other transaction is claiming now.
+# Agents that have something to claim, and for which no other transaction is claiming now. Those
+# with limits that have something at all: what they may claim is decided outside of SQL.
 _LOCK_MAILBOXES = f"""
-SELECT agent_id FROM {{schema}}.mailbox AS m
-WHERE agent_id = ANY (%(agents)b) AND (
-    SELECT NOT {_STOPS} FROM {{schema}}.request
-    WHERE target_agent_id = m.agent_id AND queued AND {_COUNTS} ORDER BY {_ORDER} LIMIT 1
+SELECT agent_id, workers, starts, window_ms, started
+FROM {{schema}}.mailbox AS m
+JOIN unnest(%(agents)b::text[], %(floors)b::text[]) AS a (agent_id, floors) USING (agent_id)
+WHERE (
+    SELECT m.workers > 1 OR m.starts > 0 OR NOT {_STOPS}
+    FROM {_first(_HEAD, 1)} ORDER BY {_ORDER} LIMIT 1
 )
 ORDER BY agent_id FOR UPDATE OF m SKIP LOCKED
 """
+# For `LimitedAgent.admit`, without payloads.
+_LIMITED_HEADS = f"""
+SELECT h.*
+FROM unnest(%(agents)b::text[], %(most)b::bigint[], %(floors)b::text[])
+    AS a (agent_id, most, floors)
+CROSS JOIN LATERAL (
+    SELECT first.* FROM {_first(_OUTLINE, "a.most", counts="expires_at_ms > %(now)b")}
+) AS h
+ORDER BY target_agent_id, {_ORDER}
+"""
+_LIMITS = """
+SELECT agent_id, workers, starts, window_ms FROM {schema}.mailbox WHERE agent_id = ANY (%b)
+"""
+_SET_LIMITS = """
+INSERT INTO {schema}.mailbox AS m (agent_id, workers, starts, window_ms)
+SELECT * FROM unnest(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[]) ORDER BY 1
+ON CONFLICT (agent_id) DO UPDATE SET workers = EXCLUDED.workers, starts = EXCLUDED.starts,
+    window_ms = EXCLUDED.window_ms
+"""
+_NOTE_STARTS = """
+UPDATE {schema}.mailbox AS m SET started = n.started
+FROM unnest(%b::text[], %b::text[]) AS n (agent_id, started) WHERE m.agent_id = n.agent_id
+"""
 # The heads of the queues, up to and including the request that stops each.
 _HEADS = f"""
-SELECT h.request_id, a.agent_id, h.epoch, h.stops, h.until_ms
-FROM unnest(%(agents)b::text[], %(most)b::bigint[])
-    WITH ORDINALITY AS a (agent_id, most, place)
+SELECT h.request_id, a.agent_id, h.epoch, h.stops, h.until_ms, h.is_claimed, h.priority, h.position
+FROM unnest(%(agents)b::text[], %(most)b::bigint[], %(floors)b::text[])
+    WITH ORDINALITY AS a (agent_id, most, floors, place)
 CROSS JOIN LATERAL (
     SELECT *, count(*) FILTER (WHERE stops) OVER (ORDER BY {_ORDER}) AS stopped
     FROM (
@@ -349,19 +390,57 @@ CROSS JOIN LATERAL (
                     CASE WHEN state = 'CLAIMED' THEN lease_until_ms ELSE not_before_ms END,
                     expires_at_ms
                 )
-            ) AS until_ms
-        FROM {{schema}}.request AS head
+            ) AS until_ms,
+            state = 'CLAIMED' AS is_claimed
+        FROM (
+            SELECT first.* FROM {_first(_HEAD, "a.most")} ORDER BY {_ORDER} LIMIT a.most
+        ) AS head
         CROSS JOIN LATERAL (SELECT {_EXECUTED_UNTIL_MS} AS until_ms) AS elsewhere
-        WHERE target_agent_id = a.agent_id AND queued AND {_COUNTS}
-        ORDER BY {_ORDER} LIMIT a.most
     ) AS waiting
 ) AS h
 WHERE h.stopped = 0 OR h.stopped = 1 AND h.stops
 ORDER BY a.place, h.priority DESC, h.position
 """
+# Of whoever claims, and of what has expired, too.
+_LOWEST = """
+SELECT known.agent_id, known.priority, (
+    SELECT position FROM {schema}.request
+    WHERE target_agent_id = known.agent_id AND queued AND priority = known.priority
+        AND position >= known.floor
+    ORDER BY position LIMIT 1
+)
+FROM unnest(%b::text[], %b::bigint[], %b::bigint[]) AS known (agent_id, priority, floor)
+"""
+
+# `rules.give_back_lapsed`: all claims of others in a queue, or none if one of them is live by now
+# or locked. It returns the agents of which it gave none back.
+_GIVE_BACK_LAPSED = f"""
+WITH theirs AS MATERIALIZED (
+    SELECT agent_id, request_id
+    FROM unnest(%(agents)b::text[], %(floors)b::text[]) AS a (agent_id, floors)
+    CROSS JOIN {_first("request_id, state", CLAIMED_AT_HEAD, str(MAX_PRIORITY))}
+    WHERE state = 'CLAIMED'
+),
+free AS MATERIALIZED (
+    SELECT r.request_id FROM {{schema}}.request AS r JOIN theirs USING (request_id)
+    WHERE state = 'CLAIMED' AND owner <> %(owner)b AND NOT {_IS_LIVE}
+    ORDER BY target_agent_id, position FOR UPDATE OF r SKIP LOCKED
+),
+busy AS MATERIALIZED (
+    SELECT DISTINCT agent_id FROM theirs LEFT JOIN free USING (request_id)
+    WHERE free.request_id IS NULL
+),
+given_back AS (
+    UPDATE {{schema}}.request AS r SET state = 'RECEIVED', owner = NULL, lease_until_ms = NULL
+    FROM free WHERE r.request_id = free.request_id
+        AND r.target_agent_id NOT IN (SELECT agent_id FROM busy)
+)
+SELECT agent_id FROM busy
+"""
 
 # The owner of an earlier claim may have renewed it, completed it, or given it back; or a process
 # that is stopped keeps it locked. What is behind such a request in its queue waits for it.
+# No statement that has ids names what a partial index is of (AACP-168): `state` is in no index.
 _CLAIM = f"""
 WITH free AS MATERIALIZED (
     SELECT r.request_id, target_agent_id, priority, position, given.begins, given.number
@@ -369,7 +448,8 @@ WITH free AS MATERIALIZED (
     JOIN unnest(
         %(request_ids)b::text[], %(epochs)b::bigint[], %(begins)b::boolean[], %(numbers)b::bigint[]
     ) AS given (request_id, epoch, begins, number) USING (request_id, epoch)
-    WHERE queued AND NOT {_STOPS} ORDER BY target_agent_id, position FOR UPDATE OF r SKIP LOCKED
+    WHERE state IN ('RECEIVED', 'CLAIMED') AND NOT {_STOPS}
+    ORDER BY target_agent_id, position FOR UPDATE OF r SKIP LOCKED
 ),
 taken AS (
     SELECT request_id, begins FROM (
@@ -425,25 +505,82 @@ ORDER BY not_before_ms, request_id LIMIT %b::bigint FOR UPDATE SKIP LOCKED
 _NEXT_DELAYED = "SELECT min(not_before_ms) FROM {schema}.request WHERE delayed"
 
 
+Floors = Sequence[int]
+"""Of one queue, by priority: no request of it is at a lower position."""
+
 Choice = tuple[str, int, bool, int]
 """A request that is to be claimed, the epoch that it has, whether it is begun at once, and its
 number among the chosen ones of its agent."""
 
 
-def lock_mailboxes(agents: Iterable[str], owner: str, now_ms: int) -> Query:
+def lock_mailboxes(
+    agents: Sequence[str], floors: Sequence[Floors], owner: str, now_ms: int
+) -> Query:
     """Lock agents, so that only this transaction claims for them; one row for each."""
-    return _LOCK_MAILBOXES, {"agents": texts(agents), "owner": owner, "now": now_ms}
+    return _LOCK_MAILBOXES, _queues(agents, floors, owner, now_ms)
 
 
-def heads(wanted: Mapping[str, int], owner: str, now_ms: int) -> Query:
-    """Read request, agent, epoch, whether the request stops its queue, and until when.
+def heads(wanted: Mapping[str, int], floors: Sequence[Floors], owner: str, now_ms: int) -> Query:
+    """Read request, agent, epoch, whether it stops, until when, if claimed, priority, position.
 
     The rows are in the order of the agents and their queues; for each agent at most as many as are
     wanted.
     """
-    return _HEADS, {
-        "agents": texts(wanted),
-        "most": numbers(wanted.values()),
+    most = numbers(wanted.values())
+    return _HEADS, {"most": most, **_queues(list(wanted), floors, owner, now_ms)}
+
+
+def limited_heads(limited: Mapping[str, int], floors: Sequence[Floors], now_ms: int) -> Query:
+    """Read the first requests of each priority, of whoever claims them; so many for each agent."""
+    most = numbers(limited.values())
+    return _LIMITED_HEADS, {"most": most, **_queues(list(limited), floors, "", now_ms)}
+
+
+def limits_of(agents: Sequence[str]) -> Query:
+    """Read agent, workers, starts and window of the agents that are known."""
+    return _LIMITS, (texts(agents),)
+
+
+def set_limits(limits: Mapping[str, AgentLimits]) -> Query:
+    """Set the limits of agents."""
+    return _SET_LIMITS, [
+        texts(list(limits)),
+        numbers([each.workers for each in limits.values()]),
+        numbers([each.starts for each in limits.values()]),
+        numbers([each.window_ms for each in limits.values()]),
+    ]
+
+
+def note_starts(started: Mapping[str, str]) -> Query:
+    """Write what `LimitedAgent.written` gives; the mailboxes are locked."""
+    return _NOTE_STARTS, [texts(list(started)), texts(list(started.values()))]
+
+
+def lowest(levels: Sequence[Level]) -> Query:
+    """Read agent, priority, and the lowest position from a floor on, or NULL."""
+    return _LOWEST, [
+        texts([each[0] for each in levels]),
+        numbers([each[1] for each in levels]),
+        numbers([each[2] for each in levels]),
+    ]
+
+
+def give_back_lapsed(
+    agents: Sequence[str], floors: Sequence[Floors], owner: str, now_ms: int
+) -> Query:
+    """Give back the lapsed claims of others, as `rules.give_back_lapsed`.
+
+    One row for each agent of which none were given back, since not all of them are lapsed and free.
+    """
+    return _GIVE_BACK_LAPSED, _queues(agents, floors, owner, now_ms)
+
+
+def _queues(
+    agents: Sequence[str], floors: Sequence[Floors], owner: str, now_ms: int
+) -> dict[str, object]:
+    return {
+        "agents": texts(agents),
+        "floors": texts([f"{{{','.join(map(str, each))}}}" for each in floors]),
         "owner": owner,
         "now": now_ms,
     }
@@ -549,10 +686,11 @@ WITH page AS (
     SELECT message_id, source_agent_id, target_agent_id, seq FROM {schema}.message
     WHERE state <> 'ACKNOWLEDGED'
         AND (source_agent_id, target_agent_id, seq) > (%b, %b, %b::bigint)
+        AND (%b::boolean OR target_agent_id = ANY (%b::text[]))
     ORDER BY source_agent_id, target_agent_id, seq LIMIT %b::bigint
 ), early AS (
     SELECT message_id FROM {schema}.message JOIN page USING (message_id)
-    WHERE created_at_ms < %b::bigint AND next_attempt_at_ms > %b::bigint
+    WHERE created_at_ms <= %b::bigint AND coalesce(next_attempt_at_ms, 0) > %b::bigint
     FOR UPDATE OF message SKIP LOCKED
 ), hastened AS (
     UPDATE {schema}.message AS m SET next_attempt_at_ms = %b::bigint FROM early
@@ -570,11 +708,11 @@ WHERE message_id = %b AND state <> 'ACKNOWLEDGED' RETURNING {_MESSAGE}
 _NEXT_DUE = "SELECT min(next_attempt_at_ms) FROM {schema}.message"
 _OUTBOX = f"""
 SELECT {_MESSAGE} FROM {{schema}}.message
-WHERE source_agent_id = %b AND target_agent_id = %b AND state <> 'ACKNOWLEDGED' ORDER BY seq
+WHERE source_agent_id = %b AND target_agent_id = %b AND state <> 'ACKNOWLEDGED'
+    AND created_at_ms < %b::bigint
 """
 _IN_STATE = f"""
 SELECT {_MESSAGE} FROM {{schema}}.message WHERE state = %b AND created_at_ms < %b::bigint
-ORDER BY created_at_ms, message_id
 """
 _PURGE_ACKNOWLEDGED = """
 DELETE FROM {schema}.message WHERE message_id IN (
@@ -648,9 +786,9 @@ def plan(records: Sequence[MessageRecord]) -> Query:
     ]
 
 
-def hasten(before_ms: int, at_ms: int, after: OutboxKey, limit: int) -> Query:
+def hasten(targets: Sequence[str], at_ms: int, after: OutboxKey, limit: int) -> Query:
     """Make a page of messages due: one row, of how many and the last one's key, or none."""
-    return _HASTEN, (*after, limit, before_ms, at_ms, at_ms)
+    return _HASTEN, (*after, not targets, texts(targets), limit, at_ms, at_ms, at_ms)
 
 
 def reschedule(message_id: str, at_ms: int, give_up: bool) -> Query:
@@ -664,14 +802,11 @@ def next_due() -> Query:
     return _NEXT_DUE, ()
 
 
-def outbox(link: Link) -> Query:
-    """Read the messages that are not acknowledged, by number."""
-    return _OUTBOX, link
-
-
-def in_state(state: MessageState, older_than_ms: int | None) -> Query:
-    """Read the messages with a state, the oldest first."""
-    return _IN_STATE, (str(state), _or_any_time(older_than_ms))
+def messages_of(of: Link | MessageState, before_ms: int) -> Query:
+    """Read the messages of a link that are not acknowledged, or those with a state."""
+    if isinstance(of, MessageState):
+        return _IN_STATE, (str(of), before_ms)
+    return _OUTBOX, (*of, before_ms)
 
 
 def _ranges(settled: Settled) -> list[object]:
@@ -713,10 +848,6 @@ def server_settings() -> Query:
 def server_time() -> Query:
     """Read the time of the database server, in ms since 1970."""
     return "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8", ()
-
-
-def _or_any_time(older_than_ms: int | None) -> int:
-    return 2**63 - 1 if older_than_ms is None else older_than_ms
 
 
 def _row_of(record: RequestRecord) -> list[object]:

@@ -9,7 +9,7 @@ import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from ....database.postgres import Query, Row, Transaction
+from ....base.database.postgres import Query, Row, Transaction
 from ....errors import UsageError
 from ...ledger.submissions import SubmittedRequest, in_order
 from ...ledger.types import Appended, LedgerNews, OutgoingMessage

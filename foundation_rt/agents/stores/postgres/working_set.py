@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ....database.postgres import Query, Raced, Transaction
+from ....base.database.postgres import Query, Raced, Transaction
 from ...ledger.types import Link, MessageRecord
 from ...ledger.unit_of_work import UnitOfWork
 from .. import records

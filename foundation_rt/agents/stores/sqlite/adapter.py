@@ -4,49 +4,73 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from attrs import define, field
 
-from ....database.errors import DatabaseError
-from ....database.sqlite import SqliteDatabase
-from ....errors import StructuredError
-from ....shown import Shown
-from ...ledger.administration import AgentSummary, Changed, RequestQuery
-from ...ledger.schedules import Advance, DueSchedules, EnteredRuns, Schedule, ScheduleChange
+from ....base.database.errors import DatabaseError
+from ....base.database.sqlite import SqliteDatabase
+from ....base.shown import Shown
 from ...ledger.types import (
     Appended,
-    ClaimCompletion,
     Claimed,
-    Completed,
-    Due,
-    Envelope,
-    Hastened,
-    IncomingEnvelope,
     LedgerNews,
-    MessageRecord,
-    OutboxKey,
-    Outcome,
     OutgoingMessage,
-    Queued,
-    Received,
-    Release,
-    RequestRecord,
 )
-from ...persistence import LeaseRenewer, RetryDecision, StoreError
+from ...persistence import LeaseRenewer, StoreError
+from ..derived_operations import DerivedOperations
 from ..without_submissions import WithoutSubmissions
 from . import administration, maintenance, schedules, schema
 from . import claims as claiming
 from . import messages as messaging
-from .ledger_clock import MachineClocks, note_time, read_clock, set_clock
+from .ledger_clock import MachineClocks, read_clock, set_clock
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+Method: TypeAlias = Callable[Concatenate["SqliteAACPPersistenceAdapter", P], Coroutine[Any, Any, T]]
+
+
+def _changing(operation: Callable[Concatenate[sqlite3.Connection, P], T]) -> Method[P, T]:
+    """Return the method that performs an operation in a transaction."""
+
+    @wraps(operation)
+    async def method(
+        adapter: SqliteAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        return await adapter._perform(operation, *arguments, **named)
+
+    return method
+
+
+def _entering(operation: Callable[Concatenate[sqlite3.Connection, int, P], T]) -> Method[P, T]:
+    """Do the same with an operation that needs the incarnation of the ledger."""
+
+    @wraps(operation)
+    async def method(
+        adapter: SqliteAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        return await adapter._perform(operation, adapter.incarnation, *arguments, **named)
+
+    return method
+
+
+def _asking(operation: Callable[Concatenate[sqlite3.Connection, P], T]) -> Method[P, T]:
+    """Do the same with an operation that changes nothing."""
+
+    @wraps(operation)
+    async def method(
+        adapter: SqliteAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        return await adapter._look(operation, *arguments, **named)
+
+    return method
+
 
 @define(eq=False, repr=False)
-class SqliteAACPPersistenceAdapter(WithoutSubmissions, Shown):
+class SqliteAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Shown):
     """Keeps everything in one file, through one connection, in a thread of its own.
 
     Beside the file are its journal (``-journal``, or ``-wal`` and ``-shm`` with a SQLite library
@@ -66,6 +90,7 @@ class SqliteAACPPersistenceAdapter(WithoutSubmissions, Shown):
 
     Args:
         path: of the file; it is made if it is missing, in a folder that exists.
+        exclusive: keep the file for this process, and have a WAL with every SQLite library (DB-26).
         clocks: of this machine.
     """
 
@@ -81,12 +106,13 @@ class SqliteAACPPersistenceAdapter(WithoutSubmissions, Shown):
     uid: str = field(default="", init=False)
     incarnation: int = field(default=0, init=False)
     _path: str | os.PathLike[str]
+    _exclusive: bool = field(default=False, kw_only=True)
     _clocks: MachineClocks = field(factory=MachineClocks, kw_only=True)
     _database: SqliteDatabase = field(init=False)
 
     @_database.default
     def _file_of(self) -> SqliteDatabase:
-        return SqliteDatabase(self._path, prepare=self._prepare)
+        return SqliteDatabase(self._path, prepare=self._prepare, exclusive=self._exclusive)
 
     @property
     def path(self) -> str:
@@ -168,12 +194,6 @@ class SqliteAACPPersistenceAdapter(WithoutSubmissions, Shown):
         """See `AACPPersistenceAdapter`."""
         return await self._perform(messaging.append, messages, self.incarnation)
 
-    async def receive(
-        self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int
-    ) -> Received:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(messaging.receive, arrivals, self.incarnation, now_ms, ttl_ms)
-
     async def claim(
         self,
         wanted: Mapping[str, int],
@@ -183,146 +203,37 @@ class SqliteAACPPersistenceAdapter(WithoutSubmissions, Shown):
         idle: Collection[str] = (),
     ) -> Claimed:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(claiming.claim, wanted, owner, now_ms, lease_until_ms, idle)
-
-    async def queue_delayed(self, now_ms: int, limit: int) -> Queued:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(claiming.queue_delayed, self.incarnation, now_ms, limit)
-
-    async def complete(
-        self, completions: Sequence[ClaimCompletion], now_ms: int
-    ) -> list[Completed]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(claiming.complete, completions, self.incarnation, now_ms)
-
-    async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> list[bool]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(claiming.renew, claims, lease_until_ms)
-
-    async def release(self, releases: Sequence[Release]) -> list[Release]:
-        """See `AACPPersistenceAdapter`."""
-        await self._perform(claiming.release, releases)
-        return []
-
-    async def take_due(self, now_ms: int, limit: int, decide: RetryDecision) -> Due:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(messaging.take_due, now_ms, limit, decide)
-
-    async def hasten(self, before_ms: int, at_ms: int, after: OutboxKey, limit: int) -> Hastened:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(messaging.hasten, before_ms, at_ms, after, limit)
-
-    async def reschedule(
-        self, message_id: str, at_ms: int, *, give_up: bool = False
-    ) -> MessageRecord | None:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(messaging.reschedule, message_id, at_ms, give_up)
-
-    async def put_request_record(self, request_id: str, record: RequestRecord) -> None:
-        """See `AACPPersistenceAdapter`."""
-        await self._perform(maintenance.put_request, record)
-
-    async def put_message_record(self, message_id: str, record: MessageRecord) -> None:
-        """See `AACPPersistenceAdapter`."""
-        await self._perform(messaging.put_message, record, self.incarnation)
-
-    async def get_request_record(self, request_id: str) -> RequestRecord | None:
-        """See `AACPPersistenceAdapter`."""
-        found = await self.get_request_records([request_id])
-        return found[0] if found else None
-
-    async def get_request_records(self, request_ids: Sequence[str]) -> list[RequestRecord]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(maintenance.get_requests, request_ids)
-
-    async def get_message_record(self, message_id: str) -> MessageRecord | None:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(messaging.get_message, message_id)
-
-    async def mark_completed(
-        self, request_id: str, result: bytes | None, now_ms: int, completion_ref: str | None = None
-    ) -> bool:
-        """See `AACPPersistenceAdapter`."""
         return await self._perform(
-            maintenance.mark_completed, request_id, result, now_ms, completion_ref
+            claiming.claim, wanted, owner, now_ms, lease_until_ms, idle, clocks=self._clocks
         )
 
-    async def mark_failed(self, request_id: str, error: StructuredError, now_ms: int) -> bool:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(maintenance.mark_failed, request_id, error, now_ms)
-
-    async def get_last_sequence(self, source_agent_id: str, target_agent_id: str) -> int:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(messaging.get_last_seq, (source_agent_id, target_agent_id))
-
-    async def update_last_sequence(
-        self, source_agent_id: str, target_agent_id: str, seq: int
-    ) -> None:
-        """See `AACPPersistenceAdapter`."""
-        await self._perform(
-            messaging.update_last_seq, (source_agent_id, target_agent_id), seq, self.incarnation
-        )
-
-    async def get_unacknowledged_messages(
-        self, source_agent_id: str, target_agent_id: str
-    ) -> list[Envelope]:
-        """See `AACPPersistenceAdapter`."""
-        link = (source_agent_id, target_agent_id)
-        return await self._perform(maintenance.get_unacknowledged, link, self.incarnation)
-
-    async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(maintenance.list_pending, older_than_ms)
-
-    async def list_messages_in_state(
-        self, outcome: Outcome, older_than_ms: int | None = None
-    ) -> list[MessageRecord]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(maintenance.list_messages, outcome, older_than_ms)
-
-    async def purge_expired(self, now_ms: int) -> int:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(_purge, now_ms)
-
-    async def list_requests(self, query: RequestQuery) -> list[RequestRecord]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._look(administration.list_requests, query)
-
-    async def summarize_agents(self, after: str, limit: int) -> list[AgentSummary]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._look(administration.summarize, after, limit)
-
-    async def measure_queues(self, agent_ids: Sequence[str]) -> list[AgentSummary]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._look(administration.measure, agent_ids)
-
-    async def cancel(self, cancellations: Sequence[ClaimCompletion], now_ms: int) -> list[Changed]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(administration.cancel, cancellations, self.incarnation, now_ms)
-
-    async def requeue(self, request_ids: Sequence[str], expires_at_ms: int) -> list[Changed]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(
-            administration.requeue, request_ids, self.incarnation, expires_at_ms
-        )
-
-    # -- schedules ----------------------------------------------------------------------------
-
-    async def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(schedules.change_schedules, changes)
-
-    async def list_schedules(self, after: str, limit: int) -> list[Schedule]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._look(schedules.list_schedules, after, limit)
-
-    async def due_schedules(self, now_ms: int, limit: int) -> DueSchedules:
-        """See `AACPPersistenceAdapter`."""
-        return await self._look(schedules.due_schedules, now_ms, limit)
-
-    async def enter_runs(self, advances: Sequence[Advance], now_ms: int) -> list[EnteredRuns]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(schedules.enter_runs, advances, self.incarnation)
+    receive = _entering(messaging.receive)
+    limit_agents = _changing(claiming.limit_agents)
+    queue_delayed = _entering(claiming.queue_delayed)
+    complete = _entering(claiming.complete)
+    renew = _changing(claiming.renew)
+    release = _changing(claiming.release)
+    take_due = _changing(messaging.take_due)
+    hasten = _changing(messaging.hasten)
+    reschedule = _changing(messaging.reschedule)
+    put_request_record = _changing(maintenance.put_request)
+    get_request_records = _changing(maintenance.get_requests)
+    get_message_record = _changing(messaging.get_message)
+    mark_completed = _changing(maintenance.mark_completed)
+    mark_failed = _changing(maintenance.mark_failed)
+    get_last_sequence = _changing(messaging.get_last_seq)
+    purge_expired = _changing(maintenance.purge)
+    list_requests = _asking(administration.list_requests)
+    summarize_agents = _asking(administration.summarize)
+    measure_queues = _asking(administration.measure)
+    cancel = _entering(administration.cancel)
+    requeue = _entering(administration.requeue)
+    change_schedules = _changing(schedules.change_schedules)
+    list_schedules = _asking(schedules.list_schedules)
+    due_schedules = _asking(schedules.due_schedules)
+    enter_runs = _entering(schedules.enter_runs)
+    _read_messages = _asking(messaging.read_messages)
+    _change_link = _entering(messaging.change_link)
 
 
 @define(eq=False, repr=False)
@@ -337,8 +248,3 @@ class _Renewer:
 
     async def close(self) -> None:
         """See `LeaseRenewer`."""
-
-
-def _purge(connection: sqlite3.Connection, now_ms: int) -> int:
-    note_time(connection, now_ms)
-    return maintenance.purge(connection, now_ms)

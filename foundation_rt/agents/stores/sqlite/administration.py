@@ -17,6 +17,7 @@ from ...ledger.administration import (
 )
 from ...ledger.types import ClaimCompletion, RequestRecord
 from .. import records
+from .rows import REQUEST
 from .working_set import flush, load, read_links
 
 _LEFT_OUT = {"payload": "CAST('null' AS BLOB)", "result": "NULL"}
@@ -39,8 +40,8 @@ def list_requests(connection: sqlite3.Connection, query: RequestQuery) -> list[R
         conditions.append("request_id LIKE ?")
         values.append(f"%@{query.id_owner}")
     rows = connection.execute(
-        f"SELECT {_OUTLINE} FROM requests WHERE {' AND '.join(conditions)}"
-        " ORDER BY created_at_ms, request_id LIMIT ?",
+        f"SELECT {REQUEST if query.whole else _OUTLINE} FROM requests"
+        f" WHERE {' AND '.join(conditions)} ORDER BY created_at_ms, request_id LIMIT ?",
         (*values, query.limit),
     )
     return list(map(records.request_of, rows))
@@ -75,8 +76,8 @@ def measure(connection: sqlite3.Connection, agent_ids: Sequence[str]) -> list[Ag
 
 def cancel(
     connection: sqlite3.Connection,
-    cancellations: Sequence[ClaimCompletion],
     incarnation: int,
+    cancellations: Sequence[ClaimCompletion],
     now_ms: int,
 ) -> list[Changed]:
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
@@ -99,8 +100,8 @@ def cancel(
 
 def requeue(
     connection: sqlite3.Connection,
-    request_ids: Sequence[str],
     incarnation: int,
+    request_ids: Sequence[str],
     expires_at_ms: int,
 ) -> list[Changed]:
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""

@@ -7,12 +7,21 @@ thousand claims under way would have them all read for every new one.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
-from ...ledger.rules import claim_from, executed_elsewhere_until
+from attrs import astuple
+
+from ...ledger.agent_limits import NO_LIMITS, Admitted, AgentLimits, LimitedAgent
+from ...ledger.request_options import MAX_PRIORITY
+from ...ledger.rules import (
+    claim_from,
+    executed_elsewhere_until,
+    give_back_lapsed,
+)
 from ...ledger.types import ClaimCompletion, Claimed, Completed, Queued, Release, RequestRecord
 from .. import records
+from .ledger_clock import MachineClocks, read_clock
 from .rows import IS_QUEUED, REQUEST, ids_of
 from .working_set import flush, load, read_links
 
@@ -41,23 +50,41 @@ def claim(
     owner: str,
     now_ms: int,
     lease_until_ms: int,
-    idle: Collection[str],
+    idle: Collection[str] = (),
+    *,
+    clocks: MachineClocks,
 ) -> Claimed:
-    """See `AACPPersistenceAdapter`."""
+    """See `AACPPersistenceAdapter`; the clocks are those of the machine."""
     claimed = Claimed([])
+    all_limited = _limited_agents(connection)
+    time_ms = read_clock(connection, clocks) if all_limited else now_ms
     if len(wanted) > _FEW:
         queued = {agent_id for (agent_id,) in connection.execute(_WITH_A_QUEUE)}
         wanted = {agent_id: most for agent_id, most in wanted.items() if agent_id in queued}
     for agent_id, most in wanted.items():
+        limited = all_limited.get(agent_id)
+        if limited is not None:
+            admitted = _admit(connection, agent_id, limited, most, owner, now_ms, time_ms)
+            if admitted.again_at_ms is not None:
+                claimed.again_at_ms[agent_id] = admitted.again_at_ms
+            if admitted.requests is not None:
+                for record in admitted.requests:
+                    _write_claims(connection, [record], owner, lease_until_ms, begins=True)
+                    claimed.claims.append(limited.claim(record, owner, lease_until_ms))
+                _note_starts(connection, agent_id, limited, admitted.most, time_ms)
+                continue
+            most = admitted.most
+            if not most:
+                continue
         # `claimability` passes over the requests that are left out here: see the module's head.
         rows = connection.execute(
             f"SELECT {REQUEST} FROM requests WHERE {IS_QUEUED} AND target_agent_id = ?"
             " AND expires_at_ms > ?"
-            " AND NOT (state = 'CLAIMED' AND owner = ? AND lease_until_ms > ?)"
+            " AND NOT (state = 'CLAIMED' AND owner = ?)"
             " ORDER BY priority DESC, position LIMIT ?",
-            (agent_id, now_ms, owner, now_ms, most),
+            (agent_id, now_ms, owner, most),
         )
-        begins = agent_id in idle
+        begins = agent_id in idle or limited is not None
         queue = map(records.request_of, rows)
         first = next(queue, None)
         if first is None:
@@ -68,41 +95,135 @@ def claim(
             claimed.again_at_ms[agent_id] = until_ms
             continue
         taken = claim_from(
-            chain([first], queue), most, owner, now_ms, lease_until_ms, begins, claimed
+            chain([first], queue),
+            most,
+            owner,
+            now_ms,
+            lease_until_ms,
+            begins,
+            claimed,
+            lambda lapsed: _take_over(connection, lapsed, owner, now_ms),
         )
         rows.close()
         if taken:
-            connection.execute(
-                "UPDATE requests SET state = 'CLAIMED', epoch = epoch + 1, owner = ?,"
-                " executions = executions + (request_id IS ?),"
-                " lease_until_ms = ?, not_before_ms = NULL"
-                " WHERE request_id IN (SELECT value FROM json_each(?))",
-                (
-                    owner,
-                    taken[0].request_id if begins else None,
-                    lease_until_ms,
-                    ids_of(record.request_id for record in taken),
-                ),
-            )
+            _write_claims(connection, taken, owner, lease_until_ms, begins=begins)
+            if limited is not None:
+                _note_starts(connection, agent_id, limited, len(taken), time_ms)
     return claimed
+
+
+def _write_claims(
+    connection: sqlite3.Connection,
+    taken: Sequence[RequestRecord],
+    owner: str,
+    lease_until_ms: int,
+    *,
+    begins: bool,
+) -> None:
+    connection.execute(
+        "UPDATE requests SET state = 'CLAIMED', epoch = epoch + 1, owner = ?,"
+        " executions = executions + (request_id IS ?),"
+        " lease_until_ms = ?, not_before_ms = NULL"
+        " WHERE request_id IN (SELECT value FROM json_each(?))",
+        (
+            owner,
+            taken[0].request_id if begins else None,
+            lease_until_ms,
+            ids_of(record.request_id for record in taken),
+        ),
+    )
+
+
+def _limited_agents(connection: sqlite3.Connection) -> dict[str, LimitedAgent]:
+    rows = connection.execute("SELECT agent_id, workers, starts, window_ms, started FROM agents")
+    return {agent_id: LimitedAgent.of(*columns) for agent_id, *columns in rows}
+
+
+def _admit(
+    connection: sqlite3.Connection,
+    agent_id: str,
+    limited: LimitedAgent,
+    most: int,
+    owner: str,
+    now_ms: int,
+    time_ms: int,
+) -> Admitted:
+    head: list[RequestRecord] = []
+    for priority in range(MAX_PRIORITY, -1, -1):
+        rows = connection.execute(
+            f"SELECT {REQUEST} FROM requests WHERE {IS_QUEUED} AND target_agent_id = ?"
+            " AND priority = ? AND expires_at_ms > ? ORDER BY position LIMIT ?",
+            (agent_id, priority, now_ms, limited.read_ahead),
+        )
+        head += map(records.request_of, rows)
+    return limited.admit(head, most, owner, now_ms, time_ms)
+
+
+def _note_starts(
+    connection: sqlite3.Connection, agent_id: str, limited: LimitedAgent, count: int, time_ms: int
+) -> None:
+    if limited.limits.starts and count:
+        limited.note_starts(count, time_ms)
+        connection.execute(
+            "UPDATE agents SET started = ? WHERE agent_id = ?", (limited.written(), agent_id)
+        )
+
+
+def limit_agents(
+    connection: sqlite3.Connection, limits: Mapping[str, AgentLimits]
+) -> dict[str, AgentLimits]:
+    """See `AACPPersistenceAdapter`."""
+    known = {each: limited.limits for each, limited in _limited_agents(connection).items()}
+    before = {each: known.get(each, NO_LIMITS) for each in limits}
+    before = {each: its for each, its in before.items() if its != limits[each]}
+    for agent_id in before:
+        if limits[agent_id] == NO_LIMITS:
+            connection.execute("DELETE FROM agents WHERE agent_id = ?", (agent_id,))
+        else:
+            connection.execute(
+                "INSERT INTO agents (agent_id, workers, starts, window_ms) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET workers = excluded.workers,"
+                " starts = excluded.starts, window_ms = excluded.window_ms",
+                (agent_id, *astuple(limits[agent_id])),
+            )
+    return before
 
 
 def _executed_elsewhere_until(
     connection: sqlite3.Connection, head: RequestRecord, owner: str, now_ms: int
 ) -> int | None:
     """Return when to ask again since another owner executes requests of a lower priority."""
-    ends = []
-    for priority in range(head.priority):
-        rows = connection.execute(
-            f"SELECT {REQUEST} FROM requests WHERE {IS_QUEUED} AND target_agent_id = ?"
-            " AND priority = ? ORDER BY position",
-            (head.target_agent_id, priority),
-        )
-        end = executed_elsewhere_until(map(records.request_of, rows), owner, now_ms)
-        rows.close()
-        if end is not None:
-            ends.append(end)
-    return min(ends, default=None)
+    lower = (_level(connection, head, priority) for priority in range(head.priority))
+    ends = (executed_elsewhere_until(level, owner, now_ms) for level in lower)
+    return min((end for end in ends if end is not None), default=None)
+
+
+def _take_over(
+    connection: sqlite3.Connection, lapsed: RequestRecord, owner: str, now_ms: int
+) -> int | None:
+    level = _level(connection, lapsed, lapsed.priority)
+    until_ms = executed_elsewhere_until(level, owner, now_ms)
+    if until_ms is None:
+        levels = (_level(connection, lapsed, each) for each in range(MAX_PRIORITY + 1))
+        for level in levels:
+            given_back = give_back_lapsed(level, owner, now_ms)
+            connection.execute(
+                f"{_RELEASE} WHERE request_id IN (SELECT value FROM json_each(?))",
+                (ids_of(record.request_id for record in given_back),),
+            )
+    return until_ms
+
+
+def _level(
+    connection: sqlite3.Connection, beside: RequestRecord, priority: int
+) -> Iterator[RequestRecord]:
+    """Return the requests of a priority in the queue of a request, without payloads."""
+    rows = connection.execute(
+        f"SELECT {_WITHOUT_PAYLOAD} FROM requests WHERE {IS_QUEUED} AND target_agent_id = ?"
+        " AND priority = ? ORDER BY position",
+        (beside.target_agent_id, priority),
+    )
+    return map(records.request_of, rows)
 
 
 def queue_delayed(
@@ -127,8 +248,8 @@ def queue_delayed(
 
 def complete(
     connection: sqlite3.Connection,
-    completions: Sequence[ClaimCompletion],
     incarnation: int,
+    completions: Sequence[ClaimCompletion],
     now_ms: int,
 ) -> list[Completed]:
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
@@ -160,7 +281,7 @@ _RELEASE = "UPDATE requests SET state = 'RECEIVED', owner = NULL, lease_until_ms
 _DELAY = _RELEASE.replace("'RECEIVED'", "'DELAYED', position = NULL")
 
 
-def release(connection: sqlite3.Connection, releases: Sequence[Release]) -> None:
+def release(connection: sqlite3.Connection, releases: Sequence[Release]) -> list[Release]:
     """See `AACPPersistenceAdapter`."""
     for released, leaves_queue in ((_RELEASE, False), (_DELAY, True)):
         connection.executemany(
@@ -172,6 +293,7 @@ def release(connection: sqlite3.Connection, releases: Sequence[Release]) -> None
                 if each.leaves_queue == leaves_queue
             ],
         )
+    return []
 
 
 def release_all(connection: sqlite3.Connection) -> int:

@@ -5,22 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-import orjson
-
+from ....base.exact_json import dumps
 from ....errors import StructuredError
 from ...ledger.rules import PURGE_BATCH
-from ...ledger.types import (
-    MESSAGE_STATES,
-    VOID_PAYLOAD,
-    Envelope,
-    Link,
-    MessageRecord,
-    Outcome,
-    RequestRecord,
-    RequestState,
-)
-from .. import records
-from .rows import INSERT_REQUEST, IS_OUTBOUND, MESSAGE, REQUEST, Row, read_requests, request_row
+from ...ledger.types import VOID_PAYLOAD, RequestRecord, RequestState
+from .ledger_clock import note_time
+from .rows import INSERT_REQUEST, Row, read_requests, request_row
 
 
 def get_names(connection: sqlite3.Connection) -> tuple[int, str]:
@@ -29,14 +19,14 @@ def get_names(connection: sqlite3.Connection) -> tuple[int, str]:
     return int(incarnation), str(uid)
 
 
-def put_request(connection: sqlite3.Connection, record: RequestRecord) -> None:
+def put_request(connection: sqlite3.Connection, request_id: str, record: RequestRecord) -> None:
     """See `AACPPersistenceAdapter.put_request_record`."""
     connection.execute(f"{INSERT_REQUEST} ON CONFLICT DO NOTHING", request_row(record))
 
 
-def get_requests(connection: sqlite3.Connection, ids: Sequence[str]) -> list[RequestRecord]:
+def get_requests(connection: sqlite3.Connection, request_ids: Sequence[str]) -> list[RequestRecord]:
     """See `AACPPersistenceAdapter.get_request_records`."""
-    return list(read_requests(connection, ids).values())
+    return list(read_requests(connection, request_ids).values())
 
 
 def mark_completed(
@@ -44,7 +34,7 @@ def mark_completed(
     request_id: str,
     result: bytes | None,
     now_ms: int,
-    completion_ref: str | None,
+    completion_ref: str | None = None,
 ) -> bool:
     """See `AACPPersistenceAdapter`."""
     connection.execute(
@@ -62,7 +52,7 @@ def mark_failed(
     connection.execute(
         "UPDATE requests SET state = 'FAILED', error = ?, finished_at_ms = ?"
         " WHERE request_id = ? AND state = 'SENT'",
-        (orjson.dumps(error.to_wire()), now_ms, request_id),
+        (dumps(error.to_wire()), now_ms, request_id),
     )
     return _state(connection, request_id) == RequestState.FAILED
 
@@ -74,44 +64,9 @@ def _state(connection: sqlite3.Connection, request_id: str) -> str | None:
     return None if row is None else row[0]
 
 
-# -- recovery and retention -----------------------------------------------------------------------
-
-
-def get_unacknowledged(connection: sqlite3.Connection, link: Link, own: int) -> list[Envelope]:
-    """See `AACPPersistenceAdapter.get_unacknowledged_messages`."""
-    rows = connection.execute(
-        f"SELECT {MESSAGE} FROM messages WHERE {IS_OUTBOUND}"
-        " AND source_agent_id = ? AND target_agent_id = ? ORDER BY seq",
-        link,
-    )
-    messages = map(records.message_of, rows)
-    return [message.envelope(message.message_id, None, own) for message in messages]
-
-
-def list_pending(connection: sqlite3.Connection, older_than_ms: int | None) -> list[RequestRecord]:
-    """See `AACPPersistenceAdapter.list_pending_requests`."""
-    rows = connection.execute(
-        f"SELECT {REQUEST} FROM requests WHERE state NOT IN ('COMPLETED', 'FAILED')"
-        " AND (? IS NULL OR created_at_ms < ?) ORDER BY created_at_ms, request_id",
-        (older_than_ms, older_than_ms),
-    )
-    return list(map(records.request_of, rows))
-
-
-def list_messages(
-    connection: sqlite3.Connection, outcome: Outcome, older_than_ms: int | None
-) -> list[MessageRecord]:
-    """See `AACPPersistenceAdapter.list_messages_in_state`."""
-    rows = connection.execute(
-        f"SELECT {MESSAGE} FROM messages WHERE state = ?"
-        " AND (? IS NULL OR created_at_ms < ?) ORDER BY created_at_ms, message_id",
-        (MESSAGE_STATES[outcome]._value_, older_than_ms, older_than_ms),
-    )
-    return list(map(records.message_of, rows))
-
-
 def purge(connection: sqlite3.Connection, now_ms: int) -> int:
     """See `AACPPersistenceAdapter.purge_expired`."""
+    note_time(connection, now_ms)
     expired = (now_ms, PURGE_BATCH)
     statements: tuple[tuple[str, Row], ...] = (
         (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...ledger.rules import retry
 from ...ledger.types import (
@@ -14,13 +14,15 @@ from ...ledger.types import (
     IncomingEnvelope,
     Link,
     MessageRecord,
+    MessageState,
     OutboxKey,
     OutgoingMessage,
     Received,
 )
+from ...ledger.unit_of_work import UnitOfWork
 from ...persistence import RetryDecision
 from .. import records
-from .rows import IS_OUTBOUND, LOW_WATERMARK, MESSAGE, read_link
+from .rows import IS_OUTBOUND, LOW_WATERMARK, MESSAGE, ids_of, read_link
 from .working_set import flush, load, load_held
 
 
@@ -40,15 +42,15 @@ def append(
         ],
     )
     load_held(connection, unit, unit.releases_here(messages))
-    appended = [unit.append(outgoing) for outgoing in messages]
+    appended = unit.append_all(messages)
     flush(connection, unit)
     return appended
 
 
 def receive(
     connection: sqlite3.Connection,
-    arrivals: Sequence[IncomingEnvelope],
     incarnation: int,
+    arrivals: Sequence[IncomingEnvelope],
     now_ms: int,
     ttl_ms: int,
 ) -> Received:
@@ -103,23 +105,28 @@ def take_due(connection: sqlite3.Connection, now_ms: int, limit: int, decide: Re
 
 
 def hasten(
-    connection: sqlite3.Connection, before_ms: int, at_ms: int, after: OutboxKey, limit: int
+    connection: sqlite3.Connection,
+    targets: Sequence[str],
+    at_ms: int,
+    after: OutboxKey,
+    limit: int,
 ) -> Hastened:
     """See `AACPPersistenceAdapter`."""
     page = connection.execute(
         "SELECT source_agent_id, target_agent_id, seq, id, created_at_ms, next_attempt_at_ms"
         f" FROM messages WHERE {IS_OUTBOUND}"
         " AND (source_agent_id, target_agent_id, seq) > (?, ?, ?)"
+        " AND (? OR target_agent_id IN (SELECT value FROM json_each(?)))"
         " ORDER BY source_agent_id, target_agent_id, seq LIMIT ?",
-        (*after, limit),
+        (*after, not targets, ids_of(targets), limit),
     ).fetchall()
-    early = [(at_ms, row[3]) for row in page if row[4] < before_ms and row[5] > at_ms]
+    early = [(at_ms, row[3]) for row in page if row[4] <= at_ms < (row[5] or 0)]
     connection.executemany("UPDATE messages SET next_attempt_at_ms = ? WHERE id = ?", early)
     return Hastened(len(early), page[-1][:3] if page else None)
 
 
 def reschedule(
-    connection: sqlite3.Connection, message_id: str, at_ms: int, give_up: bool
+    connection: sqlite3.Connection, message_id: str, at_ms: int, *, give_up: bool = False
 ) -> MessageRecord | None:
     """See `AACPPersistenceAdapter`."""
     void = ("TOMBSTONE", VOID_PAYLOAD) if give_up else (None, None)
@@ -131,12 +138,31 @@ def reschedule(
     return get_message(connection, message_id) if changed.rowcount else None
 
 
-def put_message(connection: sqlite3.Connection, message: MessageRecord, incarnation: int) -> None:
-    """See `AACPPersistenceAdapter.put_message_record`."""
-    link = (message.source_agent_id, message.target_agent_id)
-    unit = load(connection, incarnation, [link], message_ids=[message.message_id])
-    unit.put_message(message)
+def change_link(
+    connection: sqlite3.Connection,
+    incarnation: int,
+    link: Link,
+    message_id: str,
+    change: Callable[[UnitOfWork], None],
+) -> None:
+    """See `DerivedOperations`; the incarnation is that of this ledger."""
+    unit = load(connection, incarnation, [link], message_ids=[message_id])
+    change(unit)
     flush(connection, unit)
+
+
+def read_messages(
+    connection: sqlite3.Connection, of: Link | MessageState, before_ms: int
+) -> list[MessageRecord]:
+    """See `DerivedOperations`."""
+    if isinstance(of, MessageState):
+        where, values = "state = ?", [str(of)]
+    else:
+        where, values = f"{IS_OUTBOUND} AND source_agent_id = ? AND target_agent_id = ?", [*of]
+    rows = connection.execute(
+        f"SELECT {MESSAGE} FROM messages WHERE {where} AND created_at_ms < ?", (*values, before_ms)
+    )
+    return list(map(records.message_of, rows))
 
 
 def get_message(connection: sqlite3.Connection, message_id: str) -> MessageRecord | None:
@@ -150,14 +176,7 @@ def get_message(connection: sqlite3.Connection, message_id: str) -> MessageRecor
 # -- numbers --------------------------------------------------------------------------------------
 
 
-def get_last_seq(connection: sqlite3.Connection, link: Link) -> int:
+def get_last_seq(connection: sqlite3.Connection, source_agent_id: str, target_agent_id: str) -> int:
     """See `AACPPersistenceAdapter.get_last_sequence`."""
-    state = read_link(connection, link)
+    state = read_link(connection, (source_agent_id, target_agent_id))
     return 0 if state is None else state.last_seq
-
-
-def update_last_seq(connection: sqlite3.Connection, link: Link, seq: int, incarnation: int) -> None:
-    """See `AACPPersistenceAdapter.update_last_sequence`."""
-    unit = load(connection, incarnation, [link])
-    unit.advance(link, seq)
-    flush(connection, unit)

@@ -63,7 +63,7 @@ def due_schedules(connection: sqlite3.Connection, now_ms: int, limit: int) -> Du
 
 
 def enter_runs(
-    connection: sqlite3.Connection, advances: Sequence[Advance], incarnation: int
+    connection: sqlite3.Connection, incarnation: int, advances: Sequence[Advance], now_ms: int
 ) -> list[EnteredRuns]:
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
     entered: list[EnteredRuns] = []

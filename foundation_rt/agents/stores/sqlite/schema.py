@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from ....database.migrations import migrate_sqlite, migrations_of
+from ....base.database.migrations import migrate_sqlite, migrations_of
 
 APPLICATION_ID = 0x41414350  # "AACP"
 
@@ -128,7 +128,18 @@ CREATE INDEX queues ON requests (target_agent_id, priority DESC, position)
 CREATE INDEX delayed ON requests (not_before_ms) WHERE state = 'DELAYED';
 """
 
-MIGRATIONS = migrations_of((_FIRST, _SECOND, _THIRD, _SCHEDULES, _OPTIONS))
+_LIMITS = """
+-- The agents that have limits.
+CREATE TABLE agents (
+    agent_id TEXT PRIMARY KEY,
+    workers INTEGER NOT NULL,
+    starts INTEGER NOT NULL,
+    window_ms INTEGER NOT NULL,
+    started TEXT NOT NULL DEFAULT ''  -- JSON: the executions that began in the last window
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS = migrations_of((_FIRST, _SECOND, _THIRD, _SCHEDULES, _OPTIONS, _LIMITS))
 """The n-th migration makes version n out of version n - 1."""
 
 

@@ -1,0 +1,1 @@
+"""The ledger in PostgreSQL beside other engines on the same server."""

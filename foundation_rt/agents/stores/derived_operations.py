@@ -1,0 +1,85 @@
+"""Operations that no node performs, over others: for programs that look into a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from ..ledger.administration import PENDING, RequestQuery
+from ..ledger.types import (
+    MESSAGE_STATES,
+    Envelope,
+    Link,
+    MessageRecord,
+    MessageState,
+    Outcome,
+    RequestRecord,
+)
+from ..ledger.unit_of_work import ALL, UnitOfWork
+
+
+class DerivedOperations(Protocol):
+    """Methods of `AACPPersistenceAdapter`, over those of a store without a body here."""
+
+    __slots__ = ()
+
+    incarnation: int
+
+    async def list_requests(self, query: RequestQuery) -> list[RequestRecord]:
+        """See `AACPPersistenceAdapter`."""
+
+    async def get_request_records(self, request_ids: Sequence[str]) -> list[RequestRecord]:
+        """See `AACPPersistenceAdapter`."""
+
+    async def _read_messages(
+        self, of: Link | MessageState, before_ms: int
+    ) -> Iterable[MessageRecord]:
+        """Return messages made before then, in any order.
+
+        Args:
+            of: a link, of which those count that are not acknowledged; or the state of all.
+            before_ms: the time.
+        """
+
+    async def _change_link(
+        self, link: Link, message_id: str, change: Callable[[UnitOfWork], None]
+    ) -> None:
+        """Apply a change to a unit of work with a link and, if it is there, a message."""
+
+    async def get_request_record(self, request_id: str) -> RequestRecord | None:
+        """See `AACPPersistenceAdapter`."""
+        found = await self.get_request_records([request_id])
+        return found[0] if found else None
+
+    async def put_message_record(self, message_id: str, record: MessageRecord) -> None:
+        """See `AACPPersistenceAdapter`."""
+        link = (record.source_agent_id, record.target_agent_id)
+        await self._change_link(link, message_id, lambda unit: unit.put_message(record))
+
+    async def update_last_sequence(
+        self, source_agent_id: str, target_agent_id: str, seq: int
+    ) -> None:
+        """See `AACPPersistenceAdapter`."""
+        link = (source_agent_id, target_agent_id)
+        await self._change_link(link, "", lambda unit: unit.advance(link, seq))
+
+    async def get_unacknowledged_messages(
+        self, source_agent_id: str, target_agent_id: str
+    ) -> list[Envelope]:
+        """See `AACPPersistenceAdapter`."""
+        found = await self._read_messages((source_agent_id, target_agent_id), ALL)
+        messages = sorted(found, key=lambda message: message.seq)
+        return [each.envelope(each.message_id, None, self.incarnation) for each in messages]
+
+    async def list_messages_in_state(
+        self, outcome: Outcome, older_than_ms: int | None = None
+    ) -> list[MessageRecord]:
+        """See `AACPPersistenceAdapter`."""
+        before_ms = ALL if older_than_ms is None else older_than_ms
+        found = await self._read_messages(MESSAGE_STATES[outcome], before_ms)
+        return sorted(found, key=lambda message: (message.created_at_ms, message.message_id))
+
+    async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
+        """See `AACPPersistenceAdapter`."""
+        query = RequestQuery(states=PENDING, before_ms=older_than_ms, limit=ALL, whole=True)
+        return await self.list_requests(query)

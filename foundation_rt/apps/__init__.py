@@ -1,0 +1,1 @@
+"""Applications on the runtime: they use its public names."""

@@ -1,0 +1,77 @@
+"""Many MCP servers as one, for programs: `Coordinator` (spec/coordinator.md).
+
+The public names are imported when they are first used (PEP 562), as those of the package are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...base.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .coordinator import Coordinator as Coordinator
+    from .errors import CoordinatorError as CoordinatorError
+    from .errors import ExecutionContext as ExecutionContext
+    from .errors import ToolCircuitOpenError as ToolCircuitOpenError
+    from .errors import ToolExecutionError as ToolExecutionError
+    from .errors import ToolNotFoundError as ToolNotFoundError
+    from .errors import ToolValidationError as ToolValidationError
+    from .names import close_names as close_names
+    from .names import outside_name as outside_name
+    from .options import CircuitOptions as CircuitOptions
+    from .options import CoordinatorOptions as CoordinatorOptions
+    from .registry import ToolRegistryEntry as ToolRegistryEntry
+    from .requests import Priority as Priority
+    from .requests import RetryOptions as RetryOptions
+    from .requests import ToolCallFailure as ToolCallFailure
+    from .requests import ToolCallRequest as ToolCallRequest
+    from .requests import ToolCallResponse as ToolCallResponse
+    from .requests import ToolExecutionOptions as ToolExecutionOptions
+    from .requests import failure_of as failure_of
+    from .server_connections import ServerConnections as ServerConnections
+    from .server_state import ServerState as ServerState
+    from .server_status import ServerStatus as ServerStatus
+    from .servers import ServerPlan as ServerPlan
+    from .servers import plans_of as plans_of
+    from .servers import plans_of_file as plans_of_file
+    from .start_chain import chain_mark as chain_mark
+    from .start_chain import file_identity as file_identity
+    from .start_chain import is_own_child as is_own_child
+    from .start_chain import mark_children as mark_children
+
+_HOMES = {
+    "Coordinator": "coordinator",
+    "CoordinatorError": "errors",
+    "CircuitOptions": "options",
+    "CoordinatorOptions": "options",
+    "ExecutionContext": "errors",
+    "Priority": "requests",
+    "RetryOptions": "requests",
+    "ServerConnections": "server_connections",
+    "ServerState": "server_state",
+    "ServerStatus": "server_status",
+    "ToolCallFailure": "requests",
+    "ToolCallRequest": "requests",
+    "ToolCallResponse": "requests",
+    "ToolCircuitOpenError": "errors",
+    "ToolExecutionError": "errors",
+    "ToolExecutionOptions": "requests",
+    "ToolNotFoundError": "errors",
+    "ToolRegistryEntry": "registry",
+    "ToolValidationError": "errors",
+    "ServerPlan": "servers",
+    "chain_mark": "start_chain",
+    "close_names": "names",
+    "file_identity": "start_chain",
+    "is_own_child": "start_chain",
+    "mark_children": "start_chain",
+    "failure_of": "requests",
+    "outside_name": "names",
+    "plans_of": "servers",
+    "plans_of_file": "servers",
+}
+
+__all__ = [*_HOMES]
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -1,0 +1,104 @@
+"""The lists of all servers as one (COORD-17, COORD-18). Pure.
+
+A change is what differs from the lists that were last announced. So a server that is lost and comes
+back with the same tools before anybody was notified has changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from attrs import define, field, frozen
+
+from ...base.exact_json import dumps
+
+Definition = Mapping[str, Any]
+
+KINDS = ("tools", "resources", "resourceTemplates", "prompts", "instructions", "guidance")
+"""The lists of a server, named as the member of the result that holds their entries.
+
+The last two hold a text for models, as an entry with `name` and `text`, if the server has one.
+Guidance is read last: that there is none is announced too (COORD-18).
+"""
+
+
+@frozen(eq=False)
+class _Listed:
+    entries: tuple[Definition, ...]
+    digest: bytes
+
+
+_NOTHING = _Listed((), b"")
+
+
+@define(eq=False)
+class Catalogue:
+    """The definitions of every server, as they came, in the order of the servers."""
+
+    _servers: dict[str, dict[str, _Listed]] = field(factory=dict, init=False)
+    _shown: set[str] = field(factory=set, init=False)
+    _announced: dict[str, tuple[tuple[str, bytes], ...]] = field(factory=dict, init=False)
+
+    def arrange(self, servers: Iterable[str]) -> None:
+        """Set the servers and their order; those that are not named are removed."""
+        kept = self._servers
+        self._servers = {server: kept.get(server, {}) for server in servers}
+        self._shown &= self._servers.keys()
+
+    def put(self, server: str, kind: str, entries: Sequence[Definition]) -> None:
+        """Replace one list of a server."""
+        self._servers[server][kind] = _Listed(tuple(entries), _digest(entries))
+
+    def forget(self, server: str) -> None:
+        """Forget the lists of a server: another one has taken its name."""
+        self._servers[server] = {}
+        self._shown.discard(server)
+
+    def show(self, server: str, is_shown: bool) -> None:
+        """Have the lists of a server in those of all, or not."""
+        if is_shown:
+            self._shown.add(server)
+        else:
+            self._shown.discard(server)
+
+    def of_server(self, server: str, kind: str) -> tuple[Definition, ...]:
+        """Return one list of a server, also if it is not shown."""
+        return self._servers.get(server, {}).get(kind, _NOTHING).entries
+
+    def has_read(self, server: str, kind: str) -> bool:
+        """Return whether a list of a server was read, be it empty."""
+        return kind in self._servers.get(server, {})
+
+    def listed(self, kind: str) -> list[tuple[str, Definition]]:
+        """Return a list of all servers that are shown, each entry with its server."""
+        return [
+            (server, entry)
+            for server, lists in self._servers.items()
+            if server in self._shown
+            for entry in lists.get(kind, _NOTHING).entries
+        ]
+
+    def changes(self) -> list[str]:
+        """Return the kinds of lists that differ from those that were announced."""
+        return [kind for kind in KINDS if self._state(kind) != self._announced.get(kind, ())]
+
+    def announce(self, kinds: Iterable[str]) -> None:
+        """Note that these lists, as they are now, have been announced."""
+        for kind in kinds:
+            self._announced[kind] = self._state(kind)
+
+    def _state(self, kind: str) -> tuple[tuple[str, bytes], ...]:
+        return tuple(
+            (server, listed.digest)
+            for server, lists in self._servers.items()
+            if server in self._shown
+            and (listed := lists.get(kind, _NOTHING)) is not _NOTHING
+            and (listed.entries or kind == "guidance")
+        )
+
+
+def _digest(entries: Sequence[Definition]) -> bytes:
+    """Return a hash of a list: to Python `1`, `1.0` and `true` are equal, to a client not."""
+    return sha256(dumps(entries)).digest()

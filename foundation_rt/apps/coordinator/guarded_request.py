@@ -1,0 +1,246 @@
+"""A request to one server: circuits, a slot, attempts (COORD-21, COORD-23, COORD-24).
+
+What is sent, and over which connection, is the caller's; so is the check of arguments, which comes
+between the circuits and the slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from attrs import define, field
+
+from ...client import (
+    CallTimeoutError,
+    CircuitBreaker,
+    CircuitOpenError,
+    ConnectionLostError,
+    MCPError,
+    SessionExpiredError,
+    is_failure,
+)
+from .requests import Priority, RetryOptions
+from .supervisor import ServerSupervisor
+
+Result = TypeVar("Result")
+Send = Callable[[float, float | None], Awaitable[Result]]
+"""Sends the request once: takes the time for it, and that with progress or None, in s."""
+
+Verdict = Callable[[CircuitBreaker, Any, float], None]
+SUCCEEDED: Verdict = CircuitBreaker.succeeded
+FAILED: Verdict = CircuitBreaker.failed
+HUNG: Verdict = partial(CircuitBreaker.failed, lasts=True)
+ABANDONED: Verdict = CircuitBreaker.abandoned
+
+_LONGEST_WAIT = 5.0  # seconds before a retry, whatever the server asks for
+_SAYS_NOTHING = {"E207", "E208"}
+
+
+class CircuitRefusal(CircuitOpenError):
+    """A circuit is open, and nothing was sent.
+
+    Attributes:
+        server_id: of the server whose circuit it is; None: it is that of the tool.
+        failures: that it has counted.
+    """
+
+    def __init__(self, name: str, server_id: str | None, failures: int, retry_after: float) -> None:
+        whose = name if server_id is None else f"the server {server_id!r}"
+        super().__init__(
+            f"Circuit open for {whose} after {failures} failures", retry_after=retry_after
+        )
+        self.server_id = server_id
+        self.failures = failures
+
+
+@define(eq=False)
+class GuardedRequest:
+    """A request with its deadline and what guards it.
+
+    Args:
+        supervisor: of its server.
+        name: of the tool or the method, for messages.
+        tool_breaker: the circuit of its tool; None if it is of no tool.
+        deadline: time of the loop, in s.
+        last_deadline: up to which progress extends it; equal to it if it does not.
+        is_idempotent: whether it may run twice.
+        principal: whose request it is; None if that is not known.
+
+    Attributes:
+        began: when its last attempt began, time of the loop; 0 before the first.
+    """
+
+    supervisor: ServerSupervisor
+    name: str
+    tool_breaker: CircuitBreaker | None
+    deadline: float
+    last_deadline: float
+    priority: Priority
+    retries: RetryOptions
+    is_idempotent: bool
+    principal: str | None = None
+    began: float = field(default=0.0, init=False)
+    _permits: list[tuple[CircuitBreaker, Any]] = field(factory=list, init=False)
+    _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
+
+    async def run(
+        self, send: Send[Result], validate: Callable[[], Awaitable[None]] | None = None
+    ) -> Result:
+        """Return the result of the request.
+
+        Raises:
+            CircuitRefusal: a circuit is open.
+            MCPError: there is no result.
+        """
+        self._take_permits()
+        try:
+            if validate is not None:
+                await validate()
+            await self._take_slot()
+            try:
+                return await self._try(send)
+            finally:
+                self.supervisor.slots.release(self.principal)
+        finally:
+            self._settle(ABANDONED, ABANDONED)
+
+    def remaining(self) -> float:
+        """Return the time to the deadline, in s."""
+        return self.deadline - self._loop.time()
+
+    # -- circuits
+
+    def _take_permits(self) -> None:
+        """Take a permit of every circuit, or none.
+
+        Raises:
+            CircuitRefusal: one of them is open.
+        """
+        now = self._loop.time()
+        for breaker in (self.supervisor.breaker, self.tool_breaker):
+            if breaker is None:
+                continue
+            permit = breaker.admit(now)
+            if permit is None:
+                self._settle(ABANDONED, ABANDONED)
+                whose = self.supervisor
+                server_id = whose.server_id if breaker is whose.breaker else None
+                raise CircuitRefusal(
+                    self.name, server_id, breaker.failures, breaker.retry_after(now)
+                )
+            self._permits.append((breaker, permit))
+
+    def _settle(self, of_server: Verdict, of_tool: Verdict) -> None:
+        now, permits = self._loop.time(), self._permits
+        self._permits = []
+        for verdict, (breaker, permit) in zip((of_server, of_tool), permits, strict=False):
+            verdict(breaker, permit, now)
+
+    def _judge(self, error: MCPError) -> None:
+        """Count a failed attempt at the circuits (BREAK-10, BREAK-16, BREAK-17, COORD-76)."""
+        if self.tool_breaker is not None and _has_hung(error):
+            self.supervisor.hanging.add(self.name)
+            is_the_tools = len(self.supervisor.hanging) == 1
+            self._settle(ABANDONED if is_the_tools else HUNG, HUNG)
+        elif not is_failure(error):
+            is_silent = error.code in _SAYS_NOTHING
+            verdict = ABANDONED if is_silent else SUCCEEDED
+            self._settle(verdict, verdict)
+        elif isinstance(error, SessionExpiredError) or not self.supervisor.counts(error):
+            self._settle(ABANDONED, ABANDONED)
+        elif error.original_code is None and isinstance(
+            error, ConnectionLostError | CallTimeoutError
+        ):
+            self._settle(FAILED, FAILED)
+        else:  # the server has responded
+            self._settle(SUCCEEDED, FAILED)
+
+    # -- slot
+
+    async def _take_slot(self) -> None:
+        """Take a slot of the server; a request that waits for it holds no permit.
+
+        Raises:
+            MCPError: E208: too many wait, or the deadline has passed; nothing was sent.
+            CircuitRefusal: a circuit has opened meanwhile.
+        """
+        slots = self.supervisor.slots
+        if slots.is_free(self.principal):
+            slots.take(self.principal)
+            return
+        self._settle(ABANDONED, ABANDONED)
+        await self._wait_for_slot()
+        try:
+            self._take_permits()
+        except CircuitRefusal:
+            slots.release(self.principal)
+            raise
+
+    async def _wait_for_slot(self) -> None:
+        try:
+            async with asyncio.timeout_at(self.deadline):
+                server_id = self.supervisor.server_id
+                await self.supervisor.slots.wait(self.priority, server_id, self.principal)
+        except TimeoutError:
+            # Not its failure: it was never asked.
+            raise MCPError(
+                "E208",
+                f"{self.name} got no slot of its server in time",
+                data={"code": "RESOURCE_EXHAUSTED", "reason": "server_queue"},
+            ) from None
+
+    # -- attempts
+
+    async def _try(self, send: Send[Result]) -> Result:
+        """Try until there is a result, or a retry is of no use."""
+        tries, is_renewed = 0, False
+        while True:
+            self.began = now = self._loop.time()
+            try:
+                result = await send(self.deadline - now, self._longest(now))
+            except MCPError as error:
+                self._judge(error)
+                if isinstance(error, SessionExpiredError) and not is_renewed:
+                    is_renewed = True  # another session is no retry of the server (RETRY-14)
+                    if not self._is_safe(error):
+                        raise
+                elif tries >= self.retries.max_retries or not self._may_repeat(error):
+                    raise
+                else:
+                    tries += 1
+                    await asyncio.sleep(self._delay(error))
+                try:
+                    self._take_permits()
+                except CircuitRefusal:
+                    raise error from None
+            else:
+                self._settle(SUCCEEDED, SUCCEEDED)
+                self.supervisor.hanging.clear()
+                return result
+
+    def _may_repeat(self, error: MCPError) -> bool:
+        """Return whether another try is safe, wanted, and possible in time."""
+        codes = self.retries.retryable_error_codes
+        is_wanted = error.retryable if codes is None else error.code in codes
+        return is_wanted and self._is_safe(error) and self.remaining() > self._delay(error)
+
+    def _is_safe(self, error: MCPError) -> bool:
+        return self.is_idempotent or not error.may_have_run
+
+    def _delay(self, error: MCPError) -> float:
+        """Return the time to wait before the next try, in s."""
+        after = error.retry_after
+        asked = 0.0 if after is None else min(after, _LONGEST_WAIT)
+        return max(self.retries.delay_ms / 1000, asked)
+
+    def _longest(self, now: float) -> float | None:
+        """Return the time with progress, in s; None if progress does not extend it."""
+        return None if self.last_deadline <= self.deadline else self.last_deadline - now
+
+
+def _has_hung(error: MCPError) -> bool:
+    """Return whether a request was sent and not answered in time."""
+    return isinstance(error, CallTimeoutError) and error.may_have_run

@@ -1,0 +1,133 @@
+"""The servers of a coordinator: how each is reached, with which settings (COORD-07 to COORD-09)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+
+from ...base.mcp_json import Agreement, ServerEntry, ServerFile, ServerFileError, ServerSettings
+from ...client import HttpServer, StdioServer
+from ...errors import UsageError
+from .names import id_problem
+
+if TYPE_CHECKING:
+    from ...server import Server
+
+    Target = str | Path | StdioServer | HttpServer | Server | ServerEntry | Callable[[], Any]
+    Listed = Target | Mapping[str, Any]
+
+
+@frozen
+class ServerPlan:
+    """One server: the target to connect to, or the reason why there is none.
+
+    Two plans are equal if a reload leaves the server alone.
+
+    Attributes:
+        target: as `connect` takes it; None if `problem` says why.
+        problem: None if the entry can be used.
+    """
+
+    server_id: str
+    target: Any = field(repr=False)
+    settings: ServerSettings = field(factory=ServerSettings)
+    problem: str | None = None
+
+    @property
+    def is_child(self) -> bool:
+        """Return whether the server is a child process."""
+        target = self.target
+        if isinstance(target, ServerEntry):
+            return target.command is not None
+        if isinstance(target, str):
+            return "://" not in target
+        return isinstance(target, StdioServer | Path)
+
+    @property
+    def identity(self) -> str:
+        """A hash of the command, its arguments and absolute folder, or of the URL (COORD-79)."""
+        target = self.target
+        where = str(Path(getattr(target, "cwd", None) or "").resolve()) if self.is_child else None
+        if not isinstance(target, str | Path):
+            target = [getattr(target, name, None) for name in ("command", "args", "url")]
+        return sha256(repr((target, where)).encode("utf-8", "surrogatepass")).hexdigest()
+
+    @property
+    def transport_type(self) -> str:
+        """`stdio`, `http`, or `memory` for a server of this process."""
+        if self.is_child:
+            return "stdio"
+        is_remote = isinstance(self.target, ServerEntry | HttpServer | str)
+        return "http" if is_remote else "memory"
+
+
+Plans = dict[str, ServerPlan]
+PlanSource = Callable[[], Plans]
+"""Returns the plans of all servers, in order; called at the start and for each reload."""
+
+
+def plans_of_file(path: Path, agreement: Agreement | None = None) -> Plans:
+    """Return the plans of the servers that a file lists (COORD-08).
+
+    Args:
+        path: of the file.
+        agreement: of the person, without which an entry is a plan with a problem (MCPJSON-11).
+
+    Raises:
+        ServerFileError: the file cannot be used; an entry that cannot is a plan with a problem.
+    """
+    return _plans_of_entries(ServerFile.read(path), agreement)
+
+
+def plans_of(servers: Mapping[str, Listed]) -> Plans:
+    """Return the plans of servers that a program lists (COORD-07).
+
+    Raises:
+        UsageError: a value is no server.
+    """
+    plans: Plans = {}
+    for server, listed in servers.items():
+        if isinstance(listed, Mapping):
+            plans |= _plans_of_entries(ServerFile(Path("servers"), {server: listed}))
+        else:
+            plans[server] = _plan(server, listed)
+    return plans
+
+
+def _plan(server: str, target: Target) -> ServerPlan:
+    from ...server import Server
+
+    known = str | Path | StdioServer | HttpServer | Server | ServerEntry
+    if not (isinstance(target, known) or callable(target)):
+        raise UsageError(
+            f"server {server!r} is a command line, a URL, a Path, a StdioServer, a HttpServer, a "
+            f"Server, the dict of an entry or a function that makes transports, not {target!r}"
+        )
+    settings = target.settings if isinstance(target, ServerEntry) else ServerSettings()
+    return ServerPlan(server, target, settings, id_problem(server))
+
+
+def _plans_of_entries(file: ServerFile, agreement: Agreement | None = None) -> Plans:
+    return {server: _plan_of_entry(file, server, agreement) for server in file.entries}
+
+
+def _plan_of_entry(file: ServerFile, server: str, agreement: Agreement | None) -> ServerPlan:
+    if file.is_disabled(server):
+        return ServerPlan(server, None, ServerSettings(disabled=True))
+    problem = id_problem(server)
+    if problem is not None:
+        return ServerPlan(server, None, problem=f"{file.path}, server {server!r}: {problem}")
+    waits = None if agreement is None else agreement.problem(file, server)
+    try:
+        entry = file.entry(server, os.environ if agreement is None else agreement.variables)
+    except ServerFileError as error:
+        problem = "; it ".join(filter(None, (str(error), waits)))
+        return ServerPlan(server, None, problem=problem)
+    if waits is not None:
+        return ServerPlan(server, None, problem=f"{file.path}, server {server!r}: {waits}")
+    return ServerPlan(server, entry, entry.settings)

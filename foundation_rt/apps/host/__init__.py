@@ -1,0 +1,45 @@
+"""A chat in which a model uses the tools of many MCP servers (spec/host.md).
+
+The public names are imported when they are first used (PEP 562), as those of the package are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...base.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .app import Host as Host
+    from .app import make_server as make_server
+    from .chat import ChatMessage as ChatMessage
+    from .chat import Role as Role
+    from .chat import TokenUsage as TokenUsage
+    from .chat import ToolPhase as ToolPhase
+    from .llm.providers import make_service as make_service
+    from .llm.service import LLMConfig as LLMConfig
+    from .llm.service import LLMService as LLMService
+    from .llm.service import LLMServiceError as LLMServiceError
+    from .orchestrator import ConversationOrchestrator as ConversationOrchestrator
+    from .orchestrator import connection_options as connection_options
+    from .settings import HostSettings as HostSettings
+
+_HOMES = {
+    "ChatMessage": "chat",
+    "ConversationOrchestrator": "orchestrator",
+    "Host": "app",
+    "HostSettings": "settings",
+    "LLMConfig": "llm.service",
+    "LLMService": "llm.service",
+    "LLMServiceError": "llm.service",
+    "Role": "chat",
+    "TokenUsage": "chat",
+    "ToolPhase": "chat",
+    "connection_options": "orchestrator",
+    "make_server": "app",
+    "make_service": "llm.providers",
+}
+
+__all__ = [*_HOMES]
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -1,0 +1,159 @@
+"""A chat as values: its messages, as the model reads them and as stores keep them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from attrs import field, frozen
+
+from .sizes import MESSAGE_BYTES, PICTURE_BYTES, json_bytes, text_bytes
+
+THOUGHT = "thought"
+"""In `metadata`: a text is what the model thought. It is not sent to a model again (LLM-97)."""
+
+
+class Role(StrEnum):
+    """The author of a message."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    TOOL = "tool"
+
+
+SHOWN = ("after", "files", "pictures", "model")
+"""The metadata of their messages that people are shown."""
+
+
+def shown_words(text: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what people are shown of a message of theirs: `words` are its text without files."""
+    shown = {name: metadata[name] for name in SHOWN if name in metadata}
+    return {"text": metadata.get("words", text), **shown}
+
+
+class ToolPhase(StrEnum):
+    """The phase of a call that a message of the role `tool` is about."""
+
+    START = "start"
+    PROGRESS = "progress"
+    COMPLETE = "complete"
+
+
+@frozen
+class TokenUsage:
+    """Tokens of a request to a model, or of many together.
+
+    Attributes:
+        prompt_tokens: read by the model.
+        completion_tokens: written by the model.
+        is_estimated: whether any of them is an estimate, because the provider reported none.
+    """
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    is_estimated: bool = False
+
+    @property
+    def total_tokens(self) -> int:
+        """Both together."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.is_estimated or other.is_estimated,
+        )
+
+
+@frozen(kw_only=True)
+class ChatMessage:
+    """One message of a chat.
+
+    A call is a message of the role `assistant` with `tool_name`, `call_id` and `data`, which is
+    `{"arguments": {...}}`. Its outcome is the next message of the role `tool` with that `call_id`.
+
+    Attributes:
+        id: unique in its session. Pieces of one streamed text share it.
+        role: who it is from.
+        content: text; of a tool, what the model reads of the outcome.
+        data: of a call, its arguments; of the role `tool`, the whole result as people see it:
+            `{"result": {...}}` or `{"error": {"code", "message"}}`.
+        created_at: Unix time, in ms.
+        tool_name: `server:tool`.
+        call_id: of a call and of its outcome.
+        kind: of the role `tool`: `complete`; a call without outcome has none.
+        metadata: JSON for those who wrote it: whether it is an error, how long it took, its turn;
+            of a call under the name of a provider what it wants back, such as a thought signature.
+    """
+
+    id: str
+    role: Role
+    content: str | None = None
+    data: Any = None
+    created_at: int = 0
+    tool_name: str | None = None
+    call_id: str | None = None
+    kind: ToolPhase | None = None
+    metadata: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def is_call(self) -> bool:
+        """Tell whether the model asks for a tool by it."""
+        return self.role is Role.ASSISTANT and self.tool_name is not None
+
+    @property
+    def is_said(self) -> bool:
+        """Tell whether the model says it to the user: neither a call nor a thought."""
+        is_thought = bool(self.metadata.get(THOUGHT))
+        return self.role is Role.ASSISTANT and self.tool_name is None and not is_thought
+
+    @property
+    def call_parts(self) -> list[Any]:
+        """The parts of a call that a model reads: its data, and what its provider wants back."""
+        return [self.data, *(each for each in self.metadata.values() if isinstance(each, Mapping))]
+
+    @cached_property
+    def model_bytes(self) -> int:
+        """The size of the message as a model reads it, roughly.
+
+        It is kept: each request of a long chat would else measure all of it.
+        """
+        size = MESSAGE_BYTES + text_bytes(self.content or "")
+        if self.is_call:
+            size += text_bytes(self.tool_name or "") + json_bytes(self.call_parts)
+        return size + len(self.metadata.get("pictures") or ()) * PICTURE_BYTES
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the message for a store or the wire, in camelCase, without what is not set."""
+        values = {
+            "id": self.id,
+            "role": self.role.value,
+            "content": self.content,
+            "data": self.data,
+            "createdAt": self.created_at,
+            "toolName": self.tool_name,
+            "callId": self.call_id,
+            "kind": None if self.kind is None else self.kind.value,
+            "metadata": dict(self.metadata) or None,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> ChatMessage:
+        """Return the message that `to_json` has written."""
+        kind = values.get("kind")
+        return cls(
+            id=values["id"],
+            role=Role(values["role"]),
+            content=values.get("content"),
+            data=values.get("data"),
+            created_at=values.get("createdAt", 0),
+            tool_name=values.get("toolName"),
+            call_id=values.get("callId"),
+            kind=None if kind is None else ToolPhase(kind),
+            metadata=values.get("metadata", {}),
+        )

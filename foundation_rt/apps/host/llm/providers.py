@@ -1,0 +1,133 @@
+"""The choice of provider and model, and the service for it (LLM-10 to LLM-14)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+
+from attrs import evolve
+
+from foundation_rt import UsageError
+
+from ....errors import MissingExtraError
+from .model_service import ModelService
+from .provider import Provider
+from .service import NATIVE_MODE, LLMConfig
+
+GEMINI, OPENAI, ANTHROPIC, RULES, SCRIPT = "gemini", "openai", "anthropic", "rules", "script"
+PROVIDERS = (GEMINI, OPENAI, ANTHROPIC, RULES, SCRIPT)
+
+KEY_VARIABLES = {
+    GEMINI: "GEMINI_API_KEY",
+    ANTHROPIC: "ANTHROPIC_API_KEY",
+    OPENAI: "OPENAI_API_KEY",
+}
+"""The variable with the key of each vendor, in the order in which keys choose (LLM-11)."""
+
+DEFAULT_MODELS = {GEMINI: "gemini-flash-latest"}
+
+_PACKAGES = {GEMINI: "google.genai", OPENAI: "openai", ANTHROPIC: "anthropic"}
+
+
+def choose_provider(keys: Mapping[str, str]) -> str:
+    """Return the provider of the first key that is set; without any, the rules (LLM-11).
+
+    Args:
+        keys: by provider; "" counts as not set.
+    """
+    return next((name for name in KEY_VARIABLES if keys.get(name)), RULES)
+
+
+def parse_model(words: str) -> tuple[str, str]:
+    """Return provider and model of `PROVIDER:NAME`; the name may be left out (LLM-10).
+
+    Raises:
+        UsageError: there is no such provider.
+    """
+    provider, _, model = words.strip().partition(":")
+    problem = provider_problem(provider)
+    if problem is not None:
+        raise UsageError(f"--model {words}: {problem}")
+    return provider, model
+
+
+def provider_problem(provider: str) -> str | None:
+    """Return why this is no provider, and which there are; None if it is one (LLM-10)."""
+    if provider in PROVIDERS:
+        return None
+    near = get_close_matches(provider[:64].lower(), PROVIDERS, n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    known = "gemini, openai, anthropic, rules or script:FILE"
+    return f"there is no provider {provider[:64]!r}{hint}; write {known}"
+
+
+def complete_config(config: LLMConfig) -> LLMConfig:
+    """Return the configuration with what it leaves out; the provider "" is chosen by the key.
+
+    Raises:
+        UsageError: it cannot be right; says what to write.
+    """
+    problem = provider_problem(config.provider)
+    if problem is not None:
+        raise UsageError(problem)
+    if config.provider in KEY_VARIABLES and not config.api_key and not config.base_url:
+        variable = KEY_VARIABLES[config.provider]
+        raise UsageError(f"{config.provider} needs a key: set {variable}, here or in .env")
+    if config.provider == SCRIPT and not config.model:
+        raise UsageError("a script needs its file: --model script:FILE")
+    if config.provider == RULES and config.model:
+        raise UsageError("the rules have no models: --model rules")
+    if not config.model and config.provider in DEFAULT_MODELS:
+        return evolve(config, model=DEFAULT_MODELS[config.provider])
+    return config
+
+
+def make_service(config: LLMConfig) -> ModelService:
+    """Return the service of a provider; nothing of the vendor's is imported yet (LLM-03).
+
+    Raises:
+        UsageError: the configuration cannot be right, the extra is missing, or the script cannot
+            be read; says what to do.
+    """
+    config = complete_config(config)
+    if config.provider == RULES:  # they read the tools themselves
+        config = evolve(config, tool_mode=NATIVE_MODE)
+    _require_package(config.provider)
+    return ModelService(_provider(config), config)
+
+
+def _provider(config: LLMConfig) -> Provider:
+    if config.provider == RULES:
+        from .rules.provider import RulesProvider
+
+        return RulesProvider()
+    if config.provider == SCRIPT:
+        from .script import ScriptProvider
+
+        return ScriptProvider(Path(config.model))
+    if config.provider == OPENAI:
+        from .openai import OpenAIProvider
+
+        return OpenAIProvider(config)
+    if config.provider == ANTHROPIC:
+        from .anthropic import AnthropicProvider
+
+        return AnthropicProvider(config)
+    from .gemini import GeminiProvider
+
+    return GeminiProvider(config)
+
+
+def _require_package(provider: str) -> None:
+    """Raise `UsageError` with the install command if the extra is missing (LLM-12)."""
+    package = _PACKAGES.get(provider)
+    if package is None:
+        return
+    try:
+        is_there = find_spec(package) is not None
+    except ModuleNotFoundError:  # of the package above it
+        is_there = False
+    if not is_there:
+        raise MissingExtraError(provider, f"host-{provider}")

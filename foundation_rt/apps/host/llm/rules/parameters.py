@@ -1,0 +1,253 @@
+"""The parameters of a tool, and their values as people write them (LLM-83, LLM-84). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from .....base.exact_json import loads_bounded
+from .words import split_words
+
+MAX_PARAMETERS = 64
+_YES = {"true", "yes", "on", "y", "1"}
+_NO = {"false", "no", "off", "n", "0"}
+_NUMBER = re.compile(r"[-+]?\d{1,30}(?:\.\d{1,30})?(?:[eE][-+]?\d{1,2})?")
+_UNITS = {
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+}
+_MEASURE = re.compile(rf"({_NUMBER.pattern})\s?([A-Za-z]+)?")
+
+
+@frozen
+class Parameter:
+    """A parameter of a tool.
+
+    Attributes:
+        name: as in the schema.
+        type: of JSON Schema; "" if it takes several.
+        is_required: a call needs it.
+        choices: the only values that it takes; () if there is no such list.
+        format: of JSON Schema, or what the name says: "uri", "date", "path", "email".
+        description: "" if there is none.
+        items: the type of the items of an array.
+    """
+
+    name: str
+    type: str
+    is_required: bool
+    choices: Sequence[Any] = ()
+    format: str = ""
+    description: str = ""
+    items: str = ""
+
+    @property
+    def unit_s(self) -> float | None:
+        """The seconds in one unit of a time; None if it is none that is known."""
+        for word in (*split_words(self.name), *split_words(self.description)):
+            if word in _UNITS and len(word) > 1:
+                return _UNITS[word]
+        return None
+
+    @property
+    def expected(self) -> str:
+        """The kind of value that it takes, for people."""
+        if self.choices:
+            return "one of " + ", ".join(f"`{choice}`" for choice in self.choices[:20])
+        kinds = {
+            "integer": "a whole number",
+            "number": "a number",
+            "boolean": "yes or no",
+            "array": "a list: values with commas between, or JSON",
+            "object": "a JSON object",
+        }
+        if self.type == "array" and self.items in ("object", "array"):
+            return "a list, as JSON"
+        formats = {"date": "a date such as 2026-05-31", "uri": "a URL", "path": "a path"}
+        return kinds.get(self.type) or formats.get(self.format) or "a text"
+
+
+def read_parameters(schema: Mapping[str, Any]) -> list[Parameter]:
+    """Return the parameters of a schema, the required ones first."""
+    properties = schema.get("properties")
+    required = schema.get("required")
+    if not isinstance(properties, Mapping):
+        return []
+    listed = required if isinstance(required, Sequence) else ()
+    names = {name for name in listed if isinstance(name, str)}
+    found = [
+        _parameter(str(name), each, schema, name in names)
+        for name, each in list(properties.items())[:MAX_PARAMETERS]
+    ]
+    return sorted(found, key=lambda parameter: not parameter.is_required)
+
+
+def _parameter(name: str, given: Any, root: Mapping[str, Any], is_required: bool) -> Parameter:
+    schema = _resolved(given, root)
+    items = _resolved(schema.get("items"), root)
+    choices = schema.get("enum", ())
+    if "const" in schema:
+        choices = (schema["const"],)
+    description = schema.get("description", "")
+    if isinstance(given, Mapping) and not description:
+        description = given.get("description", "")
+    return Parameter(
+        name=name,
+        type=_type(schema),
+        is_required=is_required,
+        choices=tuple(choices) if isinstance(choices, Sequence) else (),
+        format=_format(name, schema),
+        description=" ".join(description.split()) if isinstance(description, str) else "",
+        items=_type(items),
+    )
+
+
+def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema without references within the document, and the choice that is not null."""
+    for _ in range(8):
+        if not isinstance(schema, Mapping):
+            return {}
+        options = schema.get("anyOf") or schema.get("oneOf")
+        if isinstance(schema.get("$ref"), str) and schema["$ref"].startswith("#/"):
+            schema = _at(root, schema["$ref"])
+        elif isinstance(options, list) and "type" not in schema and "enum" not in schema:
+            real = [each for each in options if each != {"type": "null"}]
+            if len(real) != 1:
+                return schema
+            schema = real[0]
+        else:
+            return schema
+    return {}
+
+
+def _at(root: Mapping[str, Any], pointer: str) -> Any:
+    found: Any = root
+    for part in pointer[2:].split("/"):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        real = [each for each in kind if each != "null"]
+        kind = real[0] if len(real) == 1 else None
+    if isinstance(kind, str):
+        return kind
+    choices = schema.get("enum")
+    is_texts = isinstance(choices, list) and all(isinstance(each, str) for each in choices)
+    return "string" if is_texts else ""
+
+
+def _format(name: str, schema: Mapping[str, Any]) -> str:
+    given = schema.get("format")
+    formats = {"uri": "uri", "url": "uri", "date": "date", "date-time": "date", "email": "email"}
+    if isinstance(given, str) and given in formats:
+        return formats[given]
+    words = set(split_words(name))
+    if words & {"url", "uri", "link", "href"}:
+        return "uri"
+    if words & {
+        "path",
+        "file",
+        "filename",
+        "dir",
+        "directory",
+        "folder",
+        "root",
+        "source",
+        "destination",
+    }:
+        return "path"
+    if words & {"date", "day", "since", "until"}:
+        return "date"
+    return "email" if words & {"email", "mail"} else ""
+
+
+def read_value(parameter: Parameter, text: str) -> Any:
+    """Return the value that a text says.
+
+    Raises:
+        ValueError: it says none.
+    """
+    said = unquoted(text.strip())
+    if parameter.choices:
+        return _choice(parameter, said)
+    if parameter.type in ("integer", "number"):
+        return _number(parameter, said)
+    if parameter.type == "boolean":
+        word = said.lower().strip(" .!")
+        if word not in _YES | _NO:
+            raise ValueError(parameter.expected)
+        return word in _YES
+    if parameter.type == "array":
+        return _list(parameter, said)
+    if parameter.type == "object":
+        value = loads_bounded(said)
+        if not isinstance(value, dict):
+            raise ValueError(parameter.expected)
+        return value
+    if not said and parameter.is_required:
+        raise ValueError(parameter.expected)
+    return said if parameter.type == "string" else _anything(said)
+
+
+def _choice(parameter: Parameter, said: str) -> Any:
+    for choice in parameter.choices:
+        if str(choice).lower() == said.lower().strip(" .!"):
+            return choice
+    raise ValueError(parameter.expected)
+
+
+def _number(parameter: Parameter, said: str) -> int | float:
+    found = _MEASURE.search(said)
+    if found is None:
+        raise ValueError(parameter.expected)
+    value = measured(parameter, found[1], found[2])
+    if value is None:
+        raise ValueError(parameter.expected)
+    return value
+
+
+def measured(parameter: Parameter, number: str, unit: str | None) -> int | float | None:
+    """Return a number in the unit of its parameter; None if the parameter cannot have it."""
+    value = float(number)
+    if unit and unit.lower() in _UNITS and parameter.unit_s is not None:
+        value = round(value * _UNITS[unit.lower()] / parameter.unit_s, 9)
+    if abs(value) >= 2**53:
+        return (
+            int(number) if parameter.type == "integer" and number.lstrip("+-").isdigit() else None
+        )
+    if value == int(value) and (parameter.type == "integer" or "." not in number):
+        return int(value)
+    return None if parameter.type == "integer" else value
+
+
+def _list(parameter: Parameter, said: str) -> list[Any]:
+    if said.startswith("["):
+        value = loads_bounded(said)
+        if isinstance(value, list):
+            return value
+    item = Parameter(parameter.name, parameter.items or "string", True)
+    parts = [part.strip() for part in re.split(r",|;|\n|\band\b", said)]
+    return [read_value(item, part) for part in parts if part]
+
+
+def _anything(said: str) -> Any:
+    try:
+        return loads_bounded(said)
+    except ValueError:
+        return said
+
+
+def unquoted(text: str) -> str:
+    """Return a text without the quotes around it."""
+    pairs = {'"': '"', "'": "'", "“": "”", "„": "“", "«": "»", "`": "`"}
+    if len(text) >= 2 and pairs.get(text[0]) == text[-1]:
+        return text[1:-1]
+    return text

@@ -1,0 +1,293 @@
+"""The common part of the adapters of vendors' SDKs (LLM-03, LLM-09, LLM-25 to LLM-33).
+
+All three SDKs take an HTTP client: it is ours, so that a request ends the moment its answer is
+closed, whatever iterators of the SDK stand between. Their own retries and deadlines are off:
+retries are the orchestrator's, deadlines those of `model_service`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from contextvars import ContextVar
+from importlib import import_module
+from typing import Any, ClassVar, Protocol
+from urllib.parse import urlsplit
+
+import orjson
+from attrs import define, field
+
+from foundation_rt import UsageError
+
+from ....base.exact_json import loads
+from ....base.logs.redaction import mask_secrets
+from ....client.transports.sse import EventReader, ServerSentEvent
+from .call_assembly import MAX_CHARACTERS, CallAssembler
+from .failures import (
+    AskedModel,
+    ReportedError,
+    WebPageError,
+    causes,
+    connection_failure,
+    kind_of,
+    retry_after,
+    without_page,
+)
+from .json_values import mapping, string
+from .provider import ModelRequest, Piece
+from .service import LLMConfig, LLMFailure, LLMServiceError
+
+CONNECT_TIMEOUT_S = 10.0
+NO_KEY = "none"
+"""The key for servers that want none; the SDKs do not do without."""
+
+_MAX_SHOWN = 500
+_FEWEST_OF_A_KEY = 6  # characters: shorter values stand in messages by chance
+_SECRET = re.compile(r"key|auth|secret|passw", re.IGNORECASE)
+
+_opened: ContextVar[list[Any] | None] = ContextVar("_opened", default=None)
+
+
+class AnswerReader(Protocol):
+    """Reads an answer from the objects of a stream. Pure."""
+
+    calls: CallAssembler
+
+    def read(self, event: Mapping[str, Any] | None) -> list[Piece]:
+        """Return the pieces of an object; None says that the answer is complete."""
+
+    def end(self) -> list[Piece]:
+        """Return the calls and the end; nothing if the answer was cut off."""
+
+
+@define(eq=False)
+class VendorProvider:
+    """The base of the adapters. A subclass writes a request down and reads an answer."""
+
+    name: ClassVar[str]
+    package: ClassVar[str]
+    key_variable: ClassVar[str]
+    picture_types: ClassVar[Sequence[str]]
+    hosts: ClassVar[Sequence[str]]
+    max_tools: ClassVar[int | None] = None
+    takes_pictures: ClassVar[bool] = True
+
+    _config: LLMConfig
+    _key: str = field(init=False, repr=False)
+    _address: str = field(default="", init=False)  # that was asked last
+    notes: list[str] = field(factory=list, init=False)
+    _sdk: Any = field(default=None, init=False, repr=False)
+    _http: Any = field(default=None, init=False, repr=False)
+    _client: Any = field(default=None, init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._key = self._config.api_key
+
+    def picture_types_for(self, request: ModelRequest) -> Sequence[str]:
+        """Return the media types of the pictures that a request may have."""
+        return self.picture_types if request.has_pictures else ()
+
+    async def connect(self) -> None:
+        """Import the SDK in a thread, which takes seconds, and make its client (LLM-03)."""
+        if self._client is None:
+            await asyncio.to_thread(self._start)
+
+    def _start(self) -> None:
+        self._sdk = import_module(self.package)
+        http = import_module("httpx2")
+        timeout = http.Timeout(None, connect=CONNECT_TIMEOUT_S)
+        hooks = {"request": [self._note_address], "response": [_keep]}
+        self._http = http.AsyncClient(timeout=timeout, event_hooks=hooks, follow_redirects=True)
+        try:
+            self._client = self._make_client()
+        except http.InvalidURL as error:
+            raise UsageError(f"the base URL of {self.name} is none: {error}") from None
+
+    async def _note_address(self, request: Any) -> None:
+        self._address = readable_address(str(request.url))
+
+    def set_api_key(self, api_key: str) -> None:
+        """Use another key from the next request on; those that run keep theirs (LLM-09)."""
+        self._key = api_key
+        if self._http is not None:
+            self._client = self._make_client()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._http is not None:
+            await self._http.aclose()
+
+    async def stream(self, model: str, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """Stream one answer; closing it closes the HTTP response at once (LLM-02)."""
+        responses: list[Any] = []
+        async with aclosing(self._pieces(model, request)) as pieces:
+            try:
+                while True:
+                    token = _opened.set(responses)
+                    try:
+                        piece = await anext(pieces, None)
+                    finally:
+                        _opened.reset(token)
+                    if piece is None:
+                        return
+                    yield piece
+            finally:
+                for response in responses:
+                    await response.aclose()
+
+    async def _read(
+        self, response: Any, answer: AnswerReader, model: str
+    ) -> AsyncGenerator[Piece, None]:
+        """Yield the pieces of the response of an SDK's stream."""
+        async with aclosing(self._events(response, model)) as events:
+            async for event in events:
+                for piece in answer.read(event):
+                    yield piece
+                if answer.calls.size > MAX_CHARACTERS:
+                    raise _too_long(model)
+        for piece in answer.end():
+            yield piece
+
+    async def _events(
+        self, response: Any, model: str
+    ) -> AsyncGenerator[Mapping[str, Any] | None, None]:
+        """Yield the objects of a stream, or the one that came instead; None at `[DONE]` (LLM-93).
+
+        The SDKs' streams do not tell `[DONE]` from a connection that ended.
+        """
+        reader, whole = EventReader(MAX_CHARACTERS), bytearray()
+        has_begun = False
+        async for chunk in response.aiter_bytes():
+            data = chunk if has_begun else chunk.lstrip()
+            if whole or (data[:1] == b"{" and not has_begun):
+                whole += data
+                if len(whole) > MAX_CHARACTERS:
+                    raise _too_long(model)
+            else:
+                for event in reader.feed(data):
+                    yield self._event(event, model)
+            has_begun = has_begun or bool(data)
+        if whole:
+            yield self._event(ServerSentEvent(bytes(whole)), model)
+            yield None
+        for event in reader.feed(b"\n\n"):  # some servers end without the blank line
+            yield self._event(event, model)
+
+    def _event(self, event: Any, model: str) -> Mapping[str, Any] | None:
+        if not isinstance(event, ServerSentEvent):
+            raise _too_long(model)
+        if event.data.strip() == b"[DONE]":
+            return None
+        try:
+            found = mapping(loads(event.data))
+        except orjson.JSONDecodeError:
+            raise self.asked(model).failure(LLMFailure.TRANSIENT) from None
+        if error := found.get("error"):
+            code = mapping(error).get("code")
+            status = code if isinstance(code, int) and 400 <= code < 600 else 0
+            said = string(mapping(error).get("message")) or str(error)
+            raise self._refusal(ReportedError(status, said), model)
+        return found
+
+    def failure_of(self, error: Exception, model: str) -> LLMServiceError | None:
+        """Return what an error of the SDK means (LLM-30 to LLM-34); None if it is a bug."""
+        if isinstance(error, LLMServiceError):
+            return error
+        reported = self._reported(error)
+        if reported is not None:
+            return self._refusal(reported, model)
+        http = import_module("httpx2")
+        lost = (http.HTTPError, OSError, WebPageError)
+        if not isinstance(error, ValueError) and not any(
+            isinstance(each, lost) for each in causes(error)
+        ):
+            return None
+        kind, said = connection_failure(error, (http.ConnectError, http.ConnectTimeout))
+        return self.asked(model).failure(kind, said=said)
+
+    def _refusal(self, reported: ReportedError, model: str) -> LLMServiceError:
+        """Return the failure that a refusal is, by its status and its words."""
+        wait = retry_after(reported.headers)
+        kind = kind_of(reported, wait)
+        # What is said of a key may have it.
+        said = "" if kind is LLMFailure.BAD_KEY else self.readable(reported.message)
+        asked = self.asked(model)
+        return asked.failure(kind, said=said, status=reported.status, retry_after=wait)
+
+    def asked(self, model: str) -> AskedModel:
+        """Return the model as people know it."""
+        return AskedModel(
+            provider=self.name,
+            model=model,
+            address=self._address,
+            server=urlsplit(readable_address(self._config.base_url or "")).netloc,
+            variable=self.key_variable,
+        )
+
+    def readable(self, message: str) -> str:
+        """Return words of a provider for people: short, on one line, without a key (LLM-33)."""
+        message = without_page(message)
+        for key in (self._key, self._config.api_key):
+            if len(key) >= _FEWEST_OF_A_KEY:
+                message = message.replace(key, "[REDACTED]")
+        shown = "".join(each if each.isprintable() else " " for each in message[: 4 * _MAX_SHOWN])
+        shown = mask_secrets(shown, lambda name: _SECRET.search(name) is not None)
+        return " ".join(shown.split())[:_MAX_SHOWN]
+
+    # -- what a subclass has
+
+    def _make_client(self) -> Any:
+        """Return the SDK's client, on our HTTP client, with the present key."""
+        raise NotImplementedError
+
+    async def list_models(self) -> Sequence[str]:
+        """Return the names of the models."""
+        raise NotImplementedError
+
+    def _pieces(self, model: str, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """Send the request, and yield the pieces of the answer."""
+        raise NotImplementedError
+
+    def _reported(self, error: Exception) -> ReportedError | None:
+        """Return what the provider said; None if the error is not of the SDK."""
+        raise NotImplementedError
+
+
+def _too_long(model: str) -> LLMServiceError:
+    text = f"The answer is longer than {MAX_CHARACTERS} characters."
+    return LLMServiceError(text, failure=LLMFailure.REFUSED, model=model)
+
+
+def readable_address(url: str) -> str:
+    """Return a URL without what may be a secret: user, password, query (LLM-33)."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}" if host else ""
+
+
+def words_of(error: Any) -> str:
+    """Return the provider's own words in an error of an SDK that is about a status."""
+    found = error.body
+    if isinstance(found, Mapping):
+        found = found.get("error", found)
+    if isinstance(found, Mapping):
+        found = found.get("message")
+    return found if isinstance(found, str) else str(error.message)
+
+
+async def _keep(response: Any) -> None:
+    """Keep a response with the answer that is being streamed, which closes it.
+
+    Raises:
+        WebPageError: it is a page for people.
+    """
+    if response.is_success and response.headers.get("content-type", "").startswith("text/html"):
+        raise WebPageError
+    responses = _opened.get()
+    if responses is not None:
+        responses.append(response)

@@ -1,0 +1,182 @@
+"""Answers of the model: asked for with what fits, streamed, tried again (TURN-10 to TURN-17)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+
+from attrs import define, field
+
+from ....base.backoff import exponential_delay
+from ....base.exact_json import dumps
+from ...coordinator import Coordinator
+from ..chat import ChatMessage, Role
+from ..llm.failures import FAILURES
+from ..llm.service import GenerationOptions, LLMServiceError, ModelTool
+from ..llm.system_prompt import compile_system_prompt
+from .cutting import Count
+from .pruning import tokens_of_all
+from .scope import TurnScope
+from .services import TurnServices
+from .streamed_text import MAX_ANSWER_CHARACTERS, StreamedText
+
+_LONGEST_DELAY = 60.0
+"""Seconds; a provider that asks for more is not waited for."""
+
+
+@define(eq=False)
+class ModelAnswer:
+    """The content of one answer of the model.
+
+    Attributes:
+        has_text: whether people have seen text of it.
+        calls: that it asks for, at most as many as may run.
+        dropped: calls beyond.
+        problems: with calls that could not be read, in words for the model.
+    """
+
+    has_text: bool = False
+    calls: list[ChatMessage] = field(factory=list)
+    dropped: int = 0
+    problems: list[str] = field(factory=list)
+
+
+def model_tools(services: TurnServices, session_id: str) -> list[ModelTool]:
+    """Return the tools that a model is told of in the next request of a chat (TURN-85)."""
+    listed = [ModelTool.of(entry) for entry in services.coordinator.tools]
+    history = services.histories.get_history(session_id)
+    return services.choice.choose(listed, services.llm.max_tools, history)
+
+
+def guidance(coordinator: Coordinator) -> dict[str, str]:
+    """Return the guidance of the servers that have tools, in their own words alone (LLM-50)."""
+    servers = dict.fromkeys(entry.server_id for entry in coordinator.tools)
+    prompts = {server: coordinator.guidance(server) for server in servers}
+    return {server: text for server, text in prompts.items() if text}
+
+
+@define(eq=False)
+class ModelAnswers:
+    """Asks the model, for one turn."""
+
+    _scope: TurnScope
+    was_shown: bool = field(default=False, init=False)
+    """Tell whether text of the current answer was shown."""
+
+    async def next(self, *, with_tools: bool) -> ModelAnswer:
+        """Return the next answer; its text has been shown and stored.
+
+        Raises:
+            LLMServiceError: there is none, or it broke off.
+        """
+        services = self._scope.services
+        tools = model_tools(services, self._scope.session_id) if with_tools else []
+        prompts = guidance(services.coordinator) if with_tools else {}
+        history = self._history(tools, prompts)
+        attempt = 1
+        while True:
+            answer = ModelAnswer()
+            self.was_shown = False
+            try:
+                await self._stream(history, tools, prompts, answer)
+                return answer
+            except LLMServiceError as error:
+                delay = self._delay(error, attempt)
+                self._scope.observation.model_failed(error, attempt, delay)
+                if delay is None:
+                    raise
+                message = f"{error} It is tried again in {math.ceil(delay)} s."
+            await self._scope.emit("turn", {"state": "started", "message": message})
+            await asyncio.sleep(delay)
+            await self._scope.emit("turn", {"state": "started"})
+            attempt += 1
+
+    def _delay(self, error: LLMServiceError, attempt: int) -> float | None:
+        """Return the seconds to wait for another try; None if there is none (TURN-15)."""
+        settings = self._scope.services.settings
+        is_transient = FAILURES[error.failure].is_tried_again
+        is_wanted = is_transient and attempt <= settings.retry_attempts
+        if not is_wanted or self.was_shown or (error.retry_after or 0.0) > _LONGEST_DELAY:
+            return None
+        delay = exponential_delay(attempt, settings.retry_delay_ms / 1000, _LONGEST_DELAY)
+        return max(delay * (0.5 + self._scope.services.draw() / 2), error.retry_after or 0.0)
+
+    def _history(self, tools: Sequence[ModelTool], prompts: Mapping[str, str]) -> list[ChatMessage]:
+        """Return what the model reads of the history."""
+        services = self._scope.services
+        count = services.llm.estimate_token_count
+        fixed = fixed_tokens(services.settings.system_prompt, tools, prompts, count)
+        most = services.settings.history.max_token_count
+        budget = max(most - fixed, most // 4)
+        if budget > most - fixed:
+            self._scope.observation.tools_leave_little(fixed, most)
+        reader = self._scope.reader
+        reader.read(services.histories.get_history(self._scope.session_id))
+        pruned, tokens = reader.prune(budget, count), reader.tokens(count)
+        if tokens > budget:
+            kept = tokens_of_all(pruned, count)
+            self._scope.observation.history_pruned(tokens, kept, budget)
+        self._scope.observation.model_asked(len(pruned), len(tools), fixed)
+        return pruned
+
+    async def _stream(
+        self,
+        history: Sequence[ChatMessage],
+        tools: Sequence[ModelTool],
+        prompts: Mapping[str, str],
+        answer: ModelAnswer,
+    ) -> None:
+        scope, loop = self._scope, asyncio.get_running_loop()
+        options = GenerationOptions(
+            session_id=scope.session_id, request_id=scope.services.new_id(), model=scope.model
+        )
+        asked, text, shown_id = loop.time(), None, ""
+        generator = scope.services.llm.generate_chat_message(history, tools, prompts, options)
+        try:
+            async with aclosing(generator):
+                async for message in generator:
+                    if asked:
+                        scope.observation.first_token(loop.time() - asked)
+                        asked = 0.0
+                    if message.role is Role.ASSISTANT and not message.is_call:
+                        if text is None or message.id != shown_id:
+                            if text is not None:
+                                await text.finish()
+                            text, shown_id = self._text(message), message.id
+                        await text.add(message.content or "", message.metadata)
+                        if message.is_said:
+                            self.was_shown = answer.has_text = text.length > 0
+                        if text.length > MAX_ANSWER_CHARACTERS:
+                            break
+                    else:
+                        self._note(message, answer)
+        finally:
+            if text is not None:
+                await text.finish()
+
+    def _text(self, first: ChatMessage) -> StreamedText:
+        own_id = self._scope.own_id(first.id)
+        message = ChatMessage(id=own_id, role=Role.ASSISTANT, metadata=first.metadata)
+        return StreamedText(self._scope, message)
+
+    def _note(self, message: ChatMessage, answer: ModelAnswer) -> None:
+        """Note a call, or a problem with one."""
+        if not message.is_call:
+            problem = message.content or "the call could not be read"
+            answer.problems.append(problem)
+            self._scope.observation.malformed_call(problem)
+        elif len(answer.calls) < self._scope.services.settings.max_calls:
+            answer.calls.append(message)
+        else:
+            answer.dropped += 1
+
+
+def fixed_tokens(
+    base_prompt: str, tools: Sequence[ModelTool], prompts: Mapping[str, str], count: Count
+) -> int:
+    """Estimate the tokens of the system prompt and the tools."""
+    told = [[tool.outside_name, tool.description, tool.parameters] for tool in tools]
+    written = dumps(told).decode()
+    return count(compile_system_prompt(base_prompt, tools, prompts)) + count(written)

@@ -1,0 +1,211 @@
+"""One turn: the model answers, its calls run, until it is done (TURN-01 to TURN-09)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from attrs import define, field
+
+from .. import texts
+from ..chat import ChatMessage, Role, TokenUsage, shown_words
+from ..events import TurnState
+from ..llm.failures import FAILURES
+from ..llm.service import LLMServiceError
+from .answers import ModelAnswer, ModelAnswers
+from .calls import TurnCalls
+from .event_buffer import EventBuffer
+from .observation import TurnObservation, log, usage_json
+from .scope import TurnScope
+from .services import TurnServices
+from .summaries import summarise
+from .turn_clock import TurnClock
+
+_SETTLE_SECONDS = 5.0
+"""For what is left to be stored at the end of a turn."""
+
+
+@define(eq=False)
+class ConversationTurn:
+    """A turn of one session; `run` is a task of its own, whose events another task reads.
+
+    Args:
+        message: of the user.
+    """
+
+    _services: TurnServices
+    session_id: str
+    turn_id: str
+    _message: ChatMessage
+    events: EventBuffer = field(init=False)
+    calls: TurnCalls = field(init=False)
+    _scope: TurnScope = field(init=False)
+    _answers: ModelAnswers = field(init=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _is_ending: bool = field(default=False, init=False)
+    # What a cancellation means: a person has stopped the turn, or its reader has gone.
+    _cancelled: TurnState = field(default="interrupted", init=False)
+
+    def __attrs_post_init__(self) -> None:
+        services = self._services
+        self.events = EventBuffer(self.turn_id)
+        self._scope = TurnScope(
+            services,
+            self.session_id,
+            self.turn_id,
+            self.events,
+            TurnClock(services.settings.turn_timeout_ms / 1000),
+            TurnObservation(self.session_id, self.turn_id, services.metrics),
+            services.readers.of(self.session_id),
+            self._message.metadata.get("model", ""),
+        )
+        self.calls = TurnCalls(self._scope)
+        self._answers = ModelAnswers(self._scope)
+
+    def start(self) -> None:
+        """Start the turn."""
+        self._task = asyncio.create_task(self._run())
+
+    def stop(self) -> bool:
+        """End the turn at once; return whether it was running (TURN-07)."""
+        if self._is_ending:
+            return False
+        self._cancelled = "stopped"
+        return self._cancel()
+
+    def _cancel(self) -> bool:
+        if self._is_ending or self._task is None:
+            return False
+        self._is_ending = True
+        return self._task.cancel()
+
+    async def close(self) -> None:
+        """End the turn, also if it is cancelled meanwhile; return when nothing of it is left."""
+        assert self._task is not None
+        self.events.close()
+        self._cancel()
+        was_cancelled = False
+        while not self._task.done():
+            try:
+                done, _ = await asyncio.wait([self._task], timeout=_SETTLE_SECONDS)
+                if not done:
+                    self._task.cancel()
+            except asyncio.CancelledError:
+                was_cancelled = True
+        if was_cancelled:
+            raise asyncio.CancelledError
+
+    # -- the task
+
+    async def _run(self) -> None:
+        loop, llm = asyncio.get_running_loop(), self._services.llm
+        began, before = loop.time(), llm.get_token_usage(self.session_id)
+        state: TurnState = "finished"
+        failure: dict[str, Any] = {}
+        try:
+            await self._begin()
+            async with self._scope.clock:
+                await self._converse()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()  # else nothing could be stored
+            state = self._cancelled
+        except TimeoutError:
+            state, failure = "failed", self._timed_out()
+        except LLMServiceError as error:
+            state = "interrupted" if self._answers.was_shown else "failed"
+            failure = {"code": "LLM_ERROR", "message": error.for_people}
+            if not FAILURES[error.failure].may_retry:
+                failure["retry"] = False
+        except Exception:
+            log.exception("a turn failed")
+            state, failure = "failed", {"code": "INTERNAL", "message": texts.INTERNAL_ERROR}
+        self._is_ending = True
+        await self._settle(state)
+        usage = _usage_since(before, llm.get_token_usage(self.session_id))
+        self._scope.observation.ended(state, loop.time() - began, usage, **failure)
+        told = {} if usage is None else {"usage": usage_json(usage)}
+        self.events.push("turn", {"state": state, **told, **failure})
+        self.events.close()
+
+    async def _begin(self) -> None:
+        scope = self._scope
+        message, text = self._message, self._message.content or ""
+        scope.observation.began(text)
+        scope.ids.add(message.id)
+        await scope.store(scope.stamped(message))
+        shown = shown_words(text, message.metadata)
+        await scope.emit("user", {"messageId": message.id, **shown})
+        await scope.emit("turn", {"state": "started"})
+
+    async def _converse(self) -> None:
+        """Ask the model until an answer has no calls (TURN-02)."""
+        await self._services.coordinator.initialize()  # TURN-39
+        await summarise(self._scope)
+        rounds = 0
+        refused = was_told = False
+        while True:
+            had_tools = not self.calls.are_over
+            answer = await self._answers.next(with_tools=had_tools)
+            if answer.calls:
+                rounds += 1
+                self._scope.observation.round_began(rounds, len(answer.calls))
+                is_last = rounds >= self._services.settings.max_rounds
+                await self.calls.run(answer.calls, is_last=is_last)
+            may_repeat = bool(answer.problems) and not (was_told and not answer.calls)
+            was_told = bool(answer.problems)
+            if may_repeat or answer.dropped:
+                await self._tell(answer)
+            if refused or not (may_repeat or answer.calls):
+                break
+            refused = not had_tools  # it called nevertheless: once more, and no more
+        await self._say_what_is_missing(answer)
+
+    async def _tell(self, answer: ModelAnswer) -> None:
+        """Tell the model what was wrong with its calls (TURN-05, TURN-17)."""
+        told = [*answer.problems]
+        if answer.dropped:
+            most = self._services.settings.max_calls
+            told.append(f"At most {most} calls of one answer run: {answer.dropped} were left out.")
+        scope = self._scope
+        message = ChatMessage(id=scope.own_id(None), role=Role.SYSTEM, content="\n".join(told))
+        await scope.store(scope.stamped(message))
+
+    async def _say_what_is_missing(self, answer: ModelAnswer) -> None:
+        """Say something if the model says nothing at the end (TURN-32)."""
+        if answer.has_text:
+            return
+        failed = self.calls.last_error
+        if failed is not None:
+            await self._scope.say(texts.tool_error(*failed))
+        elif answer.problems:
+            await self._scope.say(texts.UNREADABLE_CALL)
+        else:
+            await self._scope.say(texts.NO_ANSWER)
+
+    async def _settle(self, state: TurnState) -> None:
+        """Store what is left: the outcomes of calls."""
+        try:
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                await self.calls.settle(state)
+        except (Exception, asyncio.CancelledError):
+            log.exception("a turn could not be stored to its end")
+
+    def _timed_out(self) -> dict[str, Any]:
+        seconds = self._services.settings.turn_timeout_ms / 1000
+        if not self._scope.clock.is_over:
+            log.exception("a turn failed")
+            return {"code": "INTERNAL", "message": texts.INTERNAL_ERROR}
+        return {"code": "TURN_TIMEOUT", "message": texts.turn_timeout(seconds)}
+
+
+def _usage_since(before: TokenUsage | None, after: TokenUsage | None) -> TokenUsage | None:
+    """Return the usage of one turn."""
+    if after is None or before is None:
+        return after
+    return TokenUsage(
+        after.prompt_tokens - before.prompt_tokens,
+        after.completion_tokens - before.completion_tokens,
+        after.is_estimated,
+    )

@@ -1,0 +1,211 @@
+"""The turns of one session: one at a time, in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import define, evolve, field
+
+from ....base.database.errors import CommitUnknownError, DatabaseError
+from ..events import Approval, ServerMessage, TurnState
+from ..texts import INTERNAL_ERROR
+from .interruption import close_turn
+from .state import Payload
+from .store import BegunTurn, ChatTurn, chat_label
+
+if TYPE_CHECKING:
+    from .session import ChatSession
+
+_LOG = logging.getLogger("foundation_rt.host.sessions")
+
+
+class Orchestrator(Protocol):
+    """The part of `ConversationOrchestrator` that sessions need."""
+
+    def handle_input(
+        self,
+        session_id: str,
+        text: str,
+        *,
+        turn_id: str,
+        message_id: str,
+        metadata: Mapping[str, Any],
+    ) -> AsyncGenerator[ServerMessage, None]:
+        """Run one turn; yield its events."""
+
+    def stop(self, session_id: str) -> bool:
+        """End the running turn; return whether there was one."""
+
+    def approve(self, session_id: str, call_id: str, decision: Approval) -> bool:
+        """Decide on a call; return whether it had waited for that."""
+
+    def answer(
+        self, session_id: str, question_id: str, action: str, content: Mapping[str, Any] | None
+    ) -> bool:
+        """Answer a question; return whether it had waited for that."""
+
+    async def forget(self, session_id: str) -> None:
+        """Forget a session that has ended."""
+
+
+@define(eq=False, repr=False)
+class TurnRunner:
+    """Runs the turns of a session that wait, while there are any and somebody is there.
+
+    Attributes:
+        turn: the one that runs here.
+    """
+
+    _session: ChatSession
+    turn: ChatTurn | None = field(default=None, init=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _consuming: asyncio.Task[None] | None = field(default=None, init=False)
+    _ending: TurnState = field(default="interrupted", init=False)
+    _first: int = field(default=0, init=False)  # the position of the first message of the turn
+    _looks_again: bool = field(default=False, init=False)
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether turns run, or are about to."""
+        return self._task is not None
+
+    def start(self) -> None:
+        """Look for a turn that waits, and run it."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        else:
+            self._looks_again = True
+
+    def end_turn(self, ending: TurnState) -> bool:
+        """Cancel the running turn; return whether there is one."""
+        if self._consuming is None or self._session.saving.has_ended:
+            return False
+        self._ending = ending
+        self._consuming.cancel()
+        return True
+
+    async def ended(self) -> None:
+        """Wait until no turn runs."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    async def cancel(self) -> None:
+        """End at once; nothing more is stored."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                self._looks_again = False
+                begun = await self._begin()
+                if begun is not None:
+                    await self._run_turn(begun)
+                    if self._session.saving.is_fenced and not begun.is_new:
+                        return  # it cannot be ended here; a restart tries it again
+                elif not self._looks_again:
+                    return
+        finally:
+            self._task = None
+
+    async def _begin(self) -> BegunTurn | None:
+        session = self._session
+        is_uncertain = False  # the turn that runs may be one that was begun here, just now
+        while session.may_run():
+            try:
+                if not await session.is_attended():
+                    return None
+                begun = await session.store.begin_turn(session.key)
+                is_uncertain = is_uncertain or (begun is not None and begun.is_new)
+                if begun is not None and begun.version != session.chat.version:
+                    await session.refresh()
+            except DatabaseError as error:
+                is_uncertain = is_uncertain or isinstance(error, CommitUnknownError)
+                session.availability.lost(error)
+                await session.availability.wait()
+            else:
+                if begun is None or begun.is_new or not is_uncertain:
+                    return begun
+                return evolve(begun, is_new=True)
+        return None
+
+    async def _run_turn(self, begun: BegunTurn) -> None:
+        """Run a turn; one that ran before is not run again but ended (CHAT-21)."""
+        self.turn, self._ending = begun.turn, "interrupted"
+        try:
+            await self._run_begun(begun)
+        finally:
+            self.turn = None
+
+    async def _run_begun(self, begun: BegunTurn) -> None:
+        session, turn = self._session, begun.turn
+        session.began(turn)
+        first = session.chat.position(turn.message_id)
+        self._first = len(session.chat.messages) if first is None else first
+        failure = await self._consume_whole(turn) if begun.is_new else {}
+        await self._finish(turn, {"state": self._ending, **failure})
+        if session.saving.is_fenced:
+            await session.reload()
+            running = session.chat.running
+            if running is not None and running.turn_id == turn.turn_id:
+                session.saving.begin(turn)  # nobody has ended it: it could not be stored
+                await self._finish(turn, {"state": "failed"})
+
+    async def _consume_whole(self, turn: ChatTurn) -> Payload:
+        """Run a turn to its end, or until `end_turn`; return what a failure says."""
+        self._consuming = asyncio.get_running_loop().create_task(self._consume(turn))
+        try:
+            await asyncio.wait({self._consuming})
+            if not self._consuming.cancelled() and (error := self._consuming.exception()):
+                self._ending = "failed"
+                return _failure(self._session.key, error)
+        finally:
+            if not self._consuming.done():
+                self._consuming.cancel()
+                await asyncio.wait({self._consuming})
+            self._consuming = None
+        return {}
+
+    async def _consume(self, turn: ChatTurn) -> None:
+        session = self._session
+        events = session.orchestrator.handle_input(
+            session.id,
+            turn.text,
+            turn_id=turn.turn_id,
+            message_id=turn.message_id,
+            metadata=turn.metadata,
+        )
+        async with aclosing(events):
+            async for event in events:
+                if event.type == "turn" and event.payload["state"] != "started":
+                    await self._close(turn, dict(event.payload))
+                    return
+                await session.emit(event, turn)
+
+    async def _finish(self, turn: ChatTurn, end: Payload) -> None:
+        """Record the end of a turn that did not say so itself; wait until all is stored."""
+        saving = self._session.saving
+        if not (saving.is_fenced or saving.has_ended):
+            await self._close(turn, end)
+        await saving.stored()
+
+    async def _close(self, turn: ChatTurn, end: Payload) -> None:
+        """Close what the turn has left open, and end it."""
+        session = self._session
+        saving, chat = session.saving, session.chat
+        closing = close_turn(turn, chat.messages[self._first :], chat.state, end, session.now())
+        for message in closing.messages:
+            saving.put(message)
+        for event in closing.events:
+            saving.emit(event)
+        await saving.save()
+
+
+def _failure(key: bytes, error: BaseException) -> Payload:
+    _LOG.error("a turn failed", exc_info=error, extra={"fields": {"chat": chat_label(key)}})
+    return {"code": "INTERNAL", "message": INTERNAL_ERROR}

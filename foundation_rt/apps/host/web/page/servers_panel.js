@@ -1,0 +1,123 @@
+/** The servers of the host: their states, circuits, tools and last errors (HPAGE-18). */
+
+import { button, el, fill } from "./dom.js";
+import { count } from "./format.js";
+import { safely } from "./results.js";
+
+const STATES = new Map([
+  ["starting", "Starting"],
+  ["ready", "Ready"],
+  ["lost", "Lost"],
+  ["failed", "Failed"],
+  ["disabled", "Disabled"],
+]);
+const CIRCUITS = new Map([
+  ["open", "Circuit open: calls are refused for a while"],
+  ["half_open", "Circuit half open: one call is tried"],
+]);
+
+/** Return the servers as values of one form, whatever the host left out. Pure. */
+export function described(servers) {
+  const all = Array.isArray(servers)
+    ? servers
+    : Object.entries(servers ?? {}).map(([id, each]) => ({ id, ...each }));
+  return all.map((server) => {
+    const tools = Array.isArray(server.tools)
+      ? server.tools.map((tool) => (typeof tool === "string" ? { name: tool } : tool))
+      : null;
+    return {
+      id: String(server.id ?? server.serverId ?? ""),
+      state: server.state ?? "starting",
+      reason: server.reason ?? null,
+      circuit: (server.circuit ?? "closed").replaceAll("-", "_"),
+      lastError: server.lastError ?? null,
+      tools,
+      toolCount: tools?.length ?? (typeof server.tools === "number" ? server.tools : 0),
+    };
+  });
+}
+
+/** Return what is said of all of them: {text, label: the same at length, state: good | busy | bad}. Pure. */
+export function summary(servers) {
+  const used = servers.filter(({ state }) => state !== "disabled");
+  const isBad = ({ state, circuit }) => state === "failed" || state === "lost" || circuit === "open";
+  const bad = used.filter(isBad).length;
+  const tools = used.reduce((sum, { toolCount }) => sum + toolCount, 0);
+  const whole = `${count(used.length, "server")}, ${count(tools, "tool")}`;
+  if (bad > 0) return { text: `${bad} down`, label: `${whole}, ${bad} down`, state: "bad" };
+  const isBusy = used.some(({ state }) => state === "starting");
+  return { text: count(used.length, "server"), label: whole, state: isBusy ? "busy" : "good" };
+}
+
+export class ServersPanel {
+  constructor() {
+    this.body = el("div", {
+      class: "drawer-body",
+      tabindex: 0,
+      role: "group",
+      "aria-label": "List of servers",
+    });
+    const close = button("Close", {
+      picture: "close",
+      quiet: true,
+      onlyIcon: true,
+      on: { click: () => this.node.close() },
+    });
+    const head = el("div", { class: "drawer-head" }, el("h2", { id: "servers-title" }, "Servers"), close);
+    this.node = el("dialog", { class: "drawer", "aria-labelledby": "servers-title" }, head, this.body);
+    this.node.addEventListener("click", (event) => event.target === this.node && this.node.close());
+  }
+
+  update(servers, status) {
+    if (servers === this.servers && status === this.status) return;
+    Object.assign(this, { servers, status });
+    const open = new Set([...this.body.querySelectorAll("details[open]")].map((each) => each.dataset.server));
+    const model = status?.model ? [status.provider, status.model].filter(Boolean).join(": ") : null;
+    fill(
+      this.body,
+      el("p", { class: "muted" }, model ? `Model: ${model}` : null),
+      servers.map((server) => safely(() => serverNode(server, open.has(server.id)), server)),
+      servers.length === 0 ? el("p", { class: "muted" }, "There are no servers.") : null,
+    );
+  }
+}
+
+function serverNode({ id, state, reason, circuit, lastError, tools, toolCount }, isOpen) {
+  const tone = circuit === "open" ? "lost" : state;
+  return el(
+    "section",
+    { class: "server", "aria-label": `Server ${id}` },
+    el(
+      "div",
+      { class: "server-head" },
+      el("span", { class: "dot", data: { state: tone } }),
+      el("h3", {}, id),
+      el("span", { class: "muted small" }, STATES.get(state) ?? state),
+    ),
+    reason ? el("p", { class: "small" }, reason) : null,
+    CIRCUITS.has(circuit) ? el("p", { class: "small" }, `${CIRCUITS.get(circuit)}.`) : null,
+    lastError && lastError !== reason ? el("p", { class: "small muted" }, `Last error: ${lastError}`) : null,
+    tools?.length
+      ? toolsNode(id, tools, isOpen)
+      : el("p", { class: "small muted" }, count(toolCount, "tool")),
+  );
+}
+
+function toolNodes({ name, title, description, forModel }) {
+  return [
+    el("code", {}, name),
+    title ? el("span", {}, ` ${title}`) : null,
+    description ? el("p", { class: "muted small" }, description) : null,
+    forModel?.length > 0 ? el("p", { class: "small" }, `For the model: ${forModel.join("; ")}.`) : null,
+  ];
+}
+
+function toolsNode(id, tools, isOpen) {
+  const entries = tools.map((tool) => el("li", {}, safely(toolNodes, tool)));
+  return el(
+    "details",
+    { data: { server: id }, open: isOpen },
+    el("summary", { class: "small" }, count(tools.length, "tool")),
+    el("ul", { class: "tools" }, entries),
+  );
+}

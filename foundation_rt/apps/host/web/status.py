@@ -1,0 +1,121 @@
+"""The state of model and servers, and who is told when it changes (HOST-31, HOST-32)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from .... import __version__
+from .. import texts
+from ..events import ServerMessage
+from ..llm.service import ModelTool
+
+if TYPE_CHECKING:
+    from ...coordinator import Coordinator
+    from ..llm.service import LLMService
+
+POLL_SECONDS = 0.5
+
+
+@define(eq=False)
+class HostStatus:
+    """The state that the page shows beside the chat. It belongs to one event loop.
+
+    Attributes:
+        hint: Markdown for people: what is missing, and how to add it; None without any.
+        is_demo: the servers are the built-in demo server alone.
+        model_problem: why the model cannot be used; None if it can, or nobody knows yet.
+    """
+
+    coordinator: Coordinator
+    llm: LLMService
+    hint: str | None = None
+    is_demo: bool = False
+    model_problem: str | None = field(default=None, init=False)
+    _listeners: set[Callable[[ServerMessage], object]] = field(factory=set, init=False)
+    _watching: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole state, with the tools of the servers."""
+        provider, _, model = self.llm.label.partition(":")
+        hints = [self.model_problem, *self.llm.notes, self._tools_hint(), self.hint]
+        return {
+            "provider": provider,
+            "model": model,
+            "takesPictures": self.llm.takes_pictures,
+            "servers": self._servers(with_tools=True),
+            "demo": self.is_demo,
+            "hint": "\n\n".join(filter(None, hints)) or None,
+            "version": __version__,
+        }
+
+    def _tools_hint(self) -> str | None:
+        most, total = self.llm.max_tools, len(self.coordinator.tools)
+        return None if most is None or total <= most else texts.too_many_tools(total, most)
+
+    def message(self) -> ServerMessage:
+        """Return the states of the servers for the page."""
+        return ServerMessage("servers", {"servers": self._servers(with_tools=False)})
+
+    def listen(self, listener: Callable[[ServerMessage], object]) -> None:
+        """Call a function with each change of the servers, from now on."""
+        self._listeners.add(listener)
+        if self._watching is None:
+            self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    def unlisten(self, listener: Callable[[ServerMessage], object]) -> None:
+        """Call a function no longer."""
+        self._listeners.discard(listener)
+
+    @property
+    def listeners(self) -> int:
+        """The number of functions that are called."""
+        return len(self._listeners)
+
+    async def close(self) -> None:
+        """Stop watching."""
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+
+    async def _watch(self) -> None:
+        """Compare the states twice a second, as long as anybody listens."""
+        before = self.message()
+        while self._listeners:
+            await asyncio.sleep(POLL_SECONDS)
+            now = self.message()
+            if now != before:
+                before = now
+                for listener in tuple(self._listeners):
+                    listener(now)
+        self._watching = None
+
+    def _servers(self, *, with_tools: bool) -> list[dict[str, Any]]:
+        tools: dict[str, list[dict[str, Any]]] = {}
+        if with_tools:
+            for entry in self.coordinator.tools:
+                notes = self.llm.tool_notes(ModelTool.of(entry))
+                shown = _tool(entry.definition.wire) | ({"forModel": [*notes]} if notes else {})
+                tools.setdefault(entry.server_id, []).append(shown)
+        return [
+            {
+                "id": each.server_id,
+                "state": each.state.value,
+                "reason": each.reason,
+                "circuit": each.circuit.value.lower(),
+                "lastError": each.last_error,
+                "tools": tools.get(each.server_id, []) if with_tools else each.tools,
+            }
+            for each in self.coordinator.states.values()
+        ]
+
+
+def _tool(definition: Any) -> dict[str, Any]:
+    members = ("name", "title", "description", "inputSchema", "annotations")
+    return {name: definition[name] for name in members if definition.get(name) is not None}

@@ -1,0 +1,263 @@
+"""The SQL of lists of tasks.
+
+A list is read in one of two ways. Where an index has the order that is asked for, and the
+conditions exclude little, the index is walked from the cursor on until the page is full. Where few
+tasks meet the conditions, up to `EXACT_TOTAL`, they are gathered and sorted. The counts say how
+many there are, if the conditions are of status, project and due date only; otherwise gathering up
+to that number does. So a page costs about the same however many tasks there are.
+
+The sorted columns have indexes in ascending order, and equal keys are by ascending id in both
+directions. An index cannot be walked backwards and keep that. So a descending list is put together
+from walks through the tasks of one key each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import evolve, frozen
+
+from .....base.database.postgres import Query
+from ...queries import EXACT_TOTAL, After, TaskFilter, TaskQuery, fold
+from ...tasks import STATUSES, SortKey
+from .counts import ALL_PROJECTS
+from .statements import TASK_COLUMNS
+
+_SORTED: Final[dict[SortKey, tuple[str, str]]] = {
+    "id": ("id", "bigint"),
+    "dueDate": ("due_date", "date"),
+    "priority": ("priority", "smallint"),
+    "updatedAt": ("updated_at", "timestamptz"),
+}
+"""The column of a sort, and its type."""
+
+MOST_KEYS: Final = 100
+"""The most descending keys that are walked one by one: each takes 40 us, a task of the rest 1 us.
+But the tasks of a key may be many, and in the rest all of them are read and sorted."""
+
+
+@frozen
+class _Where:
+    """Conditions joined by AND, with their parameters."""
+
+    sql: tuple[str, ...] = ()
+    values: tuple[object, ...] = ()
+
+    def and_(self, sql: str, *values: object) -> _Where:
+        """Return these conditions and one more."""
+        return _Where((*self.sql, sql), (*self.values, *values))
+
+    def indexed_by(self, column: str) -> _Where:
+        """Return conditions that mean the same; only those of one column have an index searched."""
+        of_column = f"t.{column} "
+        sql = (one if one.startswith(of_column) else f"({one}) IS TRUE" for one in self.sql)
+        return _Where(tuple(sql), self.values)
+
+    def __str__(self) -> str:
+        """Return the clause, empty without a condition."""
+        return "WHERE " + " AND ".join(self.sql) if self.sql else ""
+
+
+# -- how many -----------------------------------------------------------------------------------
+
+
+def is_counted(where: TaskFilter) -> bool:
+    """Return whether the counts say how many tasks meet the conditions."""
+    counted = TaskFilter(
+        status=where.status,
+        project=where.project,
+        due_before=where.due_before,
+        due_after=where.due_after,
+    )
+    return where == counted
+
+
+def count(where: TaskFilter) -> Query:
+    """Return how many tasks meet the conditions of a filter that `is_counted`."""
+    counted = _Where().and_("project = %b", where.project or ALL_PROJECTS)
+    if where.status is not None:
+        counted = counted.and_("status = %b", where.status)
+    if where.due_before is not None:
+        counted = counted.and_("due_date < %b::date", where.due_before)
+    if where.due_after is not None:
+        counted = counted.and_("due_date > %b::date AND due_date < 'infinity'", where.due_after)
+    return (
+        f"SELECT coalesce(sum(count), 0)::bigint FROM {{schema}}.task_counts {counted}",
+        counted.values,
+    )
+
+
+# -- few tasks: gathered and sorted -------------------------------------------------------------
+
+
+def gather(query: TaskQuery) -> Query:
+    """Return rows of the total and of a task of the page or the one behind; at least one row.
+
+    A total of more than `EXACT_TOTAL` means only that there are more, and then the page is wrong.
+    """
+    where = _conditions(query.where)
+    column, _ = _SORTED[query.sort]
+    key = "" if query.sort == "id" else f", t.{column}"
+    after = _Where() if query.after is None else _behind(query, query.after)
+    return (
+        f"""WITH found AS MATERIALIZED (
+            SELECT t.id{key} FROM {{schema}}.tasks AS t {where} LIMIT {EXACT_TOTAL + 1}
+        ), page AS MATERIALIZED (
+            SELECT t.id FROM found AS t {after}
+            ORDER BY {_order(query)} LIMIT %b OFFSET %b
+        )
+        SELECT counted.total, {TASK_COLUMNS}
+        FROM (SELECT count(*) AS total FROM found) AS counted
+        LEFT JOIN (page JOIN {{schema}}.tasks AS t USING (id)) ON true
+        ORDER BY {_order(query)}""",
+        (*where.values, *after.values, query.limit + 1, query.offset),
+    )
+
+
+def _conditions(where: TaskFilter) -> _Where:
+    """Return the conditions of a filter, on the table `t`."""
+    result = _Where()
+    for sql, value in (
+        ("t.status = %b", where.status),
+        ("t.project = %b", where.project),
+        ("t.job_id = %b::uuid", where.job_id),
+        ("t.id = ANY(%b::bigint[])", None if where.ids is None else list(where.ids)),
+        ("t.claimed_by = %b", where.claimed_by),
+        ("t.due_date < %b::date", where.due_before),
+        ("t.due_date > %b::date", where.due_after),
+        ("t.updated_at > %b::timestamptz", where.updated_after),
+        *(("position(%b IN t.search_text) > 0", fold(word)) for word in where.words),
+    ):
+        if value is not None:
+            result = result.and_(sql, value)
+    return result
+
+
+def _order(query: TaskQuery) -> str:
+    column, _ = _SORTED[query.sort]
+    direction = "DESC" if query.descending else "ASC"
+    if query.sort == "id":
+        return f"t.id {direction}"
+    # Only due dates may be missing; where NULLS LAST is said, an index must say it too.
+    nulls = " NULLS LAST" if query.sort == "dueDate" else ""
+    return f"t.{column} {direction}{nulls}, t.id"
+
+
+def _behind(query: TaskQuery, after: After) -> _Where:
+    """Return the condition of tasks behind a place, for any order."""
+    column, type_ = _SORTED[query.sort]
+    sign = "<" if query.descending else ">"
+    if query.sort == "id":
+        return _Where((f"t.id {sign} %b::bigint",), (after.id,))
+    if after.key is None:
+        return _Where((f"t.{column} IS NULL AND t.id > %b::bigint",), (after.id,))
+    return _Where(
+        (
+            f"(t.{column} {sign} %b::{type_} OR t.{column} IS NULL"
+            f" OR (t.{column} = %b::{type_} AND t.id > %b::bigint))",
+        ),
+        (after.key, after.key, after.id),
+    )
+
+
+# -- many tasks: a walk along an index ----------------------------------------------------------
+
+
+def has_index(query: TaskQuery) -> bool:
+    """Return whether `walk` passes over no task, as its indexes hold all conditions."""
+    if query.sort == "id":
+        return evolve(query.where, status=None, project=None) == TaskFilter()
+    return query.where == TaskFilter()
+
+
+def walk(query: TaskQuery) -> Query:
+    """Return rows of the total and of a task of the page or the one behind; at least one row.
+
+    The total is that of the counts, NULL if they do not say it or nobody asks.
+    """
+    is_counting = query.count and is_counted(query.where)
+    total, values = count(query.where) if is_counting else ("SELECT NULL::bigint", ())
+    parameters = [*values]
+    most = query.offset + query.limit + 1
+    parts = []
+    for sql, values in _walks(query, most):
+        parts.append(f"({sql} LIMIT %b)")
+        parameters += (*values, most)
+    return (
+        f"""SELECT counted.total, {TASK_COLUMNS}
+        FROM ({total}) AS counted (total) LEFT JOIN (
+            SELECT t.* FROM ({" UNION ALL ".join(parts)}) AS t
+            ORDER BY {_order(query)} LIMIT %b OFFSET %b
+        ) AS t ON true
+        ORDER BY {_order(query)}""",
+        (*parameters, query.limit + 1, query.offset),
+    )
+
+
+def _walks(query: TaskQuery, most: int) -> list[Query]:
+    """Return one or more walks, the first tasks of each of which make the page."""
+    where = _conditions(query.where)
+    after = query.after
+    if query.sort == "id":
+        if after is not None:
+            where = where.and_(*_flat(_behind(query, after)))
+        if query.where.project is None or query.where.status is not None:
+            return [_walk(where, _order(query))]
+        each = (where.and_("t.status = %b", status) for status in STATUSES)
+        return [_walk(one, _order(query)) for one in each]
+    column, type_ = _SORTED[query.sort]
+    # Within a key, the index of a status for instance has the order of the ids too: it would be
+    # searched for every key, and has all tasks of the status.
+    where = where.indexed_by(column)
+    by_key = f"t.{column}, t.id"
+    without = [where.and_(f"t.{column} IS NULL")] if query.sort == "dueDate" else []
+    if after is not None and after.key is None:
+        return [_walk(one.and_("t.id > %b::bigint", after.id), by_key) for one in without]
+    walks = []
+    if query.descending:
+        if after is not None:
+            behind = f"t.{column} = %b::{type_} AND t.id > %b::bigint"
+            walks.append(_walk(where.and_(behind, after.key, after.id), by_key))
+        walks.append(_walk_through_keys(query, where, most))
+    elif after is None:
+        return [_walk(where, by_key)]  # with those without a key, which its index has last
+    else:
+        behind = f"({by_key}) > (%b::{type_}, %b::bigint)"
+        walks.append(_walk(where.and_(behind, after.key, after.id), by_key))
+    return [*walks, *(_walk(one, by_key) for one in without)]
+
+
+def _walk_through_keys(query: TaskQuery, where: _Where, most: int) -> Query:
+    """Return a walk from one key to the one before it, and by id through the tasks of each.
+
+    PostgreSQL goes on to the next key only while the limit is not reached. If many keys do not
+    reach it, the rest of the index is walked, and the tasks of each key are sorted.
+    """
+    column, type_ = _SORTED[query.sort]
+    before = _Where()
+    if query.after is not None:
+        before = _Where((f"{column} < %b::{type_}",), (query.after.key,))
+    of_key = where.and_(f"t.{column} = key")
+    rest = where.and_(f"t.{column} < (SELECT min(key) FROM keys)")
+    return (
+        f"""WITH RECURSIVE keys (key, number) AS (
+            SELECT max({column}), 1 FROM {{schema}}.tasks {before}
+            UNION ALL
+            SELECT (SELECT max({column}) FROM {{schema}}.tasks WHERE {column} < key), number + 1
+            FROM keys WHERE key IS NOT NULL AND number < {MOST_KEYS}
+        )
+        SELECT t.* FROM keys CROSS JOIN LATERAL (
+            SELECT t.* FROM {{schema}}.tasks AS t {of_key} ORDER BY t.{column}, t.id LIMIT %b
+        ) AS t
+        UNION ALL
+        (SELECT t.* FROM {{schema}}.tasks AS t {rest} ORDER BY t.{column} DESC, t.id)""",
+        (*before.values, *of_key.values, most, *rest.values),
+    )
+
+
+def _walk(where: _Where, order: str) -> Query:
+    return (f"SELECT t.* FROM {{schema}}.tasks AS t {where} ORDER BY {order}", where.values)
+
+
+def _flat(where: _Where) -> tuple[str, *tuple[object, ...]]:
+    return (" AND ".join(where.sql), *where.values)

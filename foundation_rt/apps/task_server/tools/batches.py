@@ -1,0 +1,361 @@
+"""`mcp-tasks`, `mcp-tasks-from-file` and `mcp-job-status`: many tasks at once, as a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ....errors import ErrorCode, ToolError
+from ..database_errors import RETRY_AFTER_MS, quota_exceeded
+from ..services import principal_of
+from ..validation import (
+    MAX_REQUEST_KEY,
+    WITHOUT_NUL,
+    encode_payload,
+    invalid,
+    read_tasks,
+    task_schema,
+)
+from .task_tool import (
+    BOOLEAN,
+    INTEGER,
+    MAX_WAIT_MS,
+    STRING,
+    TaskTool,
+    closed_object,
+    integer,
+    nullable,
+    uuid,
+)
+
+if TYPE_CHECKING:
+    from ....kernel.context import ToolContext
+    from ..jobs import Job, NewJob, Submission
+    from ..services import Services
+
+_MAX_PATH = 4_096
+
+_REQUEST_KEY = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": MAX_REQUEST_KEY,
+    "pattern": WITHOUT_NUL,
+    "description": (
+        "A key of your choice. A call that is repeated with the same key and the same tasks is the"
+        " same job: nothing is stored twice. Use it whenever a call may have to be repeated."
+    ),
+}
+_WAIT_MS = integer(
+    "How long to wait for the end of the job, in ms; 0 returns at once.", 0, MAX_WAIT_MS, default=0
+)
+
+_JOB: dict[str, Any] = {
+    "jobId": STRING,
+    "status": STRING,
+    "totalTasks": INTEGER,
+    "processedTasks": INTEGER,
+    "progressPercent": INTEGER,
+    "durationMs": nullable("integer"),
+    "tasksPerSecond": nullable("number"),
+    "errorMessage": nullable("string"),
+    "attempts": INTEGER,
+    "createdAt": STRING,
+    "startedAt": nullable("string"),
+    "completedAt": nullable("string"),
+}
+_SUBMISSION: dict[str, Any] = {
+    "success": BOOLEAN,
+    "jobId": STRING,
+    "status": STRING,
+    "totalTasks": INTEGER,
+    "message": STRING,
+    "duplicate": BOOLEAN,
+}
+
+
+def batch_tools(services: Services) -> list[TaskTool]:
+    """Return the tools that submit jobs and look at them."""
+    return [_tasks_tool(services), _file_tool(services), _status_tool(services)]
+
+
+def _tasks_tool(services: Services) -> TaskTool:
+    async def submit(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        # Taken out: the tasks are not held as well while the call waits for the job.
+        submission = await _submit(services, arguments.pop("tasks"), arguments, context)
+        return await _answer(services, submission, arguments, context)
+
+    most = services.settings.max_batch
+    return TaskTool(
+        "mcp-tasks",
+        "Create tasks",
+        f"Store 1 to {most} tasks. They are accepted durably at once and stored by a job: all"
+        " together, or none. Returns the jobId; pass waitMs to wait for the end, or call"
+        " mcp-job-status. More tasks, or more than the server takes in one call: split them, or"
+        " use mcp-tasks-from-file.",
+        {
+            "tasks": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": most,
+                "items": task_schema(),
+                "description": "The tasks.",
+            },
+            "requestKey": _REQUEST_KEY,
+            "waitMs": _WAIT_MS,
+        },
+        submit,
+        closed_object({**_SUBMISSION, **_JOB}, [*_SUBMISSION]),
+        {
+            "tasks": [
+                {"title": "Write the release notes", "dueDate": "2026-12-01", "priority": "HIGH"},
+                {"title": "Tag the release", "project": "website"},
+            ],
+            "requestKey": "release-notes-1",
+        },
+        ["tasks"],
+        writes=True,
+        waits=True,
+    )
+
+
+def _file_tool(services: Services) -> TaskTool:
+    async def submit(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        from asyncio import to_thread
+
+        path = arguments["filePath"]
+        submission = await _submit(
+            services, await to_thread(_read_file, services, path), arguments, context
+        )
+        return await _answer(services, submission, arguments, context)
+
+    return TaskTool(
+        "mcp-tasks-from-file",
+        "Create tasks from a file",
+        "Store the tasks in a .json file on the server's machine: an array of tasks, or an object"
+        " with `tasks`. Only files below the folder that the operator has chosen can be read."
+        " Otherwise like mcp-tasks.",
+        {
+            "filePath": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": _MAX_PATH,
+                "pattern": WITHOUT_NUL,
+                "description": "The path, absolute or relative to the folder.",
+            },
+            "requestKey": _REQUEST_KEY,
+            "waitMs": _WAIT_MS,
+        },
+        submit,
+        closed_object({**_SUBMISSION, **_JOB}, [*_SUBMISSION]),
+        {"filePath": "import/tasks.json", "requestKey": "import-1"},
+        ["filePath"],
+        writes=True,
+        waits=True,
+    )
+
+
+def _status_tool(services: Services) -> TaskTool:
+    async def look(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        job_id = arguments["jobId"].lower()
+        job = await _wait(services, job_id, arguments, context)
+        if job is None:
+            details = {"reason": "job_not_found", "jobId": job_id}
+            raise ToolError(ErrorCode.NOT_FOUND, f"There is no job {job_id}.", details)
+        return job_to_wire(job)
+
+    return TaskTool(
+        "mcp-job-status",
+        "Job status",
+        "Show how far a job is; with waitMs, wait until it has ended or that time has passed.",
+        {"jobId": uuid("The jobId that mcp-tasks returned."), "waitMs": _WAIT_MS},
+        look,
+        closed_object(_JOB),
+        {"jobId": "2f1c1c3e-6d2b-4a4e-9d2f-1f6f4c1b7a10", "waitMs": 5000},
+        ["jobId"],
+        waits=True,
+    )
+
+
+def job_to_wire(job: Job) -> dict[str, Any]:
+    """Return a job as `mcp-job-status` shows it."""
+    rate = None
+    if job.status == "COMPLETED" and job.duration_ms is not None:
+        rate = round(job.processed_tasks * 1000 / max(job.duration_ms, 1), 1)
+    return {
+        "jobId": job.job_id,
+        "status": job.status,
+        "totalTasks": job.total_tasks,
+        "processedTasks": job.processed_tasks,
+        "progressPercent": job.processed_tasks * 100 // max(job.total_tasks, 1),
+        "durationMs": job.duration_ms,
+        "tasksPerSecond": rate,
+        "errorMessage": job.error_message,
+        "attempts": job.attempts,
+        "createdAt": job.created_at,
+        "startedAt": job.started_at,
+        "completedAt": job.completed_at,
+    }
+
+
+async def _submit(
+    services: Services,
+    tasks: Sequence[dict[str, Any]],
+    arguments: dict[str, Any],
+    context: ToolContext,
+) -> Submission:
+    """Submit a job, and have a worker look for it."""
+    from ..store import KeyConflictError, QueueFullError, QuotaExceededError
+
+    new = _new_job(tasks, arguments.get("requestKey"), context)
+    try:
+        submission = await services.store.submit_job(new, services.settings.max_pending_jobs)
+    except QueueFullError:
+        details = {"reason": "queue_full", "retryAfterMs": RETRY_AFTER_MS}
+        raise ToolError(
+            ErrorCode.RESOURCE_EXHAUSTED, "Server is busy. Please retry later.", details
+        ) from None
+    except QuotaExceededError as error:
+        raise quota_exceeded(error) from None
+    except KeyConflictError:
+        raise invalid(
+            "This requestKey belongs to a job with other tasks: choose another key.",
+            "key_conflict",
+            errors=[{"path": "/requestKey", "message": "belongs to a job with other tasks"}],
+        ) from None
+    if not submission.duplicate:
+        services.observation.job_created(submission.job, context)
+        services.logs.follow(submission.job, context.session_log)
+        services.wake_workers()
+    return submission
+
+
+async def _answer(
+    services: Services, submission: Submission, arguments: dict[str, Any], context: ToolContext
+) -> dict[str, Any]:
+    """Return a submitted job as it is, or as it is after `waitMs`."""
+    duplicate = submission.duplicate
+    if not arguments.get("waitMs"):
+        return _submission_to_wire(submission.job, duplicate)
+    # A job that has ended long ago may have been removed since.
+    job = await _wait(services, submission.job.job_id, arguments, context) or submission.job
+    return {**job_to_wire(job), **_submission_to_wire(job, duplicate)}
+
+
+def _new_job(
+    tasks: Sequence[dict[str, Any]], request_key: str | None, context: ToolContext
+) -> NewJob:
+    from uuid import uuid4
+
+    from ..jobs import NewJob
+
+    payload, digest, text_bytes = encode_payload(read_tasks(tasks))
+    return NewJob(
+        str(uuid4()),
+        principal_of(context),
+        request_key,
+        digest,
+        payload,
+        len(tasks),
+        text_bytes,
+        context.correlation_id,
+    )
+
+
+def _submission_to_wire(job: Job, duplicate: bool) -> dict[str, Any]:
+    return {
+        "success": job.status != "FAILED",
+        "jobId": job.job_id,
+        "status": job.status,
+        "totalTasks": job.total_tasks,
+        "message": _message(job, duplicate),
+        "duplicate": duplicate,
+    }
+
+
+def _message(job: Job, duplicate: bool) -> str:
+    again = "This call was made before. " if duplicate else ""
+    match job.status:
+        case "COMPLETED":
+            return f"{again}{job.total_tasks} tasks are stored."
+        case "FAILED":
+            return f"{again}No task is stored: {job.error_message}"
+        case _:
+            return f"{again}The tasks are accepted and being stored: see mcp-job-status."
+
+
+_PERCENT = {"PENDING": 0, "RUNNING": 1}
+
+
+async def _wait(
+    services: Services, job_id: str, arguments: dict[str, Any], context: ToolContext
+) -> Job | None:
+    """Return the job when it has ended, or as it is when `waitMs` have passed (TASKS-23)."""
+    seconds = int(arguments.get("waitMs", 0)) / 1000
+    if not seconds:
+        return await services.store.get_job(job_id)
+
+    def report(job: Job) -> None:
+        percent = _PERCENT.get(job.status, 100)
+        context.report_progress(percent, 100, f"{job.status}: {job.total_tasks} tasks")
+
+    job: Job | None = await _unless_aborted(services.waiters.wait(job_id, seconds, report), context)
+    if job is not None and job.status == "COMPLETED":
+        report(job)
+    return job
+
+
+async def _unless_aborted(waiting: Any, context: ToolContext) -> Any:
+    """Return what `waiting` does; a cancelled call ends the wait, and never the job (TASKS-24)."""
+    import asyncio
+
+    task = asyncio.ensure_future(waiting)
+    loop = asyncio.get_running_loop()
+    signal = context.abort_signal
+    remove = signal.add_callback(lambda: loop.call_soon_threadsafe(task.cancel))
+    try:
+        return await task
+    except asyncio.CancelledError:
+        signal.raise_if_aborted()
+        raise
+    finally:
+        remove()
+
+
+def _read_file(services: Services, path: str) -> list[dict[str, Any]]:
+    """Return the tasks of a file, valid ones.
+
+    Raises:
+        ToolError: the file cannot be read, or its tasks are not valid.
+    """
+    from ..files import read_task_file
+
+    settings = services.settings
+    tasks = read_task_file(path, settings.file_root, settings.max_file_bytes)
+    check_tasks(services, tasks)
+    return tasks
+
+
+def check_tasks(services: Services, tasks: Sequence[Any]) -> None:
+    """Refuse tasks of a file that `mcp-tasks` would refuse, by the same validator.
+
+    The words are the same but for names of unknown members: they are quoted from the file.
+
+    Raises:
+        ToolError: INVALID_ARGUMENT, with the places.
+    """
+    tool = services.server.get("mcp-tasks")
+    assert tool is not None, "where tasks are read from files, they may also be sent"
+    issues = tool.validate({"tasks": tasks})
+    if issues:
+        errors = [{"path": each.path, "message": _unquoted(each.message)} for each in issues]
+        first = errors[0]
+        raise invalid(
+            f"Invalid tasks: {first['path'] or 'the file'} {first['message']}.",
+            "schema_validation",
+            errors=errors,
+        )
+
+
+def _unquoted(message: str) -> str:
+    """Return a message without names from the file, which the caller may not be able to read."""
+    return "must not have other properties" if message.startswith("must not have ") else message

@@ -1,0 +1,291 @@
+"""`mcp-tasks-list` and `mcp-tasks-summary`: what is stored.
+
+The classes of queries are imported by the first call: a start does not need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+import orjson
+
+from ..cursors import MAX_LENGTH, CursorError, decode_cursor, encode_cursor
+from ..tasks import STATUSES, SortKey
+from ..validation import MAX_PROJECT, MAX_WORKER, choice, date, invalid, text
+from .task_tool import (
+    BOOLEAN,
+    INTEGER,
+    STORED_TASK,
+    STRING,
+    TaskTool,
+    closed_object,
+    integer,
+    nullable,
+    task_id,
+    uuid,
+)
+
+if TYPE_CHECKING:
+    from ....kernel.context import ToolContext
+    from ..queries import Summary, TaskFilter, TaskPage, TaskQuery
+    from ..services import Services
+    from ..tasks import Task
+
+_MAX_PAGE = 100_000
+_MAX_SKIPPED = 100_000
+"""The most tasks before a page that is chosen by its number: each of them is passed over, which
+takes 0.1 to 0.8 us. A page by cursor costs the same wherever it begins."""
+_MAX_PAGE_SIZE = 1_000
+_PAGE_SIZE = 100
+_MAX_QUERY = 200
+
+_OVERHEAD = 1_024
+"""The bytes of an answer besides its tasks, the longest cursor included."""
+
+_KEYS: tuple[SortKey, ...] = get_args(SortKey)
+_SORTS = [sort for key in _KEYS for sort in (key, f"-{key}")]
+
+
+def list_tools(services: Services) -> list[TaskTool]:
+    """Return the tools that read tasks."""
+    return [_list_tool(services), _summary_tool(services)]
+
+
+def _list_tool(services: Services) -> TaskTool:
+    async def list_tasks(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        query = _read_query(arguments)
+        page = await services.store.list_tasks(query)
+        return _page_to_wire(page, query, arguments, services.settings.max_answer_bytes)
+
+    return TaskTool(
+        "mcp-tasks-list",
+        "List tasks",
+        "List stored tasks that meet all conditions given, page by page. Continue with nextCursor"
+        " as `cursor`, and with the same conditions and sort; that is faster than page numbers and"
+        " shows no task twice. An answer that would be too long ends early, with truncated: true;"
+        " continue with nextCursor, or choose `fields`.",
+        {
+            "page": integer(
+                "The number of the page, from 0; it begins within the first 100,000 tasks.",
+                *(0, _MAX_PAGE),
+                default=0,
+            ),
+            "pageSize": integer("Most tasks of a page.", 1, _MAX_PAGE_SIZE, default=_PAGE_SIZE),
+            "cursor": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": MAX_LENGTH,
+                "description": "The nextCursor of the page before, instead of a page number.",
+            },
+            **_conditions(),
+            "sort": choice(
+                _SORTS, "The order; - reverses. Tasks without the key are last.", default="id"
+            ),
+            "fields": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": len(STORED_TASK),
+                "items": {"enum": [*STORED_TASK]},
+                "description": "The members of a task that the answer has; all by default.",
+            },
+        },
+        list_tasks,
+        closed_object(
+            {
+                "tasks": {"type": "array", "items": closed_object(STORED_TASK, [])},
+                "total": INTEGER,
+                "totalIsLowerBound": BOOLEAN,
+                "page": nullable("integer"),
+                "pageSize": INTEGER,
+                "totalPages": INTEGER,
+                "nextCursor": nullable("string"),
+                "truncated": BOOLEAN,
+            },
+            ["tasks", "total", "page", "pageSize", "totalPages", "nextCursor", "truncated"],
+        ),
+        {"status": "TODO", "project": "website", "sort": "dueDate", "pageSize": 20},
+    )
+
+
+def _conditions() -> dict[str, Any]:
+    return {
+        "status": choice(STATUSES, "Only tasks in this state."),
+        "project": text("Only tasks of this project.", MAX_PROJECT),
+        "jobId": uuid("Only tasks that this job has stored."),
+        "ids": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": _MAX_PAGE_SIZE,
+            "items": task_id(),
+            "description": "Only these tasks.",
+        },
+        "claimedBy": text("Only tasks that this worker has claimed.", MAX_WORKER),
+        "query": text(
+            "Only tasks with each of these words in title or description, in any case.", _MAX_QUERY
+        ),
+        "dueBefore": date("Only tasks that are due before this date."),
+        "dueAfter": date("Only tasks that are due after this date."),
+        "updatedAfter": {
+            "type": "string",
+            "format": "date-time",
+            "description": "Only tasks that were changed after this time (RFC 3339).",
+        },
+    }
+
+
+def _read_query(arguments: Mapping[str, Any]) -> TaskQuery:
+    """Return the query of a call.
+
+    Raises:
+        ToolError: INVALID_ARGUMENT: page and cursor, no cursor of this list, a page too deep, or no
+            such time.
+    """
+    from ..queries import TaskQuery
+
+    where = _read_filter(arguments)
+    given = arguments.get("sort", "id")
+    sort, descending = cast("SortKey", given.removeprefix("-")), given.startswith("-")
+    size = int(arguments.get("pageSize", _PAGE_SIZE))
+    cursor = arguments.get("cursor")
+    if cursor is None:
+        skipped = int(arguments.get("page", 0)) * size
+        if skipped > _MAX_SKIPPED:
+            problem = f"must begin within the first {_MAX_SKIPPED:,} tasks; go on by `cursor`"
+            raise _refuse("page", problem, "page_too_deep")
+        return TaskQuery(where, sort, descending, size, skipped)
+    if "page" in arguments:
+        raise _refuse("cursor", "must not stand beside `page`", "page_with_cursor")
+    try:
+        after = decode_cursor(cursor, where, sort, descending)
+    except CursorError:
+        problem = "is not a nextCursor of a list with these conditions and this sort"
+        raise _refuse("cursor", problem, "invalid_cursor") from None
+    return TaskQuery(where, sort, descending, size, after=after)
+
+
+def _read_filter(arguments: Mapping[str, Any]) -> TaskFilter:
+    from ..queries import TaskFilter, fold
+
+    job_id, ids = arguments.get("jobId"), arguments.get("ids")
+    return TaskFilter(
+        status=arguments.get("status"),
+        project=arguments.get("project"),
+        job_id=None if job_id is None else job_id.lower(),
+        ids=None if ids is None else tuple(sorted({int(each) for each in ids})),
+        claimed_by=arguments.get("claimedBy"),
+        words=tuple(sorted(set(fold(arguments.get("query", "")).split()))),
+        due_before=arguments.get("dueBefore"),
+        due_after=arguments.get("dueAfter"),
+        updated_after=_read_time(arguments.get("updatedAfter")),
+    )
+
+
+def _read_time(text: str | None) -> str | None:
+    """Return a time as `Task.updated_at` has it: in UTC, cut to milliseconds."""
+    if text is None:
+        return None
+    from datetime import UTC, datetime
+
+    try:
+        time = datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):  # a leap second, or a year that no calendar here has
+        raise _refuse("updatedAfter", "must be a time from the year 1 on", "no_time") from None
+    return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def _refuse(argument: str, problem: str, reason: str) -> Exception:
+    return invalid(
+        f"Invalid arguments: /{argument} {problem}.",
+        reason,
+        errors=[{"path": f"/{argument}", "message": problem}],
+    )
+
+
+def _page_to_wire(
+    page: TaskPage, query: TaskQuery, arguments: Mapping[str, Any], max_bytes: int
+) -> dict[str, Any]:
+    shown, truncated = fit(page.tasks, arguments.get("fields"), max_bytes - _OVERHEAD)
+    total = page.total or 0
+    cursor = None
+    if shown and (truncated or page.has_more):
+        last = page.tasks[len(shown) - 1]
+        cursor = encode_cursor(last, query.where, query.sort, query.descending)
+    answer = {
+        "tasks": shown,
+        "total": total,
+        "page": None if query.after is not None else int(arguments.get("page", 0)),
+        "pageSize": query.limit,
+        "totalPages": -(-total // query.limit),
+        "nextCursor": cursor,
+        "truncated": truncated,
+    }
+    if page.total_is_lower_bound:
+        from ..queries import EXACT_TOTAL
+
+        answer |= {"total": EXACT_TOTAL, "totalIsLowerBound": True}
+    return answer
+
+
+def fit(
+    tasks: Sequence[Task], fields: Sequence[str] | None, max_bytes: int
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return the first tasks that fit, at least one, and whether some do not (TASKS-29).
+
+    Args:
+        tasks: in the order of the answer.
+        fields: the members of a task that the answer has; None for all.
+        max_bytes: of the tasks, as JSON in UTF-8.
+    """
+    shown: list[dict[str, Any]] = []
+    for task in tasks:
+        wire = task.to_wire()
+        if fields is not None:
+            wire = {name: wire[name] for name in fields}
+        max_bytes -= len(orjson.dumps(wire)) + 1
+        if max_bytes < 0 and shown:
+            return shown, True
+        shown.append(wire)
+    return shown, False
+
+
+def _summary_tool(services: Services) -> TaskTool:
+    async def summarize(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        return summary_to_wire(await services.store.summarize(arguments.get("project")))
+
+    return TaskTool(
+        "mcp-tasks-summary",
+        "Summarize tasks",
+        "Count the tasks by status, of one project or of all. Tasks that are not DONE and were due"
+        " before today (UTC) are overdue. Jobs belong to no project.",
+        {"project": text("Only tasks of this project.", MAX_PROJECT)},
+        summarize,
+        closed_object(
+            {
+                "totalCount": INTEGER,
+                "countByStatus": closed_object(dict.fromkeys(STATUSES, INTEGER)),
+                "earliestDueDate": nullable("string"),
+                "latestDueDate": nullable("string"),
+                "overdueCount": INTEGER,
+                "jobsPending": INTEGER,
+                "jobsRunning": INTEGER,
+                "generatedAt": STRING,
+            }
+        ),
+        {"project": "website"},
+    )
+
+
+def summary_to_wire(summary: Summary) -> dict[str, Any]:
+    """Return a summary as `mcp-tasks-summary` shows it."""
+    counts = {status: summary.count_by_status.get(status, 0) for status in STATUSES}
+    return {
+        "totalCount": sum(counts.values()),
+        "countByStatus": counts,
+        "earliestDueDate": summary.earliest_due_date,
+        "latestDueDate": summary.latest_due_date,
+        "overdueCount": summary.overdue,
+        "jobsPending": summary.jobs_pending,
+        "jobsRunning": summary.jobs_running,
+        "generatedAt": summary.generated_at,
+    }

@@ -1,0 +1,1 @@
+"""The ground of everything: time, identifiers, JSON, logs, settings, schemas, databases."""

@@ -1,0 +1,206 @@
+"""Cooperative cancellation: one signal per call, fired at most once, safe from any thread.
+
+The runtime holds the `AbortSignal` of every call it has started. It fires the signal when the
+deadline passes, the client cancels or leaves, or the process shuts down (TIME-03). A handler may
+check the signal, wait for it or add a callback. Nothing forces a handler to stop, so its slot is
+kept until it ends.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from attrs import define, field
+
+from ..errors import AbortError
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+
+# One lock for all signals: it is held for a few list operations, only while a callback is being
+# added or the signal fires, and a lock per call would cost every call an allocation.
+_callbacks_lock = threading.Lock()
+
+
+@define(eq=False, repr=False)
+class AbortSignal:
+    """Signals to a handler that its result is no longer wanted.
+
+    Attributes:
+        reason: None until it fires; then "deadline", "cancelled", "disconnected" or "shutdown".
+    """
+
+    reason: str | None = field(default=None, init=False)
+    _callbacks: list[Callable[[], object]] | None = field(default=None, init=False)
+
+    @property
+    def aborted(self) -> bool:
+        """Return whether the signal has fired."""
+        return self.reason is not None
+
+    def raise_if_aborted(self) -> None:
+        """Raise `AbortError` once the signal has fired; else do nothing."""
+        if self.reason is not None:
+            raise AbortError(self.reason)
+
+    def add_callback(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call `callback()` once when the signal fires; at once if it has fired already.
+
+        The callback runs in the thread that fires the signal: it should be short and thread-safe.
+
+        Returns:
+            A function that removes the callback.
+        """
+        with _callbacks_lock:
+            fired = self.reason is not None
+            if not fired:
+                if self._callbacks is None:
+                    self._callbacks = []
+                self._callbacks.append(callback)
+        if fired:
+            callback()
+        return lambda: self._remove(callback)
+
+    def _remove(self, callback: Callable[[], object]) -> None:
+        with _callbacks_lock:
+            if self._callbacks is not None and callback in self._callbacks:
+                self._callbacks.remove(callback)
+
+    async def wait(self) -> str:
+        """Wait until the signal fires; return the reason."""
+        with suppress(AbortError):
+            await Waiter[None]().wait(self)
+        assert self.reason is not None
+        return self.reason
+
+    def fail(self, future: asyncio.Future[Any]) -> Callable[[], None]:
+        """Fail `future` with `AbortError`, in its loop, when the signal fires.
+
+        Returns:
+            A function that takes this back.
+        """
+        loop = future.get_loop()
+        return self.add_callback(
+            lambda: _call_in_loop(loop, _fail, future, AbortError(self.reason))
+        )
+
+    def fire(self, reason: str) -> list[BaseException]:
+        """Fire the signal; later calls change nothing. For the runtime, not for handlers.
+
+        Returns:
+            The exceptions of callbacks, `SystemExit` included. A callback that raises does not
+            keep the others from running.
+        """
+        with _callbacks_lock:
+            if self.reason is not None:
+                return []
+            self.reason = reason
+            callbacks, self._callbacks = self._callbacks or [], None
+        raised: list[BaseException] = []
+        for callback in callbacks:
+            try:
+                callback()
+            except BaseException as error:
+                raised.append(error)
+        return raised
+
+
+def is_task_cancelled() -> bool:
+    """Return whether the running asyncio task is being cancelled.
+
+    A `CancelledError` alone does not say so: a handler may raise one, or await a task that was
+    cancelled elsewhere.
+    """
+    import asyncio
+
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+class Waiter(Generic[T]):
+    """A coroutine that waits for a result from any thread, or for an abort signal.
+
+    Made in the coroutine's loop. It drops the result or the error once the coroutine has it: the
+    traceback of a raised error has a frame that refers to the waiter, and only the garbage
+    collector would find that cycle.
+    """
+
+    __slots__ = ("_error", "_loop", "_result", "_woken")
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self._loop = asyncio.get_running_loop()
+        self._woken: asyncio.Future[None] = self._loop.create_future()
+        self._result: list[T] = []
+        self._error: Exception | None = None
+
+    async def wait(self, signal: AbortSignal) -> T:
+        """Return the result, or raise the error, that comes first.
+
+        Raises:
+            AbortError: `signal` has fired first.
+        """
+        remove = signal.add_callback(lambda: self.call(self._wake))
+        try:
+            await self._woken
+        finally:
+            remove()
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+        if not self._result:
+            raise AbortError(signal.reason)
+        return self._result.pop()
+
+    def resolve(self, result: T) -> None:
+        """Set the result, unless the wait is over; safe from any thread."""
+        self.call(self._resolve, result)
+
+    def fail(self, error: Exception) -> None:
+        """Set the error, unless the wait is over; safe from any thread."""
+        self.call(self._fail, error)
+
+    def call(self, callback: Callable[..., object], *arguments: Any) -> None:
+        """Call `callback` in the thread of the coroutine's loop; safe from any thread."""
+        _call_in_loop(self._loop, callback, *arguments)
+
+    def call_later(
+        self, seconds: float, callback: Callable[..., object], *arguments: Any
+    ) -> asyncio.TimerHandle:
+        """Call `callback` in `seconds`; only in the thread of the coroutine's loop."""
+        return self._loop.call_later(seconds, callback, *arguments)
+
+    def _resolve(self, result: T) -> None:
+        if not self._woken.done():
+            self._result.append(result)
+            self._wake()
+
+    def _fail(self, error: Exception) -> None:
+        if not self._woken.done():
+            self._error = error
+            self._wake()
+
+    def _wake(self) -> None:
+        if not self._woken.done():
+            self._woken.set_result(None)
+
+
+def _call_in_loop(
+    loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: Any
+) -> None:
+    with suppress(RuntimeError):  # the loop is closed: its coroutines never run again
+        loop.call_soon_threadsafe(callback, *arguments)
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -1,0 +1,1 @@
+"""The settings of an operator, and their sources."""

@@ -1,0 +1,126 @@
+"""The compilation of a JSON Schema into the function that validates arguments and results.
+
+An advertised schema is enforced as a whole, or the tool is refused at registration: the schema is
+copied, its dialect is determined, each of its keywords is enforced exactly or named in a refusal or
+a warning, and nothing is ever fetched (spec/schemas.md). Up to draft-07 the code of the check is
+generated later, by `deferred`.
+
+`compile_schema` imports the analysis on the first call: a client that checks nothing does not load
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from attrs import frozen
+
+from ...errors import RegistrationError
+from .. import exact_json
+from .budget import MAX_STEPS
+from .deferred import deferred_validator
+from .issues import ValidationIssue
+
+if TYPE_CHECKING:
+    from .analysis import SchemaAnalysis
+
+__all__ = ["CompiledSchema", "ValidationIssue", "ValidationResult", "Validator", "compile_schema"]
+
+Validator = Callable[[Any], tuple[ValidationIssue, ...]]
+"""Takes any JSON value and returns its issues, `()` if it is valid. It never raises, and never
+changes the value or fills in defaults (SCHEMA-17)."""
+
+
+@frozen
+class ValidationResult:
+    """The result of a validation, with the reasons if it failed."""
+
+    valid: bool
+    errors: tuple[ValidationIssue, ...] = ()
+
+
+@frozen
+class CompiledSchema:
+    """A compiled schema.
+
+    Attributes:
+        dialect: `draft-04`, `draft-06`, `draft-07`, `2019-09` or `2020-12`.
+        validate: validates a value.
+        warnings: the parts of the schema that are not enforced, each with its place.
+        header_params: the places of schemas with an `x-mcp-header`.
+    """
+
+    dialect: str
+    validate: Validator
+    warnings: tuple[str, ...]
+    header_params: tuple[str, ...] = ()
+
+
+def compile_schema(
+    schema: Mapping[str, Any],
+    *,
+    any_root: bool = False,
+    linear: bool = False,
+    check_formats: bool = True,
+    max_steps: int = MAX_STEPS,
+) -> CompiledSchema:
+    """Compile the schema of a tool's arguments, of its results, or of a form for a user.
+
+    Args:
+        schema: a JSON Schema of any dialect from draft-04 to 2020-12. Later changes of it have no
+            effect.
+        any_root: whether the root may lack `"type": "object"`.
+        linear: whether the schema comes from a peer: its patterns then run only in an engine that
+            takes time linear in the length of the text (CTOOL-05).
+        check_formats: whether the formats of SCHEMA-13 are enforced; otherwise `format` is an
+            annotation.
+        max_steps: the most steps of a check; a value that would take more has the issues
+            `issues.TOO_COMPLEX` (SCHEMA-27).
+
+    Raises:
+        RegistrationError: it is not such a schema, or cannot be enforced; the message names the
+            fault, its place and a remedy (SCHEMA-01 to SCHEMA-16).
+    """
+    from .analysis import analyze
+
+    root = _private_copy(schema, exact=linear)
+    if not any_root and root.get("type") != "object":
+        raise RegistrationError('the schema must have "type": "object" at its root')
+    try:
+        found = analyze(root, check_formats=check_formats)
+        validate = _compile(found, linear, max_steps)
+    except RecursionError:
+        raise RegistrationError(
+            "the schema is nested too deeply: move inner parts into `definitions`"
+        ) from None
+    return CompiledSchema(
+        found.dialect, validate, tuple(found.warnings), tuple(found.header_params)
+    )
+
+
+def _private_copy(schema: Mapping[str, Any], *, exact: bool) -> dict[str, Any]:
+    """Return a copy of the schema by way of JSON, as a client will read it.
+
+    Args:
+        schema: the schema.
+        exact: whether integers beyond 64 bits are allowed, which this server cannot advertise.
+    """
+    try:
+        copy: dict[str, Any]
+        if exact:
+            copy = exact_json.loads(exact_json.dumps(dict(schema)))
+        else:
+            copy = orjson.loads(orjson.dumps(dict(schema)))
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"the schema must be JSON: {error}") from None
+    return copy
+
+
+def _compile(analysis: SchemaAnalysis, linear: bool, max_steps: int) -> Validator:
+    if analysis.is_modern or (linear and analysis.patterns):
+        from .rust_validator import build_rust_validator
+
+        return build_rust_validator(analysis, linear=linear, max_steps=max_steps)
+    return deferred_validator(analysis, max_steps=max_steps)

@@ -1,0 +1,22 @@
+"""Files that list servers, as desktop clients and the seed's host write them (spec/mcp-json.md)."""
+
+from __future__ import annotations
+
+from .agreement import Agreement, WaitingEntry, agree, record_path
+from .entries import ServerEntry, ServerSettings
+from .files import ServerFile, is_at_home, is_of_folder, usual_places
+from .problems import ServerFileError
+
+__all__ = [
+    "Agreement",
+    "ServerEntry",
+    "ServerFile",
+    "ServerFileError",
+    "ServerSettings",
+    "WaitingEntry",
+    "agree",
+    "is_at_home",
+    "is_of_folder",
+    "record_path",
+    "usual_places",
+]

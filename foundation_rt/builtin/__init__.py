@@ -1,1 +1,0 @@
-"""Tools that come with the runtime, and a tour of them."""

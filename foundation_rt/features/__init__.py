@@ -1,0 +1,1 @@
+"""Parts of a server beside the calls of the kernel: a folder or a module each."""

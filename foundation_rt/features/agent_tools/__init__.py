@@ -1,0 +1,1 @@
+"""Tools that tell of agents, and let an operator act on them."""

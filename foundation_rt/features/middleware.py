@@ -1,0 +1,184 @@
+"""Middleware: plain callables around the handler of every call, and the stack of one server.
+
+A middleware is `async def f(call, proceed)`. It awaits `proceed()`, which runs the inner middleware
+and the handler and returns the handler's value, and returns a value itself. It may return another
+value, raise `ToolError` to refuse the call, or not proceed at all (OPS-08).
+
+The rate limit is around the decision about a call. Around its handler are, from the outside to the
+inside: traces, the audit log, then the author's middleware in the order of registration. Metrics
+only observe.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from ..base.shown import Shown
+from ..errors import RegistrationError
+from ..kernel.registry.tools import is_async_callable
+from ..protocol.methods import TOOLS_CALL
+
+if TYPE_CHECKING:
+    from ..base.clock import Clock
+    from ..base.config.settings import ServerConfig
+    from ..base.logs.logger import StructuredLogger
+    from ..kernel.dispatcher import Dispatcher
+    from ..kernel.engine.connection import Observe
+    from ..kernel.engine.executor import Proceed
+    from ..kernel.execution_limits import ResourceManager
+    from ..kernel.invocation import Invocation
+    from ..kernel.registry.tools import ToolRegistry
+    from .audit import AuditLog
+    from .audit_file import AuditFile
+    from .metrics import Metrics
+    from .observers import CallObserver
+    from .rate_limit import RateLimit
+
+    Middleware = Callable[[Invocation, Proceed], Awaitable[Any]]
+
+
+def check_middleware(middleware: Any) -> None:
+    """Check that `middleware` can be called as one.
+
+    Raises:
+        RegistrationError: it is not `async def`, or does not take two arguments.
+    """
+    if not (is_async_callable(middleware) and _takes_two(middleware)):
+        name = getattr(middleware, "__qualname__", repr(middleware))
+        raise RegistrationError(f"middleware {name!r}: write `async def {name}(call, proceed)`")
+
+
+def _takes_two(middleware: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(middleware).bind(None, None)
+    except TypeError:
+        return False
+    return True
+
+
+def wrap(middleware: Iterable[Middleware], call: Invocation, handler: Proceed) -> Proceed:
+    """Return `handler` with all of `middleware` around it, the first outermost (OPS-07)."""
+    proceed = handler
+    for each in reversed(tuple(middleware)):
+        proceed = partial(each, call, proceed)
+    return proceed
+
+
+@define(eq=False, repr=False)
+class MiddlewareStack(Shown):
+    """The middleware of a server, and the observers of its calls.
+
+    Attributes:
+        around: puts the middleware around a handler; None where there is none.
+        observers: are given the records of calls and handshakes.
+        audit: writes the audit records, if the configuration asks for them.
+        metrics: counts for Prometheus, if the configuration asks for it.
+        rate_limit: refuses calls beyond it, if the configuration sets one.
+    """
+
+    around: Callable[[Invocation, Proceed], Proceed] | None = None
+    observers: list[Observe] = field(factory=list)
+    audit: AuditLog | None = None
+    metrics: Metrics | None = None
+    rate_limit: RateLimit | None = None
+
+
+def build_stack(
+    config: ServerConfig,
+    registry: ToolRegistry,
+    resources: ResourceManager,
+    dispatcher: Dispatcher,
+    clock: Clock,
+    logger: StructuredLogger,
+    own: Sequence[Middleware],
+    call_observers: Sequence[CallObserver] = (),
+) -> MiddlewareStack:
+    """Return the middleware that `config` asks for, and the author's `own` within it.
+
+    `call_observers` are the author's too.
+
+    Raises:
+        MissingExtraError: the extra of a part is not installed.
+        UsageError: `audit.file` cannot be written.
+    """
+    stack = MiddlewareStack()
+    around: list[Middleware] = []
+    if config.telemetry.tracing:
+        from .tracing import Tracing
+
+        around.append(Tracing())
+    if config.telemetry.metrics:
+        from .metrics import Metrics
+
+        stack.metrics = Metrics(
+            resources,
+            partial(_is_registered, registry, dispatcher),
+            dispatcher.calls.forwarding is not None,
+        )
+        stack.observers.append(stack.metrics.observe)
+    if config.audit.enabled:
+        from .audit import AuditLog
+
+        stack.audit = AuditLog(
+            logger, config.audit, partial(_is_administrative, registry), _audit_file(config, logger)
+        )
+        stack.observers.append(stack.audit.observe)
+        around.append(stack.audit)
+    if config.rate_limit.is_set():
+        from .rate_limit import make_rate_limit
+
+        stack.rate_limit = limit = make_rate_limit(
+            config.rate_limit,
+            clock,
+            logger,
+            dispatcher,
+            partial(_is_registered, registry, dispatcher, TOOLS_CALL),
+            config.tools.name_separator,
+        )
+        if stack.audit is not None:
+            limit.call_observers.append(stack.audit.note_rate_limit)
+        if stack.metrics is not None:
+            limit.session_observers.append(stack.metrics.note_rate_limit)
+    if call_observers:
+        from .observers import as_observer
+
+        is_registered = partial(_is_registered, registry, dispatcher)
+        stack.observers += [as_observer(each, is_registered) for each in call_observers]
+    around += own
+    if around:
+        stack.around = partial(wrap, tuple(around))
+    return stack
+
+
+def _audit_file(config: ServerConfig, logger: StructuredLogger) -> AuditFile | None:
+    """Return the file of the audit log; None if its records are written to the log.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    if config.audit.file is None:
+        return None
+    from .audit_file import AuditFile, check_path
+
+    check_path(config.audit.file)
+    return AuditFile(config.audit.file, config.logging.buffer_bytes, logger)
+
+
+def _is_registered(registry: ToolRegistry, dispatcher: Dispatcher, method: str, name: str) -> bool:
+    """Return whether there is such a tool or prompt, here or behind the forwarder (FWD-11)."""
+    features, forwarding = dispatcher.features, dispatcher.calls.forwarding
+    if method == TOOLS_CALL:
+        found = registry.get(name) is not None
+    else:
+        found = features is not None and features.prompts.prompts.get(name) is not None
+    return found or (forwarding is not None and forwarding.knows(method, name))
+
+
+def _is_administrative(registry: ToolRegistry, name: str) -> bool:
+    tool = registry.get(name)
+    return tool is not None and tool.administrative

@@ -1,0 +1,273 @@
+"""Mounting: what one server has as a part of another one (spec/mounting.md).
+
+The entries of the mounted server are mirrored in the lists of the outer one: its names and URIs get
+a prefix, and its handlers run with its own state. A change of a list of the mounted server changes
+the mirror, so nothing is looked up in two places when a client calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, evolve, field
+
+from ..base.shown import Shown
+from ..errors import RegistrationError
+from ..kernel.registry.completions import Completer
+from ..kernel.registry.definitions import HandlerSpec
+from ..kernel.registry.resources import RegisteredResource, RegisteredTemplate
+from ..protocol.uri_template import parse_template
+
+if TYPE_CHECKING:
+    from ..kernel.context import CallConnection, ToolContext
+    from ..kernel.engine.lifespan import Lifespan
+    from ..kernel.invocation import Invocation
+    from ..kernel.registry.catalog import Predicate
+    from ..kernel.registry.features import Features
+    from ..kernel.registry.prompts import RegisteredPrompt
+    from ..kernel.registry.tools import Handler, RegisteredTool, ToolRegistry
+    from ..protocol.content import ResourceContents
+
+_Overrides = Mapping[Callable[..., Any], Callable[..., Any]]
+
+PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*(_[A-Za-z0-9-]+)*")
+"""A prefix of names and URIs: part of a host name, without ``_`` at its end."""
+
+
+class MountedConnection:
+    """The connection of a call, as the handler of a mounted server sees it.
+
+    Args:
+        outer: the context of the call.
+        connection: of that context.
+        mount: of the handler.
+    """
+
+    def __init__(self, outer: ToolContext[Any], connection: CallConnection, mount: Mount) -> None:
+        self._outer = outer
+        self._connection = connection
+        self._mount = mount
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    @property
+    def dependency_overrides(self) -> _Overrides:
+        """The functions that replace those of dependencies: of both servers."""
+        return {**self._connection.dependency_overrides, **self._mount.overrides}
+
+    async def read_resource(
+        self, call: Invocation, uri: str, context: ToolContext[Any]
+    ) -> tuple[ResourceContents, ...]:
+        """Return the contents of a resource of the mounted server, by its own URI."""
+        uri = self._mount.outside(str(uri))
+        return await self._connection.read_resource(call, uri, self._outer)
+
+
+class _MountedCompleters(dict[str, Completer]):
+    """The completers of an entry, also those that come later, with the state of their server."""
+
+    def __init__(self, completers: dict[str, Completer], mount: Mount) -> None:
+        super().__init__()
+        self._completers = completers
+        self._mount = mount
+
+    def __bool__(self) -> bool:
+        return bool(self._completers)
+
+    def __setitem__(self, argument: str, completer: Completer) -> None:
+        self._completers[argument] = completer
+
+    def get(self, argument: str, default: Any = None) -> Any:
+        """Return the completer of an argument."""
+        found = self._completers.get(argument, default)
+        return self._mount.spec(found) if isinstance(found, HandlerSpec) else found
+
+
+@define(eq=False, repr=False)
+class Mount(Shown):
+    """One server in another.
+
+    Args:
+        prefix: of its names and URIs; empty for none.
+        tools: of the mounted server.
+        features: of the mounted server.
+        outer_tools: of the server that it is mounted in.
+        outer_features: of the server that it is mounted in.
+        find_lifespan: returns the lifespan of the mounted server, if it has one.
+        overrides: `Server.dependency_overrides` of the mounted server.
+    """
+
+    prefix: str
+    tools: ToolRegistry
+    features: Features
+    outer_tools: ToolRegistry
+    outer_features: Features
+    find_lifespan: Callable[[], Lifespan[Any] | None]
+    overrides: _Overrides
+    _lock: RLock = field(factory=RLock, init=False)
+    # The mirror of each entry; None if the outer server has its name.
+    _tools: dict[RegisteredTool, RegisteredTool | None] = field(factory=dict, init=False)
+    _resources: dict[RegisteredResource | RegisteredTemplate, str | None] = field(
+        factory=dict, init=False
+    )
+    _prompts: dict[RegisteredPrompt, str | None] = field(factory=dict, init=False)
+
+    def open(self) -> None:
+        """Mirror the mounted server from now on.
+
+        Raises:
+            RegistrationError: the outer server has one of the names; nothing is mounted.
+        """
+        try:
+            for kind in ("tools", "resources", "prompts"):
+                self.list_changed(kind)
+        except BaseException:
+            outer = self.outer_features
+            self._mirror(self._tools, (), self._add_tool, self.outer_tools.remove)
+            self._mirror(self._resources, (), self._add_resource, outer.resources.unregister)
+            self._mirror(self._prompts, (), self._add_prompt, outer.prompts.unregister)
+            raise
+        self.tools.observe(self)
+        self.features.observe(self)
+
+    def list_changed(self, kind: str, *, seen_by: Predicate | None = None) -> None:
+        """Mirror a list of the mounted server again, after a change.
+
+        Raises:
+            RegistrationError: the outer server has the name of an entry, which is not offered then.
+        """
+        with self._lock:
+            features, outer = self.features, self.outer_features
+            if kind == "tools":
+                tools = [each for each in self.tools.entries() if not each.reserved]
+                self._mirror(self._tools, tools, self._add_tool, self.outer_tools.remove)
+            elif kind == "resources":
+                resources = (*features.resources.resources.entries(),)
+                templates = (*features.resources.templates.entries(),)
+                self._mirror(
+                    self._resources,
+                    (*resources, *templates),
+                    self._add_resource,
+                    outer.resources.unregister,
+                )
+            else:
+                prompts = features.prompts.prompts.entries()
+                self._mirror(self._prompts, prompts, self._add_prompt, outer.prompts.unregister)
+
+    @staticmethod
+    def _mirror(
+        mirrored: dict[Any, Any],
+        entries: Iterable[object],
+        add: Callable[[Any], Any],
+        remove: Callable[[Any], object],
+    ) -> None:
+        present = dict.fromkeys(entries)
+        for gone in [each for each in mirrored if each not in present]:
+            mirror = mirrored.pop(gone)
+            if mirror is not None:
+                remove(mirror)
+        refusal: RegistrationError | None = None
+        for entry in [each for each in present if each not in mirrored]:
+            mirrored[entry] = None  # refused once: the entries that come later are not
+            try:
+                mirrored[entry] = add(entry)
+            except RegistrationError as error:
+                refusal = refusal or error
+        if refusal is not None:
+            raise refusal
+
+    def _add_tool(self, tool: RegisteredTool) -> RegisteredTool:
+        name = self._name(tool.registered_name)
+        definition = evolve(tool.definition, name=name)
+        handler = partial(self._run, tool.handler)
+        return self.outer_tools.adopt(
+            evolve(tool, definition=definition, registered_name=name, handler=handler)
+        )
+
+    def _add_resource(self, entry: RegisteredResource | RegisteredTemplate) -> str:
+        handler = partial(self._read, entry.handler_spec.handler)
+        spec = evolve(entry.handler_spec, handler=handler)
+        if isinstance(entry, RegisteredResource):
+            uri = self.outside(entry.definition.uri)
+            self.outer_features.resources.adopt(
+                evolve(entry, definition=evolve(entry.definition, uri=uri), handler_spec=spec)
+            )
+            return uri
+        uri = self.outside(entry.template.text)
+        self.outer_features.resources.adopt_template(
+            evolve(
+                entry,
+                definition=evolve(entry.definition, uri_template=uri),
+                template=parse_template(uri),
+                handler_spec=spec,
+                completers=_MountedCompleters(entry.completers, self),
+            )
+        )
+        return uri
+
+    def _add_prompt(self, prompt: RegisteredPrompt) -> str:
+        name = self._name(prompt.definition.name)
+        self.outer_features.prompts.adopt(
+            evolve(
+                prompt,
+                definition=evolve(prompt.definition, name=name),
+                handler_spec=self.spec(prompt.handler_spec),
+                completers=_MountedCompleters(prompt.completers, self),
+            )
+        )
+        return name
+
+    # -- names and URIs -------------------------------------------------------------------------
+
+    def _name(self, name: str) -> str:
+        return f"{self.prefix}_{name}" if self.prefix else name
+
+    def outside(self, uri: str) -> str:
+        """Return the URI of the outer server for one of the mounted server: scheme://prefix/..."""
+        if not self.prefix:
+            return uri
+        scheme, colon, rest = uri.partition(":")
+        slashes = "//" if rest.startswith("//") else ""
+        return f"{scheme}{colon}{slashes}{self.prefix}/{rest.removeprefix(slashes)}"
+
+    def inside(self, uri: str) -> str:
+        """Return the URI of the mounted server for one of the outer server."""
+        if not self.prefix:
+            return uri
+        scheme, colon, rest = uri.partition(":")
+        slashes = "//" if rest.startswith("//") else ""
+        own = rest.removeprefix(slashes).removeprefix(f"{self.prefix}/")
+        return f"{scheme}{colon}{slashes}{own}"
+
+    # -- handlers -------------------------------------------------------------------------------
+
+    def spec(self, spec: HandlerSpec) -> HandlerSpec:
+        """Return how a handler of the mounted server runs in the outer one."""
+        return evolve(spec, handler=partial(self._run, spec.handler))
+
+    def _run(self, handler: Handler, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
+        return handler(arguments, self._context(context))
+
+    def _read(self, handler: Handler, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
+        arguments = {**arguments, "uri": self.inside(arguments["uri"])}
+        return handler(arguments, self._context(context))
+
+    def _context(self, outer: ToolContext[Any]) -> ToolContext[Any]:
+        connection = outer._connection
+        inner: Any = None if connection is None else MountedConnection(outer, connection, self)
+        lifespan = self.find_lifespan()
+        return evolve(outer, connection=inner, state=None if lifespan is None else lifespan.state)
+
+    async def lifespan(self, outer: object) -> AsyncIterator[None]:
+        """Enter the hooks of the mounted server with those of the outer one (MOUNT-05)."""
+        async with AsyncExitStack() as stack:
+            lifespan = self.find_lifespan()
+            if lifespan is not None:
+                await lifespan.enter(stack)
+            yield

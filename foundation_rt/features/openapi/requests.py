@@ -1,0 +1,118 @@
+"""The request of one call, from the arguments of its tool; no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from attrs import field, frozen
+
+from .arguments import ArgumentPlan
+from .bodies import encode_body
+from .operations import ApiOperation, ApiParameter
+from .security import CallCredentials
+from .styles import header_value, leads_away, path_value, query_pairs, refused
+from .whole_numbers import with_integers
+
+ACCEPT = "application/json, */*;q=0.5"
+
+
+@frozen
+class ApiRequest:
+    """A request to an API.
+
+    Attributes:
+        method: in capitals.
+        url: of the operation, encoded.
+        headers: their values by name.
+        content: the body; None if there is none.
+        secrets: what must not stand in any message.
+    """
+
+    method: str
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    content: bytes | None = field(default=None, repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+def build_request(
+    operation: ApiOperation,
+    plan: ArgumentPlan,
+    base_url: str,
+    arguments: Mapping[str, Any],
+    credentials: CallCredentials,
+) -> ApiRequest:
+    """Return the request of a call (OAPI-19). An argument that is not given is not sent.
+
+    Raises:
+        ToolError: INVALID_ARGUMENT; a value cannot be carried exactly.
+    """
+    arguments = with_integers(arguments, plan.schema)
+    path_values: dict[str, str] = {}
+    query: list[str] = []
+    headers = {"Accept": ACCEPT}
+    cookies: list[str] = []
+    owned = credentials.places()
+    for argument, parameter in plan.parameters.items():
+        value = arguments.get(argument)
+        if value is None or _place(parameter) in owned:
+            continue
+        if isinstance(value, dict):
+            _check_members(parameter, value, plan.parameters.values(), owned)
+        if parameter.location == "path":
+            path_values[parameter.name] = path_value(parameter, value)
+        elif parameter.location == "query":
+            query += query_pairs(parameter, value)
+        elif parameter.location == "cookie":
+            cookies += query_pairs(parameter, value)
+        else:
+            headers[parameter.name] = header_value(parameter, value)
+    query += [f"{quote(name, '')}={quote(each, '')}" for name, each in credentials.query.items()]
+    cookies += [f"{name}={each}" for name, each in credentials.cookies.items()]
+    if cookies:
+        headers["Cookie"] = "; ".join(cookies)
+    has_body, value = plan.body_value(arguments)
+    content = None
+    if has_body and plan.body is not None:
+        encoded = encode_body(plan.body, value)
+        content = encoded.content
+        headers["Content-Type"] = encoded.media_type
+    url = _url(base_url, operation.path, path_values, query)
+    headers.update(credentials.headers)
+    return ApiRequest(operation.method, url, headers, content, tuple(credentials.secrets))
+
+
+def _place(parameter: ApiParameter) -> tuple[str, str]:
+    is_header = parameter.location == "header"
+    return parameter.location, parameter.name.lower() if is_header else parameter.name
+
+
+def _check_members(
+    parameter: ApiParameter,
+    value: Mapping[str, Any],
+    others: Iterable[ApiParameter],
+    owned: Collection[tuple[str, str]],
+) -> None:
+    """Raise unless the members of an object are names of its own where they are names (OAPI-22)."""
+    is_spread = parameter.style == "form" and parameter.explode and parameter.media_type is None
+    if not is_spread:
+        return
+    taken = {_place(each) for each in others if each is not parameter} | {*owned}
+    found = next((name for name in value if (parameter.location, name) in taken), None)
+    if found is not None:
+        raise refused(parameter.name, f"must have no member {found!r}: another argument has it")
+
+
+def _url(base_url: str, path: str, values: Mapping[str, str], query: list[str]) -> str:
+    """Return the URL of a path below `base_url`, which no value can leave (OAPI-22)."""
+    literal, question, fixed = path.partition("#")[0].partition("?")
+    written = re.sub(r"\{([^{}/]+)\}", lambda match: values.get(match[1], ""), literal)
+    if leads_away(written):
+        raise refused("path", "must have no part `.` or `..`: it would lead to another path")
+    root, _, base_query = base_url.partition("?")
+    parts = [each for each in (base_query, fixed if question else "", *query) if each]
+    url = root.rstrip("/") + quote(written, safe="/%:@!$&'()*+,;=~")
+    return f"{url}?{'&'.join(parts)}" if parts else url

@@ -1,0 +1,456 @@
+"""JSON Schemas from the schemas of OpenAPI, for arguments or for results (OAPI-10 to OAPI-14).
+
+Documents are full of small faults, so a keyword with a value of the wrong shape is left out: it
+would have one tool refused. What the API may see otherwise stands in the description instead
+(OAPI-59). What OpenAPI 3.0 has of its own (`nullable`, exclusive limits that are booleans) becomes
+what means the same. A schema that others refer to becomes one of `$defs`, unless it is as simple as
+a string or a number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+from attrs import define, field
+
+from ...base.jsonschema.dialects import DRAFT_2020_12, SHAPES_IN, has_shape
+from ...base.jsonschema.formats import ENFORCED
+from ...base.jsonschema.patterns import PatternError, translate
+from ..signatures.type_schema import any_value
+from .documents import MAX_DEPTH, OpenApiError, References
+from .loose_values import choices_of, fitted, names_of, said, size_of, type_of, with_notes
+from .subtypes import descendants, subtypes, without_subtypes
+from .texts import shortened
+
+Direction = Literal["input", "output"]
+
+MAX_DESCRIPTION: Final = 500
+"""Most characters of the description of a property."""
+
+MAX_DEFINITIONS: Final = 1_000
+MAX_SCHEMAS: Final = 5_000
+"""Most schemas in that of one tool: more of them are more than 64 KiB."""
+
+_MAX_VALUE_BYTES: Final = 32 << 10
+"""Most bytes of the values in the schema of one tool: choices, defaults, required names."""
+
+_MAX_EXAMPLE_BYTES: Final = 200
+_MAX_PATTERN: Final = 1_000
+
+_LITERAL: Final = re.compile(r"/.*/[a-z]*", re.DOTALL)
+
+_SHAPES: Final = SHAPES_IN[DRAFT_2020_12]
+_SINGLE: Final = ("items", "additionalProperties", "not", "contains", "propertyNames")
+_CONDITIONAL: Final = ("if", "then", "else")
+_SEVERAL: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
+_NUMBERS: Final = (
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+)
+_ANNOTATIONS: Final = ("description", "default", "examples", "deprecated")
+STRUCTURE: Final = frozenset((*_SINGLE, *_CONDITIONAL, *_SEVERAL, "properties", "$ref"))
+_COMBINED: Final = ("allOf", "anyOf", "oneOf", "$ref")
+_TYPED: Final = frozenset((*_COMBINED, "type", "enum", "const", "not"))
+"""The keywords of which hosts want one in every schema."""
+
+_ALTERNATIVES: Final = ("anyOf", "oneOf")
+_BESIDE: Final = frozenset((*_CONDITIONAL, *_COMBINED, "not"))
+_OF_TYPE: Final = {
+    "array": frozenset(("items", "prefixItems", "contains")),
+    "object": frozenset(("properties", "required", "additionalProperties", "propertyNames")),
+}
+"""Keywords that hosts refuse beside another type."""
+
+
+class TooManySchemasError(OpenApiError):
+    """The schema of a tool has more than `MAX_SCHEMAS` schemas in it."""
+
+
+@define
+class SchemaConverter:
+    """Converts the schemas of one tool, which share their `$defs`.
+
+    Args:
+        references: of the document.
+        direction: "input" leaves out what is `readOnly`, "output" what is `writeOnly`.
+        max_depth: schemas nested deeper say their type and their description alone.
+
+    Attributes:
+        definitions: the schemas that others refer to, by name.
+        deepest: how deep the schemas are nested in one another.
+    """
+
+    references: References
+    direction: Direction
+    max_depth: int = MAX_DEPTH
+    definitions: dict[str, Any] = field(factory=dict, init=False)
+    deepest: int = field(default=0, init=False)
+    _names: dict[str, str] = field(factory=dict, init=False)
+    _depth: int = field(default=0, init=False)
+    _count: int = field(default=0, init=False)
+    _bytes_left: int = field(default=_MAX_VALUE_BYTES, init=False)
+
+    def convert(self, schema: Any, *, is_base: bool = False) -> Any:
+        """Return the JSON Schema of a schema of the document: an object, true or false.
+
+        Args:
+            schema: of the document.
+            is_base: leave out its subtypes.
+
+        Raises:
+            TooManySchemasError: see there.
+            OpenApiError: a reference leads nowhere, or there are too many.
+        """
+        self.references.unfolding.add()
+        self._count += 1
+        if self._count > MAX_SCHEMAS:
+            raise TooManySchemasError(f"it has more than {MAX_SCHEMAS:,} schemas in it")
+        if isinstance(schema, bool):
+            return schema
+        if not isinstance(schema, dict):
+            return {}
+        self._depth += 1
+        self.deepest = max(self.deepest, self._depth)
+        try:
+            if self._depth > self.max_depth:
+                return self._bare(schema)
+            if isinstance(schema.get("$ref"), str):
+                return self._reference(schema)
+            return self._converted(schema, is_base)
+        finally:
+            self._depth -= 1
+
+    def convert_value(self, schema: Any, around: Sequence[str] = ()) -> Any:
+        """Return the JSON Schema of a whole value: an argument always says its type (OAPI-45).
+
+        Args:
+            schema: of the document.
+            around: the types of the schema that it is an alternative of.
+
+        Raises:
+            OpenApiError: a reference leads nowhere, or there are too many.
+        """
+        found = self.convert(schema)
+        if self.direction == "output" or found is False:
+            return found
+        if found is not True and _TYPED & found.keys():
+            return found
+        kind = {"type": around[0]} if len(around) == 1 else any_value()
+        return {**kind, **(found if isinstance(found, dict) else {})}
+
+    def _bare(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return what a schema says without the schemas in it."""
+        final = self.references.follow(schema)
+        if not isinstance(final, dict):
+            return {}
+        types, is_nullable = _types(final)
+        result = _with_types({}, types, is_nullable)
+        self._take_annotations(final, result, types, [])
+        return result
+
+    def _reference(self, schema: dict[str, Any]) -> Any:
+        pointer, target = self.references.target(schema["$ref"])
+        final = self.references.follow(target)
+        beside = {key: each for key, each in schema.items() if key != "$ref"}
+        if self.references.has_boolean_limits:
+            beside = {}
+        if isinstance(final, dict) and not (STRUCTURE & final.keys()):
+            return self.convert({**final, **beside})
+        found = {"$ref": f"#/$defs/{self._definition(pointer, final)}"}
+        if not beside:
+            return found
+        converted = self._converted(beside)
+        if converted.keys() <= set(_ANNOTATIONS):
+            return {**found, **converted}
+        notes = {key: converted.pop(key) for key in _ANNOTATIONS if key in converted}
+        return {"allOf": [found, converted], **notes}
+
+    def _definition(self, pointer: str, target: Any, *, is_base: bool = False) -> str:
+        """Return the name in `$defs` of the schema at a place of the document."""
+        place = f"{pointer} base" if is_base else pointer
+        name = self._names.get(place)
+        if name is None:
+            if len(self.definitions) >= MAX_DEFINITIONS:
+                raise OpenApiError(f"a schema refers to more than {MAX_DEFINITIONS:,} others")
+            base = re.sub(r"[^A-Za-z0-9_.-]+", "_", place.rpartition("/")[2])[:64] or "Schema"
+            name, number = base, 2
+            while name in self.definitions:
+                name, number = f"{base}_{number}", number + 1
+            self._names[place] = name
+            self.definitions[name] = {}  # taken: the schema may refer to itself
+            self.definitions[name] = self.convert(target, is_base=is_base)
+        return name
+
+    def _converted(self, whole: dict[str, Any], is_base: bool = False) -> dict[str, Any]:
+        schema = without_subtypes(whole) if is_base else whole
+        result: dict[str, Any] = {}
+        notes: list[str] = []
+        types, is_nullable = _types(schema)
+        if types == ["array"]:
+            schema = _with_choices_of_items(schema)
+        self._take_plain(schema, result, types, notes)
+        types, is_nullable = self._take_choices(schema, result, types, is_nullable, notes)
+        self._take_subschemas(schema, result, types, whole)
+        if "properties" in schema and isinstance(schema["properties"], dict):
+            self._take_properties(schema["properties"], result)
+        self._take_subtypes(schema, result)
+        if self.direction == "input" and "array" in types and "prefixItems" not in result:
+            result.setdefault("items", any_value())
+        result = _with_types(result, types, is_nullable)
+        self._take_annotations(schema, result, types, notes)
+        return result
+
+    def _take_plain(
+        self,
+        schema: dict[str, Any],
+        result: dict[str, Any],
+        types: Sequence[str],
+        notes: list[str],
+    ) -> None:
+        once = self.references.once
+        for keyword in _NUMBERS:
+            value = fitted(schema.get(keyword), ("boolean", "number"))[1]
+            if has_shape(value, _SHAPES[keyword]):
+                result[keyword] = value
+        for name in ("Minimum", "Maximum"):  # 3.0: a boolean that sharpens `minimum`
+            if schema.get(f"exclusive{name}") is True and name.lower() in result:
+                result[f"exclusive{name}"] = result.pop(name.lower())
+        if isinstance(schema.get("uniqueItems"), bool):
+            result["uniqueItems"] = schema["uniqueItems"]
+        required = schema.get("required")
+        if isinstance(required, list):
+            names = once(names_of, required)
+            if self._affords(once(size_of, required)):
+                result["required"] = [*names]
+        format_, pattern = schema.get("format"), schema.get("pattern")
+        if self.direction == "output" and format_ in ENFORCED:
+            result["format"] = format_
+        elif isinstance(format_, str) and not {"integer", "number"} & {*types}:
+            notes.append(said(format_, "Format"))
+        if isinstance(pattern, str):
+            if _is_enforceable(pattern):
+                result["pattern"] = pattern
+            else:
+                notes.append(said(pattern, "Pattern"))
+
+    def _take_choices(
+        self,
+        schema: dict[str, Any],
+        result: dict[str, Any],
+        types: list[str],
+        is_nullable: bool,
+        notes: list[str],
+    ) -> tuple[list[str], bool]:
+        """Take `enum` and `const`; return the types, which are those of values that do not fit.
+
+        Some hosts take an `enum` of strings alone, so in an input any other is described.
+        """
+        once = self.references.once
+        given = schema.get("enum")
+        if isinstance(given, list) and given:
+            choices = once(choices_of, given, *types)
+            types, is_nullable = [*choices.types], is_nullable or choices.is_nullable
+            is_taken = types == ["string"] or self.direction == "output"
+            if is_taken and choices.is_whole and self._affords(once(size_of, given)):
+                result["enum"] = [*choices.values]
+            elif choices.values:
+                notes.append(choices.sentence)
+        if "const" in schema and self._affords(once(size_of, schema["const"])):
+            fits, result["const"] = once(fitted, schema["const"], tuple(types))
+            types = types if fits else [type_of(schema["const"])]
+        return types, is_nullable
+
+    def _affords(self, size: int) -> bool:
+        """Return whether a value is within what the schema may have of them, and count it."""
+        is_within = size <= self._bytes_left
+        self._bytes_left -= size if is_within else 0
+        return is_within
+
+    def _take_subschemas(
+        self,
+        schema: dict[str, Any],
+        result: dict[str, Any],
+        types: Sequence[str],
+        whole: dict[str, Any],
+    ) -> None:
+        for keyword in (*_SINGLE, *(_CONDITIONAL if "if" in schema else ())):
+            value = schema.get(keyword)
+            if isinstance(value, dict | bool):
+                convert = self.convert_value if keyword == "items" else self.convert
+                result[keyword] = convert(value)
+        if result.get("additionalProperties") == {}:
+            result["additionalProperties"] = True
+        for keyword in _SEVERAL:
+            value = schema.get(keyword)
+            if isinstance(value, list) and value:
+                around = types if keyword in _ALTERNATIVES else ()
+                result[keyword] = [
+                    self._part(whole, each)
+                    if keyword == "allOf"
+                    else self.convert_value(each, around)
+                    for each in value
+                ]
+        parts = result.pop("allOf", [])
+        enforcing = [each for each in parts if each is False or _enforces(each)]
+        if enforcing:
+            result["allOf"] = enforcing
+        for each in parts:
+            if isinstance(each, dict) and not _enforces(each):  # it has no type, as hosts want it
+                result.update({**each, **result})
+        alternatives = result.pop("oneOf", None)
+        if alternatives is not None:
+            # Alternatives of documents overlap: what fits two of them is what the API may want.
+            if "anyOf" in result:
+                result.setdefault("allOf", []).append({"anyOf": alternatives})
+            else:
+                result["anyOf"] = alternatives
+
+    def _part(self, whole: dict[str, Any], part: Any) -> Any:
+        """Return a part of `allOf`: a supertype of `whole` without its subtypes (OAPI-55)."""
+        if isinstance(part, dict) and isinstance(part.get("$ref"), str):
+            pointer, target = self.references.target(part["$ref"])
+            is_supertype = isinstance(target, dict) and "discriminator" in target
+            once = self.references.once
+            if is_supertype and id(whole) in once(descendants, target, self.references):
+                return {"$ref": f"#/$defs/{self._definition(pointer, target, is_base=True)}"}
+        return self.convert(part)
+
+    def _take_subtypes(self, schema: dict[str, Any], result: dict[str, Any]) -> None:
+        """Show the members of the subtypes that a `discriminator` tells apart (OAPI-55)."""
+        alternatives = []
+        named = self.references.once(subtypes, schema, self.references)
+        for reference, values in named.items():
+            pointer, target = self.references.target(reference)
+            if target is schema:
+                found = {"$ref": f"#/$defs/{self._definition(pointer, target, is_base=True)}"}
+            else:
+                found = self.convert({"$ref": reference})
+            note = f"{schema['discriminator'].get('propertyName')}: {' or '.join(values)}"
+            alternatives.append({"description": shortened(note, MAX_DESCRIPTION), **found})
+        if alternatives:
+            result["anyOf"] = alternatives
+            result.pop("additionalProperties", None)
+
+    def _take_properties(self, given: dict[str, Any], result: dict[str, Any]) -> None:
+        word = "readOnly" if self.direction == "input" else "writeOnly"
+        properties, hidden = {}, set()
+        for name, each in given.items():
+            final = self.references.follow(each)
+            is_hidden = isinstance(final, dict) and final.get(word) is True
+            if is_hidden or (isinstance(each, dict) and each.get(word) is True):
+                hidden.add(name)
+            else:
+                properties[name] = self.convert_value(each)
+        result["properties"] = properties
+        required = [name for name in result.pop("required", ()) if name not in hidden]
+        if required:
+            result["required"] = required
+
+    def _take_annotations(
+        self,
+        schema: dict[str, Any],
+        result: dict[str, Any],
+        types: Sequence[str],
+        notes: list[str],
+    ) -> None:
+        once = self.references.once
+        default = schema.get("default")
+        if default is not None:
+            fits, value = once(fitted, default, tuple(types))
+            if fits and self._affords(once(size_of, default)):
+                result["default"] = value
+            else:
+                notes.append(once(said, default, "Default"))
+        description = with_notes(schema.get("description"), notes, MAX_DESCRIPTION)
+        if description:
+            result["description"] = description
+        examples = schema.get("examples")
+        if not isinstance(examples, list):
+            examples = [schema["example"]] if "example" in schema else []
+        for each in examples[:1]:
+            fits, value = once(fitted, each, tuple(types))
+            if fits and once(size_of, each) <= _MAX_EXAMPLE_BYTES:
+                result["examples"] = [value]
+        if schema.get("deprecated") is True:
+            result["deprecated"] = True
+
+
+def _is_enforceable(pattern: str) -> bool:
+    """Return whether a pattern is ECMA-262 that needs no optional engine, and within bounds.
+
+    One between slashes is a literal of JavaScript: documents have them, and nothing fits them.
+    """
+    if len(pattern) > _MAX_PATTERN or _LITERAL.fullmatch(pattern):
+        return False
+    try:
+        translate(pattern)
+    except PatternError:
+        return False
+    return True
+
+
+def _enforces(schema: Any) -> bool:
+    """Return whether a JSON Schema has another keyword than those of annotations."""
+    return isinstance(schema, dict) and bool(schema.keys() - {*_ANNOTATIONS})
+
+
+def _with_choices_of_items(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an array whose `enum` has items as that of its items."""
+    given, items = schema.get("enum"), schema.get("items") or {}
+    if not isinstance(given, list) or any(isinstance(each, list) for each in given):
+        return schema
+    rest = {keyword: value for keyword, value in schema.items() if keyword != "enum"}
+    return {**rest, "items": {"enum": given, **items}} if isinstance(items, dict) else rest
+
+
+def _types(schema: dict[str, Any]) -> tuple[list[str], bool]:
+    """Return the types of a schema but for `null`, and whether null is allowed."""
+    given = schema.get("type")
+    named = given if isinstance(given, list) else [given]
+    known = [each for each in named if isinstance(each, str) and has_shape(each, "type")]
+    types = list(dict.fromkeys(each for each in known if each != "null"))
+    has_members = isinstance(schema.get("properties"), dict)
+    if not types and (has_members or isinstance(schema.get("required"), list)):
+        types = ["object"]
+    if not types and isinstance(schema.get("items"), dict):
+        types = ["array"]
+    is_nullable = "null" in known and (bool(types) or len(known) == len(named))
+    if schema.get("nullable") is True:  # of what has no type, it says nothing
+        is_nullable = is_nullable or bool(types or {*_COMBINED, "enum"} & schema.keys())
+    return types, is_nullable
+
+
+def _with_types(result: dict[str, Any], types: list[str], is_nullable: bool) -> dict[str, Any]:
+    """Return a schema with its types; several become `anyOf`, which every host takes (OAPI-12)."""
+    if not is_nullable and len(types) <= 1:
+        return {"type": types[0], **_of_type(result, types[0])} if types else result
+    if not types and not any(keyword in result for keyword in (*_COMBINED, "enum")):
+        return {"type": "null"} if is_nullable and not result else result
+    # Schemas stand beside the alternatives: in each of them, they would unfold with their depth.
+    shared = [key for key in result if key in _BESIDE and len(types) > 1]
+    beside = {key: result.pop(key) for key in shared}
+    alternatives = [{"type": each, **_of_type(result, each)} for each in types] or [result]
+    if beside:
+        alternatives = [{"allOf": [{"anyOf": alternatives}, beside]}]
+    if beside and not is_nullable:
+        return alternatives[0]
+    if is_nullable:
+        alternatives.append({"type": "null"})
+    return {"anyOf": alternatives}
+
+
+def _of_type(schema: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Return a schema without the keywords that say something of another type alone."""
+    others = frozenset().union(*(words for each, words in _OF_TYPE.items() if each != kind))
+    return {keyword: value for keyword, value in schema.items() if keyword not in others}

@@ -1,0 +1,435 @@
+"""The rate limit: how many calls a client may make, around the decision about each (RATE-06).
+
+Each client has a token bucket. It is full at first and is refilled evenly within the window, and
+each call takes one token (GCRA, which keeps a bucket as one number). So the memory for a client
+does not grow with its calls. Buckets are kept in this process, or in Redis for all processes of a
+server, by the clock of the Redis server. Needs the extra `http` (pyrate-limiter), and for Redis the
+extra `redis`.
+
+Buckets in this process answer at once, and the call is decided in the same step. While a call waits
+for Redis it has a `continuation`, and can be cancelled like any other call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import define, field
+
+from ..errors import ErrorCode, MissingExtraError, StructuredError, ToolCompletionOutcome
+from ..kernel.feature_calls import FEATURE
+from ..kernel.invocation import CallOutcome, Invocation, Phase, Returned, Stopped
+from ..kernel.records import completion_record, late_record
+from ..kernel.registry.tool_definition import advertised_name
+from ..kernel.registry.tools import ExecutionMode
+from ..kernel.replies import client_correlation_id
+from ..kernel.tool_policies import TOOL
+from ..protocol.methods import TOOLS_CALL, facts
+from ..protocol.principal import identity_of
+
+try:
+    from pyrate_limiter import Rate
+    from pyrate_limiter.abstracts.algorithm import GCRA
+except ImportError:
+    raise MissingExtraError("A rate limit", "http") from None
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from ..base.clock import Clock
+    from ..base.config.settings import RateLimitSection
+    from ..base.logs.logger import StructuredLogger
+    from ..kernel.context import ToolContext
+    from ..kernel.dispatcher import Dispatcher
+    from ..kernel.effects import Effect
+    from ..kernel.session import Session
+    from ..protocol.jsonrpc import Request
+    from ..protocol.peer import Peer
+    from ..protocol.principal import Principal
+
+    Decide = Callable[[], list[Effect]]
+
+MAX_KEYS = 100_000
+"""Most buckets in memory, of clients and of pairs of client and tool."""
+
+ANONYMOUS = "anonymous"
+"""The key of all clients without a principal, together."""
+
+REASON = "rate_limit"
+"""The `reason` of every refusal of a rate limit."""
+
+_STORE_TIMEOUT_MS = 60_000
+
+_TIMEOUT_SECONDS = 1.0
+_RETRY_SECONDS = 5.0
+
+_ALGORITHM = GCRA()
+
+# pyrate-limiter's own script takes the time of the calling process. Here it is the Redis server's:
+# the clocks of several processes would refill a bucket differently.
+_SCRIPT = f"""
+local time = redis.call('TIME')
+ARGV[1] = time[1] * 1000 + math.floor(time[2] / 1000)
+{_ALGORITHM.redis_script()}
+"""
+
+
+class Buckets(Protocol):
+    """The token buckets of all clients.
+
+    Attributes:
+        is_local: `take` never waits.
+    """
+
+    is_local: bool
+
+    async def take(self, key: str, rate: Rate) -> int | None:
+        """Take one token of `key`; return None, or in how many ms there will be one."""
+        ...
+
+    async def close(self) -> None:
+        """Release the buckets; no token is taken after this."""
+        ...
+
+
+@define(eq=False, repr=False)
+class RateLimit:
+    """Refuses the calls of a client that has made too many, before any other check.
+
+    Args:
+        buckets: the token buckets of the clients.
+        dispatcher: decides about the calls that are admitted.
+        is_tool: returns whether a tool of that name exists.
+        per_client: the rate of all calls of a client; None for no limit.
+        per_tool: the rate of a client's calls of one tool; None for no limit.
+        tools: the rates of single tools, by the names that clients use, instead of `per_tool`.
+
+    Attributes:
+        call_observers: are given every refused call and its error.
+        session_observers: are given the error of every refused session.
+    """
+
+    _buckets: Buckets
+    _dispatcher: Dispatcher
+    _is_tool: Callable[[str], bool]
+    _per_client: Rate | None
+    _per_tool: Rate | None
+    _tools: Mapping[str, Rate | None] = field(factory=dict)
+    call_observers: list[Callable[[Invocation, StructuredError], object]] = field(
+        factory=list, init=False
+    )
+    session_observers: list[Callable[[StructuredError], object]] = field(factory=list, init=False)
+
+    @property
+    def waits(self) -> bool:
+        """Return whether calls wait for another process, and so need an event loop."""
+        return not self._buckets.is_local
+
+    def __call__(
+        self, session: Session, peer: Peer | None, request: Request, decide: Decide
+    ) -> list[Effect]:
+        """Return what `decide` returns, or the refusal of a call too many (RATE-01, RATE-02)."""
+        if peer is None or not facts(request.method).is_call:
+            return decide()
+        name = _name_of(request)
+        tool = name if request.method == TOOLS_CALL else None
+        if self._buckets.is_local:
+            refusal = _result_of(self._judge(session.principal, tool))
+            if refusal is None:
+                return decide()
+            return self.refuse(self._begin(session, peer, request, name), refusal)
+        return [self._admit(self._begin(session, peer, request, name), tool, decide)]
+
+    async def check_session(self, principal: Principal | None) -> StructuredError | None:
+        """Count a new session of `principal`; return why it may have none now (RATE-07)."""
+        refusal = await self._judge(principal, None)
+        if refusal is not None:
+            for observe in self.session_observers:
+                observe(refusal)
+        return refusal
+
+    async def close(self) -> None:
+        """Release the buckets."""
+        await self._buckets.close()
+
+    def refuse(self, call: Invocation, refusal: StructuredError) -> list[Effect]:
+        """Return the reply and the record of a call whose client has made too many."""
+        for observe in self.call_observers:
+            observe(call, refusal)
+        record = completion_record(call, ToolCompletionOutcome.TOOL_ERROR, refusal, 0.0)
+        record.refusal = REASON
+        return [self._dispatcher.calls.error_reply(call, refusal), record]
+
+    def _begin(self, session: Session, peer: Peer, request: Request, name: str) -> Invocation:
+        """Return the call of a request that nothing has checked yet."""
+        calls = self._dispatcher.calls
+        ids = calls.ids
+        call = Invocation(
+            session,
+            peer,
+            request.id,
+            ids.run_id(),
+            client_correlation_id(request.params) or ids.correlation_id(),
+            request.method,
+            name,
+            {},
+            None,
+            session.principal,
+            TOOL if request.method == TOOLS_CALL else FEATURE,
+            session.headers,
+        )
+        if calls.forwarding is not None:
+            calls.forwarding.label(call, request)
+        return call
+
+    def _admit(self, call: Invocation, tool: str | None, decide: Decide) -> Invocation:
+        """Return `call`, which waits for the buckets before anything else (RATE-08)."""
+
+        async def wait(arguments: dict[str, Any], context: ToolContext) -> StructuredError | None:
+            return await self._judge(call.principal, tool)
+
+        call.continuation = partial(self._continue, decide)
+        call.handler, call.execution, call.timeout_ms = wait, ExecutionMode.ASYNC, _STORE_TIMEOUT_MS
+        call.session.in_flight[call.request_id] = call
+        return call
+
+    def _continue(
+        self, decide: Decide, call: Invocation, outcome: CallOutcome, duration_ms: float
+    ) -> list[Effect]:
+        """Decide about the request, or refuse it: the buckets have answered (RATE-08)."""
+        if call.phase is not Phase.PENDING:
+            return [late_record(call, Stopped(), duration_ms)]
+        session = call.session
+        del session.in_flight[call.request_id]
+        if not isinstance(outcome, Returned):
+            return self._dispatcher.calls.answer(call, outcome, duration_ms)
+        if outcome.value is not None:
+            return self.refuse(call, outcome.value)
+        # Later messages of the session may have brought another token of the same principal.
+        latest = session.principal, session.headers
+        session.principal, session.headers = call.principal, call.headers
+        try:
+            return decide()
+        finally:
+            session.principal, session.headers = latest
+
+    async def _judge(self, principal: Principal | None, tool: str | None) -> StructuredError | None:
+        """Take one token of each bucket; return the error if one of them is empty."""
+        identity = identity_of(principal)
+        client = ANONYMOUS if identity is None else f"client:{identity}"
+        refusal = await self._take(client, self._per_client, "client")
+        if refusal is not None or tool is None:
+            return refusal
+        # All unknown names share a bucket: else a client could create any number of them.
+        name = tool if self._is_tool(tool) else ""
+        rate = self._tools.get(name, self._per_tool)
+        return await self._take(f"{name}\n{client}", rate, "tool")
+
+    async def _take(self, key: str, rate: Rate | None, limit: str) -> StructuredError | None:
+        if rate is None:
+            return None
+        retry_after_ms = await self._buckets.take(key, rate)
+        if retry_after_ms is None:
+            return None
+        return StructuredError(
+            ErrorCode.RESOURCE_EXHAUSTED,
+            f"Too many calls: at most {rate.limit} in {rate.interval} ms; try again later",
+            {"reason": REASON, "limit": limit, "retryAfterMs": retry_after_ms},
+        )
+
+
+def _name_of(request: Request) -> str:
+    """Return the name of a call's target; "" if it has none."""
+    params = request.params
+    name = params.get(facts(request.method).target) if type(params) is dict else None
+    return name if type(name) is str else ""
+
+
+def _result_of(judging: Coroutine[Any, Any, StructuredError | None]) -> StructuredError | None:
+    """Return the result of a coroutine that never waits."""
+    try:
+        judging.send(None)
+    except StopIteration as done:
+        result: StructuredError | None = done.value
+        return result
+    raise RuntimeError("buckets that are local have waited")
+
+
+@define(eq=False, repr=False)
+class MemoryBuckets:
+    """Buckets in this process; beyond the limit the least recently used is dropped (RATE-04).
+
+    Args:
+        clock: refills the buckets.
+        max_keys: how many buckets are kept.
+    """
+
+    _clock: Clock
+    _max_keys: int = MAX_KEYS
+    _states: dict[str, tuple[float, ...]] = field(factory=dict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    is_local = True
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    async def take(self, key: str, rate: Rate) -> int | None:
+        """Take one token of `key`; return None, or in how many ms there will be one."""
+        # Above 0 from the start: a state of 0 stands for a key that was never used.
+        now = round(self._clock.monotonic() * 1000) + 1000
+        with self._lock:  # connections may be fed in several threads
+            state = self._states.pop(key, None) or _ALGORITHM.initial([rate])
+            self._states[key], decision = _ALGORITHM.step([rate], state, now, 1)
+            if len(self._states) > self._max_keys:
+                del self._states[next(iter(self._states))]
+        return None if decision.allowed else decision.retry_after_ms
+
+    async def close(self) -> None:
+        """Drop all buckets."""
+        self._states.clear()
+
+
+@define(eq=False, repr=False)
+class RedisBuckets:
+    """Buckets in Redis; while it does not answer, no call is refused (RATE-05).
+
+    Args:
+        url: the URL of the server; it may contain a password and is never shown.
+        clock: times the attempts to reach a server that does not answer.
+        logger: logs when Redis stops answering and when it answers again.
+        prefix: the prefix of all keys.
+
+    Raises:
+        MissingExtraError: the extra `redis` is not installed.
+    """
+
+    _url: str
+    _clock: Clock
+    _logger: StructuredLogger
+    _prefix: str = "foundation-rt:rate:"
+    _redis: Redis | None = field(default=None, init=False)
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
+    _away_until: float | None = field(default=None, init=False)
+
+    is_local = False
+
+    def __attrs_post_init__(self) -> None:
+        try:
+            import redis.asyncio  # noqa: F401 - only to check that it is installed
+        except ImportError:
+            raise MissingExtraError("A rate limit in Redis", "redis") from None
+
+    async def take(self, key: str, rate: Rate) -> int | None:
+        """Take one token of `key`; return None, or in how many ms there will be one."""
+        from redis.exceptions import RedisError
+
+        if self._away_until is not None and self._clock.monotonic() < self._away_until:
+            return None
+        try:
+            failed, retry_after_ms = await self._run(self._name(key, rate), rate)
+        except (RedisError, OSError) as error:
+            if self._away_until is None:
+                self._logger.warn(
+                    "the rate limit's Redis does not answer: no call is refused meanwhile",
+                    {"error": {"type": type(error).__name__}},
+                )
+            self._away_until = self._clock.monotonic() + _RETRY_SECONDS
+            return None
+        if self._away_until is not None:
+            self._away_until = None
+            self._logger.info("the rate limit's Redis answers again")
+        return None if failed < 0 else retry_after_ms
+
+    async def close(self) -> None:
+        """Close the connections of the running loop."""
+        if self._redis is not None and self._loop is asyncio.get_running_loop():
+            await self._redis.aclose()
+        self._redis = None
+
+    async def _run(self, name: str, rate: Rate) -> Sequence[int]:
+        # Twice the window: by then the bucket is full, and the key is not needed.
+        arguments = [0, 1, 2 * rate.interval, 1, *_ALGORITHM.redis_args([rate])]
+        script = self._client().register_script(_SCRIPT)
+        reply: Sequence[int] = await script(keys=[name], args=arguments)
+        return reply
+
+    def _client(self) -> Redis:
+        """Return the client of the running loop: connections belong to the loop that made them."""
+        from redis.asyncio import Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+
+        loop = asyncio.get_running_loop()
+        if self._redis is None or self._loop is not loop:
+            self._loop = loop
+            self._redis = Redis.from_url(
+                self._url,
+                socket_timeout=_TIMEOUT_SECONDS,
+                socket_connect_timeout=_TIMEOUT_SECONDS,
+                retry=Retry(NoBackoff(), 1),  # replaces a stale connection
+            )
+        return self._redis
+
+    def _name(self, key: str, rate: Rate) -> str:
+        # Hashed: subjects and names come from outside, may be long, and may be private. The limit
+        # is part of the key because the stored number has another meaning under another limit.
+        digest = sha256(f"{rate.limit}/{rate.interval}\n{key}".encode()).hexdigest()
+        return self._prefix + digest
+
+
+def make_rate_limit(
+    settings: RateLimitSection,
+    clock: Clock,
+    logger: StructuredLogger,
+    dispatcher: Dispatcher,
+    is_tool: Callable[[str], bool],
+    separator: str = "/",
+) -> RateLimit:
+    """Return the rate limit of `settings`, which must have one (RATE-03).
+
+    A tool that `settings` name and that does not exist is logged: it may come later (RATE-10).
+
+    Args:
+        settings: the `rate_limit` section of the configuration.
+        clock: refills the buckets in memory.
+        logger: logs the state of the buckets' store.
+        dispatcher: decides about the calls that are admitted.
+        is_tool: returns whether a tool of that name exists.
+        separator: stands for `/` in the names that clients use (REG-11).
+
+    Raises:
+        MissingExtraError: the extra `redis` is needed.
+    """
+    tools = {
+        advertised_name(name, separator): _rate(calls, settings.window_ms)
+        for name, calls in settings.calls_by_tool().items()
+    }
+    unknown = sorted(name for name in tools if not is_tool(name))
+    if unknown:
+        logger.warn("rate_limit.tools names tools that do not exist", {"tools": unknown})
+    buckets: Buckets
+    if settings.store == "memory":
+        logger.warn(
+            "rate limits count in this process alone: with several, set rate_limit.store to Redis"
+        )
+        buckets = MemoryBuckets(clock)
+    else:
+        buckets = RedisBuckets(settings.store, clock, logger)
+    return RateLimit(
+        buckets,
+        dispatcher,
+        is_tool,
+        _rate(settings.per_key, settings.window_ms),
+        _rate(settings.per_tool, settings.window_ms),
+        tools,
+    )
+
+
+def _rate(calls: int, window_ms: int) -> Rate | None:
+    return Rate(calls, window_ms) if calls else None

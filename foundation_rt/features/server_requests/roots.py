@@ -1,0 +1,58 @@
+"""`roots/list`: the directories and files that the client works with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from ...protocol.methods import ROOTS_LIST
+from .errors import ClientCapabilityError, InvalidClientResult
+from .requests import PreparedRequest
+
+if TYPE_CHECKING:
+    from ...protocol.peer import Peer
+    from .forms import Forms
+
+
+@frozen
+class Root:
+    """A directory or file that the client works with.
+
+    Attributes:
+        uri: usually ``file://...``; it comes from the client and grants no permission.
+    """
+
+    uri: str
+    name: str | None = None
+
+
+@frozen
+class Roots:
+    """A request for the client's roots; its value is a tuple of `Root`."""
+
+    def prepare(self, peer: Peer, forms: Forms, name: str) -> PreparedRequest:
+        """Return the request for `peer`; raise `ClientCapabilityError` if it has no roots."""
+        require(peer)
+        return PreparedRequest(ROOTS_LIST, {}, _read)
+
+
+def require(peer: Peer) -> None:
+    """Raise `ClientCapabilityError` unless the client has roots (ASK-04)."""
+    if ROOTS_LIST not in peer.revision.client_requests or not peer.can("roots"):
+        raise ClientCapabilityError({"roots": {}})
+
+
+def _read(answer: Any) -> tuple[Root, ...]:
+    roots = answer.get("roots") if type(answer) is dict else None
+    if type(roots) is not list:
+        raise InvalidClientResult(("/roots", "is not an array"))
+    return tuple(_read_root(root, f"/roots/{index}") for index, root in enumerate(roots))
+
+
+def _read_root(root: Any, path: str) -> Root:
+    uri = root.get("uri") if type(root) is dict else None
+    if type(uri) is not str:
+        raise InvalidClientResult((f"{path}/uri", "is not a string"))
+    name = root.get("name")
+    return Root(uri, name if type(name) is str else None)

@@ -1,0 +1,1 @@
+"""Authentication of clients: tokens, keys, the documents of OAuth."""

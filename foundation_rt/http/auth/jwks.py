@@ -1,0 +1,261 @@
+"""The keys of an authorization server: fetched when first needed, cached and refreshed.
+
+The issuer's keys come from its `jwks_uri`, which its metadata names (RFC 8414, OpenID Connect
+Discovery) unless it is configured. Senders of tokens can cause fetches by naming unknown keys, so
+there is a minimum time between two fetches; one fetch serves all waiting requests (AUTH-09 to
+AUTH-11).
+
+Needs the extra `http` (joserfc).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from http.client import HTTPException
+from itertools import islice
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+
+from attrs import define, field
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+from ...base.backoff import exponential_delay
+from ...base.config.types import ISSUER_URL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...base.clock import Clock
+    from ...base.logs.logger import StructuredLogger
+
+VerificationKey = RSAKey | ECKey | OKPKey
+
+MAX_AGE_SECONDS = 3600.0
+"""The age at which the keys are fetched again, so that a withdrawn one is forgotten."""
+
+MIN_INTERVAL_SECONDS = 30.0
+"""The minimum time from the end of a fetch to the next one; shorter after failures."""
+
+FIRST_RETRY_SECONDS = 1.0
+"""The time from a failed fetch to the next one; doubled by each further failure (AUTH-10)."""
+
+MAX_DOCUMENT_BYTES = 256 * 1024
+MAX_KEYS = 100
+FETCH_SECONDS = 5.0  # for one document; there are three at most
+_TOTAL_FETCH_SECONDS = 3 * FETCH_SECONDS
+
+_KEY_TYPES: dict[str, type[VerificationKey]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
+_MIN_MODULUS = 342  # characters of 2,048 bits in base64 (NIST SP 800-131A)
+_CURVES = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "Ed25519": "Ed25519"}
+
+
+class KeysUnavailable(Exception):
+    """The issuer's keys have never been fetched, and the next fetch is not due yet.
+
+    Attributes:
+        seconds: the time until the next fetch.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+
+@define(eq=False, repr=False)
+class KeySource:
+    """The verification keys of one issuer; belongs to one event loop.
+
+    Args:
+        issuer: the issuer's URL, exactly as it spells it.
+        jwks_uri: the URL of its keys; None if its metadata has to name it.
+        clock: measures their age.
+        logger: logs when they cannot be fetched.
+    """
+
+    _issuer: str
+    _jwks_uri: str | None
+    _clock: Clock
+    _logger: StructuredLogger
+    _keys: tuple[VerificationKey, ...] | None = field(default=None, init=False)
+    _fetched: float = field(default=0.0, init=False)
+    _next_fetch: float = field(default=float("-inf"), init=False)
+    _failures: int = field(default=0, init=False)
+    _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _refreshing: set[asyncio.Task[bool]] = field(factory=set, init=False)
+    _fetching: asyncio.Future[list[Any]] | None = field(default=None, init=False)
+
+    async def find(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
+        """Return the key that a token names; without a name, the only one for `algorithm`.
+
+        Raises:
+            KeysUnavailable: no keys have been fetched.
+        """
+        if self._keys is None:
+            await self._refresh()
+        elif self._clock.monotonic() - self._fetched >= MAX_AGE_SECONDS and not self._refreshing:
+            # In the background: an issuer that does not answer must not delay its own clients.
+            self._refreshing.add(task := asyncio.create_task(self._refresh()))
+            task.add_done_callback(self._refreshing.discard)
+        key = self._pick(key_id, algorithm)
+        if key is None and await self._refresh():
+            key = self._pick(key_id, algorithm)
+        if self._keys is None:
+            raise KeysUnavailable(max(0.0, self._next_fetch - self._clock.monotonic()))
+        return key
+
+    def _pick(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
+        fitting = [key for key in self._keys or () if _fits(key, algorithm)]
+        if key_id is not None:
+            return next((key for key in fitting if key.kid == key_id), None)
+        return fitting[0] if len(fitting) == 1 else None
+
+    async def _refresh(self) -> bool:
+        """Fetch the keys, unless that was tried recently; return whether they are new."""
+        before = self._fetched
+        async with self._lock:
+            now = self._clock.monotonic()
+            if now >= self._next_fetch:
+                self._failures = 0 if await self._fetch(now) else self._failures + 1
+                self._next_fetch = self._clock.monotonic() + self._pause()
+        return self._keys is not None and self._fetched != before
+
+    def _pause(self) -> float:
+        """Return the time from the fetch that has just ended to the next one, in seconds."""
+        if not self._failures:
+            return MIN_INTERVAL_SECONDS
+        return exponential_delay(self._failures, FIRST_RETRY_SECONDS, MIN_INTERVAL_SECONDS)
+
+    async def _fetch(self, now: float) -> bool:
+        """Fetch the keys; return whether that succeeded."""
+        if self._fetching is None:
+            self._fetching = asyncio.ensure_future(
+                asyncio.to_thread(fetch_keys, self._issuer, self._jwks_uri)
+            )
+            self._fetching.add_done_callback(self._on_fetched)
+        try:
+            # Some steps before the first byte, such as a DNS lookup, have no timeout. The thread
+            # then continues; there is never a second one.
+            async with asyncio.timeout(_TOTAL_FETCH_SECONDS):
+                keys = await asyncio.shield(self._fetching)
+        except (OSError, ValueError) as error:
+            self._logger.warn(
+                "the keys of the authorization server cannot be fetched",
+                {"issuer": self._issuer, "error": {"type": type(error).__name__}},
+            )
+            return False
+        self._keys = tuple(islice(_import_keys(keys), MAX_KEYS))
+        self._fetched = now
+        return True
+
+    def _on_fetched(self, fetching: asyncio.Future[list[Any]]) -> None:
+        self._fetching = None
+        if not fetching.cancelled():
+            fetching.exception()  # marks it as retrieved: nothing may wait for it any more
+
+
+def fetch_keys(issuer: str, jwks_uri: str | None) -> list[Any]:
+    """Fetch the keys in the JWK set of `issuer`, unchecked; blocks.
+
+    Raises:
+        OSError: the issuer does not answer, or not in time.
+        ValueError: the response is not a JWK set.
+    """
+    document = _fetch_json(jwks_uri or _discover(issuer))
+    keys = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(keys, list):
+        raise ValueError("the response is no set of keys")
+    return keys
+
+
+def _discover(issuer: str) -> str:
+    """Return the URL of the keys in the metadata of `issuer`."""
+    parts = urlsplit(issuer)
+    path = parts.path.rstrip("/")
+    origin = f"{parts.scheme}://{parts.netloc}"
+    places = (
+        f"{origin}/.well-known/oauth-authorization-server{path}",  # RFC 8414, section 3.1
+        f"{origin}{path}/.well-known/openid-configuration",
+    )
+    for place in places:
+        try:
+            metadata = _fetch_json(place)
+        except HTTPError as error:
+            error.close()
+            continue
+        if not isinstance(metadata, dict) or metadata.get("issuer") != issuer:
+            raise ValueError("the metadata is another issuer's")
+        jwks_uri = metadata.get("jwks_uri")
+        if not isinstance(jwks_uri, str) or not ISSUER_URL.accepts(jwks_uri):
+            raise ValueError("the metadata names no https URL for the keys")
+        return jwks_uri
+    raise ValueError("the issuer publishes no metadata")
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Follows no redirects: a key is trusted because of the URL it was fetched from."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _fetch_json(url: str) -> Any:
+    handlers: list[Any] = [_NoRedirects]
+    if url.startswith("http:"):  # this machine, which no proxy reaches
+        handlers.append(ProxyHandler({}))
+    deadline = monotonic() + FETCH_SECONDS
+    request = Request(url, headers={"Accept": "application/json"})
+    try:
+        with build_opener(*handlers).open(request, timeout=FETCH_SECONDS) as response:
+            body = b""
+            while chunk := response.read1(65536):
+                body += chunk
+                if len(body) > MAX_DOCUMENT_BYTES:
+                    raise ValueError("the response is too long")
+                if monotonic() > deadline:
+                    raise TimeoutError
+            if response.length:
+                raise ValueError("the response is shorter than it says")
+    except HTTPError:
+        raise
+    except URLError as error:
+        raise OSError(str(error.reason)) from None
+    except HTTPException as error:
+        raise ValueError(f"the response is no HTTP: {type(error).__name__}") from None
+    try:
+        return json.loads(body)
+    except RecursionError:
+        raise ValueError("the response is nested too deeply") from None
+
+
+def _import_keys(keys: list[Any]) -> Iterator[VerificationKey]:
+    """Yield the keys of a JWK set that can verify; ignore others (RFC 7517, section 5)."""
+    for data in keys:
+        if not isinstance(data, dict) or data.get("use", "sig") != "sig":
+            continue
+        kind = _KEY_TYPES.get(str(data.get("kty")))
+        modulus = data.get("n")
+        if kind is None or (kind is RSAKey and _is_short(modulus)):
+            continue
+        try:
+            yield kind.import_key(data)
+        except (JoseError, ValueError, TypeError, KeyError):
+            continue
+
+
+def _is_short(modulus: Any) -> bool:
+    return not isinstance(modulus, str) or len(re.sub("^A+", "", modulus)) < _MIN_MODULUS
+
+
+def _fits(key: VerificationKey, algorithm: str) -> bool:
+    """Return whether `key` may verify what `algorithm` signed."""
+    if key.get("alg") not in (None, algorithm):
+        return False
+    if isinstance(key, RSAKey):
+        return algorithm[:2] in ("RS", "PS")
+    return key.get("crv") == _CURVES.get(algorithm)

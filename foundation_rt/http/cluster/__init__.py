@@ -1,0 +1,1 @@
+"""Several worker processes, or several hosts: what they know and hand on."""

@@ -1,0 +1,133 @@
+"""One HTTP request: its head, its body, and the response to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from types import coroutine
+from typing import TYPE_CHECKING, Any, cast
+
+from attrs import define
+
+from ..kernel.session import NO_HEADERS
+from .asgi import CLOSE, HttpRefusal, send_json
+from .sse import EventBody
+from .uvicorn_protocol import CUT_CONNECTION, HOLD_BYTES, UNCOUNTED_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..base.config.settings import HttpSection
+    from ..protocol.principal import Principal
+    from .asgi import RawHeader, Receive, Scope, Send
+    from .headers import RequestHead
+
+
+class ClientGone(Exception):
+    """The client has gone before its request was complete."""
+
+
+@define(eq=False, repr=False)
+class HttpRequest:
+    """One request with its head parsed and its principal known.
+
+    Attributes:
+        headers: those that handlers get (HEAD-16).
+    """
+
+    head: RequestHead
+    principal: Principal | None
+    scope: Scope
+    receive: Receive
+    send: Send
+    headers: Mapping[str, str] = NO_HEADERS
+
+    def open_body(self) -> EventBody:
+        """Return a body for the response."""
+        extensions = self.scope.get("extensions", {})
+        return EventBody(extensions.get(CUT_CONNECTION), extensions.get(HOLD_BYTES))
+
+    async def send_reply(self, status: int, line: bytes, headers: Sequence[RawHeader] = ()) -> None:
+        """Send a whole response; a large one counts as unread while it waits (HTTP-29)."""
+        hold = self.scope.get("extensions", {}).get(HOLD_BYTES)
+        if hold is None or len(line) <= UNCOUNTED_BYTES:
+            await send_json(self.send, status, line, headers)
+            return
+        hold(len(line))
+        try:
+            await send_json(self.send, status, line, headers)
+        finally:
+            hold(-len(line))
+
+
+async def read_body(
+    head: RequestHead, receive: Receive, settings: HttpSection
+) -> bytes | HttpRefusal:
+    """Return the body of a request; a refusal if it is too large or too late (AUTH-22, AUTH-23).
+
+    Raises:
+        ClientGone: the client has gone.
+    """
+    max_bytes = settings.max_body_bytes
+    length = head.content_length
+    if length is not None and length.isdecimal() and int(length[:20]) > max_bytes:
+        return _too_large(max_bytes)
+    reading = _read(receive, max_bytes)
+    try:
+        waits_for = reading.send(None)
+    except StopIteration as whole:
+        # It came with the head, as is the rule; a timeout would cost each request 7 us.
+        body: bytes | HttpRefusal = whole.value
+        return body
+    try:
+        async with asyncio.timeout(settings.body_timeout_ms / 1000):
+            return await _continue(reading, waits_for)
+    except TimeoutError:
+        return HttpRefusal(
+            408,
+            "Request timeout: the body did not come in time",
+            reason="slow_body",
+            headers=(CLOSE,),
+        )
+
+
+async def _read(receive: Receive, max_bytes: int) -> bytes | HttpRefusal:
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            raise ClientGone
+        chunk = event.get("body", b"")
+        size += len(chunk)
+        if size > max_bytes:
+            return _too_large(max_bytes)
+        if not event.get("more_body", False):
+            return b"".join((*chunks, chunk)) if chunks else chunk
+        chunks.append(chunk)
+
+
+@coroutine
+def _continue(
+    reading: Coroutine[Any, Any, bytes | HttpRefusal], waits_for: Any
+) -> Generator[Any, Any, bytes | HttpRefusal]:
+    """Await `reading`, whose first step was made and returned `waits_for`."""
+    while True:
+        resume: Callable[[Any], Any] = reading.send
+        try:
+            given = yield waits_for
+        except BaseException as error:
+            resume, given = reading.throw, error
+        try:
+            waits_for = resume(given)
+        except StopIteration as done:
+            return cast("bytes | HttpRefusal", done.value)
+
+
+def _too_large(max_bytes: int) -> HttpRefusal:
+    return HttpRefusal(
+        413,
+        f"Content too large: a body has at most {max_bytes} bytes",
+        reason="body_too_large",
+        headers=(CLOSE,),
+    )

@@ -1,4 +1,0 @@
-"""JSON Schema: dialects, patterns, formats, and validators with readable issues.
-
-`foundation_rt.jsonschema.compilation` is the entry point.
-"""

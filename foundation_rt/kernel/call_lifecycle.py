@@ -1,0 +1,432 @@
+"""The life of a call, in the ten steps of spec/tools-call.md and in their order.
+
+`CallLifecycle.begin` is steps 1 to 7. They end in a refusal, or in an `Invocation`: the engine then
+runs the handler, which is step 8. `CallLifecycle.conclude` is steps 9 and 10. The functions for the
+time in between (deadline, cancellation, disconnection) stand in the middle.
+
+Resources, prompts and completions take the same steps (`feature_calls`). What differs is a
+`CallKind`, and that their methods have done steps 1, 2, 5 and 7.
+
+Nothing here performs I/O or reads a clock. A step refuses by raising `JsonRpcError` or `ToolError`:
+a `try` costs nothing where nothing is raised.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from ..base.jsonschema.issues import TOO_COMPLEX, refusal
+from ..errors import (
+    ErrorCode,
+    JsonRpcError,
+    StructuredError,
+    ToolCompletionOutcome,
+    ToolError,
+    chosen_error,
+    describe_exception,
+)
+from ..protocol.jsonrpc import encode
+from .effects import Abort, Notify
+from .execution_limits import RETRY_HINT, SHARE_USED
+from .invocation import CallOutcome, Invocation, Phase, Raised, Returned
+from .records import completion_record, failed_error, failure_log, late_record, timeout_error
+from .replies import (
+    client_correlation_id,
+    internal_error_reply,
+    invalid_params,
+    not_initialized,
+)
+from .session import State
+from .tool_policies import TOOL, enforce_policies, no_such_tool
+
+if TYPE_CHECKING:
+    from ..base.config.settings import ToolsSection
+    from ..base.ids import IdGenerator
+    from ..protocol.jsonrpc import Request
+    from ..protocol.peer import Peer
+    from .effects import CallCompleted, Effect, Reply
+    from .execution_limits import ResourceManager
+    from .forwarding.forwarding import Forwarding
+    from .input_required import ClientInput
+    from .invocation import CallKind
+    from .registry.tools import ToolRegistry
+    from .replies import ResultWriter
+    from .session import Session
+    from .tasks.policy import TaskPolicy
+
+MIN_ERROR_LIMIT = 4096
+"""Bytes that an error reply may always have, however small `tools.max_response_bytes` is."""
+
+
+# -- steps 1 and 2: may the request be served, and is it well-formed -----------------------------
+
+
+def check_state(session: Session, peer: Peer | None) -> Peer:
+    """Step 1: refuse unless the connection is RUNNING, or needs no handshake (CALL-01, REV-04)."""
+    if peer is None or not (session.state is State.RUNNING or peer.revision.is_stateless):
+        raise not_initialized(session)
+    return peer
+
+
+def check_shape(request: Request) -> dict[str, Any]:
+    """Step 2: refuse params, `name`, `arguments` or `_meta` of a wrong type (CALL-02)."""
+    params = request.params
+    if type(params) is not dict:
+        raise invalid_params("params must be an object with a name", path="params")
+    if type(params.get("name")) is not str:
+        raise invalid_params("name must be a string", path="params.name")
+    if "arguments" in params and type(params["arguments"]) is not dict:
+        raise invalid_params("arguments must be an object", path="params.arguments")
+    if "_meta" in params and type(params["_meta"]) is not dict:
+        raise invalid_params("_meta must be an object", path="params._meta")
+    return params
+
+
+# -- steps 3 to 10 -------------------------------------------------------------------------------
+
+
+@define(eq=False, repr=False)
+class CallLifecycle:
+    """Decides about calls, from the request to the completion record.
+
+    Args:
+        limits: the `tools` section of the configuration.
+
+    Attributes:
+        forwarding: handles the calls of tools that are not registered; None without a forwarder.
+    """
+
+    resources: ResourceManager
+    limits: ToolsSection
+    registry: ToolRegistry
+    ids: IdGenerator
+    results: ResultWriter
+    tasks: TaskPolicy
+    client_input: ClientInput
+    forwarding: Forwarding | None = field(default=None, init=False)
+
+    # -- steps 1 to 7: before the handler ------------------------------------------------------
+
+    def begin(self, session: Session, peer: Peer | None, request: Request) -> list[Effect]:
+        """Begin a `tools/call`: return its `Invocation`, or the refusal and its record.
+
+        Raises:
+            JsonRpcError: the request is refused as such; no handler runs.
+        """
+        peer = check_state(session, peer)  # step 1
+        params = check_shape(request)  # step 2
+        name, arguments = params["name"], params.get("arguments", {})
+        call = self.assign_ids(TOOL, session, peer, request, name, arguments)  # step 3
+        try:
+            self.check_payload_size(call)  # step 4
+            self.find_tool(call, params)  # step 5
+            if peer.revision.is_stateless and call.kind is TOOL:
+                self.client_input.open(call, params)
+            if not call.tool.reserved:  # a reserved tool has a slot of its own (RES-09)
+                call.slot = self.resources.take_slot(call.principal)  # step 6 (CALL-07)
+            self.validate_arguments(call)  # step 7
+            handle = None if call.tool.task is None else self.tasks.offer(call, call.tool.task)
+        except JsonRpcError:
+            raise
+        except ToolError as refusal:
+            return self.refuse(call, refusal.to_structured())
+        except Exception as error:
+            self.resources.record_completion()
+            return self.break_off(call, error, 0.0)
+        except BaseException:  # of another thread, as KeyboardInterrupt: the connection answers it
+            if call.slot is not None:
+                call.slot.release()
+            raise
+        call.session.in_flight[call.request_id] = call  # a task has a session of its own
+        return [call] if handle is None else [handle, call]
+
+    def assign_ids(
+        self,
+        kind: CallKind,
+        session: Session,
+        peer: Peer,
+        request: Request,
+        name: str,
+        arguments: dict[str, Any],
+        default_correlation_id: str | None = None,
+    ) -> Invocation:
+        """Step 3: make the call with its run id and its correlation id (CALL-03, CALL-04).
+
+        Without a correlation id of the client's it gets `default_correlation_id`, or a new one.
+        """
+        params = request.params
+        meta = None if type(params) is not dict else params.get("_meta")
+        correlation_id = None if meta is None else client_correlation_id(params)
+        return Invocation(
+            session,
+            peer,
+            request.id,
+            self.ids.run_id(),
+            correlation_id or default_correlation_id or self.ids.correlation_id(),
+            request.method,
+            name,
+            arguments,
+            meta,
+            session.principal,
+            kind,
+            session.headers,
+        )
+
+    def check_payload_size(self, call: Invocation) -> None:
+        """Step 4: refuse arguments that are larger than `tools.max_payload_bytes` (CALL-05)."""
+        try:
+            call.payload_bytes = self.resources.payload_size(call.arguments)
+        except TypeError:
+            raise ToolError(
+                ErrorCode.INVALID_ARGUMENT,
+                "The arguments are nested too deeply to be written as JSON.",
+                {"reason": "arguments_not_serializable"},
+            ) from None
+        limit = self.limits.max_payload_bytes
+        if call.payload_bytes > limit:
+            raise ToolError(
+                ErrorCode.RESOURCE_EXHAUSTED,
+                f"The arguments are {call.payload_bytes} bytes as JSON; at most {limit} are taken."
+                " Split them into several calls, or use a file if a tool takes one.",
+                {
+                    "reason": "payload_too_large",
+                    "payloadBytes": call.payload_bytes,
+                    "maxPayloadBytes": limit,
+                },
+            )
+
+    def find_tool(self, call: Invocation, params: dict[str, Any]) -> None:
+        """Step 5: find the tool (CALL-06), and refuse it where policy does (ADMIN-03).
+
+        Tools that are not registered belong to the forwarder, if there is one (FWD-01).
+        """
+        tool = self.registry.get(call.name)
+        if tool is None:
+            if self.forwarding is not None:
+                self.forwarding.take_tool(call, params)
+                return
+            raise no_such_tool(call.name)
+        if tool.is_restricted:
+            enforce_policies(call, tool, self.limits.admin_policy)
+        call.tool = tool
+        call.handler = tool.handler
+        call.execution = tool.execution
+        call.timeout_ms = tool.timeout_ms or self.limits.default_timeout_ms
+
+    def validate_arguments(self, call: Invocation) -> None:
+        """Step 7: refuse arguments that the tool's schema does not allow (CALL-08)."""
+        issues = call.tool.validate(call.arguments)
+        if not issues:
+            return
+        if issues is TOO_COMPLEX:
+            raise ToolError(
+                ErrorCode.INVALID_ARGUMENT,
+                "The arguments are too complex to be checked: send less in one call.",
+                {"reason": "too_complex"},
+            )
+        raise refusal(issues)
+
+    def refuse(self, call: Invocation, error: StructuredError) -> list[Effect]:
+        """Refuse a call before its handler runs: reply with `error` and write its record."""
+        if call.slot is not None:
+            call.slot.release()
+        reason = (error.details or {}).get("reason", error.code.value)
+        record = completion_record(call, ToolCompletionOutcome.TOOL_ERROR, error, 0.0)
+        record.refusal = reason
+        if error.code is not ErrorCode.RESOURCE_EXHAUSTED:
+            self.resources.record_completion()
+        else:
+            record.fields["retryHint"] = RETRY_HINT
+            if reason != SHARE_USED:  # the server is not overloaded (RES-13)
+                self.resources.record_rejection()
+        return [self.error_reply(call, error), record]
+
+    # -- step 8: while the handler runs --------------------------------------------------------
+
+    def expire(self, call: Invocation) -> list[Effect]:
+        """Answer TIMEOUT and abort: the deadline has passed; the slot is kept (TIME-02)."""
+        if call.continuation is not None:
+            return []  # the deadline counts from the start of the handler (TIME-01)
+        if call.promotion is not None and call.promotion.is_due:
+            return call.promotion.promote_or_extend(call)
+        if call.phase is Phase.PENDING:
+            call.phase = Phase.EXPIRED
+            del call.session.in_flight[call.request_id]
+            reply = self.error_reply(call, timeout_error(call))
+            return [*_deliver(call, reply), Abort(call, "deadline")]
+        if call.phase is Phase.DISCONNECTED:
+            call.phase = Phase.DISCONNECTED_THEN_EXPIRED
+        return []
+
+    def cancel(self, call: Invocation) -> list[Effect]:
+        """Abort without a reply: the client has cancelled the request (TIME-05, TASK-09)."""
+        return self._abandon(call, Phase.CANCELLED, "cancelled")
+
+    def disconnect(self, call: Invocation, reason: str) -> list[Effect]:
+        """Abort without a reply: the client has gone, or the server stops (TIME-08)."""
+        return self._abandon(call, Phase.DISCONNECTED, reason)
+
+    def _abandon(self, call: Invocation, phase: Phase, reason: str) -> list[Effect]:
+        if not call.is_pending:  # a task may have ended in another thread
+            return []
+        call.phase = phase
+        del call.session.in_flight[call.request_id]
+        effects: list[Effect] = [Abort(call, reason)]
+        if call.promotion is not None:
+            effects += call.promotion.give_up(phase)
+        return effects
+
+    def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> list[Effect]:
+        """Send a notification that belongs to a pending call; a task sends none (TASK-07)."""
+        if call.promotion is not None and call.promotion.task is not None:
+            call.promotion.describe(params)
+            return []
+        if not call.is_pending:
+            return []
+        line = encode({"jsonrpc": "2.0", "method": method, "params": params})
+        return [Notify(line, call.request_id)]
+
+    # -- steps 9 and 10: after the handler -----------------------------------------------------
+
+    def conclude(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> list[Effect]:
+        """Release the slot and answer: the handler has ended after `duration_ms`."""
+        if call.continuation is not None:
+            return call.continuation(call, outcome, duration_ms)
+        self.release_slot(call)  # step 9
+        if call.phase is Phase.PENDING:
+            del call.session.in_flight[call.request_id]
+            return self.answer(call, outcome, duration_ms)  # step 10
+        if type(outcome) is Returned:
+            self._drop_subscription(call)
+        effects: list[Effect] = [late_record(call, outcome, duration_ms)]
+        if type(outcome) is Raised and not _is_chosen(call, outcome.error):
+            message = f"{call.kind.label}handler failed"
+            effects.insert(0, failure_log(call, message, outcome.error))
+        return effects
+
+    def _drop_subscription(self, call: Invocation) -> None:
+        """End what a forwarder has accepted for a client that is not given it (FWD-25)."""
+        if call.kind.is_forwarded and self.forwarding is not None:
+            self.forwarding.drop(call)
+
+    def release_slot(self, call: Invocation) -> None:
+        """Step 9: give the slot back, exactly once (CALL-09)."""
+        if call.slot is not None:
+            call.slot.release()
+        self.resources.record_completion()
+
+    def answer(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> list[Effect]:
+        """Step 10: reply to a pending call and write its record (CALL-10, FEAT-03)."""
+        if type(outcome) is Returned:
+            try:
+                reply, is_error = call.kind.to_reply(self, call, outcome.value)
+            except ToolError as refusal:
+                self._drop_subscription(call)
+                error, cause = refusal.to_structured(), refusal.__cause__
+                return self._fail(call, error, duration_ms, "result refused", cause)
+            how = ToolCompletionOutcome.TOOL_ERROR if is_error else ToolCompletionOutcome.SUCCESS
+            record = completion_record(call, how, None, duration_ms)
+            if is_error:
+                record.failure = reply
+            return [reply, record] if call.promotion is None else [*_deliver(call, reply), record]
+        raised = outcome.error if isinstance(outcome, Raised) else None
+        if raised is not None:
+            try:
+                asked = self._answer_exception(call, raised, duration_ms)
+            except ToolError as refusal:
+                error, cause = refusal.to_structured(), refusal.__cause__
+                return self._fail(call, error, duration_ms, "error refused", cause)
+            if asked is not None:
+                reply, record = asked
+                return [*_deliver(call, reply), record]
+        chosen = chosen_error(raised)
+        if chosen is not None:
+            return self._fail(call, chosen, duration_ms)
+        error = self._unexpected_failure(call, raised)
+        return self._fail(call, error, duration_ms, "handler failed", raised)
+
+    def _answer_exception(
+        self, call: Invocation, raised: BaseException, duration_ms: float
+    ) -> tuple[Reply, CallCompleted] | None:
+        """Return the reply and the record for an exception that is more than a failure.
+
+        Raises:
+            ToolError: the call fails with this error instead.
+        """
+        if call.kind.is_forwarded:
+            from .forwarding.calls import answer_error, is_forwarded_error
+
+            if is_forwarded_error(raised):
+                return answer_error(self, call, raised, duration_ms)
+            if call.peer.revision.is_stateless:
+                return None  # its questions are results (FWD-09)
+        return self.client_input.answer(call, raised, duration_ms)
+
+    def _unexpected_failure(
+        self, call: Invocation, raised: BaseException | None
+    ) -> StructuredError:
+        """Return the error for a handler that was stopped, or failed unexpectedly (ERR-05)."""
+        details = None
+        if raised is not None and self.limits.expose_error_details:
+            described = describe_exception(raised)
+            details = {"exception": described["type"], "message": described["message"]}
+        return failed_error(call, details)
+
+    def _fail(
+        self,
+        call: Invocation,
+        error: StructuredError,
+        duration_ms: float,
+        message: str = "",
+        cause: BaseException | None = None,
+    ) -> list[Effect]:
+        """Reply with `error`, log `cause` if there is one, and write the record."""
+        effects = _deliver(call, self.error_reply(call, error))
+        if cause is not None:
+            effects.append(failure_log(call, call.kind.label + message, cause))
+        failed = ToolCompletionOutcome.TOOL_ERROR
+        return [*effects, completion_record(call, failed, error, duration_ms, cause)]
+
+    def error_reply(self, call: Invocation, error: StructuredError) -> Reply:
+        """Write the reply for `error`; one that is too large keeps only its code (FEAT-02)."""
+        reply = call.kind.to_error(self, call, error)
+        limit = self.limits.max_response_bytes
+        if len(reply.line) > max(limit, MIN_ERROR_LIMIT):
+            details = {"reason": "error_too_large", "maxResponseBytes": limit}
+            message = f"{call.kind.subject} failed with an error larger than a response may be."
+            reply = call.kind.to_error(self, call, StructuredError(error.code, message, details))
+        return reply
+
+    def break_off(self, call: Invocation, error: BaseException, duration_ms: float) -> list[Effect]:
+        """End a call that a bug, in a validator for example, keeps from going on (RPC-10)."""
+        if call.slot is not None:
+            call.slot.release()
+        if call.is_pending:
+            del call.session.in_flight[call.request_id]
+        log = failure_log(call, "internal error", error)
+        if call.phase is not Phase.PENDING:
+            return [log, late_record(call, Raised(error), duration_ms)]
+        reply = internal_error_reply(call.request_id, call.correlation_id)
+        failed = ToolCompletionOutcome.TOOL_ERROR
+        record = completion_record(call, failed, failed_error(call), duration_ms, error)
+        return [*_deliver(call, reply), log, record]
+
+
+def _is_chosen(call: Invocation, error: BaseException) -> bool:
+    """Return whether an error is what the handler has to say, and no failure of it."""
+    if chosen_error(error) is not None:
+        return True
+    if not call.kind.is_forwarded:
+        return False
+    from .forwarding.calls import is_forwarded_error
+
+    return is_forwarded_error(error)
+
+
+def _deliver(call: Invocation, reply: Reply | Notify) -> list[Effect]:
+    """Return the effects that carry the reply; that of a task is kept as its outcome (TASK-06)."""
+    if call.promotion is None or isinstance(reply, Notify):
+        return [reply]
+    return call.promotion.settle(reply)

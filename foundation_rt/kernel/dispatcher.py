@@ -1,0 +1,474 @@
+"""From a session and a message to effects: everything that the server decides.
+
+`Dispatcher.dispatch` is a plain function over plain data. It starts nothing, writes nothing and
+reads no clock. The engine (or a host of its own, or a simulation) performs the effects and reports
+back through `conclude`, `expire` and `close`. Callers serialize the calls for one session.
+
+`methods.METHODS` has the function for each method; the peer's revision says which methods it may
+use. A stateless request names a revision in its `_meta`, brings its peer along and needs no
+handshake (REV-04); every other request passes the gate of the session's state (LIFE-03).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from ..errors import JsonRpcError, JsonRpcErrorCode, ToolError, UsageError, describe_exception
+from ..protocol.framing import LineTooLong
+from ..protocol.jsonrpc import (
+    ABSENT,
+    Batch,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    Response,
+    encode,
+)
+from ..protocol.methods import (
+    INITIALIZE,
+    INITIALIZED_SHORT,
+    NOTIFICATIONS_CANCELLED,
+    NOTIFICATIONS_INITIALIZED,
+    NOTIFICATIONS_PROGRESS,
+    NOTIFICATIONS_ROOTS_LIST_CHANGED,
+    TOOLS_CALL,
+    facts,
+)
+from ..protocol.peer import Peer, brings_peer, is_wanted, read_stateless_peer
+from .effects import ClientDisconnected, Log, Notify, Resolve, RootsChanged, SessionEnded
+from .invocation import Phase
+from .methods import METHODS, lifecycle
+from .records import protocol_error_record
+from .replies import (
+    ResultWriter,
+    as_json_rpc_error,
+    derive_correlation_id,
+    error_reply,
+    internal_error_reply,
+    invalid_params,
+    method_not_found,
+    not_initialized,
+)
+from .session import Session, SessionEvent, State
+from .subscriptions import MAX_ELICITATION_ID_LENGTH, Subscriptions, list_changed_method
+
+if TYPE_CHECKING:
+    from ..features.server_requests.requests import PreparedRequest
+    from .call_lifecycle import CallLifecycle
+    from .effects import Effect, Publish
+    from .input_required import ClientInput
+    from .invocation import CallOutcome, Invocation
+    from .registry.features import Features
+    from .tasks.policy import TaskPolicy
+
+Around = Callable[
+    ["Session", "Peer | None", "Request", Callable[[], "list[Effect]"]], "list[Effect]"
+]
+"""Middleware of decisions: gets a request, its peer, and the function that decides about it."""
+
+Step = Callable[..., "list[Effect]"]
+"""A method of `CallLifecycle` that a call goes through."""
+
+
+@define(eq=False, repr=False)
+class Dispatcher:
+    """Decides about every message.
+
+    Args:
+        page_size: entries in one page of a list.
+
+    Attributes:
+        features: the resources, prompts and completions of the server; None while it has none.
+        around: called instead of the decision about a request; None where nothing is around it.
+    """
+
+    results: ResultWriter
+    calls: CallLifecycle
+    tasks: TaskPolicy
+    page_size: int
+    client_input: ClientInput
+    subscriptions: Subscriptions
+    features: Features | None = field(default=None, init=False)
+    around: Around | None = field(default=None, init=False)
+
+    def dispatch(self, session: Session, message: Message | LineTooLong) -> list[Effect]:
+        """Return the effects of one message, in the order in which to perform them."""
+        if session.state is State.CLOSED:
+            return []
+        if isinstance(message, Request):
+            return self._request(session, message)
+        if isinstance(message, Notification):
+            return self._notification(session, message)
+        if isinstance(message, Batch):
+            return self._batch(session, message)
+        return _DECISIONS[type(message)](session, message)
+
+    def restore(self, session: Session, peer: Peer) -> list[Effect]:
+        """Continue, in a new session, one that had nothing but its handshake (HTTP-62)."""
+        from .methods.lifecycle import restore
+
+        return restore(self, session, peer)
+
+    # -- the steps of a call -----------------------------------------------------------------
+
+    def conclude(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> list[Effect]:
+        """Take steps 9 and 10: a handler has ended after `duration_ms`."""
+        if call.promotion is None and not call.session.batches:
+            return self.calls.conclude(call, outcome, duration_ms)
+        return self._take_step(call, self.calls.conclude, outcome, duration_ms)
+
+    def break_off(self, call: Invocation, error: BaseException, duration_ms: float) -> list[Effect]:
+        """End a call, once, that a bug kept from being concluded after `duration_ms`."""
+        return self._take_step(call, self.calls.break_off, error, duration_ms)
+
+    def expire(self, call: Invocation) -> list[Effect]:
+        """Decide about a call whose deadline has passed while its handler runs."""
+        return self._take_step(call, self.calls.expire)
+
+    def cancel_call(self, call: Invocation) -> list[Effect]:
+        """Abort a call whose client has cancelled it."""
+        return self._take_step(call, self.calls.cancel)
+
+    def _take_step(self, call: Invocation, step: Step, *arguments: Any) -> list[Effect]:
+        """Take one step of a call: under the lock of its task, and as a part of its batch."""
+        if call.promotion is None:
+            effects = step(call, *arguments)
+        else:
+            with call.promotion.lock:
+                effects = step(call, *arguments)
+        if not call.session.batches or call.request_id in call.session.in_flight:
+            return effects  # a call that was admitted goes on under its id
+        from .batches import gather
+
+        return gather(call.session, call.request_id, effects)
+
+    def cancel(self, session: Session, request_id: Any) -> list[Effect]:
+        """Cancel a request of the client; ignore one that is unknown or has been answered."""
+        if type(request_id) is str or type(request_id) is int:
+            call = session.in_flight.get(request_id)
+            if call is not None:
+                return self.cancel_call(call)
+            subscriber = session.subscribers.get(request_id)
+            if subscriber is not None:
+                self.subscriptions.end(subscriber)
+                return [Log("debug", "subscription cancelled", {"subscriptionId": request_id})]
+        return []
+
+    def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> list[Effect]:
+        """Send a notification that belongs to `call`, while the call is pending."""
+        if method == NOTIFICATIONS_PROGRESS:  # NOTE-02: decided in the order in which it is sent
+            if not call.progress < params["progress"] < math.inf:
+                return []
+            call.progress = params["progress"]
+        return self.calls.notify(call, method, params)
+
+    def ask(self, call: Invocation, request: PreparedRequest) -> tuple[str | None, list[Effect]]:
+        """Return the id of a new request to the client of `call`, and the effects that send it.
+
+        The id is None if the call has been answered or aborted.
+
+        Raises:
+            TypeError: its params cannot be written as JSON.
+            UsageError: the call has ended, but code that it started still sends requests.
+        """
+        session = call.session
+        if session.in_flight.get(call.request_id) is not call:
+            if call.phase is Phase.PENDING:
+                raise UsageError("the call has ended: a handler asks its client while it runs")
+            return None, []
+        session.server_request_count += 1
+        request_id = f"server-{session.server_request_count}"
+        line = encode({"jsonrpc": "2.0", "id": request_id, **request.to_wire()})
+        session.server_requests.add(request_id)
+        elicitation_id = request.params.get("elicitationId")
+        if type(elicitation_id) is str and len(elicitation_id) <= MAX_ELICITATION_ID_LENGTH:
+            self.subscriptions.follow_elicitation(session, elicitation_id)
+        return request_id, [Notify(line, call.request_id)]
+
+    def cancel_requests(self, call: Invocation, request_ids: list[str]) -> list[Effect]:
+        """Cancel those requests to the client of `call` that have no response yet."""
+        session = call.session
+        open_ids = [each for each in request_ids if each in session.server_requests]
+        session.server_requests.difference_update(open_ids)
+        belongs = call.request_id if session.in_flight.get(call.request_id) is call else None
+        return [Notify(_cancelled(request_id), belongs) for request_id in open_ids]
+
+    def fail_requests(self, session: Session, away_ms: int) -> list[Effect]:
+        """Raise `ClientGoneError` in the handlers that wait for a response (ASK-19).
+
+        They cancel their requests, as after any other failure.
+        """
+        from ..features.server_requests.errors import ClientGoneError
+
+        waiting = sorted(session.server_requests)
+        return [Resolve(each, None, ClientGoneError(away_ms)) for each in waiting]
+
+    def list_changed(self, session: Session, kind: str) -> list[Effect]:
+        """Notify a RUNNING connection that a list has changed (LIFE-10).
+
+        Nothing is sent about a kind of list that the server did not advertise to it.
+        """
+        if session.state is not State.RUNNING or kind not in session.capabilities:
+            return []
+        return [Notify(encode({"jsonrpc": "2.0", "method": list_changed_method(kind)}))]
+
+    def log_to_session(self, session: Session, level: str, line: bytes) -> list[Effect]:
+        """Send a log message that belongs to no call to a RUNNING connection (NOTE-07)."""
+        peer = session.peer
+        if session.state is not State.RUNNING or peer is None:
+            return []
+        return [Notify(line)] if is_wanted(level, peer.log_level) else []
+
+    def notify_subscriber(self, session: Session, published: Publish) -> list[Effect]:
+        """Send a notification to a subscriber that still has its topic (SUB-02)."""
+        subscriber = session.subscribers.get(published.subscription_id)
+        if subscriber is None or not subscriber.has(published.topic):
+            return []
+        if published.is_last:
+            self.subscriptions.remove(subscriber, published.topic)
+        return [Notify(published.line, published.subscription_id)]
+
+    def end_subscriptions(self, session: Session) -> list[Effect]:
+        """Give every `subscriptions/listen` its result: the server stops (SUB-08)."""
+        ended = [each for each in session.subscribers.values() if each.peer is not None]
+        self.subscriptions.end_session(session)
+        if not ended:
+            return []
+        from .methods.subscriptions import final
+
+        return [effect for each in ended for effect in final(self, each)]
+
+    def close(self, session: Session, reason: str = "disconnected") -> list[Effect]:
+        """Close the session for good and abort its calls: the peer has gone (LIFE-06)."""
+        if not session.advance(SessionEvent.CLOSE):
+            return []
+        self.subscriptions.end_session(session)
+        session.batches.clear()
+        calls = list(session.in_flight.values())
+        effects = self._disconnect(calls, reason)
+        if session.peer is not None:
+            effects.append(ClientDisconnected("debug", "client disconnected", {"reason": reason}))
+        if session.key is not None:
+            effects.append(SessionEnded(session.key))
+        return effects
+
+    def stop_tasks(self, reason: str) -> list[Effect]:
+        """Abort all tasks: the server stops (TASK-13)."""
+        return self._disconnect(self.tasks.calls(), reason)
+
+    def _disconnect(self, calls: list[Invocation], reason: str) -> list[Effect]:
+        steps = [self._take_step(call, self.calls.disconnect, reason) for call in calls]
+        return [effect for effects in steps for effect in effects]
+
+    def report_bug(
+        self, session: Session, message: Message | LineTooLong, error: BaseException
+    ) -> list[Effect]:
+        """Log a bug of the runtime, and answer the request nevertheless (RPC-10)."""
+        effects: list[Effect] = [
+            Log("error", "internal error", {"error": describe_exception(error)})
+        ]
+        if isinstance(message, Request):
+            correlation_id = derive_correlation_id(session, message.params)
+            effects.append(internal_error_reply(message.id, correlation_id))
+        return effects
+
+    def _batch(self, session: Session, batch: Batch) -> list[Effect]:
+        """Dispatch each message of a batch, and answer them together (RPC-13 to RPC-16)."""
+        from .batches import PendingBatch, read_batched, refuse_batch, wait
+
+        refusal = refuse_batch(session, batch)
+        if refusal is not None:
+            return _malformed(session, refusal)
+        pending = PendingBatch()
+        effects: list[Effect] = []
+        for message in map(read_batched, batch.items):
+            try:
+                found = self.dispatch(session, message)
+            except Exception as error:
+                found = self.report_bug(session, message, error)
+            rest = pending.keep_replies(found)
+            effects += rest
+            if isinstance(message, Request):
+                pending.latest = message.id
+                if len(rest) == len(found):
+                    wait(session, pending, message.id)
+        pending.reading = False
+        return effects + pending.answer()
+
+    def _request(self, session: Session, request: Request) -> list[Effect]:
+        peer = session.peer
+        params = request.params
+        if request.id in session.in_flight or request.id in session.subscribers:
+            return _refuse_duplicate_id(session, request)
+        if session.stateless or (
+            type(params) is dict and "_meta" in params and brings_peer(params)
+        ):
+            try:
+                peer = read_stateless_peer(params)
+            except JsonRpcError as refusal:
+                return _refuse(session, request, refusal)
+        if self.around is None:
+            return self._decide(session, peer, request)
+        decide = partial(self._decide, session, peer, request)
+        return self.around(session, peer, request, decide)
+
+    def _decide(self, session: Session, peer: Peer | None, request: Request) -> list[Effect]:
+        """Decide about a request of `peer`, within the middleware around decisions."""
+        try:
+            if request.method == TOOLS_CALL:
+                return self.calls.begin(session, peer, request)  # step 1 is its own gate
+            return self._answer(session, peer, request)
+        except JsonRpcError as refusal:
+            return _refuse(session, request, refusal)
+        except ToolError as error:
+            return _refuse(session, request, as_json_rpc_error(error))
+
+    def _answer(self, session: Session, peer: Peer | None, request: Request) -> list[Effect]:
+        """Answer a request for any method but `tools/call`."""
+        is_stateless = peer is not None and peer.revision.is_stateless
+        if not is_stateless:
+            if session.state is not State.RUNNING and not _is_handshake(session, request.method):
+                raise not_initialized(session)
+            if request.method in HANDSHAKE:
+                _require_object(request)
+                return HANDSHAKE[request.method](self, session, request)
+        method = METHODS.get(request.method)
+        if method is None or peer is None or request.method not in peer.revision.requests:
+            raise method_not_found(request)
+        _require_object(request)
+        if self.calls.forwarding is not None:
+            return self.calls.forwarding.answer(session, peer, request, method)
+        return method(self, session, peer, request)
+
+    def _notification(self, session: Session, notification: Notification) -> list[Effect]:
+        handler = NOTIFICATIONS.get(notification.method)
+        if handler is not None:
+            return handler(self, session, notification)
+        return _dropped(notification, "unknown notification")
+
+    # -- notifications -----------------------------------------------------------------------
+
+    def _on_initialized(self, session: Session, notification: Notification) -> list[Effect]:
+        if session.advance(SessionEvent.INITIALIZED):
+            return []
+        return _dropped(notification, f"not expected in state {session.state.value}")
+
+    def _on_cancelled(self, session: Session, notification: Notification) -> list[Effect]:
+        """Abort the call and never answer it (TIME-05)."""
+        params = notification.params
+        request_id = params.get("requestId") if type(params) is dict else None
+        effects = self.cancel(session, request_id)
+        return effects or _dropped(notification, "no such call is in flight")
+
+    def _on_roots_changed(self, session: Session, notification: Notification) -> list[Effect]:
+        """Report new roots to an application that knows the session (ASK-47)."""
+        if session.state is not State.RUNNING or session.key is None:
+            return _dropped(notification, "no handler has asked for the key of the session")
+        return [RootsChanged(session.key)]
+
+
+HANDSHAKE: dict[str, Callable[[Dispatcher, Session, Request], list[Effect]]] = {
+    INITIALIZE: lifecycle.initialize,
+    INITIALIZED_SHORT: lifecycle.initialized,
+    NOTIFICATIONS_INITIALIZED: lifecycle.initialized,
+}
+
+NOTIFICATIONS: dict[str, Callable[[Dispatcher, Session, Notification], list[Effect]]] = {
+    INITIALIZED_SHORT: Dispatcher._on_initialized,
+    NOTIFICATIONS_INITIALIZED: Dispatcher._on_initialized,
+    NOTIFICATIONS_CANCELLED: Dispatcher._on_cancelled,
+    NOTIFICATIONS_ROOTS_LIST_CHANGED: Dispatcher._on_roots_changed,
+}
+
+
+# -- gates ---------------------------------------------------------------------------------------
+
+
+def _is_handshake(session: Session, method: str) -> bool:
+    """Return whether the method may be used before RUNNING (LIFE-03)."""
+    if method == INITIALIZE:
+        return True
+    return session.state is State.INITIALIZING and method in HANDSHAKE
+
+
+def _require_object(request: Request) -> None:
+    if request.params is not ABSENT and type(request.params) is not dict:
+        raise invalid_params("params must be an object")
+
+
+def _refuse(
+    session: Session, request: Request, error: JsonRpcError, *, has_id: bool = True
+) -> list[Effect]:
+    """Reply with a JSON-RPC error; what would be a call has a record (RPC-09, CALL-14, FEAT-07).
+
+    The reply has the id of the request, unless `has_id` is false.
+    """
+    data = {"correlationId": derive_correlation_id(session, request.params), **error.data}
+    request_id = request.id if has_id else None
+    effects: list[Effect] = [error_reply(error.code, error.message, data, request_id)]
+    if facts(request.method).is_call:
+        effects.append(protocol_error_record(request, data["correlationId"], error))
+    return effects
+
+
+def _refuse_duplicate_id(session: Session, request: Request) -> list[Effect]:
+    """Reply without an id: with this one it would be taken for the reply to the call (RPC-05)."""
+    message = "Invalid Request: a request with this id is still in flight"
+    error = JsonRpcError(JsonRpcErrorCode.INVALID_REQUEST, message, {"reason": "duplicate_id"})
+    return _refuse(session, request, error, has_id=False)
+
+
+# -- malformed messages and responses ------------------------------------------------------------
+
+
+def _malformed(session: Session, message: Malformed) -> list[Effect]:
+    title = "Parse error" if message.code is JsonRpcErrorCode.PARSE_ERROR else "Invalid Request"
+    data = {
+        "reason": message.reason,
+        "correlationId": derive_correlation_id(session, message.params),
+    }
+    # RPC-05: an answer with the id of a call in flight would be taken for that call's.
+    request_id = None if session.is_open(message.id) else message.id
+    return [error_reply(message.code, f"{title}: {message.detail}", data, request_id)]
+
+
+def _line_too_long(session: Session, event: LineTooLong) -> list[Effect]:
+    data = {
+        "reason": "line_too_long",
+        "maxLineBytes": event.limit,
+        "correlationId": session.connection_correlation_id,
+    }
+    message = f"Invalid Request: a line is longer than {event.limit} bytes"
+    return [error_reply(JsonRpcErrorCode.INVALID_REQUEST, message, data, None)]
+
+
+def _response(session: Session, response: Response) -> list[Effect]:
+    """Pass a response on to the request that it answers (ASK-17); drop any other (RPC-07)."""
+    request_id = response.id
+    if type(request_id) is not str or request_id not in session.server_requests:
+        return [Log("debug", "response dropped: nothing was asked", {})]
+    session.server_requests.remove(request_id)
+    return [Resolve(request_id, response.result, response.error)]
+
+
+def _cancelled(request_id: str) -> bytes:
+    params = {"requestId": request_id, "reason": "The answer is not needed any more."}
+    return encode({"jsonrpc": "2.0", "method": NOTIFICATIONS_CANCELLED, "params": params})
+
+
+_DECISIONS: dict[type, Callable[[Session, Any], list[Effect]]] = {
+    Malformed: _malformed,
+    LineTooLong: _line_too_long,
+    Response: _response,
+}
+
+
+def _dropped(notification: Notification, reason: str) -> list[Effect]:
+    fields = {"method": notification.method, "why": reason}
+    return [Log("debug", "notification dropped", fields)]

@@ -1,0 +1,432 @@
+"""One peer: bytes in, lines out, and the lock that orders its decisions.
+
+`feed` is called from one thread at a time. Handlers may end in any thread, so every decision about
+the session is taken under `lock`, and every line is handed to the host under it: lines never
+overlap, and none follows after `close` has returned (LIFE-06).
+
+Effects go one way: a decision is made, `emit` writes its messages and records under the same lock,
+and `perform` runs the rest without it, since that calls other code.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from attrs import define, field
+
+from ...errors import describe_exception
+from ...protocol.framing import LineReader, LineTooLong
+from ...protocol.jsonrpc import Message, Request, parse
+from ...protocol.plain_values import settled
+from ..context import SessionLog, ToolContext
+from ..effects import (
+    Abort,
+    Event,
+    Extend,
+    Log,
+    Notify,
+    Publish,
+    Reply,
+    RootsChanged,
+    SessionEnded,
+    Subscribe,
+)
+from ..invocation import Invocation
+from ..registry.tools import ExecutionMode
+from ..session import NO_HEADERS, Session, State
+
+if TYPE_CHECKING:
+    from ...base.abort import AbortSignal
+    from ...features.server_requests.requester import ServerRequester
+    from ...features.server_requests.requests import PreparedRequest
+    from ...features.server_requests.session_requests import OnResponse
+    from ...protocol.content import ResourceContents
+    from ...protocol.jsonrpc import RequestId
+    from ..dispatcher import Dispatcher
+    from ..effects import Effect, Performed
+    from ..registry.definitions import HandlerSpec
+    from ..session_state import HandlerState
+    from .executor import Engine
+    from .scheduling import Scheduler
+    from .state_store_redis import StateName
+
+_MESSAGES = (Reply, Notify)  # a union would be made for each look at an effect
+
+_T = TypeVar("_T")
+
+Send = Callable[[bytes], object]
+"""Takes an outgoing line, without its newline."""
+
+Deliver = Callable[["Reply | Notify"], object]
+"""Takes an outgoing message, with the request that it belongs to."""
+
+Observe = Callable[[Session, Event], object]
+"""Is given the records of calls and handshakes with their session; under a lock, in any thread."""
+
+
+def _random_key() -> str:
+    """Return 256 random bits in hexadecimal."""
+    from secrets import token_hex
+
+    return token_hex(32)
+
+
+@define(eq=False, repr=False)
+class Connection:
+    """A peer of the server, on any transport.
+
+    Args:
+        reader: splits the bytes that are fed into lines.
+        deliver: is given every outgoing message; it should not block. If it raises, the peer is
+            lost and the connection is closed.
+        observers: are given the records of calls and handshakes.
+
+    Attributes:
+        close_response: ends the response that carries the messages of a request, for transports
+            whose clients come back for the rest of it.
+        make_key: makes the key of the session (LIFE-16).
+        shared_id: returns the id of the session, which is the same in every worker; None if the
+            session can be in this process alone.
+    """
+
+    session: Session
+    dispatcher: Dispatcher
+    engine: Engine
+    scheduler: Scheduler
+    reader: LineReader
+    _deliver: Deliver
+    observers: list[Observe] = field(factory=list)
+    lock: threading.RLock = field(factory=threading.RLock, init=False)
+    close_response: Callable[[RequestId], object] | None = field(default=None, init=False)
+    make_key: Callable[[], str] = field(default=_random_key, init=False)
+    shared_id: Callable[[], str] | None = field(default=None, init=False)
+    # By its id, the caller of each request of the server's that has no response yet.
+    _callers: dict[str, OnResponse] = field(factory=dict, init=False)
+
+    @property
+    def closed(self) -> bool:
+        """Return whether the session has ended."""
+        return self.session.state is State.CLOSED
+
+    # -- from the peer -----------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes from the peer, cut anywhere; answers go to `deliver` (EMBED-01)."""
+        for line in self.reader.feed(data):
+            self.receive(line)
+
+    def end(self) -> None:
+        """Take the end of the input: a last line without a newline still counts (FRAME-05)."""
+        for line in self.reader.end():
+            self.receive(line)
+
+    def receive(self, line: bytes | LineTooLong) -> None:
+        """Handle the message of one line."""
+        self.handle(line if isinstance(line, LineTooLong) else parse(line))
+
+    def handle(self, message: Message | LineTooLong) -> None:
+        """Decide about a parsed message, and perform the decision."""
+        effects: list[Effect] | None = None
+        try:
+            with self.lock:
+                effects = self.dispatcher.dispatch(self.session, message)
+                rest = self.emit(effects)
+            if rest:
+                self.perform(rest)
+        except BaseException as error:
+            self._recover(message, effects, error)
+            if not isinstance(error, Exception):
+                raise
+
+    def handle_with(self, message: Message, headers: Mapping[str, str]) -> None:
+        """Handle a message that came with headers which its handlers get (HEAD-16).
+
+        They are kept with its calls alone: a session lives longer than they are needed.
+        """
+        self.session.headers = headers
+        try:
+            self.handle(message)
+        finally:
+            self.session.headers = NO_HEADERS
+
+    def _recover(
+        self, message: Message | LineTooLong, effects: list[Effect] | None, error: BaseException
+    ) -> None:
+        """Perform the rest for a message that a bug or another thread interrupted (ERR-07).
+
+        Args:
+            message: the message.
+            effects: the decision about the message; None if that was interrupted.
+            error: the interruption.
+        """
+        dispatcher, session = self.dispatcher, self.session
+        with self.lock:
+            call = session.in_flight.get(message.id) if isinstance(message, Request) else None
+            if effects is None and call is None:
+                effects = dispatcher.report_bug(session, message, error)
+            elif call is not None and not self.engine.has_started(call):
+                effects = [*(effects or ()), *dispatcher.break_off(call, error, 0.0)]
+            else:
+                described = {"error": describe_exception(error)}
+                effects = [*(effects or ()), Log("error", "internal error", described)]
+            # Calls that were to be started have been, or are broken off.
+            rest = self.emit(effects)
+        self.perform([each for each in rest if not isinstance(each, Invocation)])
+
+    def cancel(self, request_id: RequestId) -> None:
+        """Cancel a request of the peer's, as the transport has learned of it (TIME-05)."""
+        self.apply(self.dispatcher.cancel, request_id)
+
+    def close(self, reason: str = "disconnected") -> None:
+        """Abort the handlers of a peer that has gone, and send nothing more; idempotent.
+
+        Handlers go on until they end; their slots come back and their records are written then.
+        """
+        self.apply(self.dispatcher.close, reason)
+
+    def end_subscriptions(self) -> None:
+        """End every subscription with its result: the server stops (SUB-08)."""
+        self.apply(self.dispatcher.end_subscriptions)
+
+    # -- to the peer, from handlers in any thread --------------------------------------------
+
+    def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> None:
+        """Send a notification that belongs to a call; safe from any thread.
+
+        It is decided now whether the call is still open. The notification is sent before every
+        message that is decided later.
+        """
+        with self.lock:
+            rest = self.emit_from_thread(self.dispatcher.notify(call, method, params))
+        self.perform(rest)
+
+    def close_stream(self, call: Invocation) -> None:
+        """End the response of a call that goes on; safe from any thread."""
+        if self.close_response is not None:
+            self.scheduler.return_to_host(partial(self.close_response, call.request_id))
+
+    def session_log(self, call: Invocation) -> SessionLog:
+        """Return the log of the session that made `call`; without effect in the stateless mode."""
+        session_id = None if call.peer.revision.is_stateless else self.session.id
+        return SessionLog(self.engine.publisher.log, session_id)
+
+    def session_key(self, call: Invocation) -> str | None:
+        """Return the key of the session that made `call`; made when it is first read (LIFE-16).
+
+        None in the stateless mode, and for a session that has ended and whose key nothing knows.
+        """
+        if call.peer.revision.is_stateless:
+            return None
+        return self.session.key or self._make_session_key()
+
+    def session_state(self, call: Invocation) -> HandlerState:
+        """Return the state of the session, or of the principal, that made `call` (CALL-30)."""
+        session, name = self.session, self.state_name(call)
+        if name is not None:
+            return self.engine.stored_state(call, name)
+        if call.peer.revision.is_stateless and session.transport_type in ("http", "sse"):
+            return self.engine.state_of(call.principal)
+        state = session.state_of_handlers
+        if state is None:
+            from ..session_state import HandlerState
+
+            self.session_key(call)  # a session with a key is restored nowhere without it (HTTP-68)
+            with self.lock:
+                state = session.state_of_handlers
+                if state is None:
+                    state = HandlerState(self.engine.session_limits.session_state_bytes)
+                    session.state_of_handlers = state
+        else:
+            state.check_size()
+        return state
+
+    def state_name(self, call: Invocation) -> StateName | None:
+        """Return the name of the stored state of `call`; None if its state is in memory."""
+        if self.engine.stored_states is None:
+            return None
+        from .state_store_redis import StateName
+
+        if not call.peer.revision.is_stateless:
+            return None if self.shared_id is None else StateName(self.shared_id(), False)
+        if call.principal is None or self.session.transport_type not in ("http", "sse"):
+            return None
+        return StateName(call.principal.identity, True)
+
+    def _make_session_key(self) -> str | None:
+        with self.lock:
+            if self.session.key is None and not self.closed:
+                key = self.make_key()
+                self.session.set_key(key)
+                self.engine.publisher.name_session(key, self.session.id)
+            return self.session.key
+
+    def server_requester(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
+        """Return the way of a handler to ask its client; raise `UsageError` if it may not."""
+        return self.dispatcher.client_input.server_requester(call, self, signal)
+
+    @property
+    def dependency_overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+        """The functions that replace those of dependencies."""
+        return self.engine.dependency_overrides
+
+    @property
+    def cancel_grace_ms(self) -> int:
+        """The time that a handler may go on after its abort, in ms."""
+        return self.engine.limits.cancel_grace_ms
+
+    async def run_in_worker(self, function: Callable[[], _T]) -> _T:
+        """Run `function` in a worker thread of the server; return or raise what it does."""
+        return await self.engine.run_in_worker(function)
+
+    async def read_resource(
+        self, call: Invocation, uri: str, context: ToolContext[Any]
+    ) -> tuple[ResourceContents, ...]:
+        """Return the contents of a resource of this server, as the client of `call` reads them."""
+        from ..own_resources import find_resource
+        from ..registry.resource_results import all_contents
+
+        found, arguments = find_resource(self.dispatcher.features, call, uri)
+        value = await self._run_handler(found.handler_spec, arguments, context)
+        return all_contents(value, uri, found.definition.mime_type)
+
+    async def _run_handler(
+        self, spec: HandlerSpec, arguments: dict[str, Any], context: ToolContext[Any]
+    ) -> Any:
+        """Run a handler in its own way, within a call that runs on the event loop."""
+        handler = partial(spec.handler, arguments, context)
+        is_blocking = spec.execution is ExecutionMode.THREAD
+        return await settled(await self.run_in_worker(handler) if is_blocking else handler())
+
+    def request(
+        self, call: Invocation, request: PreparedRequest, on_response: OnResponse
+    ) -> str | None:
+        """Send a request to the peer for a call; `on_response` is given the response (ASK-17).
+
+        Returns:
+            The id of the request; None if the call has been answered or aborted.
+
+        Raises:
+            ToolError: too many requests are open.
+        """
+        with self.lock:
+            request_id, effects = self.dispatcher.ask(call, request)
+            if request_id is not None:
+                self._callers[request_id] = on_response
+            rest = self.emit_from_thread(effects)
+        self.perform(rest)
+        return request_id
+
+    def cancel_requests(self, call: Invocation, request_ids: list[str]) -> None:
+        """Cancel those requests of a call that have no response yet."""
+        with self.lock:
+            for request_id in request_ids:
+                self._callers.pop(request_id, None)
+            rest = self.emit_from_thread(self.dispatcher.cancel_requests(call, request_ids))
+        self.perform(rest)
+
+    def fail_requests(self, away_ms: int) -> None:
+        """Fail all requests of the server's: the peer has been away for `away_ms` (ASK-19)."""
+        self.apply(self.dispatcher.fail_requests, away_ms)
+
+    def pause_deadline(self, call: Invocation) -> None:
+        """Stop the deadline of a call that waits for the peer, until `resume_deadline` (ASK-17)."""
+        self.engine.pause_deadline(call)
+
+    def resume_deadline(self, call: Invocation) -> None:
+        """Let the deadline of a call go on."""
+        self.engine.resume_deadline(call)
+
+    # -- effects -----------------------------------------------------------------------------
+
+    def apply(self, decide: Callable[..., list[Effect]], *arguments: Any) -> None:
+        """Call `decide(session, *arguments)` under the lock, and perform the decision."""
+        with self.lock:
+            rest = self.emit(decide(self.session, *arguments))
+        self.perform(rest)
+
+    def emit(self, effects: list[Effect]) -> list[Performed]:
+        """Write messages and records, under the lock under which they were decided.
+
+        Returns:
+            The other effects, for `perform`: they run other code, and so not under the lock.
+        """
+        rest: list[Performed] = []
+        for effect in effects:
+            if isinstance(effect, Invocation):  # first, because every call has one
+                rest.append(effect)
+            elif isinstance(effect, _MESSAGES):
+                if not effect.done and not self._write(effect):
+                    rest += self.emit(self.dispatcher.close(self.session))
+            elif isinstance(effect, Log):
+                if effect.done:
+                    continue
+                effect.done = True
+                self.session.logger.log(effect.level, effect.message, effect.fields)
+                if self.observers and isinstance(effect, Event):
+                    self._notify_observers(effect)
+            elif isinstance(effect, Subscribe):
+                self.engine.publisher.attach(self)
+            else:
+                rest.append(effect)
+        return rest
+
+    def emit_from_thread(self, effects: list[Effect]) -> list[Performed]:
+        """Write records at once, and messages where the host expects them; from any thread."""
+        if self.scheduler.is_here():
+            return self.emit(effects)
+        messages: list[Effect] = []
+        others: list[Effect] = []
+        for effect in effects:
+            (messages if isinstance(effect, _MESSAGES) else others).append(effect)
+        if messages:
+            self.scheduler.return_to_host(partial(self._emit_and_perform, messages))
+        return self.emit(others)
+
+    def _emit_and_perform(self, effects: list[Effect]) -> None:
+        with self.lock:
+            rest = self.emit(effects)
+        self.perform(rest)
+
+    def perform(self, effects: Sequence[Performed]) -> None:
+        """Start handlers, fire abort signals and so on, in their order; without the lock."""
+        for effect in effects:
+            if isinstance(effect, Invocation):
+                self.engine.start(self, effect)
+            elif isinstance(effect, Abort):
+                self.engine.abort(effect.invocation, effect.reason)
+            elif isinstance(effect, Extend):
+                self.engine.extend(effect.invocation, effect.timeout_ms)
+            elif isinstance(effect, Publish):
+                self.engine.publisher.publish((effect,))
+            elif isinstance(effect, SessionEnded):
+                self.engine.end_session(self, effect.key)
+            elif isinstance(effect, RootsChanged):
+                if self.engine.on_roots_changed is not None:
+                    self.engine.on_roots_changed(effect.key)
+            else:
+                on_response = self._callers.pop(effect.request_id, None)
+                if on_response is not None:
+                    on_response(effect.result, effect.error)
+
+    def _notify_observers(self, event: Event) -> None:
+        for observe in self.observers:
+            try:
+                observe(self.session, event)
+            except BaseException as error:
+                described = {"error": describe_exception(error)}
+                self.session.logger.error("observer failed", described)
+
+    def _write(self, message: Reply | Notify) -> bool:
+        """Hand a message to the host, under the lock; return whether the host took it."""
+        if self.session.state is not State.CLOSED:
+            message.done = True
+            try:
+                self._deliver(message)
+            except Exception as error:
+                described = {"error": describe_exception(error)}
+                self.session.logger.error("send failed: connection closed", described)
+                return False
+        return True

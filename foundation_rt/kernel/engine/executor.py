@@ -1,0 +1,715 @@
+"""The engine runs handlers: with tasks, threads, deadlines and abort signals.
+
+From the start to the end of a handler the engine holds exactly one `RunningCall` for it. The end is
+reported once to the dispatcher, which gives the slot back and decides the reply and the record
+(CALL-09). A handler runs in one of three ways:
+
+* `async def`: a task on the connection's event loop;
+* `def`: in a worker thread;
+* inline: in place, for handlers that take microseconds.
+
+An awaitable that a handler returns is awaited in a task, wherever the handler ran (CALL-40).
+With middleware every call is a task, in which the handler is called in its own way (OPS-09).
+
+The deadline answers and aborts; it stops nothing. A coroutine that runs for `cancel_grace_ms` after
+its abort is cancelled at its next await, that of a forwarder at once; a thread cannot be stopped
+(TIME-04, FWD-31).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from contextvars import Context, copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from attrs import define, field
+
+from ...base.abort import AbortSignal
+from ...base.clock import Clock
+from ...base.config.settings import ServerSection, ToolsSection
+from ...base.shown import Shown
+from ...errors import AbortError, UsageError, describe_exception, has_type
+from ...protocol.methods import TOOLS_CALL
+from ...protocol.plain_values import settled
+from ..context import ToolContext
+from ..dispatcher import Dispatcher
+from ..effects import Reply
+from ..invocation import CallOutcome, Invocation, Phase, Raised, Returned, Stopped
+from ..registry.tools import ExecutionMode
+from . import deadlines
+from .worker_threads import WorkerPool
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ...protocol.principal import Principal
+    from ..effects import Effect, Performed
+    from ..session_state import HandlerState, StoredState
+    from .connection import Connection
+    from .lifespan import Lifespan
+    from .principal_states import PrincipalStates
+    from .publisher import Publisher
+    from .session_callbacks import SessionCallback, SessionEnds
+    from .state_store_redis import StateName
+    from .stored_states import StoredStates
+    from .timers import Timer
+
+
+_T = TypeVar("_T")
+
+Emit = Callable[["list[Effect]"], "list[Performed]"]
+"""`Connection.emit` or `Connection.emit_from_thread`."""
+
+Proceed = Callable[[], Awaitable[Any]]
+"""Runs a handler, or a handler with middleware around it."""
+
+
+LARGE_REPLY_BYTES = 1024 * 1024
+"""The length from which on a reply has a turn of the event loop for itself."""
+
+
+@define(eq=False, repr=False)
+class RunningCall(Shown):
+    """A call whose handler has been started and has not ended.
+
+    Attributes:
+        started: the start of the handler, in monotonic seconds.
+        due: the deadline, in monotonic seconds; infinite if there is none.
+        ending: the handler has ended, and its end is being reported.
+        waits: how many of its server requests are open; the deadline is paused meanwhile.
+        waits_since: when the deadline was paused, in monotonic seconds.
+        threads: within middleware, how many worker threads run the handler.
+        left: how the task ended, if it ended before those threads.
+        state: the session state that its handler has looked at, if that is in a store.
+        reply_bytes: the length of its reply.
+    """
+
+    connection: Connection
+    call: Invocation
+    context: ToolContext
+    started: float
+    deadline: Timer | None = field(default=None, init=False)
+    cancellation: Timer | None = field(default=None, init=False)
+    coroutine: Coroutine[Any, Any, None] | None = field(default=None, init=False)
+    task: asyncio.Task[None] | None = field(default=None, init=False)
+    ended: bool = field(default=False, init=False)
+    due: float = field(default=math.inf, init=False)
+    ending: bool = field(default=False, init=False)
+    waits: int = field(default=0, init=False)
+    waits_since: float = field(default=0.0, init=False)
+    threads: int = field(default=0, init=False)
+    left: CallOutcome | None = field(default=None, init=False)
+    state: StoredState | None = field(default=None, init=False)
+    reply_bytes: int = field(default=0, init=False)
+
+    @property
+    def signal(self) -> AbortSignal:
+        """Return the abort signal of the handler."""
+        return self.context.abort_signal
+
+
+@define(eq=False, repr=False)
+class Engine:
+    """Runs handlers for all connections of a server.
+
+    Args:
+        limits: the `tools` section of the configuration.
+        publisher: sends notifications to other connections.
+        on_idle: called, from any thread, when the last running handler has ended.
+        on_unanswered: called, from any thread, with None when a tool call will not be answered,
+            and again with the outcome of its handler (AACP-28).
+        around: puts the middleware of the server around a handler; None if there is none.
+        lifespan: holds the state for handlers; None if there are no hooks.
+
+    Attributes:
+        dependency_overrides: by function of a dependency, the one that is called instead.
+        session_limits: the `server` section of the configuration.
+        is_one_of_several: this process is one of several workers.
+        stored_states: the session states that are in a store; None if they are in memory.
+        session_ends: reports the ends of sessions; None if nothing is to be called with them.
+        on_roots_changed: called with the key of a session whose roots have changed.
+    """
+
+    dispatcher: Dispatcher
+    clock: Clock
+    limits: ToolsSection
+    workers: WorkerPool
+    publisher: Publisher
+    on_idle: Callable[[], object] = field(default=lambda: None)
+    on_unanswered: Callable[[Invocation, CallOutcome | None], object] | None = field(default=None)
+    around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
+    lifespan: Lifespan[Any] | None = field(default=None)
+    dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
+        factory=dict, init=False
+    )
+    session_limits: ServerSection = field(factory=ServerSection, init=False)
+    is_one_of_several: bool = field(default=False, init=False)
+    stored_states: StoredStates | None = field(default=None, init=False)
+    _principal_states: PrincipalStates | None = field(default=None, init=False)
+    session_ends: SessionEnds | None = field(default=None, init=False)
+    on_roots_changed: SessionCallback | None = field(default=None, init=False)
+    _runs: dict[str, RunningCall] = field(factory=dict, init=False)
+    _inline: RunningCall | None = field(default=None, init=False)
+    _large_reply: asyncio.Future[None] | None = field(default=None, init=False)
+    _ended: threading.Condition = field(factory=threading.Condition, init=False)
+    _waiting: int = field(default=0, init=False)
+
+    @property
+    def running(self) -> list[Invocation]:
+        """Return the calls whose handlers have not ended, answered or not."""
+        return [run.call for run in list(self._runs.values())]
+
+    def renew_locks(self) -> None:
+        """Replace the locks that a thread left behind by a fork may hold (PROC-12)."""
+        for run in self._runs.values():
+            run.connection.lock = threading.RLock()
+
+    def start(self, connection: Connection, call: Invocation) -> None:
+        """Run the handler of `call`: step 8 of a call."""
+        context = ToolContext(
+            call.run_id,
+            call.correlation_id,
+            AbortSignal(),
+            connection.session.logger,
+            call,
+            connection,
+            None if self.lifespan is None else self.lifespan.state,
+        )
+        run = RunningCall(connection, call, context, self.clock.monotonic())
+        self._runs[call.run_id] = run
+        if call.phase is not Phase.PENDING:
+            # Another thread closed the connection after the decision to start the handler.
+            self.abort(call, "disconnected")
+        if call.execution is ExecutionMode.INLINE and self.around is None:
+            self._inline = run
+            try:
+                outcome = self._run_in_place(run, variables := copy_context())
+                if isinstance(outcome, Returned) and hasattr(type(outcome.value), "__await__"):
+                    self._await_result(run, outcome.value, variables)
+                else:
+                    self._finish(run, outcome)
+                del outcome  # this frame is reachable from its traceback; see `_run_in_task`
+            except BaseException as error:
+                self._finish(run, Raised(error))
+                raise
+            finally:
+                self._inline = None
+            return
+        try:
+            self._launch(run)
+        except BaseException as error:
+            # No thread is available, or the host's loop is closed: the call ends before its start.
+            if run.coroutine is not None:
+                run.coroutine.close()
+            self._finish(run, Raised(error))
+            if not isinstance(error, Exception):
+                raise
+
+    def _launch(self, run: RunningCall) -> None:
+        run.due = run.started + run.call.timeout_ms / 1000
+        if self._is_task(run.call):
+            run.coroutine = self._run_in_task(run)
+            run.connection.scheduler.start_task(run.coroutine, partial(self._started, run))
+        else:
+            deadlines.arm(run, run.started, self._expire)
+            self.workers.submit(partial(self._run_in_thread, run))
+
+    def _is_task(self, call: Invocation) -> bool:
+        return call.execution is ExecutionMode.ASYNC or self.around is not None
+
+    def has_started(self, call: Invocation) -> bool:
+        """Return whether the handler of `call` was started and has not ended."""
+        return call.run_id in self._runs
+
+    def abort(self, call: Invocation, reason: str) -> None:
+        """Fire the signal of a call; a task still running after the grace is cancelled."""
+        run = self._runs.get(call.run_id)
+        if run is None:
+            return
+        if call.phase is not Phase.EXPIRED:
+            self._note_unanswered(call, None)
+        for error in run.signal.fire(reason):
+            run.context.logger.error("abort callback failed", {"error": describe_exception(error)})
+        if self._is_task(call) and not run.ending:
+            self._cancel_later(run)
+
+    def extend(self, call: Invocation, timeout_ms: int) -> None:
+        """Give a call whose deadline has passed another one, `timeout_ms` from now."""
+        run = self._runs.get(call.run_id)
+        if run is None:
+            return
+        with run.connection.lock:
+            if not run.ended:
+                now = self.clock.monotonic()
+                run.due = now + timeout_ms / 1000
+                deadlines.arm(run, now, self._expire)
+
+    def pause_deadline(self, call: Invocation) -> None:
+        """Stop the deadline of a call that waits for its client (ASK-17)."""
+        run = self._runs.get(call.run_id)
+        if run is None:
+            return
+        with run.connection.lock:
+            deadlines.pause(run, self.clock.monotonic())
+
+    def resume_deadline(self, call: Invocation) -> None:
+        """Let the deadline of a call go on: its handler waits no longer."""
+        run = self._runs.get(call.run_id)
+        if run is None:
+            return  # the process is ending, and has given the call up
+        with run.connection.lock:
+            deadlines.resume(run, self.clock.monotonic(), self._expire)
+
+    def end_session(self, connection: Connection, key: str) -> None:
+        """Report the end of a session as soon as none of its handlers runs (LIFE-18)."""
+        self.publisher.forget_key(key)
+        if self.session_ends is not None:
+            self.session_ends.add(connection, key)
+            self._report_session_end(self.session_ends, connection)
+
+    def _report_session_end(self, ends: SessionEnds, connection: Connection) -> None:
+        """Report a session that has ended, unless a handler of it runs.
+
+        The calls of the stateless mode that came over the same connection are not of the session.
+        """
+        for run in list(self._runs.values()):
+            if run.connection is connection and not run.call.peer.revision.is_stateless:
+                return
+        ends.report(connection)
+
+    def state_of(self, principal: Principal | None) -> HandlerState:
+        """Return the state of a principal in the stateless mode (CALL-30).
+
+        Raises:
+            ToolError: too many principals have one.
+            UsageError: there is no principal, or there are other processes that would not see it.
+        """
+        if principal is None:
+            raise UsageError(
+                "there is no state for a client without session and principal; turn authentication"
+                " on, or let clients of the stateless mode do without"
+            )
+        if self.is_one_of_several:
+            raise UsageError(
+                "there is no state for a client of the stateless mode, which meets another worker"
+                " with each call: set server.session_state_store to the URL of a Redis server, or"
+                " serve without --workers"
+            )
+        if self._principal_states is None:
+            self._principal_states = self._make_principal_states()
+        state = self._principal_states.state_of(principal.identity)
+        state.check_size()
+        return state
+
+    def stored_state(self, call: Invocation, name: StateName) -> HandlerState:
+        """Return the state of a call that is in a store (CALL-34).
+
+        Raises:
+            ToolError: the store does not answer.
+            UsageError: the call has ended.
+        """
+        run = self._runs.get(call.run_id)
+        if run is None or self.stored_states is None:
+            raise UsageError("the session state is read and written before the call has ended")
+        return self.stored_states.state_of(run, name)
+
+    def _make_principal_states(self) -> PrincipalStates:
+        from .principal_states import PrincipalStates
+
+        limits, seconds = self.session_limits, self.session_limits.session_state_idle_ms / 1000
+        states = PrincipalStates(
+            limits.session_state_bytes, limits.session_states, seconds, self.clock.monotonic
+        )
+        with self._ended:  # the first one wins, should two threads make one
+            return self._principal_states or states
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Wait, at most `timeout` seconds, until no handler runs; return whether none does."""
+        with self._ended:
+            self._waiting += 1
+            try:
+                return self._ended.wait_for(lambda: not self._runs, timeout)
+            finally:
+                self._waiting -= 1
+
+    def give_up(self) -> list[Invocation]:
+        """Report every running handler as stopped: the process ends without it (PROC-10).
+
+        Returns:
+            The calls of these handlers.
+        """
+        runs = list(self._runs.values())
+        for run in runs:
+            self._finish(run, Stopped())
+        return [run.call for run in runs]
+
+    def on_loop(self, loop: asyncio.AbstractEventLoop | None) -> Invocation | None:
+        """Return the call that blocks `loop`, or the feeding thread; safe from any thread."""
+        if self._inline is not None:
+            return self._inline.call
+        if loop is None:
+            return None
+        import asyncio
+
+        current = asyncio.current_task(loop)
+        coroutine = None if current is None else current.get_coro()
+        for run in list(self._runs.values()):
+            if run.coroutine is not None and run.coroutine is coroutine:
+                return run.call
+        return None
+
+    # -- the three ways to run ---------------------------------------------------------------
+
+    def _run_in_place(self, run: RunningCall, variables: Context) -> CallOutcome:
+        """Call the handler; every exception is an outcome, `SystemExit` included (ERR-05)."""
+        call = run.call
+        try:
+            return Returned(variables.run(call.handler, call.arguments, run.context))
+        except BaseException as error:
+            return _outcome_of(error, run.signal)
+
+    def _run_in_thread(self, run: RunningCall) -> None:
+        emit = run.connection.emit_from_thread
+        try:
+            outcome = self._run_in_place(run, variables := copy_context())
+            if isinstance(outcome, Returned) and hasattr(type(outcome.value), "__await__"):
+                awaiting = partial(self._await_result, run, outcome.value, variables)
+                run.connection.scheduler.call_in_loop(awaiting)
+            else:
+                self._finish(run, self._saved(run, outcome), emit)
+            del outcome  # see `start`
+        except BaseException as error:
+            self._finish(run, Raised(error), emit)
+            raise
+
+    def _await_result(
+        self, run: RunningCall, awaitable: Awaitable[Any], variables: Context
+    ) -> None:
+        """Let a task await what a handler has returned, in the handler's context (CALL-40)."""
+        run.call.execution = ExecutionMode.ASYNC
+        run.coroutine = self._run_in_task(run, awaitable)
+        scheduler = run.connection.scheduler
+        variables.run(scheduler.start_task, run.coroutine, partial(self._started, run))
+        if run.signal.aborted and run.cancellation is None:
+            self._cancel_later(run)
+
+    def _saved(self, run: RunningCall, outcome: CallOutcome) -> CallOutcome:
+        """Write the state of a call whose handler has ended; return how the call ends (CALL-36)."""
+        if run.state is None or self.stored_states is None:
+            return outcome
+        try:
+            self.stored_states.save(run)
+        except Exception as error:
+            if isinstance(outcome, Returned):
+                return Raised(error)
+            described = {"error": describe_exception(error)}
+            run.context.logger.warn("the session state was not stored", described)
+        return outcome
+
+    async def _run_in_task(self, run: RunningCall, awaitable: Awaitable[Any] | None = None) -> None:
+        """Call the handler and await its value; or await what the handler has returned."""
+        call = run.call
+        if awaitable is None:
+            # The first step may come long after the task was made: others block the loop before it.
+            run.started = self.clock.monotonic()
+            run.due = run.started + call.timeout_ms / 1000
+        try:
+            if (states := self.stored_states) is not None and states.expects(run):
+                await states.prepare(run, self.run_in_worker)
+            if awaitable is not None:
+                value = await awaitable
+            elif self.around is None or call.continuation is not None:
+                value = await call.handler(call.arguments, run.context)
+            else:
+                value = await self.around(call, partial(self._proceed, run))()
+            if hasattr(type(value), "__await__"):
+                value = await settled(value)
+        except BaseException as error:
+            # Not kept in a variable: this frame is in its traceback, and only the collector would
+            # find that cycle.
+            if run.state is None or has_type(error, GeneratorExit):  # may not wait any more
+                self._end_task(run, _outcome_of(error, run.signal))
+            else:
+                await self._save_and_end(run, _outcome_of(error, run.signal))
+        else:
+            if self._large_reply is not None:
+                await self._wait_for_turn()
+            if run.state is None:
+                self._end_task(run, Returned(value))
+            else:
+                await self._save_and_end(run, Returned(value))
+            if run.reply_bytes > LARGE_REPLY_BYTES:
+                self._hold_others()
+
+    def _hold_others(self) -> None:
+        """Have handlers that end now reply in a later turn of the event loop (RES-24)."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        self._large_reply = loop.create_future()
+        loop.call_soon(self._release_others, self._large_reply)
+
+    def _release_others(self, held: asyncio.Future[None]) -> None:
+        self._large_reply = None
+        held.set_result(None)
+
+    async def _wait_for_turn(self) -> None:
+        import asyncio
+
+        with suppress(asyncio.CancelledError):  # the handler has ended: its call ends as it did
+            while self._large_reply is not None:
+                await asyncio.shield(self._large_reply)
+
+    async def _save_and_end(self, run: RunningCall, outcome: CallOutcome) -> None:
+        """Write the state of a call, unless a thread still runs its handler; then end its task."""
+        import asyncio
+
+        saved = [outcome]
+        if not run.threads:
+            with suppress(asyncio.CancelledError):  # it is written nevertheless
+                await self.run_in_worker(lambda: saved.append(self._saved(run, saved.pop())))
+        self._end_task(run, saved.pop())
+
+    def _started(self, run: RunningCall, task: asyncio.Task[None]) -> None:
+        """Arm the deadline after the first step of the task, unless it has ended in it."""
+        run.task = task
+        if not run.ended:
+            if not run.waits and run.deadline is None:
+                deadlines.arm(run, self.clock.monotonic(), self._expire)
+            # A task that is cancelled before its first step cannot report its end.
+            task.add_done_callback(lambda _: self._end_task(run, Stopped()))
+
+    def _end_task(self, run: RunningCall, outcome: CallOutcome) -> None:
+        """End the call with its task, unless a worker thread still runs the handler."""
+        if run.threads:
+            with run.connection.lock:
+                if run.threads:
+                    run.left = outcome if run.left is None else run.left
+                    return
+        self._finish(run, outcome)
+
+    # -- within middleware -------------------------------------------------------------------
+
+    async def _proceed(self, run: RunningCall) -> Any:
+        """Call the handler in its own way; return its value or raise its exception."""
+        call = run.call
+        if run.ended:
+            raise RuntimeError("proceed() was called after its call had ended")
+        if call.execution is ExecutionMode.ASYNC:
+            return await settled(call.handler(call.arguments, run.context))
+        variables = copy_context()
+        if call.execution is ExecutionMode.INLINE:
+            value = variables.run(call.handler, call.arguments, run.context)
+        else:
+            value = await self._await_thread(run, variables)
+        if hasattr(type(value), "__await__"):
+            import asyncio
+
+            value = await asyncio.create_task(settled(value), context=variables)
+        return value
+
+    async def _await_thread(self, run: RunningCall, variables: Context) -> Any:
+        """Call a `def` handler in a worker thread; do not wait for its end once cancelled."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[list[CallOutcome]] = loop.create_future()
+        with run.connection.lock:
+            self.workers.submit(partial(self._work, run, variables, loop, ended))
+            run.threads += 1
+        # Taken out of the future and deleted below: this frame, and those of the worker that hold
+        # the future, are in the traceback of the exception; see `_run_in_task`.
+        outcome = (await ended).pop()
+        try:
+            if isinstance(outcome, Returned):
+                return outcome.value
+            raise outcome.error if isinstance(outcome, Raised) else AbortError(run.signal.reason)
+        finally:
+            del outcome
+
+    def _work(
+        self,
+        run: RunningCall,
+        variables: Context,
+        loop: asyncio.AbstractEventLoop,
+        ended: asyncio.Future[list[CallOutcome]],
+    ) -> None:
+        # No variable holds the outcome, for the same reason.
+        self._end_work(run, loop, ended, self._run_in_place(run, variables))
+
+    def _end_work(
+        self,
+        run: RunningCall,
+        loop: asyncio.AbstractEventLoop,
+        ended: asyncio.Future[list[CallOutcome]],
+        outcome: CallOutcome,
+    ) -> None:
+        """Pass the outcome of a worker thread to its task; end the call if the task has ended."""
+        with run.connection.lock:
+            run.threads -= 1
+            left = None if run.threads else run.left
+        if left is None:
+            try:
+                loop.call_soon_threadsafe(_resolve, ended, outcome)
+            except RuntimeError:
+                left = Stopped()  # the loop is closed, and with it the task
+        if left is not None:
+            # The outcome of a cancelled task is not that of the call: the handler's is.
+            cancelled = isinstance(left, Raised) and _is_cancellation(left.error)
+            ending = outcome if cancelled or isinstance(left, Stopped) else left
+            self._finish(run, self._saved(run, ending), run.connection.emit_from_thread)
+
+    async def run_in_worker(self, function: Callable[[], _T]) -> _T:
+        """Run `function` in a worker thread for a coroutine, and wait for its end.
+
+        A coroutine that is cancelled meanwhile is so when the thread has ended: its call, and the
+        slot that goes with a thread, must not end before (CALL-18).
+        """
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[list[CallOutcome]] = loop.create_future()
+        self.workers.submit(partial(copy_context().run, _work_for, function, loop, ended))
+        cancelled = False
+        while not ended.done():
+            try:
+                await asyncio.wait([ended])
+            except asyncio.CancelledError:
+                cancelled = True
+        # Taken out of the future and deleted below: see `_await_thread`.
+        outcome = ended.result().pop()
+        try:
+            if cancelled:
+                raise asyncio.CancelledError
+            if isinstance(outcome, Raised):
+                raise outcome.error
+            return cast("Returned", outcome).value  # type: ignore[no-any-return]
+        finally:
+            del outcome
+
+    # -- deadline, cancellation, end ---------------------------------------------------------
+
+    def _expire_overdue(self, run: RunningCall, now: float, emit: Emit) -> None:
+        """Expire a call whose deadline passed before its end, unnoticed by any timer (TIME-10)."""
+        run.ending = True
+        while run.due <= now:
+            run.due = math.inf  # unless the call gets another deadline
+            self._expire(run, emit)
+
+    def _expire(self, run: RunningCall, emit: Emit | None = None) -> None:
+        connection = run.connection
+        with connection.lock:
+            if run.ended or run.waits:
+                return
+            # Before the client learns of the timeout, and may ask for the outcome.
+            self._note_unanswered(run.call, None)
+            rest = (emit or connection.emit)(self.dispatcher.expire(run.call))
+        connection.perform(rest)
+
+    def _cancel_later(self, run: RunningCall) -> None:
+        """Cancel the task of an aborted call after its grace."""
+        # A forwarder has nothing to finish: the server behind it has to learn of this (FWD-31).
+        grace = 0 if run.call.kind.is_forwarded else self.limits.cancel_grace_ms / 1000
+        run.cancellation = run.connection.scheduler.call_later(grace, partial(self._cancel, run))
+
+    def _cancel(self, run: RunningCall) -> None:
+        run.connection.scheduler.call_in_loop(partial(self._cancel_task, run))
+
+    def _cancel_task(self, run: RunningCall) -> None:
+        if run.task is not None and not run.task.done():
+            run.task.cancel()
+
+    def _finish(self, run: RunningCall, outcome: CallOutcome, emit: Emit | None = None) -> None:
+        """Report the end of a handler to the dispatcher, once (CALL-09); perform its decision."""
+        # Whole microseconds; round() would take 0.4 us to find the nearest.
+        now = self.clock.monotonic()
+        duration_ms = int((now - run.started) * 1_000_000) / 1000
+        call, connection = run.call, run.connection
+        emit = emit or connection.emit
+        effects: list[Effect] | None = None
+        ours = False
+        try:
+            if run.due <= now and not run.ending:
+                self._expire_overdue(run, now, emit)
+            with connection.lock:
+                if run.ended:
+                    return
+                run.ended = ours = True
+                effects = self.dispatcher.conclude(call, outcome, duration_ms)
+                if effects and isinstance(effects[0], Reply):
+                    run.reply_bytes = len(effects[0].line)
+                rest = emit(effects)
+        except BaseException as error:
+            # A bug, an exception that a result raises when it is read, or one of another thread.
+            with connection.lock:
+                if run.ended and not ours:
+                    return
+                run.ended = True
+                if effects is None:
+                    effects = self.dispatcher.break_off(call, error, duration_ms)
+                else:
+                    described = {"error": describe_exception(error)}
+                    run.context.logger.error("internal error", described)
+                rest = emit(effects)
+        try:
+            if run.deadline is not None:
+                run.deadline.cancel()
+            if run.cancellation is not None:
+                run.cancellation.cancel()
+            if rest:
+                connection.perform(rest)
+            if call.phase is not Phase.PENDING:
+                self._note_unanswered(call, outcome)
+        finally:
+            # Last of all: an idle engine has sent its last reply.
+            self._runs.pop(call.run_id, None)
+            if self.session_ends is not None and self.session_ends.awaits(connection):
+                self._report_session_end(self.session_ends, connection)
+            if not self._runs:
+                self._report_idle()
+
+    def _note_unanswered(self, call: Invocation, outcome: CallOutcome | None) -> None:
+        if self.on_unanswered is not None and call.method == TOOLS_CALL:
+            self.on_unanswered(call, outcome)
+
+    def _report_idle(self) -> None:
+        if self._waiting:
+            with self._ended:
+                self._ended.notify_all()
+        self.on_idle()
+
+
+def _work_for(
+    function: Callable[[], Any],
+    loop: asyncio.AbstractEventLoop,
+    ended: asyncio.Future[list[CallOutcome]],
+) -> None:
+    try:
+        outcome: CallOutcome = Returned(function())
+    except BaseException as error:
+        outcome = Raised(error)
+    with suppress(RuntimeError):  # the loop is closed, and with it the coroutine
+        loop.call_soon_threadsafe(_resolve, ended, outcome)
+
+
+def _resolve(ended: asyncio.Future[list[CallOutcome]], outcome: CallOutcome) -> None:
+    if not ended.done():
+        ended.set_result([outcome])
+
+
+def _outcome_of(error: BaseException, signal: AbortSignal) -> CallOutcome:
+    if signal.aborted and (has_type(error, AbortError) or _is_cancellation(error)):
+        return Stopped()
+    return Raised(error)
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Return whether `error` is asyncio's, without importing asyncio."""
+    import sys
+
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and has_type(error, asyncio.CancelledError)

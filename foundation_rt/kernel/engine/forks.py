@@ -1,0 +1,185 @@
+"""Isolation of forked children: a child never answers for the server (PROC-12).
+
+A child has copies of everything: of the descriptors of the protocol, of the signal handlers, and of
+the engine that waits for the end of the handler. So in the child
+
+* these descriptors lead to the null device, and the signals have their default handlers;
+* the locks that another thread may have held at the fork are replaced;
+* the end of the handler ends the child: the engine's dispatcher is replaced by one that exits;
+* a coroutine that suspends ends it too: the loop would go on with the calls of the parent;
+* so does the end of a function in a thread of an executor, as with `asyncio.to_thread`: the thread
+  would wait for more work, and no other thread exists that could give it any.
+
+A call pays nothing for this: the interpreter runs it after a fork, and only in the child.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from threading import get_ident
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from ..invocation import CallOutcome, Raised, Returned
+from .executor import Engine
+from .shutdown import FINAL_FLUSH_SECONDS
+
+if TYPE_CHECKING:
+    from ..dispatcher import Dispatcher
+    from ..invocation import Invocation
+
+_FAILURE_EXIT = 1
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# Its children never return to the code that forked them.
+_MULTIPROCESSING = "multiprocessing.popen_fork"
+_EXECUTOR = "concurrent.futures.thread"
+
+
+class ForkGuard:
+    """Isolates the children of this process, until `stop`.
+
+    A plain class: as an attrs class it would cost every start 0.25 ms.
+
+    Args:
+        engine: runs the handlers.
+        descriptors: returns the descriptors that no child may use.
+        on_signal: the handler that children must not inherit.
+        flush_logs: writes the log of the child, within a number of seconds.
+    """
+
+    __slots__ = ("__weakref__", "_descriptors", "_engine", "_flush_logs", "_is_on", "_on_signal")
+
+    def __init__(
+        self,
+        engine: Engine,
+        descriptors: Callable[[], Iterable[int]],
+        on_signal: Callable[[int, FrameType | None], object],
+        flush_logs: Callable[[float], object],
+    ) -> None:
+        self._engine = engine
+        self._descriptors = descriptors
+        self._on_signal = on_signal
+        self._flush_logs = flush_logs
+        self._is_on = True
+        this = weakref.ref(self)
+
+        # Until a child has released its signals, one of them would be written to the parent's pipe.
+        masks: dict[int, set[int]] = {}
+
+        def block_signals() -> None:
+            if (guard := this()) is not None and guard._is_on:
+                masks[get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+
+        def release_signals() -> None:
+            mask = masks.pop(get_ident(), None)
+            if mask is not None:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+        def isolate() -> None:
+            if (guard := this()) is not None and guard._is_on:
+                guard._isolate()
+            release_signals()
+
+        os.register_at_fork(
+            before=block_signals, after_in_parent=release_signals, after_in_child=isolate
+        )
+
+    def stop(self) -> None:
+        """Isolate no further children: the descriptors may be reused for something else."""
+        self._is_on = False
+
+    def _isolate(self) -> None:
+        self._release_signals()
+        self._release_descriptors()
+        self._engine.renew_locks()
+        self._engine.dispatcher = cast("Dispatcher", _ExitingDispatcher(self._flush_logs))
+        _exit_on_return()
+
+    def _release_signals(self) -> None:
+        # A signal written to the pipe that the parent shares would end the parent.
+        signal.set_wakeup_fd(-1)
+        for number in _ENDING:
+            if signal.getsignal(number) == self._on_signal:
+                default = signal.SIG_DFL
+                signal.signal(
+                    number, signal.default_int_handler if number == signal.SIGINT else default
+                )
+
+    def _release_descriptors(self) -> None:
+        # Their numbers stay in use: the copy of the server in the child knows them by number.
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in self._descriptors():
+            with suppress(OSError):
+                os.dup2(null, descriptor, inheritable=False)
+        os.close(null)
+
+
+class _ExitingDispatcher:
+    """Replaces the dispatcher in a child: the end of a handler ends the process."""
+
+    __slots__ = ("_flush_logs",)
+
+    def __init__(self, flush_logs: Callable[[float], object]) -> None:
+        self._flush_logs = flush_logs
+
+    def conclude(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> NoReturn:
+        """End the process as the interpreter would after the code of the handler."""
+        exit_process(_exit_code(outcome), self._flush_logs)
+
+    break_off = expire = conclude
+
+
+def exit_process(exit_code: int, flush_logs: Callable[[float], object]) -> NoReturn:
+    """End this process at once, after writing its output and its log."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    try:
+        flush_logs(FINAL_FLUSH_SECONDS)
+    finally:
+        os._exit(exit_code)
+
+
+def _exit_code(outcome: CallOutcome) -> int:
+    if type(outcome) is Returned:
+        return 0
+    error = outcome.error if type(outcome) is Raised else None
+    if not isinstance(error, SystemExit):
+        with suppress(BaseException):
+            import traceback
+
+            traceback.print_exception(error)
+        return _FAILURE_EXIT
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    with suppress(BaseException):
+        sys.stderr.write(f"{error.code}\n")
+    return _FAILURE_EXIT
+
+
+def _exit_on_return() -> None:
+    """End the process when the code that forked it returns to a loop or an executor."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code is not Engine._run_in_task.__code__:
+        module = frame.f_globals.get("__name__")
+        if module == _MULTIPROCESSING:
+            return
+        if module == _EXECUTOR:
+            break
+        frame = frame.f_back
+    if frame is None:
+        return
+
+    def on_event(frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "return":
+            os._exit(_FAILURE_EXIT)
+        return on_event
+
+    frame.f_trace = on_event
+    frame.f_trace_lines = False
+    sys.settrace(lambda frame, event, argument: None)

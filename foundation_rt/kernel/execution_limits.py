@@ -1,0 +1,271 @@
+"""The limits of a process: slots for running calls, payload sizes, telemetry and health.
+
+A limit rejects at once; nothing queues (RES-01). Only `acquire_slot`, for hosts that run their own
+work in the same process, waits. Everything is process-wide and safe to use from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+from attrs import define, field
+
+from ..base.config.settings import ServerConfig
+from ..base.exact_json import dumps
+from ..base.jsonschema.compilation import ValidationIssue, ValidationResult
+from ..protocol.principal import identity_of
+
+if TYPE_CHECKING:
+    from ..errors import ToolError
+    from ..protocol.principal import Principal
+    from .principal_shares import Limit, Quota
+
+HealthStatus = Literal["healthy", "degraded", "unhealthy"]
+
+# Thresholds of spec/resources.md, RES-08.
+_DEGRADED_LOAD = 0.8
+_DEGRADED_DELAY_MS = 100.0
+_UNHEALTHY_DELAY_MS = 500.0
+_UNHEALTHY_REJECTIONS = 3
+
+SHARE_USED = "principal_share"
+"""The `reason` of a refusal that is due to a principal's share, before any handler (RES-13)."""
+
+RETRY_HINT = "Retry with exponential backoff and jitter: about 100 ms, doubled up to 10 s."
+"""The advice that the log gives with a RESOURCE_EXHAUSTED rejection (RES-07)."""
+
+
+@define
+class ResourceTelemetry:
+    """A reading of the process.
+
+    Attributes:
+        memory_usage_bytes: resident memory, in bytes.
+        event_loop_delay_ms: p99 over the last 10 s of the time that events wait, in ms.
+        concurrent_executions: the number of slots in use.
+        max_concurrent_executions: the number of slots.
+    """
+
+    memory_usage_bytes: int
+    event_loop_delay_ms: float
+    concurrent_executions: int
+    max_concurrent_executions: int
+
+    def to_wire(self) -> dict[str, int | float]:
+        """Return the camelCase object of the health report."""
+        return {
+            "memoryUsageBytes": self.memory_usage_bytes,
+            "eventLoopDelayMs": self.event_loop_delay_ms,
+            "concurrentExecutions": self.concurrent_executions,
+            "maxConcurrentExecutions": self.max_concurrent_executions,
+        }
+
+
+@define(eq=False, repr=False)
+class Slot:
+    """The right to run one call; `release()` gives it back, once."""
+
+    _manager: ResourceManager | None
+
+    def release(self) -> None:
+        """Give the slot back; a second time does nothing (RES-03)."""
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            manager._give_back()
+
+
+@define(eq=False, repr=False)
+class SharedSlot(Slot):
+    """A slot that counts for the share of a principal (RES-14)."""
+
+    _identity: str
+    _shares: Quota
+
+    def release(self) -> None:
+        """Give the slot back; a second time does nothing (RES-03)."""
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            self._shares.give_back(self._identity)
+            manager._give_back()
+
+
+def _no_delay() -> float:
+    return 0.0
+
+
+@define(eq=False, repr=False)
+class ResourceManager:
+    """Counts, bounds and reports what calls use.
+
+    Args:
+        config: limits are read from `resources` and `tools`.
+        memory_usage: returns resident memory in bytes.
+        event_loop_delay: returns the p99 event-loop delay in ms; 0 where no loop is watched.
+    """
+
+    config: ServerConfig
+    memory_usage: Callable[[], int]
+    event_loop_delay: Callable[[], float] = _no_delay
+    _max: int = field(init=False)
+    _free: list[None] = field(init=False)
+    _consecutive_rejections: int = field(default=0, init=False)
+    _freed: threading.Condition = field(factory=threading.Condition, init=False)
+    _waiting: int = field(default=0, init=False)
+    _shares: Quota | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._max = self.config.resources.max_concurrent_executions
+        self._free = [None] * self._max
+        if self.config.has_shares():
+            from .principal_shares import Quota
+
+            self._shares = Quota(self.config, self._limit())
+
+    @property
+    def concurrent_executions(self) -> int:
+        """Return the number of slots in use."""
+        return self._max - len(self._free)
+
+    def try_acquire_slot(self) -> Slot | None:
+        """Return a slot, or at once None if all are in use (RES-01)."""
+        try:
+            self._free.pop()  # atomic; a lock here and in `_give_back` would cost a call 0.5 us
+        except IndexError:
+            return None
+        except BaseException:  # thrown in by another thread, once the slot was taken (ERR-07)
+            self._give_back()
+            raise
+        return Slot(self)
+
+    def take_slot(self, principal: Principal | None) -> Slot:
+        """Return a slot for a call of `principal`, at once (RES-01, RES-14).
+
+        Raises:
+            ToolError: RESOURCE_EXHAUSTED: all slots are in use, or the principal's share of them.
+        """
+        shares = self._shares
+        identity = None if shares is None else identity_of(principal)
+        if shares is None or identity is None:
+            slot = self.try_acquire_slot()
+            if slot is None:
+                raise self.no_slot()
+            return slot
+        shares.take(identity)
+        try:
+            self._free.pop()
+        except IndexError:
+            shares.give_back(identity)
+            raise self.no_slot() from None
+        return SharedSlot(self, identity, shares)
+
+    def shares_used(self) -> dict[str | None, int]:
+        """Return how many slots each principal uses; empty where no shares apply (RES-14)."""
+        return {} if self._shares is None else self._shares.used()
+
+    def no_slot(self) -> ToolError:
+        """Return the refusal of a call while all slots are in use (CALL-07)."""
+        return self._limit().used_up()
+
+    def _limit(self) -> Limit:
+        from .principal_shares import Limit
+
+        return Limit(self._max, "execution slots", "maxConcurrentExecutions", "concurrency_limit")
+
+    def acquire_slot(self, timeout: float | None = None) -> Slot | None:
+        """Wait for a slot; for hosts that share the process, never for `tools/call` (RES-02).
+
+        Args:
+            timeout: seconds to wait at most; None waits without end.
+
+        Returns:
+            The slot, or None when the time ran out.
+        """
+        with self._freed:
+            self._waiting += 1
+            try:
+                return self._freed.wait_for(self.try_acquire_slot, timeout)
+            finally:
+                self._waiting -= 1
+
+    def _give_back(self) -> None:
+        self._free.append(None)
+        # A thread that waits has counted itself before it looked for a slot: none is missed.
+        if self._waiting:
+            with self._freed:
+                self._freed.notify()
+
+    def payload_size(self, payload: Any) -> int:
+        """Return the size of `payload` as JSON in UTF-8, in bytes (RES-04).
+
+        Raises:
+            TypeError: it cannot be written as JSON, or is nested deeper than orjson writes.
+        """
+        try:
+            return len(orjson.dumps(payload))
+        except TypeError:
+            return len(dumps(payload))  # it may hold an integer beyond 64 bits
+
+    def validate_payload_size(self, payload: Any) -> ValidationResult:
+        """Return the result of the check against `tools.max_payload_bytes` (RES-04)."""
+        limit = self.config.tools.max_payload_bytes
+        try:
+            size = self.payload_size(payload)
+        except TypeError:
+            return ValidationResult(False, (ValidationIssue("", "must be JSON-serializable"),))
+        if size > limit:
+            issue = ValidationIssue("", f"must be at most {limit} bytes as JSON; it is {size}")
+            return ValidationResult(False, (issue,))
+        return ValidationResult(True)
+
+    def record_rejection(self) -> None:
+        """Count one more refusal with RESOURCE_EXHAUSTED in a row (RES-06)."""
+        self._consecutive_rejections += 1
+
+    def record_completion(self) -> None:
+        """Reset the count of refusals in a row: a call has ended in another way (RES-06)."""
+        self._consecutive_rejections = 0
+
+    def get_telemetry(self) -> ResourceTelemetry:
+        """Return a reading of the process."""
+        return ResourceTelemetry(
+            self.memory_usage(),
+            round(self.event_loop_delay(), 3),
+            self.concurrent_executions,
+            self._max,
+        )
+
+    def is_approaching_limits(self) -> bool:
+        """Return whether more than 80 % of the slots are in use (RES-05)."""
+        return self.concurrent_executions > _DEGRADED_LOAD * self._max
+
+    def get_health_status(self) -> HealthStatus:
+        """Return the status by the thresholds of RES-08."""
+        delay = self.event_loop_delay()
+        if (
+            self.concurrent_executions >= self._max
+            or delay > _UNHEALTHY_DELAY_MS
+            or self._consecutive_rejections >= _UNHEALTHY_REJECTIONS
+        ):
+            return "unhealthy"
+        if self.is_approaching_limits() or delay > _DEGRADED_DELAY_MS:
+            return "degraded"
+        return "healthy"
+
+
+def resident_memory_bytes() -> int:
+    """Return the resident memory of this process, in bytes; its peak if only that is known."""
+    try:
+        with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 -- pathlib costs start-up
+            pages = int(statm.read().split()[1])
+    except (OSError, IndexError, ValueError):
+        import resource
+        import sys
+
+        unit = 1 if sys.platform == "darwin" else 1024  # macOS alone reports bytes
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    import resource
+
+    return pages * resource.getpagesize()

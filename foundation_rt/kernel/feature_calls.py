@@ -1,0 +1,139 @@
+"""Calls of the handlers of resources, prompts and completions (spec/features.md).
+
+They take the steps of a tool call: a slot, a deadline, cancellation, one end with one record. They
+fail with a JSON-RPC error, whose `data` has the members of a tool error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ErrorCode, JsonRpcErrorCode, StructuredError, ToolError
+from ..protocol.jsonrpc import ABSENT
+from ..protocol.methods import RESOURCES_READ, facts
+from .invocation import CallKind
+from .replies import derive_correlation_id, error_reply, invalid_params, result_reply
+
+if TYPE_CHECKING:
+    from ..protocol.jsonrpc import Request
+    from ..protocol.peer import Peer
+    from .call_lifecycle import CallLifecycle
+    from .effects import Effect, Reply
+    from .invocation import Invocation, ToResult
+    from .registry.definitions import HandlerSpec
+    from .session import Session
+
+
+def begin_feature_call(
+    calls: CallLifecycle,
+    session: Session,
+    peer: Peer,
+    request: Request,
+    *,
+    name: str,
+    handler: HandlerSpec,
+    arguments: dict[str, Any],
+    to_result: ToResult,
+) -> list[Effect]:
+    """Begin a call whose handler the method has found: steps 3 and 6 of a call (FEAT-01).
+
+    Raises:
+        JsonRpcError: `_meta`, or an answer of the client to an earlier round, is not valid.
+    """
+    call = assign_feature_ids(calls, FEATURE, session, peer, request, name, arguments)
+    call.handler = handler.handler
+    call.execution = handler.execution
+    call.to_result = to_result
+    call.timeout_ms = handler.timeout_ms or calls.limits.default_timeout_ms
+    if peer.revision.is_stateless and facts(call.method).may_ask:
+        calls.client_input.open(call, request.params)
+    return admit(calls, call)
+
+
+def assign_feature_ids(
+    calls: CallLifecycle,
+    kind: CallKind,
+    session: Session,
+    peer: Peer,
+    request: Request,
+    name: str,
+    arguments: dict[str, Any],
+) -> Invocation:
+    """Step 3: make the call with its ids.
+
+    In its record the call has `name`: a URI, or the name of a prompt.
+
+    Raises:
+        JsonRpcError: `_meta` is not valid.
+    """
+    params = request.params
+    if params is not ABSENT and "_meta" in params and type(params["_meta"]) is not dict:
+        raise invalid_params("_meta must be an object")
+    correlation_id = derive_correlation_id(session, params)
+    return calls.assign_ids(kind, session, peer, request, name, arguments, correlation_id)
+
+
+def admit(calls: CallLifecycle, call: Invocation, *, needs_slot: bool = True) -> list[Effect]:
+    """Step 6: take a slot, and let the handler start; or refuse the call (FEAT-01)."""
+    if needs_slot:
+        try:
+            call.slot = calls.resources.take_slot(call.principal)
+        except ToolError as refusal:
+            return calls.refuse(call, refusal.to_structured())
+    call.session.in_flight[call.request_id] = call
+    return [call]
+
+
+def _to_reply(calls: CallLifecycle, call: Invocation, value: Any) -> tuple[Reply, bool]:
+    result = calls.results.complete(call.peer, call.to_result(value, call))
+    try:
+        reply = result_reply(call.request_id, result)
+    except TypeError as error:
+        raise _not_serializable() from error
+    limit = calls.limits.max_response_bytes
+    if len(reply.line) > limit:
+        raise ToolError(
+            ErrorCode.INTERNAL,
+            f"The result is {len(reply.line)} bytes; at most {limit} are sent.",
+            {"reason": "result_too_large", "maxResponseBytes": limit},
+        )
+    return reply, False
+
+
+def _not_serializable() -> ToolError:
+    return ToolError(
+        ErrorCode.INTERNAL,
+        "The result cannot be written as JSON.",
+        {"reason": "result_not_serializable"},
+    )
+
+
+def _to_error(calls: CallLifecycle, call: Invocation, error: StructuredError) -> Reply:
+    """Write `error` as a JSON-RPC error whose `data` is that of a tool error (FEAT-02)."""
+    try:
+        return _write_error(call, error)
+    except BaseException:  # values in the details may raise anything (ERR-07)
+        message = error.message.encode("utf-8", "backslashreplace").decode()
+        details = {"reason": "details_not_serializable"}
+        return _write_error(call, StructuredError(error.code, message, details))
+
+
+def _write_error(call: Invocation, error: StructuredError) -> Reply:
+    data = StructuredError(
+        error.code, error.message, error.details, call.run_id, call.correlation_id
+    ).to_wire()
+    if error.code is ErrorCode.NOT_FOUND and call.method == RESOURCES_READ:
+        data["uri"] = call.name
+    return error_reply(json_rpc_code(call, error.code), error.message, data, call.request_id)
+
+
+def json_rpc_code(call: Invocation, code: ErrorCode) -> JsonRpcErrorCode:
+    """Return the JSON-RPC code for an error of `code` raised by a handler (FEAT-02)."""
+    if code is ErrorCode.NOT_FOUND and call.method == RESOURCES_READ:
+        return JsonRpcErrorCode(call.peer.revision.resource_not_found)
+    if code in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_ARGUMENT):
+        return JsonRpcErrorCode.INVALID_PARAMS
+    return JsonRpcErrorCode.INTERNAL_ERROR
+
+
+FEATURE = CallKind("The handler", "", _to_reply, _to_error)

@@ -1,0 +1,170 @@
+"""The methods that a forwarder answers, and what of them the server answers itself (FWD-01)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import define
+
+from ...base.shown import Shown
+from ...protocol.jsonrpc import ABSENT
+from ...protocol.methods import (
+    COMPLETION_COMPLETE,
+    PROMPTS_GET,
+    PROMPTS_LIST,
+    RESOURCES_LIST,
+    RESOURCES_READ,
+    RESOURCES_SUBSCRIBE,
+    RESOURCES_TEMPLATES_LIST,
+    RESOURCES_UNSUBSCRIBE,
+    SUBSCRIPTIONS_LISTEN,
+    TASKS_CANCEL,
+    TASKS_GET,
+    TASKS_UPDATE,
+    TOOLS_LIST,
+)
+from ..methods.resources import read_uri
+from ..replies import invalid_params
+from ..tasks.support import EXTENSION
+
+if TYPE_CHECKING:
+    from ...protocol.jsonrpc import Request
+    from ..dispatcher import Dispatcher
+    from ..session import Session
+    from .forwarder import ListKind
+
+    Owns = Callable[[Dispatcher, Session, Request], bool]
+
+
+_SUBSCRIBE = "resources.subscribe"
+
+
+@define(eq=False, repr=False)
+class Route(Shown):
+    """One method that may go to a forwarder.
+
+    Attributes:
+        capability: the capability without which the forwarder is not given the method; None for
+            methods that it is always given.
+        name_of: returns the name or the URI in a request; raises `JsonRpcError` if it is malformed.
+        owns: returns whether the server itself has what a request names.
+        list_kind: the list that the method returns, if it returns one.
+    """
+
+    capability: str | None
+    name_of: Callable[[Request], str]
+    owns: Owns
+    list_kind: ListKind | None = None
+
+    def is_offered(self, capabilities: Mapping[str, Any]) -> bool:
+        """Return whether a forwarder of these capabilities is given the method."""
+        if self.capability is None:
+            return True
+        if self.capability == EXTENSION:
+            return EXTENSION in capabilities.get("extensions", ())
+        if self.capability == _SUBSCRIBE:
+            resources = capabilities.get("resources")
+            return isinstance(resources, Mapping) and bool(resources.get("subscribe"))
+        return self.capability in capabilities
+
+
+def _params(request: Request) -> dict[str, Any]:
+    params: dict[str, Any] = {} if request.params is ABSENT else request.params
+    return params
+
+
+def _no_name(request: Request) -> str:
+    return ""
+
+
+def _prompt_name(request: Request) -> str:
+    name = _params(request).get("name")
+    if type(name) is not str:
+        raise invalid_params("name must be a string")
+    return name
+
+
+def _reference(request: Request) -> str:
+    """Return the prompt or the URI whose argument is to be completed."""
+    ref = _params(request).get("ref")
+    name = ref.get("name", ref.get("uri")) if type(ref) is dict else None
+    if type(name) is not str:
+        raise invalid_params("ref must be an object with a name or a uri, a string")
+    return name
+
+
+def _task_id(request: Request) -> str:
+    """Return "": the id of a task is written to no log (TASK-10)."""
+    if type(_params(request).get("taskId")) is not str:
+        raise invalid_params("taskId must be a string")
+    return ""
+
+
+def _nothing(dispatcher: Dispatcher, session: Session, request: Request) -> bool:
+    return False
+
+
+def has_resource(dispatcher: Dispatcher, session: Session, uri: str) -> bool:
+    """Return whether the server itself has a resource of this URI that the client sees."""
+    if dispatcher.features is None:
+        return False
+    try:
+        dispatcher.features.resources.find(uri, session.principal)
+    except LookupError:
+        return False
+    return True
+
+
+def _has_resource(dispatcher: Dispatcher, session: Session, request: Request) -> bool:
+    return has_resource(dispatcher, session, read_uri(request))
+
+
+def has_prompt(dispatcher: Dispatcher, session: Session, name: str) -> bool:
+    """Return whether the server itself has a prompt of this name that the client sees."""
+    features = dispatcher.features
+    if features is None:
+        return False
+    return features.prompts.prompts.seen(name, session.principal) is not None
+
+
+def _has_prompt(dispatcher: Dispatcher, session: Session, request: Request) -> bool:
+    return has_prompt(dispatcher, session, _prompt_name(request))
+
+
+def _has_reference(dispatcher: Dispatcher, session: Session, request: Request) -> bool:
+    name = _reference(request)
+    if "name" in _params(request)["ref"]:
+        return has_prompt(dispatcher, session, name)
+    features = dispatcher.features
+    if features is not None and features.resources.templates.seen(name, session.principal):
+        return True
+    return has_resource(dispatcher, session, name)
+
+
+def _has_task(dispatcher: Dispatcher, session: Session, request: Request) -> bool:
+    if not dispatcher.tasks.offered:
+        return False
+    task_id = _params(request).get("taskId")
+    manager = dispatcher.tasks.manager()
+    return type(task_id) is str and manager.find(task_id, session.principal) is not None
+
+
+_task = Route(EXTENSION, _task_id, _has_task)
+
+ROUTES: Mapping[str, Route] = {
+    TOOLS_LIST: Route(None, _no_name, _nothing, "tools"),
+    RESOURCES_LIST: Route("resources", _no_name, _nothing, "resources"),
+    RESOURCES_TEMPLATES_LIST: Route("resources", _no_name, _nothing, "resourceTemplates"),
+    RESOURCES_READ: Route("resources", read_uri, _has_resource),
+    RESOURCES_SUBSCRIBE: Route(_SUBSCRIBE, read_uri, _has_resource),
+    RESOURCES_UNSUBSCRIBE: Route(_SUBSCRIBE, read_uri, _has_resource),
+    SUBSCRIPTIONS_LISTEN: Route(None, _no_name, _nothing),
+    PROMPTS_LIST: Route("prompts", _no_name, _nothing, "prompts"),
+    PROMPTS_GET: Route("prompts", _prompt_name, _has_prompt),
+    COMPLETION_COMPLETE: Route("completions", _reference, _has_reference),
+    TASKS_GET: _task,
+    TASKS_UPDATE: _task,
+    TASKS_CANCEL: _task,
+}
+"""The methods besides `tools/call` that may go to a forwarder."""

@@ -1,0 +1,78 @@
+"""The methods of MCP: a table, and a module for each noun of the protocol.
+
+A method is a function of the dispatcher, the session, the peer and the request. It returns the
+effects that answer the request, or raises `JsonRpcError` or `ToolError` to refuse it. The peer's
+revision says which methods it may use (`protocol.revisions`); `tools/call` begins in
+`kernel.call_lifecycle`.
+
+The functions of `METHODS` import their module when they are first called: most servers never need
+most of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ...protocol.methods import (
+    COMPLETION_COMPLETE,
+    LOGGING_SET_LEVEL,
+    PING,
+    PROMPTS_GET,
+    PROMPTS_LIST,
+    RESOURCES_LIST,
+    RESOURCES_READ,
+    RESOURCES_SUBSCRIBE,
+    RESOURCES_TEMPLATES_LIST,
+    RESOURCES_UNSUBSCRIBE,
+    SERVER_DISCOVER,
+    SUBSCRIPTIONS_LISTEN,
+    TASKS_CANCEL,
+    TASKS_GET,
+    TASKS_UPDATE,
+    TOOLS_LIST,
+)
+
+if TYPE_CHECKING:
+    from ...protocol.jsonrpc import Request
+    from ...protocol.peer import Peer
+    from ..dispatcher import Dispatcher
+    from ..effects import Effect
+    from ..session import Session
+
+    Method = Callable[[Dispatcher, Session, Peer, Request], list[Effect]]
+
+
+def _lazy(module: str, name: str) -> Method:
+    """Return the function of a module, which is imported when a request first needs it."""
+
+    def answer(
+        dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+    ) -> list[Effect]:
+        effects: list[Effect] = getattr(import_module(f"{__name__}.{module}"), name)(
+            dispatcher, session, peer, request
+        )
+        return effects
+
+    return answer
+
+
+METHODS: dict[str, Method] = {
+    COMPLETION_COMPLETE: _lazy("completion", "complete"),
+    LOGGING_SET_LEVEL: _lazy("logging", "set_level"),
+    PING: _lazy("lifecycle", "ping"),
+    PROMPTS_GET: _lazy("prompts", "get_prompt"),
+    PROMPTS_LIST: _lazy("prompts", "list_prompts"),
+    RESOURCES_LIST: _lazy("resources", "list_resources"),
+    RESOURCES_READ: _lazy("resources", "read_resource"),
+    RESOURCES_SUBSCRIBE: _lazy("subscriptions", "subscribe"),
+    RESOURCES_TEMPLATES_LIST: _lazy("resources", "list_templates"),
+    RESOURCES_UNSUBSCRIBE: _lazy("subscriptions", "unsubscribe"),
+    SERVER_DISCOVER: _lazy("lifecycle", "discover"),
+    SUBSCRIPTIONS_LISTEN: _lazy("subscriptions", "listen"),
+    TASKS_CANCEL: _lazy("tasks", "cancel_task"),
+    TASKS_GET: _lazy("tasks", "get_task"),
+    TASKS_UPDATE: _lazy("tasks", "update_task"),
+    TOOLS_LIST: _lazy("lists", "list_tools"),
+}

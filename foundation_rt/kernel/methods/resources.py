@@ -1,0 +1,102 @@
+"""`resources/list`, `resources/templates/list` and `resources/read` (spec/mcp-resources.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...errors import JsonRpcError, JsonRpcErrorCode
+from ...protocol.jsonrpc import ABSENT
+from ..feature_calls import begin_feature_call
+from ..replies import invalid_params, method_not_found
+from .lists import answer_list
+from .scopes import require_scopes
+
+if TYPE_CHECKING:
+    from ...protocol.jsonrpc import Request
+    from ...protocol.peer import Peer
+    from ..dispatcher import Dispatcher
+    from ..effects import Effect
+    from ..invocation import Invocation, ToResult
+    from ..registry.resources import RegisteredResource, RegisteredTemplate, ResourceRegistry
+    from ..session import Session
+
+
+def list_resources(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """Return a page of the resources that have a URI of their own (MRES-02)."""
+    resources = require_resources(dispatcher, request).resources
+    return answer_list(dispatcher, session, peer, request, "resources", resources)
+
+
+def list_templates(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """Return a page of the resource templates (MRES-03)."""
+    templates = require_resources(dispatcher, request).templates
+    return answer_list(dispatcher, session, peer, request, "resourceTemplates", templates)
+
+
+def read_resource(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """Begin the call that reads the contents of a resource (MRES-04)."""
+    resources = require_resources(dispatcher, request)
+    uri = read_uri(request)
+    try:
+        found, values = resources.find(uri, session.principal)
+    except LookupError:
+        raise resource_not_found(peer, uri) from None
+    require_scopes(session, found.scopes)
+    return begin_feature_call(
+        dispatcher.calls,
+        session,
+        peer,
+        request,
+        name=uri,
+        handler=found.handler_spec,
+        arguments={**values, "uri": uri},
+        to_result=_make_to_result(dispatcher, found),
+    )
+
+
+def require_resources(dispatcher: Dispatcher, request: Request) -> ResourceRegistry:
+    """Return the resources; raise `JsonRpcError` where the server never had any."""
+    features = dispatcher.features
+    if features is None or not features.resources.is_offered:
+        raise method_not_found(request)
+    return features.resources
+
+
+def read_uri(request: Request) -> str:
+    """Return the `uri` in the params of `request`; raise `JsonRpcError` unless it is valid."""
+    from ...protocol.uri_template import MAX_URI_LENGTH
+
+    uri = None if request.params is ABSENT else request.params.get("uri")
+    if type(uri) is not str or len(uri) > MAX_URI_LENGTH:
+        raise invalid_params(f"uri must be a string of at most {MAX_URI_LENGTH} characters")
+    return uri
+
+
+def resource_not_found(peer: Peer, uri: str) -> JsonRpcError:
+    """Return the error for a URI that no resource has (MRES-04)."""
+    code = JsonRpcErrorCode(peer.revision.resource_not_found)
+    data = {"reason": "resource_not_found", "uri": uri}
+    return JsonRpcError(code, "Resource not found", data)
+
+
+def _make_to_result(
+    dispatcher: Dispatcher, found: RegisteredResource | RegisteredTemplate
+) -> ToResult:
+    """Return a function that makes a result, which says how long it may be reused (MRES-14)."""
+    from ..registry.resource_results import shape_contents
+
+    def to_result(value: Any, call: Invocation) -> dict[str, Any]:
+        mime_type = found.definition.mime_type
+        result = shape_contents(value, call.name, mime_type, call.peer.revision)
+        hints = dispatcher.results.cache_hints(call.peer, found.cache_ttl_ms)
+        if hints and (found.scopes or found.visible is not None):
+            hints["cacheScope"] = "private"  # another principal may not read it
+        return {**result, **hints}
+
+    return to_result

@@ -1,0 +1,50 @@
+"""The scopes that requests for prompts, resources and completions need (AUTH-13)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import ErrorCode, ToolError
+from ...protocol.methods import COMPLETION_COMPLETE, PROMPTS_GET, RESOURCES_READ
+
+if TYPE_CHECKING:
+    from ...protocol.jsonrpc import Request
+    from ...protocol.principal import Principal
+    from ..invocation import Invocation
+    from ..registry.features import Features
+    from ..session import Session
+
+_NONE: frozenset[str] = frozenset()
+
+
+def require_scopes(of: Session | Invocation, scopes: frozenset[str]) -> None:
+    """Raise `ToolError` where the principal of a session, or call, lacks any scope (AUTH-13)."""
+    if of.principal is not None and of.principal.lacks(scopes):
+        raise ToolError(
+            ErrorCode.UNAUTHORIZED,
+            "The client lacks scopes of this.",
+            {"reason": "insufficient_scope", "scopes": sorted(scopes)},
+        )
+
+
+def scopes_of(features: Features, request: Request, principal: Principal | None) -> frozenset[str]:
+    """Return the scopes of the prompt, resource or template that `request` names, if seen."""
+    params = request.params
+    if type(params) is not dict:
+        return _NONE
+    if request.method == COMPLETION_COMPLETE:
+        ref = params.get("ref")
+        params = ref if type(ref) is dict else {}
+    name, uri = params.get("name"), params.get("uri")
+    if request.method != RESOURCES_READ and type(name) is str:
+        prompt = features.prompts.prompts.seen(name, principal)
+        return _NONE if prompt is None else prompt.scopes
+    if request.method != PROMPTS_GET and type(uri) is str:
+        template = features.resources.templates.seen(uri, principal)
+        if template is not None and request.method == COMPLETION_COMPLETE:
+            return template.scopes
+        try:
+            return features.resources.find(uri, principal)[0].scopes
+        except LookupError:
+            return _NONE
+    return _NONE

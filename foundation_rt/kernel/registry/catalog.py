@@ -1,0 +1,320 @@
+"""Lists of a server: entries found by key at once, listed in the order of their keys, in pages.
+
+Entries may come and go in any thread while others are used. Changes are made one at a time, under
+a lock that finding an entry never takes. Each observer is notified after a change was made, in the
+thread that made it and without the lock: an observer takes locks of its own.
+
+A cursor names the key after which the next page begins, and not the number of keys before it. So
+an entry that is added or removed between two pages moves no other one: an entry that is there all
+the time is seen exactly once. The server keeps no cursor: each worker understands the cursors of
+the others, and none can be leaked (spec/pagination.md).
+"""
+
+from __future__ import annotations
+
+import threading
+from binascii import Error, a2b_base64, b2a_base64
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from weakref import WeakSet
+
+import orjson
+from attrs import define, field
+
+from ...base.exact_json import compact, dumps
+from ...base.shown import Shown
+
+if TYPE_CHECKING:
+    from ...protocol.principal import Principal
+    from ...protocol.revisions import Revision
+    from .visibility import Switch, Switches
+
+Predicate = Callable[["Principal | None"], bool]
+"""Returns whether a principal sees an entry; called with None where authentication is off."""
+
+Page = tuple[list[orjson.Fragment], str | None]
+"""The entries of one page as JSON, and the cursor of the next one; None after the last page."""
+
+_MARK = "after:"
+_TO_URL = str.maketrans("+/", "-_")
+_FROM_URL = str.maketrans("-_", "+/")
+
+
+class InvalidCursor(ValueError):
+    """The cursor is not one that the server has sent."""
+
+
+class Observer(Protocol):
+    """An object that is notified when a list has changed."""
+
+    def list_changed(self, kind: str, *, seen_by: Predicate | None = None) -> None:
+        """Take note that the list of `kind` has changed; called in the thread that changed it.
+
+        Args:
+            kind: of the list.
+            seen_by: returns whether a principal sees the change (VIS-07); None: all do.
+        """
+
+
+@define(eq=False, repr=False)
+class ChangeNotifier(Shown):
+    """The lock under which the lists of one kind change, and the observers of these lists.
+
+    Args:
+        kind: `tools`, `resources` or `prompts`, as the `list_changed` notification has it.
+    """
+
+    kind: str
+    # Reentrant: a finalizer or a signal handler may change a list while its thread holds it.
+    lock: threading.RLock = field(factory=threading.RLock, init=False)
+    _observers: WeakSet[Observer] = field(factory=WeakSet, init=False)
+
+    def observe(self, observer: Observer) -> None:
+        """Notify `observer` of every change from now on; the notifier does not keep it alive."""
+        with self.lock:
+            self._observers.add(observer)
+
+    def notify(self, *changed: Listed) -> None:
+        """Notify all observers of entries that came or went; the caller must not hold the lock."""
+        with self.lock:
+            observers = [*self._observers]
+        seen_by = None
+        if changed and all(each.scopes or each.visible is not None for each in changed):
+
+            def seen_by(principal: Principal | None) -> bool:
+                try:
+                    return any(_sees(principal, each) for each in changed)
+                except Exception:  # of a predicate; it is raised when the list is asked for
+                    return True
+
+        for observer in observers:
+            observer.list_changed(self.kind, seen_by=seen_by)
+
+
+class Listed(Protocol):
+    """An entry of a catalog."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names, or the URI, by which the entry can be switched off and on."""
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """The scopes that a principal needs to use the entry, all of them."""
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """The tags by which the entry can be switched off and on."""
+
+    @property
+    def visible(self) -> Predicate | None:
+        """Returns whether a principal sees the entry (VIS-02); None: all do."""
+
+    @property
+    def reserved(self) -> bool:
+        """Return whether the entry is switched off by its name alone (VIS-06)."""
+
+    def wire(self, revision: Revision) -> dict[str, Any]:
+        """Return the entry as a list shows it to a peer that speaks `revision`."""
+
+
+Entry = TypeVar("Entry", bound=Listed)
+
+
+def _sees(principal: Principal | None, entry: Listed) -> bool:
+    """Return whether lists show `entry` to a principal (AUTH-26, VIS-02)."""
+    if principal is not None and principal.lacks(entry.scopes):
+        return False
+    return entry.visible is None or bool(entry.visible(principal))
+
+
+@define(eq=False, repr=False)
+class Catalog(Shown, Generic[Entry]):
+    """The entries of one list, by the key that the list is sorted by.
+
+    Attributes:
+        switches: which entries are off; None: none.
+        get: returns the entry of a key; None if there is none, or it is switched off.
+        was_used: the catalog has an entry, or has had one.
+        differs: principals may see different lists: an entry needs scopes or has a predicate, or
+            one has had them.
+    """
+
+    notifier: ChangeNotifier
+    switches: Switches | None = None
+    was_used: bool = field(default=False, init=False)
+    differs: bool = field(default=False, init=False)
+    get: Callable[[str], Entry | None] = field(init=False)
+    _entries: dict[str, Entry] = field(factory=dict, init=False)
+    _off: dict[str, Entry] = field(factory=dict, init=False)
+    # Each entry is encoded once for each revision; a page joins the encoded entries.
+    _encoded: dict[str, dict[str, orjson.Fragment]] = field(factory=dict, init=False)
+    _keys: tuple[str, ...] | None = field(default=(), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.get = self._entries.get  # each call of a tool looks one up: one function less
+
+    def add(self, key: str, entry: Entry) -> bool:
+        """Add an entry unless the key is taken; return whether it was added."""
+        with self.notifier.lock:
+            if key in self._entries or key in self._off:
+                return False
+            is_on = self.switches is None or self.switches.is_on(entry)
+            (self._entries if is_on else self._off)[key] = entry
+            self._keys = None
+            self.was_used = True
+            self.differs |= bool(entry.scopes) or entry.visible is not None
+        return True
+
+    def remove(self, key: str) -> bool:
+        """Remove an entry; return whether there was one."""
+        with self.notifier.lock:
+            if self._off.pop(key, None) is not None:
+                return True
+            if self._entries.pop(key, None) is None:
+                return False
+            self._encoded.pop(key, None)
+            self._keys = None
+        return True
+
+    def registered(self, key: str) -> Entry | None:
+        """Return the entry of a key, switched off or on; None if there is none."""
+        return self._entries.get(key) or self._off.get(key)
+
+    def seen(self, key: str, principal: Principal | None) -> Entry | None:
+        """Return the entry of a key; None if there is none that the principal sees (VIS-02)."""
+        entry = self._entries.get(key)
+        if entry is None or entry.visible is None or entry.visible(principal):
+            return entry
+        return None
+
+    def switch(self, switches: Sequence[Switch]) -> list[Entry]:
+        """Switch entries off and on, also those that come later; return those that changed."""
+        with self.notifier.lock:
+            if self.switches is None:
+                from .visibility import Switches
+
+                self.switches = Switches()
+            for each in switches:
+                self.switches.add(each)
+            to_off = {k: v for k, v in self._entries.items() if not self.switches.is_on(v)}
+            to_on = {k: v for k, v in self._off.items() if self.switches.is_on(v)}
+            for key in to_off:
+                del self._entries[key]
+            self._off = {k: v for k, v in self._off.items() if k not in to_on} | to_off
+            self._entries.update(to_on)
+            self._keys = None
+        return [*to_off.values(), *to_on.values()]
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return all entries that are switched on, in the order of their keys."""
+        with self.notifier.lock:
+            return tuple(self._entries[key] for key in self._sorted())
+
+    def all_registered(self) -> tuple[Entry, ...]:
+        """Return all entries, switched off or on."""
+        with self.notifier.lock:
+            return (*self._entries.values(), *self._off.values())
+
+    def page(
+        self,
+        cursor: str | None,
+        size: int,
+        revision: Revision,
+        principal: Principal | None = None,
+    ) -> Page:
+        """Return one page of the list as JSON, and the cursor of the next page.
+
+        Args:
+            cursor: from the page before; None for the first page.
+            size: the most entries of a page, at least 1.
+            revision: of the protocol, as the peer speaks it.
+            principal: the page shows only what it may use and sees (AUTH-26, VIS-02); None may use
+                everything.
+
+        Raises:
+            InvalidCursor: `cursor` is not one that the server has sent (PAGE-03).
+        """
+        with self.notifier.lock:
+            keys, following = page_of(self._seen_by(principal), cursor, size)
+            return [self._encode(key, revision) for key in keys], following
+
+    def following(
+        self, after: str | None, count: int, revision: Revision, principal: Principal | None
+    ) -> dict[str, orjson.Fragment]:
+        """Return at most `count` entries as JSON, by key, that come after the key `after`.
+
+        None is before every key. `principal` sees what it may use.
+        """
+        with self.notifier.lock:
+            keys = names_after(self._seen_by(principal), after, count)
+            return {key: self._encode(key, revision) for key in keys}
+
+    def _seen_by(self, principal: Principal | None) -> Sequence[str]:
+        if not self.differs:
+            return self._sorted()
+        return [key for key in self._sorted() if _sees(principal, self._entries[key])]
+
+    def _sorted(self) -> tuple[str, ...]:
+        if self._keys is None:
+            self._keys = tuple(sorted(self._entries))
+        return self._keys
+
+    def _encode(self, key: str, revision: Revision) -> orjson.Fragment:
+        encoded = self._encoded.setdefault(key, {})
+        if revision.name not in encoded:
+            wire = dumps(self._entries[key].wire(revision))
+            encoded[revision.name] = orjson.Fragment(compact(wire))
+        return encoded[revision.name]
+
+
+def page_of(
+    names: Sequence[str], cursor: str | None, size: int
+) -> tuple[Sequence[str], str | None]:
+    """Return the names of one page, and the cursor of the next page (PAGE-01, PAGE-02).
+
+    Args:
+        names: all names, in ascending order.
+        cursor: from the page before; None for the first page.
+        size: the most names of a page, at least 1.
+
+    Returns:
+        The names, and None in place of a cursor after the last page.
+
+    Raises:
+        InvalidCursor: `cursor` is not one that the server has sent (PAGE-03).
+    """
+    chosen = names_after(names, None if cursor is None else read_cursor(cursor), size + 1)
+    if len(chosen) <= size:
+        return chosen, None
+    return chosen[:size], write_cursor(chosen[size - 1])
+
+
+def names_after(names: Sequence[str], after: str | None, count: int) -> Sequence[str]:
+    """Return at most `count` of `names`, which are in ascending order, that come after `after`."""
+    start = 0 if after is None else bisect_right(names, after)
+    return names[start : start + count]
+
+
+def write_cursor(name: str) -> str:
+    """Return the cursor of the page that begins after `name`: base64url without padding."""
+    encoded = b2a_base64((_MARK + name).encode(), newline=False).decode()
+    return encoded.rstrip("=").translate(_TO_URL)
+
+
+def read_cursor(cursor: str) -> str:
+    """Return the name after which the page begins.
+
+    Raises:
+        InvalidCursor: `write_cursor` did not write it.
+    """
+    try:
+        padded = cursor.translate(_FROM_URL) + "=" * (-len(cursor) % 4)
+        name = a2b_base64(padded).decode().removeprefix(_MARK)
+    except (Error, ValueError):
+        raise InvalidCursor from None
+    # Base64 spells one text in many ways, and `write_cursor` in one of them; and the mark is there.
+    if write_cursor(name) != cursor:
+        raise InvalidCursor
+    return name

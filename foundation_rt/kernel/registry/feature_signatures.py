@@ -1,0 +1,320 @@
+"""Prompts, resources and completions derived from plain functions (PROMPT-03, MRES-10, COMP-05).
+
+Their arguments come as text: arguments of prompts are strings on the wire, and so are the parts of
+a URI. A parameter that is no `str` is read from the text as JSON would be (PROMPT-04). Its
+annotation has the same meaning as that of a tool's parameter; and if it allows only a few values,
+these are its completions.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from attrs import frozen
+
+from ...base.exact_json import dumps, loads
+from ...base.jsonschema.compilation import Validator, compile_schema
+from ...base.jsonschema.issues import refusal
+from ...errors import RegistrationError
+from ...features.signatures.binding import NO_DEFAULT
+from ...features.signatures.docstrings import parse_docstring
+from ...features.signatures.function_signature import FunctionSignature
+from ...features.signatures.parameters import ParameterCollector, dependency_of, make_plan
+from ...features.signatures.type_schema import NoneType, Schema, TypeSchema, UnsupportedType
+from .completions import Choices, CompletionRequest
+from .prompts import PromptArgument
+from .resources import URI
+from .tools import ExecutionMode
+
+if TYPE_CHECKING:
+    from ...protocol.uri_template import UriTemplate
+    from .tools import Handler
+
+_NOTES = ("description", "default")
+
+Reader = Callable[[str], Any]
+"""Makes a JSON value of text; the schema refuses text that has no value of the type."""
+
+
+@frozen
+class TypedFeature:
+    """A prompt, a resource or a completer as its function describes it.
+
+    Attributes:
+        name: the function's name.
+        description: its docstring without sections; None if it has none.
+        arguments: its parameters, but for the context.
+        handler: takes the arguments as text, and the context; raises `ToolError`
+            (INVALID_ARGUMENT) before the function is called when one of them cannot be read.
+        execution: where it runs.
+        choices: by argument, all of its values, if they are few.
+    """
+
+    name: str
+    description: str | None
+    arguments: tuple[PromptArgument, ...]
+    handler: Handler
+    execution: ExecutionMode
+    choices: Mapping[str, Choices]
+
+
+def derive_prompt(
+    function: Callable[..., Any], context_type: type, *, inline: bool = False
+) -> TypedFeature:
+    """Derive a prompt whose arguments are the parameters of `function` (PROMPT-03).
+
+    Raises:
+        RegistrationError: names the prompt, the parameter and what to change.
+    """
+    return _derive(FunctionSignature(function, "prompt", context_type), inline)
+
+
+def derive_resource(
+    function: Callable[..., Any],
+    template: UriTemplate | None,
+    context_type: type,
+    *,
+    inline: bool = False,
+) -> TypedFeature:
+    """Derive a resource, or all resources of a template, that `function` reads (MRES-10).
+
+    Raises:
+        RegistrationError: names the resource, the parameter and what to change.
+    """
+    signature = FunctionSignature(function, "resource", context_type)
+    typed = _derive(signature, inline)
+    variables = () if template is None else template.variables
+    known = {argument.name: argument for argument in typed.arguments}
+    for name in variables:
+        if name not in known:
+            raise RegistrationError(
+                f"resource {signature.name!r}: its template has a variable {name!r} and the "
+                "function no parameter that takes it"
+            )
+    for name in () if template is None else template.query:
+        if known[name].required:
+            raise signature.refusal(
+                name, "a URI may leave a parameter of its query out: give it a default"
+            )
+    for name in sorted(known.keys() - {*variables, URI}):
+        raise signature.refusal(
+            name,
+            "there is no such variable in the URI template: a resource takes the variables of its "
+            "template, `uri` and a ToolContext",
+        )
+    return typed
+
+
+def derive_completion(
+    function: Callable[..., Any], context_type: type, *, inline: bool = False
+) -> TypedFeature:
+    """Derive a completer: it takes the text so far and, with two parameters, the other arguments.
+
+    Raises:
+        RegistrationError: names the function and what to change.
+    """
+    return _derive_completer(
+        FunctionSignature(function, "completion", context_type),
+        "value: str",
+        ("value", "arguments"),
+        lambda arguments: (arguments["value"], arguments["arguments"]),
+        inline,
+    )
+
+
+def derive_general_completion(
+    function: Callable[..., Any], context_type: type, *, inline: bool = False
+) -> TypedFeature:
+    """Derive a completer of any argument: it takes a `CompletionRequest` (COMP-08).
+
+    Raises:
+        RegistrationError: names the function and what to change.
+    """
+    return _derive_completer(
+        FunctionSignature(function, "completion", context_type),
+        "request: CompletionRequest",
+        ("request",),
+        lambda arguments: (CompletionRequest(**arguments),),
+        inline,
+    )
+
+
+def _derive_completer(
+    signature: FunctionSignature,
+    first: str,
+    taken: Sequence[str],
+    read: Callable[[dict[str, Any]], tuple[Any, ...]],
+    inline: bool,
+) -> TypedFeature:
+    """Derive a completer.
+
+    Args:
+        signature: of its function.
+        first: the parameter that it needs, for errors.
+        taken: the names of the parameters that it may have, besides context and dependencies.
+        read: returns their values for the arguments of the call.
+        inline: whether it runs in place.
+    """
+    context_name: str | None = None
+    names: list[str] = []
+    dependencies: dict[str, Callable[..., Any]] = {}
+    for parameter in signature.parameters:
+        depended = dependency_of(_hint(signature, parameter), parameter.default)
+        if depended is not None:
+            dependencies[parameter.name] = depended
+        elif _is_context(signature, parameter):
+            context_name = parameter.name
+        elif parameter.kind is parameter.KEYWORD_ONLY or len(names) == len(taken):
+            raise signature.refusal(parameter.name, f"a completion takes {' and '.join(taken)}")
+        else:
+            names.append(parameter.name)
+    if not names:
+        raise RegistrationError(
+            f"completion {signature.name!r}: it needs a parameter: def {signature.name}({first})"
+        )
+
+    plan = make_plan(signature, dependencies, inline=inline) if dependencies else None
+
+    def handler(arguments: dict[str, Any], context: Any) -> Any:
+        given = read(arguments)[: len(names)]
+        named = {context_name: context} if context_name else {}
+        if plan is not None:
+            return plan(context, {**dict(zip(names, given, strict=True)), **named})
+        return signature.function(*given, **named)
+
+    return TypedFeature(signature.name, None, (), handler, _execution(signature), {})
+
+
+def _execution(signature: FunctionSignature) -> ExecutionMode:
+    return ExecutionMode.ASYNC if signature.is_async else ExecutionMode.THREAD
+
+
+def _is_context(signature: FunctionSignature, parameter: inspect.Parameter) -> bool:
+    return signature.is_context(_hint(signature, parameter))
+
+
+def _hint(signature: FunctionSignature, parameter: inspect.Parameter) -> Any:
+    """Return the type of a parameter; None if it has none."""
+    try:
+        return signature.hint(parameter)
+    except UnsupportedType:
+        return None
+
+
+def _derive(signature: FunctionSignature, inline: bool) -> TypedFeature:
+    names = [parameter.name for parameter in signature.parameters]
+    description, described = parse_docstring(signature.docstring, names)
+    collector = ParameterCollector(signature)
+    for parameter in signature.parameters:
+        collector.add(parameter, described.get(parameter.name, ""))
+    types = collector.types
+    required = collector.required()
+    handler = _text_handler(collector, inline)  # its dependencies may make it async
+    return TypedFeature(
+        signature.name,
+        description or None,
+        tuple(
+            PromptArgument(name, derived.schema.get("description"), name in required)
+            for name, derived in types.items()
+        ),
+        handler,
+        _execution(signature),
+        {name: Choices(values) for name in types if (values := _choices(types[name]))},
+    )
+
+
+def _text_handler(collector: ParameterCollector, inline: bool) -> Handler:
+    """Return the function that is called with the arguments as text, and the context."""
+    bound = collector.handler(inline=inline)
+    # A field that a user leaves empty has no value (PROMPT-04).
+    may_be_empty = {each.name: each.default is NO_DEFAULT for each in collector.bindings}
+    for name, derived in collector.types.items():
+        may_be_empty[name] |= _takes_empty_text(derived.schema)
+    readers = {name: _reader(derived) for name, derived in collector.types.items()}
+    validate = _validator(collector)
+
+    @wraps(bound)
+    def handler(arguments: dict[str, str], context: Any) -> Any:
+        values: dict[str, Any] = {}
+        for name, text in arguments.items():
+            if name in readers:
+                read = readers[name]
+                if text or may_be_empty[name]:
+                    values[name] = text if read is None else read(text)
+        issues = () if validate is None else validate(values)
+        if issues:
+            raise refusal(issues)
+        return bound(values, context)
+
+    return handler
+
+
+def _validator(collector: ParameterCollector) -> Validator | None:
+    """Return the check of the arguments; None if every one may be any text."""
+    if all(
+        {key: value for key, value in derived.schema.items() if key not in _NOTES}
+        == {"type": "string"}
+        for derived in collector.types.values()
+    ):
+        return None
+    return compile_schema(collector.object_schema()).validate
+
+
+# -- from text to JSON values --------------------------------------------------------------------
+
+
+def _reader(derived: TypeSchema) -> Reader | None:
+    """Return the reader of a parameter; None if the text itself is the value."""
+    if str not in derived.accepts:
+        return _read_json
+    if _takes_any_text(derived.schema):
+        return None
+    texts = frozenset(value for value in _enumerated(derived.schema) if type(value) is str)
+    return lambda text: text if text in texts else _read_json(text)
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+def _takes_any_text(schema: Schema) -> bool:
+    """Return whether the schema accepts more strings than those it enumerates."""
+    if "enum" in schema:
+        return False
+    if "anyOf" in schema:
+        return any(map(_takes_any_text, schema["anyOf"]))
+    return bool(schema.get("type", "string") == "string")
+
+
+def _takes_empty_text(schema: Schema) -> bool:
+    """Return whether an empty text may fit the schema."""
+    if "anyOf" in schema:
+        return any(map(_takes_empty_text, schema["anyOf"]))
+    if "enum" in schema:
+        return "" in schema["enum"]
+    is_free = not schema.keys() & {"format", "pattern", "minLength"}
+    return is_free and schema.get("type", "string") == "string"
+
+
+def _enumerated(schema: Schema) -> list[Any]:
+    """Return the values that a schema enumerates."""
+    inside = [value for each in schema.get("anyOf", ()) for value in _enumerated(each)]
+    return [*schema.get("enum", ()), *inside]
+
+
+def _choices(derived: TypeSchema) -> tuple[str, ...]:
+    """Return all values of a parameter as text; none if they are not few."""
+    if derived.values is None:
+        return ("true", "false") if derived.accepts - {NoneType} == {bool} else ()
+    return tuple(
+        value if type(value) is str else dumps(value).decode()
+        for value in derived.values
+        if value is not None
+    )

@@ -1,0 +1,642 @@
+"""The tools of a server: their definitions, handlers and compiled validators.
+
+What a call needs is made when a tool is registered, but for the code of its checks, which its first
+call generates (REG-18). It is only looked up when the tool is called (REG-05): a call costs the
+same with ten tools and with ten thousand.
+
+Tools may come and go in any thread while others are called. Changes are made one at a time, under
+a lock that a call never takes: looking a tool up is one access to a dict. Each observer is
+notified after a change was made, in the thread that made it and without the lock (REG-09): an
+observer takes locks of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, evolve, field, frozen
+
+from ...base.config.types import SCOPE
+from ...base.jsonschema.budget import MAX_STEPS
+from ...base.jsonschema.compilation import (
+    ValidationIssue,
+    ValidationResult,
+    Validator,
+    compile_schema,
+)
+from ...base.shown import Shown
+from ...errors import RegistrationError
+from .catalog import Catalog, ChangeNotifier
+from .tool_definition import SEPARATOR, ToolDefinition, advertised_name, name_warning
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    import orjson
+
+    from ...base.jsonschema.header_params import HeaderParameter
+    from ...base.logs.logger import StructuredLogger
+    from ...protocol.content import Icon
+    from ...protocol.principal import Principal
+    from ...protocol.revisions import Revision
+    from ...protocol.tool_annotations import ToolAnnotations
+    from .catalog import Observer, Page, Predicate
+    from .options import TaskUse, ToolHandlerOptions
+    from .visibility import Switch
+
+Handler = Callable[[dict[str, Any], Any], Any]
+"""Called with the arguments of a call and its `ToolContext`."""
+
+_NONE: Final = frozenset[str]()
+
+ArgumentScopes = Callable[[dict[str, Any]], frozenset[str]]
+
+MAX_TIMEOUT_MS: Final = 2**31 - 1
+"""Longest deadline, in ms: the most that `tools.default_timeout_ms` and every timer take."""
+
+MAX_RESULT_STEPS: Final = 16 * MAX_STEPS
+"""Most steps to check a result. It may be 16 times larger than arguments by default, and the
+author of its schema has made it."""
+
+
+class ExecutionMode(Enum):
+    """The place in which a handler runs (CALL-12)."""
+
+    ASYNC = "async"
+    """On the event loop, as a task."""
+    THREAD = "thread"
+    """In a worker thread."""
+    INLINE = "inline"
+    """In place: for handlers that take microseconds and never block."""
+
+
+@frozen(eq=False, repr=False)
+class TaskSupport(Shown):
+    """Calls of a tool may become tasks.
+
+    Attributes:
+        required: the tool is for clients with the tasks extension only (TASK-02).
+        after_ms: how long a call runs before it becomes a task, in ms; 0: at once.
+    """
+
+    required: bool
+    after_ms: int = 0
+
+
+@define(eq=False, repr=False)
+class RegisteredTool(Shown):
+    """A tool with its handler and its compiled schemas.
+
+    Attributes:
+        definition: as lists show it; its name is the one that clients use (REG-11).
+        registered_name: the name that the tool was registered under.
+        validate: returns the problems of arguments; an empty sequence if they are valid.
+        validate_output: returns the problems of a result; None without an output schema.
+        header_parameters: the arguments that HTTP clients repeat in headers (SCHEMA-23).
+        timeout_ms: deadline of its calls in ms; None means `tools.default_timeout_ms`.
+        is_dynamic: it was registered while the server runs.
+        tool_type: the predefined type of a dynamic tool, if it has one (ADMIN-05).
+        reserved: it runs in a slot kept for it, so that it answers under overload (RES-09).
+        administrative: calls of it are subject to `tools.admin_policy` (ADMIN-03).
+        scopes: the scopes that the principal of a call needs, all of them.
+        task: whether its calls may become tasks, and when (TASK-03); None: never.
+        argument_scopes: returns the scopes that a call needs besides `scopes`, given its arguments,
+            which are not validated yet; must not raise (AUTH-27).
+        tags: by which it can be switched off and on.
+        visible: returns whether a principal sees it (VIS-02); None: all do.
+        is_typed: it was derived from a function; so a `str` that it returns is text, and content
+            may stand anywhere in a list (CONT-11).
+        is_restricted: some principals may not call it.
+        wraps_result: where a structured result has to be an object, it is wrapped in one (CONT-12).
+    """
+
+    definition: ToolDefinition
+    registered_name: str
+    handler: Handler
+    validate: Validator
+    validate_output: Validator | None
+    header_parameters: tuple[HeaderParameter, ...]
+    execution: ExecutionMode
+    timeout_ms: int | None
+    is_dynamic: bool
+    tool_type: str | None
+    reserved: bool
+    administrative: bool
+    scopes: frozenset[str] = frozenset()
+    task: TaskSupport | None = None
+    argument_scopes: ArgumentScopes | None = None
+    tags: frozenset[str] = _NONE
+    visible: Predicate | None = None
+    is_typed: bool = False
+    is_restricted: bool = field(init=False)
+    wraps_result: bool = field(init=False, default=False)
+
+    def __attrs_post_init__(self) -> None:
+        needs_tasks = self.task is not None and self.task.required
+        needs_scopes = self.scopes or self.argument_scopes is not None
+        is_hidden = self.visible is not None
+        self.is_restricted = bool(self.administrative or needs_scopes or needs_tasks or is_hidden)
+        schema = self.definition.output_schema
+        if schema is not None and schema.get("type") != "object":
+            from .wrapped_outputs import is_wrapped
+
+            self.wraps_result = is_wrapped(schema)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Its names, for the code of the server and for clients."""
+        return self.registered_name, self.definition.name
+
+    def scopes_for(self, arguments: dict[str, Any]) -> frozenset[str]:
+        """Return the scopes that a call with these arguments needs (AUTH-13, AUTH-27)."""
+        if self.argument_scopes is None:
+            return self.scopes
+        return self.scopes | self.argument_scopes(arguments)
+
+    def wire(self, revision: Revision) -> dict[str, Any]:
+        """Return the tool as `tools/list` shows it."""
+        return self.definition.to_wire(revision)
+
+
+@define(eq=False, repr=False)
+class ToolRegistry:
+    """The tools of a server, by name.
+
+    A client calls a tool by its advertised name; the code of a server uses the name that the tool
+    was registered under. The two differ if `tools.name_separator` is not `/` (REG-11).
+
+    Args:
+        logger: gets the warnings of registrations; may be attached later (`attach_logger`).
+    """
+
+    _logger: StructuredLogger | None = None
+    _notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("tools"), init=False)
+    _tools: Catalog[RegisteredTool] = field(init=False)
+    _separator: str = field(default=SEPARATOR, init=False)
+    _check_formats: bool = field(default=True, init=False)
+    _held_warnings: list[tuple[str, dict[str, Any]]] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._tools = Catalog(self._notifier)
+
+    def add_function(
+        self,
+        function: Callable[..., Any],
+        context_type: type,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        version: str | None = None,
+        title: str | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | bool | None = None,
+        annotations: ToolAnnotations | None = None,
+        icons: Sequence[Icon] = (),
+        meta: Mapping[str, Any] | None = None,
+        **options: Unpack[ToolHandlerOptions],
+    ) -> RegisteredTool:
+        """Add a tool that calls `function`; its signature has the schema (spec/typed-tools.md).
+
+        A parameter of `context_type` is given the context of the call. The other arguments are
+        `ToolOptions`.
+
+        Raises:
+            RegistrationError: names the parameter or the option, and what to change.
+        """
+        from .tool_signature import derive_tool
+
+        typed = derive_tool(
+            function,
+            context_type,
+            input_schema=input_schema,
+            output_schema=output_schema,
+            inline=options.get("inline", False),
+        )
+        definition = ToolDefinition(
+            typed.name if name is None else name,
+            typed.description if description is None else description,
+            typed.input_schema,
+            version,
+            title=title,
+            output_schema=typed.output_schema,
+            annotations=annotations,
+            icons=icons,
+            meta=meta,
+        )
+        settings = handler_settings(definition.name, typed.is_async, **options)
+        return self.register(definition, typed.handler, **settings, is_typed=True)
+
+    def register(
+        self,
+        definition: ToolDefinition,
+        handler: Handler,
+        *,
+        is_dynamic: bool = False,
+        execution: ExecutionMode | None = None,
+        timeout_ms: int | None = None,
+        tool_type: str | None = None,
+        reserved: bool = False,
+        administrative: bool = False,
+        scopes: Iterable[str] = (),
+        task: TaskSupport | None = None,
+        argument_scopes: ArgumentScopes | None = None,
+        tags: Iterable[str] = (),
+        visible: Predicate | Iterable[str] | None = None,
+        is_typed: bool = False,
+    ) -> RegisteredTool:
+        """Add a tool; a schema that cannot be enforced is refused here (REG-05).
+
+        Args:
+            definition: of the tool.
+            handler: called with the arguments and a `ToolContext`.
+            is_dynamic: it is registered while the server runs; logged at WARN. It needs neither of
+                the switches for tools that clients register (REG-06).
+            execution: where it runs; by default a task for `async def`, else a worker thread.
+            timeout_ms: deadline of its calls in ms, at most `MAX_TIMEOUT_MS`.
+            tool_type: the predefined type of a dynamic tool.
+            reserved: see `RegisteredTool`.
+            administrative: see `RegisteredTool`.
+            scopes: the scopes that the principal of a call needs, all of them.
+            task: whether its calls may become tasks.
+            argument_scopes: see `RegisteredTool`.
+            tags: by which the tool can be switched off and on.
+            visible: the principals that see it: a predicate, or the scopes that they have.
+            is_typed: see `RegisteredTool`.
+
+        Raises:
+            RegistrationError: the definition is not valid, or the name is taken.
+        """
+        issues = definition.issues()
+        if issues:
+            raise RegistrationError(_refusal(definition, issues))
+        name = definition.name
+        if timeout_ms is not None:
+            _check_ms(name, "timeout_ms", timeout_ms, 1)
+        if not callable(handler):
+            raise RegistrationError(f"tool {name!r}: the handler is not callable")
+        granted = check_scopes(f"tool {name!r}", scopes)
+        tags, visible = read_audience(f"tool {name!r}", tags, visible)
+        definition = definition.private_copy()
+        try:
+            validate, validate_output, header_parameters, warnings = compile_tool(
+                definition, check_formats=self._check_formats
+            )
+        except RegistrationError as error:
+            raise RegistrationError(f"tool {name!r}: {error}") from error
+        tool = RegisteredTool(
+            definition,
+            name,
+            handler,
+            validate,
+            validate_output,
+            header_parameters,
+            execution
+            or (ExecutionMode.ASYNC if is_async_callable(handler) else ExecutionMode.THREAD),
+            timeout_ms,
+            is_dynamic,
+            tool_type,
+            reserved,
+            administrative,
+            granted,
+            task,
+            argument_scopes,
+            tags,
+            visible,
+            is_typed,
+        )
+        self._add(tool)
+        self._log_warnings(tool, warnings)
+        self._notifier.notify(tool)
+        return tool
+
+    def adopt(self, tool: RegisteredTool) -> RegisteredTool:
+        """Add a tool that another registry has checked; return it.
+
+        Raises:
+            RegistrationError: the name is taken.
+        """
+        if not self._check_formats:
+            tool.validate, tool.validate_output, *_ = compile_tool(
+                tool.definition, check_formats=False
+            )
+        self._add(tool)
+        self._notifier.notify(tool)
+        return tool
+
+    def unregister(self, name: str) -> bool:
+        """Remove the tool registered as `name`; return whether there was one.
+
+        Running calls go on (REG-07).
+        """
+        tool = self.find(name)
+        return tool is not None and self.remove(tool)
+
+    def remove(self, tool: RegisteredTool) -> bool:
+        """Remove this tool, and no other tool of its name; return whether it was still there."""
+        with self._notifier.lock:
+            name = tool.definition.name
+            if self._tools.registered(name) is not tool:
+                return False
+            self._tools.remove(name)
+        if tool.is_dynamic:
+            self._warn(f"Tool unregistered: {name}", _log_fields(tool))
+        self._notifier.notify(tool)
+        return True
+
+    def get(self, name: str) -> RegisteredTool | None:
+        """Return the tool that clients call `name`, if there is one."""
+        return self._tools.get(name)
+
+    def seen(self, name: str, principal: Principal | None) -> RegisteredTool | None:
+        """Return the tool that clients call `name`, if the principal sees one (VIS-02)."""
+        return self._tools.seen(name, principal)
+
+    def find(self, name: str) -> RegisteredTool | None:
+        """Return the tool registered as `name`, if there is one."""
+        tool = self._tools.registered(advertised_name(name, self._separator))
+        return tool if tool is not None and tool.registered_name == name else None
+
+    def list(self) -> tuple[ToolDefinition, ...]:
+        """Return all definitions, in lexicographic order of their names (REG-02)."""
+        return tuple(tool.definition for tool in self._tools.entries())
+
+    def entries(self) -> tuple[RegisteredTool, ...]:
+        """Return all tools that are switched on, in lexicographic order of their names."""
+        return self._tools.entries()
+
+    @property
+    def differs(self) -> bool:
+        """Return whether principals may see different lists; see `Catalog`."""
+        return self._tools.differs
+
+    def switch(self, switches: Sequence[Switch]) -> None:
+        """Switch tools off and on, also those that come later (VIS-04)."""
+        changed = self._tools.switch(switches)
+        if changed:
+            self._notifier.notify(*changed)
+
+    def page(
+        self,
+        cursor: str | None,
+        size: int,
+        revision: Revision,
+        principal: Principal | None = None,
+    ) -> Page:
+        """Return one page of `tools/list` as JSON, and the cursor of the next page (REG-04).
+
+        Args, Raises: as of `Catalog.page`.
+        """
+        return self._tools.page(cursor, size, revision, principal)
+
+    def following(
+        self, after: str | None, count: int, revision: Revision, principal: Principal | None
+    ) -> Mapping[str, orjson.Fragment]:
+        """Return the next entries of `tools/list`; see `Catalog.following`."""
+        return self._tools.following(after, count, revision, principal)
+
+    def has_async_tools(self) -> bool:
+        """Return whether any handler needs an event loop."""
+        return any(tool.execution is ExecutionMode.ASYNC for tool in self._tools.all_registered())
+
+    @property
+    def has_tasks(self) -> bool:
+        """Return whether calls of any tool may become tasks."""
+        return any(tool.task is not None for tool in self._tools.all_registered())
+
+    def observe(self, observer: Observer) -> None:
+        """Notify `observer` of every change from now on; the registry does not keep it alive."""
+        self._notifier.observe(observer)
+
+    def validate_definition(self, definition: ToolDefinition) -> ValidationResult:
+        """Return the problems that `register` would find, without registering the tool."""
+        issues = definition.issues()
+        if not issues and self._tools.registered(advertised_name(definition.name, self._separator)):
+            issues = (ValidationIssue("/name", "is already registered"),)
+        if not issues:
+            try:
+                compile_tool(definition)
+            except RegistrationError as error:
+                issues = (ValidationIssue("/inputSchema", str(error)),)
+        return ValidationResult(not issues, issues)
+
+    def attach_logger(self, logger: StructuredLogger) -> None:
+        """Log the warnings held so far, and all later ones."""
+        self._logger = logger
+        held, self._held_warnings = self._held_warnings, []
+        for message, fields in held:
+            logger.warn(message, fields)
+
+    def use_separator(self, separator: str) -> None:
+        """Replace `/` by `separator` in every name that clients see (REG-11).
+
+        Raises:
+            RegistrationError: two tools would get the same name.
+        """
+        with self._notifier.lock:
+            if separator == self._separator:
+                return
+            renamed: Catalog[RegisteredTool] = Catalog(self._notifier, self._tools.switches)
+            tools = self._tools.all_registered()
+            for tool in tools:
+                _put(renamed, tool, separator)
+            for tool in tools:
+                _rename(tool, separator)
+            self._separator, self._tools = separator, renamed
+
+    def use_formats(self, check: bool) -> None:
+        """Enforce `format` in the schemas of all tools, or take it as an annotation (SCHEMA-25).
+
+        Tools that are already registered are compiled again if the setting changes.
+        """
+        with self._notifier.lock:
+            if check == self._check_formats:
+                return
+            self._check_formats = check
+            for tool in self._tools.all_registered():
+                compiled = compile_tool(tool.definition, check_formats=check)
+                tool.validate, tool.validate_output, *_ = compiled
+
+    def _add(self, tool: RegisteredTool) -> None:
+        with self._notifier.lock:
+            _put(self._tools, tool, self._separator)
+            _rename(tool, self._separator)
+
+    def _log_warnings(self, tool: RegisteredTool, schema_warnings: tuple[str, ...]) -> None:
+        name = tool.definition.name
+        warning = name_warning(name)
+        if warning is not None:
+            self._warn("tool name warning", {"toolName": name, "warning": warning})
+        for warning in schema_warnings:
+            self._warn("tool schema warning", {"toolName": name, "warning": warning})
+        if tool.is_dynamic:
+            of_type = "" if tool.tool_type is None else f" (type: {tool.tool_type})"
+            self._warn(f"Dynamic tool registered: {name}{of_type}", _log_fields(tool))
+
+    def _warn(self, message: str, fields: dict[str, Any]) -> None:
+        if self._logger is None:
+            self._held_warnings.append((message, fields))
+        else:
+            self._logger.warn(message, fields)
+
+
+def _put(tools: Catalog[RegisteredTool], tool: RegisteredTool, separator: str) -> None:
+    name = tool.registered_name
+    called = advertised_name(name, separator)
+    if tools.add(called, tool):
+        return
+    present = tools.registered(called)
+    if present is None or present.registered_name == name:
+        raise RegistrationError(
+            f"tool {name!r} is already registered: choose another name, or unregister it first"
+        )
+    raise RegistrationError(
+        f"tools {present.registered_name!r} and {name!r} would both be called {called!r}:"
+        " rename one, or choose another `tools.name_separator`"
+    )
+
+
+def _rename(tool: RegisteredTool, separator: str) -> None:
+    called = advertised_name(tool.registered_name, separator)
+    if called != tool.definition.name:
+        tool.definition = evolve(tool.definition, name=called)
+
+
+def check_scopes(subject: str, scopes: Iterable[str]) -> frozenset[str]:
+    """Return the scopes of a definition; headers that refuse a call carry them (REG-03).
+
+    Args:
+        subject: the definition, as a refusal names it: ``tool 'echo'``.
+        scopes: as its author has given them.
+
+    Raises:
+        RegistrationError: they are not scopes of OAuth 2.1.
+    """
+    if isinstance(scopes, str):
+        raise RegistrationError(f"{subject}: scopes must be several strings, not one")
+    granted = frozenset(scopes)
+    wrong = [scope for scope in granted if not SCOPE.accepts(scope)]
+    if wrong:
+        raise RegistrationError(f"{subject}: {wrong[0]!r} is no scope of OAuth 2.1")
+    return granted
+
+
+def read_audience(
+    subject: str, tags: Iterable[str], visible: Predicate | Iterable[str] | None
+) -> tuple[frozenset[str], Predicate | None]:
+    """Return the tags of an entry, and the predicate of who sees it (VIS-01).
+
+    Raises:
+        RegistrationError: names `subject` and what to change.
+    """
+    if tags == () and visible is None:
+        return _NONE, None
+    from .visibility import read_tags, read_visible
+
+    return read_tags(subject, tags), None if visible is None else read_visible(subject, visible)
+
+
+def _log_fields(tool: RegisteredTool) -> dict[str, Any]:
+    fields = {"toolName": tool.definition.name}
+    if tool.tool_type is not None:
+        fields["toolType"] = tool.tool_type
+    return fields
+
+
+def _refusal(definition: ToolDefinition, issues: tuple[ValidationIssue, ...]) -> str:
+    problems = "; ".join(f"{issue.path} {issue.message}" for issue in issues)
+    return f"tool {definition.name!r} is refused: {problems}"
+
+
+def is_async_callable(handler: Callable[..., Any]) -> bool:
+    """Return whether calling `handler` gives a coroutine, as far as one can see without a call."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 -- an instance whose class has async __call__
+    )
+
+
+def handler_settings(
+    name: str,
+    is_async: bool,
+    *,
+    inline: bool = False,
+    timeout_ms: int | None = None,
+    scopes: Iterable[str] = (),
+    task: TaskUse | None = None,
+    task_after_ms: int = 0,
+    tags: Iterable[str] = (),
+    visible: Predicate | Iterable[str] | None = None,
+) -> dict[str, Any]:
+    """Return the arguments of `ToolRegistry.register` for the `ToolHandlerOptions` of a tool.
+
+    Raises:
+        RegistrationError: names the option and what to change.
+    """
+    if inline and is_async:
+        raise RegistrationError(f"tool {name!r}: inline=True is for def, not for async def")
+    if task not in (None, "optional", "required"):
+        raise RegistrationError(f'tool {name!r}: task is "optional" or "required", not {task!r}')
+    _check_ms(name, "task_after_ms", task_after_ms, 0)
+    if task is None and task_after_ms:
+        raise RegistrationError(f"tool {name!r}: task_after_ms needs task as well")
+    if task is not None and inline:
+        raise RegistrationError(f"tool {name!r}: a tool that runs inline cannot be a task")
+    execution = ExecutionMode.ASYNC if is_async else ExecutionMode.THREAD
+    return {
+        "execution": ExecutionMode.INLINE if inline else execution,
+        "timeout_ms": timeout_ms,
+        "scopes": scopes,
+        "task": None if task is None else TaskSupport(task == "required", task_after_ms),
+        "tags": tags,
+        "visible": visible,
+    }
+
+
+def _check_ms(name: str, option: str, value: object, least: int) -> None:
+    if type(value) is not int or not least <= value <= MAX_TIMEOUT_MS:
+        raise RegistrationError(
+            f"tool {name!r}: {option} must be a whole number of milliseconds"
+            f" from {least} to {MAX_TIMEOUT_MS}, not {value!r}"
+        )
+
+
+def compile_tool(
+    definition: ToolDefinition, *, check_formats: bool = True
+) -> tuple[Validator, Validator | None, tuple[HeaderParameter, ...], tuple[str, ...]]:
+    """Compile the schemas of a tool.
+
+    Args:
+        definition: of the tool.
+        check_formats: enforce `format`; otherwise it is an annotation (SCHEMA-25).
+
+    Returns:
+        The attributes `validate`, `validate_output` and `header_parameters` of `RegisteredTool`;
+        and warnings of keywords that are not enforced.
+
+    Raises:
+        RegistrationError: one of them cannot be enforced (SCHEMA-01 to SCHEMA-23).
+    """
+    compiled = compile_schema(definition.input_schema, check_formats=check_formats)
+    parameters: tuple[HeaderParameter, ...] = ()
+    if compiled.header_params:
+        from ...base.jsonschema.header_params import header_parameters
+
+        parameters = header_parameters(definition.input_schema, compiled.header_params)
+    if definition.output_schema is None:
+        return compiled.validate, None, parameters, compiled.warnings
+    try:
+        output = compile_schema(
+            definition.output_schema,
+            any_root=True,
+            check_formats=check_formats,
+            max_steps=MAX_RESULT_STEPS,
+        )
+    except RegistrationError as error:
+        raise RegistrationError(f"outputSchema: {error}") from error
+    warnings = (*compiled.warnings, *(f"outputSchema: {each}" for each in output.warnings))
+    return compiled.validate, output.validate, parameters, warnings

@@ -1,0 +1,70 @@
+"""The result of a `tools/call` from the value that its handler returned (CALL-10).
+
+Nearly every result is a plain value of a tool without an output schema, and takes the short way:
+one look at its type tells it from all others. For a list, its members are looked at as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ErrorCode, ToolError
+from ..protocol.plain_values import ExplicitResult, write_json, write_text
+
+if TYPE_CHECKING:
+    from ..protocol.revisions import Revision
+    from .registry.tools import RegisteredTool
+
+_PLAIN = frozenset((dict, str, int, float, bool, type(None)))
+"""Types of values that are plain whatever they hold: most handlers return one of them."""
+
+
+def tool_result(
+    value: Any, tool: RegisteredTool, revision: Revision, max_bytes: int
+) -> dict[str, Any]:
+    """Return the result of a call of `tool` whose handler returned `value`.
+
+    Args:
+        value: the value.
+        tool: the tool.
+        revision: the revision that the peer speaks.
+        max_bytes: the largest result, in bytes of JSON.
+
+    Raises:
+        ToolError: INTERNAL; its details say `result_not_serializable`, `result_too_large` or
+            `output_schema_violation`.
+    """
+    # 0.02 us for most values by their type alone, where `is_shaped` takes 0.1.
+    kind = type(value)
+    if tool.validate_output is None and (kind in _PLAIN or not is_shaped(value, tool)):
+        is_text = tool.is_typed and issubclass(kind, str)
+        text = write_text(value) if is_text else write_json(value)
+        if len(text) > max_bytes:
+            raise too_large(len(text), max_bytes)
+        return {"content": [{"type": "text", "text": text.decode()}], "isError": False}
+    from .shaped_results import shaped_result
+
+    return shaped_result(value, tool, revision, max_bytes)
+
+
+def is_shaped(value: Any, tool: RegisteredTool) -> bool:
+    """Return whether a handler has shaped its result itself (CONT-01).
+
+    A list counts by its first member, that of a typed tool by any (CONT-11).
+    """
+    # By type alone: `isinstance` would run a `__class__` that the class of a value may define.
+    kind = type(value)
+    if (kind is list or kind is tuple) and value:
+        if tool.is_typed:
+            return any(issubclass(each, ExplicitResult) for each in set(map(type, value)))
+        kind = type(value[0])
+    return issubclass(kind, ExplicitResult)
+
+
+def too_large(size: int, max_bytes: int) -> ToolError:
+    """Return the refusal of a result of `size` bytes."""
+    return ToolError(
+        ErrorCode.INTERNAL,
+        f"The tool's result is {size} bytes; at most {max_bytes} are sent.",
+        {"reason": "result_too_large", "resultBytes": size, "maxResponseBytes": max_bytes},
+    )

@@ -1,0 +1,150 @@
+"""The session of one connection: the state of its lifecycle, and its open requests.
+
+The lifecycle is the table `TRANSITIONS`; every other transition is ignored (LIFE-01):
+
+    STARTING ──initialize──► INITIALIZING ──initialized──► RUNNING
+        └───────────────────────┴────────── close ────────────┴──► CLOSED (terminal)
+
+A session is data: the dispatcher reads and changes it, and the engine knows its connection by `id`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from attrs import define, field
+
+from ..base.shown import Shown
+
+if TYPE_CHECKING:
+    from ..base.logs.logger import StructuredLogger
+    from ..protocol.jsonrpc import RequestId
+    from ..protocol.peer import Peer
+    from ..protocol.principal import Principal
+    from .batches import PendingBatch
+    from .invocation import Invocation
+    from .session_state import HandlerState
+    from .subscriptions import Subscriber
+
+TransportType = Literal["stdio", "http", "sse", "memory"]
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+"""The headers of a request that came without any, or over another transport than HTTP."""
+
+
+class State(Enum):
+    """The state of a connection's lifecycle."""
+
+    STARTING = "STARTING"
+    INITIALIZING = "INITIALIZING"
+    RUNNING = "RUNNING"
+    CLOSED = "CLOSED"
+
+
+class SessionEvent(Enum):
+    """An event that moves a session from one state to the next."""
+
+    INITIALIZE = "initialize"
+    INITIALIZED = "initialized"
+    CLOSE = "close"
+
+
+TRANSITIONS: dict[tuple[State, SessionEvent], State] = {
+    (State.STARTING, SessionEvent.INITIALIZE): State.INITIALIZING,
+    (State.INITIALIZING, SessionEvent.INITIALIZED): State.RUNNING,
+    (State.STARTING, SessionEvent.CLOSE): State.CLOSED,
+    (State.INITIALIZING, SessionEvent.CLOSE): State.CLOSED,
+    (State.RUNNING, SessionEvent.CLOSE): State.CLOSED,
+}
+
+
+@define(eq=False, repr=False)
+class Session(Shown):
+    """The state of one connection.
+
+    Attributes:
+        connection_correlation_id: stands in for a message without a correlation id of its own.
+        transport_type: how the peer is connected; the admin policy depends on it.
+        logger: adds the connection's correlation id to its records.
+        principal: the authenticated peer; None where authentication is off.
+        headers: those of the message that is being handled, as far as handlers get them (HEAD-16).
+        stateless: all its requests are in the stateless mode (REV-04).
+        id: identifies the session among those that share subscriptions; 0 if no connection can be
+            found by it.
+        peer: the client of the handshake, from `initialize` on.
+        capabilities: the names of the capabilities that were advertised to the peer.
+        in_flight: the calls that have not been answered, by request id.
+        subscribers: the open `subscriptions/listen` requests by id; under None the session itself.
+        state_of_handlers: what handlers keep for it; None until one has looked (CALL-30).
+        batches: the batch of each request that came in one and has not been answered, by its id.
+        server_requests: the ids of the server's own requests that have no response yet.
+        server_request_count: how many requests the server has sent; makes their ids unique.
+    """
+
+    connection_correlation_id: str
+    transport_type: TransportType
+    logger: StructuredLogger
+    principal: Principal | None = None
+    stateless: bool = False
+    id: int = 0
+    state: State = field(default=State.STARTING, init=False)
+    headers: Mapping[str, str] = field(default=NO_HEADERS, init=False)
+    peer: Peer | None = field(default=None, init=False)
+    capabilities: frozenset[str] = field(default=frozenset(), init=False)
+    in_flight: dict[RequestId, Invocation] = field(factory=dict, init=False)
+    subscribers: dict[RequestId | None, Subscriber] = field(factory=dict, init=False)
+    batches: dict[RequestId, PendingBatch] = field(factory=dict, init=False)
+    server_requests: set[str] = field(factory=set, init=False)
+    server_request_count: int = field(default=0, init=False)
+    state_of_handlers: HandlerState | None = field(default=None, init=False)
+    _key: str | None = field(default=None, init=False)
+
+    @property
+    def key(self) -> str | None:
+        """Return the name of the session for applications; None unless a handler has read it.
+
+        It is a secret: who knows it may act on what an application keeps by it (LIFE-16).
+        """
+        return self._key
+
+    def set_key(self, key: str) -> None:
+        """Give the session its key, once."""
+        self._key = key
+
+    def is_open(self, request_id: RequestId | None) -> bool:
+        """Return whether the request of that id has not been answered yet."""
+        return request_id in self.in_flight or (
+            request_id is not None and request_id in self.subscribers
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether any request is unanswered, or the client is subscribed to anything."""
+        return bool(self.in_flight or self.subscribers)
+
+    def advance(self, event: SessionEvent) -> bool:
+        """Apply `event`; return False if the table has no such transition from this state."""
+        following = TRANSITIONS.get((self.state, event))
+        if following is None:
+            return False
+        self.state = following
+        return True
+
+
+def create_session(
+    transport_type: TransportType,
+    connection_correlation_id: str,
+    logger: StructuredLogger,
+    *,
+    principal: Principal | None = None,
+    stateless: bool = False,
+    session_id: int = 0,
+) -> Session:
+    """Return a session at its start, with a child logger of its own."""
+    child = logger.child({"connectionCorrelationId": connection_correlation_id})
+    return Session(
+        connection_correlation_id, transport_type, child, principal, stateless, session_id
+    )

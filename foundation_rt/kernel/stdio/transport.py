@@ -1,0 +1,377 @@
+"""Line-delimited JSON-RPC over standard input and output, from the first line to the exit code.
+
+The life of the process (spec/process.md):
+
+    opening the lifespan, if there is one; before it, if its hooks allow that, `initialize` ──►
+    serving ── end of file ──► answering the rest ── all answered, or the grace is over ──►
+    ── SIGTERM, SIGINT, SIGHUP ──► the same, with the longer grace of a shutdown ──►
+    ── output closed ─────────────────────────────────────────────────────────► closed ──► gone
+
+*Closed* fires the abort signals and writes nothing more. *Gone* comes when the last handler has
+ended, and at the latest `server.shutdown_timeout_ms` after the input ended or the signal came,
+whatever handlers do.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import define, field
+
+from ..engine.forks import ForkGuard
+from ..engine.shutdown import (
+    HANDLER_SHARE,
+    LOOP_GRACE_SECONDS,
+    STOP_SHARE,
+    abandon_calls,
+    end_process,
+    ending_signals,
+)
+from ..records import identity_fields
+from .descriptors import ProtocolDescriptors, isolate
+from .reactor import Reactor
+from .streams import ClientStreams
+from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ...base.config.settings import ServerSection
+    from ..engine.connection import Connection
+    from ..runtime import Runtime
+
+
+class Companion(Protocol):
+    """A second transport of the process, on the loop of the same thread (PROC-11)."""
+
+    async def run(self) -> None:
+        """Serve until `stop`, and then until every call has ended or the time is up."""
+
+    def stop(self) -> None:
+        """Begin to end."""
+
+    @property
+    def descriptors(self) -> list[int]:
+        """The descriptors that no child process may use."""
+
+
+def serve(
+    runtime: Runtime,
+    *,
+    descriptors: ProtocolDescriptors | None = None,
+    process_goes_on: bool = False,
+    companion: Companion | None = None,
+) -> int:
+    """Serve one client over descriptors 0 and 1 until it leaves; return the exit code.
+
+    0 after end of file or when the client closes the output, 143 after SIGTERM, 130 after SIGINT,
+    129 after SIGHUP.
+
+    Args:
+        runtime: the server's runtime.
+        descriptors: of the protocol, if they are isolated already.
+        process_goes_on: whether the process may continue afterwards. Otherwise it ends at the
+            latest when its budget is spent, whatever keeps the interpreter alive (PROC-06).
+        companion: served at the same time, and until a signal comes: when the client leaves, only
+            its session ends.
+    """
+    descriptors = descriptors or isolate()
+    try:
+        return StdioTransport(runtime, descriptors, process_goes_on, companion).run()
+    finally:
+        descriptors.close()
+
+
+@define(eq=False, repr=False)
+class StdioTransport:
+    """A process that serves one client over stdio: its start, its signals and its end."""
+
+    runtime: Runtime
+    descriptors: ProtocolDescriptors
+    process_goes_on: bool
+    _companion: Companion | None = None
+    reactor: Reactor = field(factory=Reactor, init=False)
+    connection: Connection = field(init=False)
+    _settings: ServerSection = field(init=False)
+    _streams: ClientStreams = field(init=False)
+    _watchdog: Watchdog = field(init=False)
+    _guard: ForkGuard = field(init=False)
+    _restore_signals: Callable[[], None] = field(init=False)
+    _signal: int | None = field(default=None, init=False)
+    _leaving: bool = field(default=False, init=False)
+    _deadline: float | None = field(default=None, init=False)
+    _ending: bool = field(default=False, init=False)
+    _session_ends: bool = field(default=False, init=False)
+    _failure: Exception | None = field(default=None, init=False)
+    _opening: asyncio.Task[None] | None = field(default=None, init=False)
+    _companion_task: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._settings = self.runtime.config.server
+        self._streams = ClientStreams(
+            self.reactor,
+            self.descriptors,
+            self._budget,
+            on_end=self._on_input_end,
+            on_gone=self._disconnect,
+            on_first_lines=self._warm_up,
+        )
+        self.connection = self.runtime.connect(self._streams.deliver, "stdio", self.reactor)
+        self._streams.connection = self.connection
+        self._watchdog = Watchdog(
+            self.descriptors.input if self._companion is None else None,
+            self.reactor.monitor,
+            hang_up_budget=self._budget,
+            signal_budget=self._budget,
+            on_blocked=self._report_blocked,
+            on_signal=self.reactor.wake,
+            end_process=self._end_process,
+        )
+
+    @property
+    def _budget(self) -> float:
+        """Seconds from the end of the input, or from a signal, to the end of the process."""
+        return self._settings.shutdown_timeout_ms / 1000
+
+    def run(self) -> int:
+        """Serve until the client has left and its handlers have ended, or their time is up.
+
+        Raises:
+            LifespanError: a lifespan hook failed to start (OPS-05).
+        """
+        reactor = self.reactor
+        reactor.on_wake = self._check_state
+        reactor.on_turn = self._begin_turn
+        reactor.on_error = self.runtime.report_loop_error
+        self.runtime.engine.on_idle = self._on_idle
+        self.runtime.resources.event_loop_delay = lambda: reactor.monitor.p99_ms(time.monotonic())
+        self._watchdog.start()
+        self._restore_signals = self._take_signals()
+        self._guard = ForkGuard(
+            self.runtime.engine, self._own_descriptors, self._on_signal, self.runtime.flush_logs
+        )
+        try:
+            self._begin()
+            self._begin_companion()
+            self._streams.watch_output()
+            reactor.run()
+        finally:
+            self._clean_up()
+        if self._failure is not None:
+            raise self._failure
+        return self._exit_code
+
+    def _own_descriptors(self) -> list[int]:
+        ours = self.descriptors
+        others = [] if self._companion is None else self._companion.descriptors
+        own = *self.reactor.descriptors, *self._watchdog.descriptors
+        return [ours.input, ours.output, *own, *others]
+
+    @property
+    def _exit_code(self) -> int:
+        if self._failure is not None:
+            return 1
+        return 0 if self._signal is None else 128 + self._signal
+
+    # -- opening ---------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Read, once the lifespan has been entered; without hooks that is at once (OPS-05)."""
+        if self.runtime.lifespan is None:
+            self._streams.open()
+        else:
+            if self.runtime.lifespan.after_initialize:
+                self._streams.answer_initialize()
+            self._streams.watch_hang_up()
+            self.reactor.start_task(self._enter_lifespan(), self._keep_opening)
+
+    def _keep_opening(self, task: asyncio.Task[None]) -> None:
+        self._opening = task
+
+    async def _enter_lifespan(self) -> None:
+        try:
+            await self.runtime.start_lifespan()
+        except Exception as error:
+            self._failure = error
+            self._leave(0)
+        else:
+            self._streams.open()
+
+    def _begin_companion(self) -> None:
+        if self._companion is not None:
+            self.reactor.start_task(self._run_companion(self._companion), self._keep_companion)
+
+    def _keep_companion(self, task: asyncio.Task[None]) -> None:
+        self._companion_task = task
+
+    async def _run_companion(self, companion: Companion) -> None:
+        try:
+            await companion.run()
+        except Exception as error:
+            self._failure = error
+        self._companion = None
+        if self._failure is not None:
+            self._leave(0)
+        self.reactor.wake()
+
+    def _warm_up(self) -> None:
+        """Prepare for coroutines, between the answer to `initialize` and the first call."""
+        if self.runtime.needs_event_loop():
+            self.reactor.prepare_loop()
+            # Importing asyncio does not count as the delay of an event.
+            self.reactor.monitor.begin_turn(time.monotonic())
+        self.runtime.start_agents(self.reactor)
+
+    # -- leaving ---------------------------------------------------------------------------------
+
+    def _check_state(self) -> None:
+        """React to what happened outside of this thread."""
+        streams = self._streams
+        if self._signal is not None and not self._leaving:
+            streams.discard()
+            self._leave(self._budget * HANDLER_SHARE)
+        if streams.is_broken:
+            self._disconnect()
+        if streams.lines or streams.input_ended:
+            streams.serve_lines()
+        if not streams.lines:
+            streams.resume_reading()
+        if self._leaving:
+            self._stop_if_idle()
+
+    def _on_input_end(self) -> None:
+        self._leave(self._settings.eof_grace_ms / 1000)
+
+    def _leave(self, grace: float) -> None:
+        """Take no more input; abort the calls that have not ended within `grace` seconds."""
+        if self._leaving:
+            return
+        self.connection.end_subscriptions()
+        if self._companion is not None:
+            if self._signal is None and self._failure is None:
+                self._end_session(grace)
+                return
+            self._companion.stop()
+        self._leaving = self._streams.stopped = True
+        self._deadline = self._watchdog.limit(self._budget, self._exit_code)
+        self.reactor.call_later(min(grace, self._remaining() * HANDLER_SHARE), self._disconnect)
+        self.reactor.call_later(self._remaining() * STOP_SHARE, self.reactor.stop)
+        self._stop_if_idle()
+
+    def _end_session(self, grace: float) -> None:
+        """End the session of the client that has left; the process serves others (PROC-11)."""
+        if not self._session_ends:
+            self._session_ends = self._streams.input_ended = True
+            self.reactor.call_later(grace, self._disconnect)
+
+    def _disconnect(self) -> None:
+        """Write nothing more, abort all calls, and leave when they have ended."""
+        self._streams.disconnect()
+        reason = "disconnected" if self._signal is None else "shutdown"
+        self.connection.close(reason)
+        self._leave(self._budget)
+        if self._leaving:
+            self.runtime.stop_tasks(reason)
+        self._stop_if_idle()
+
+    def _stop_if_idle(self) -> None:
+        # Not when the watchdog is ending the process: the interpreter, on its way out, would give
+        # the signals back their default before the exit code is set.
+        if self._leaving and not (self.runtime.engine.running or self._ending or self._companion):
+            self.reactor.stop()
+
+    def _on_idle(self) -> None:
+        if self._leaving:
+            self.reactor.wake()
+
+    def _clean_up(self) -> None:
+        """Flush the output, end the loop, and report the calls that cannot be stopped."""
+        if not self.connection.closed:
+            # A client that does not read must not take the hooks' time.
+            share = 1.0 if self.runtime.lifespan is None else HANDLER_SHARE
+            self._streams.flush(self._remaining() * share)
+        self.connection.close()
+        self._streams.close()
+        self._guard.stop()
+        self.reactor.close(min(LOOP_GRACE_SECONDS, self._remaining()), self._wind_up)
+        stuck = abandon_calls(self.runtime.engine, self.runtime.logger)
+        if self.process_goes_on and not stuck and not _foreign_threads():
+            self._restore_signals()
+            self._watchdog.stop()
+        self.runtime.close_logs(max(0.1, min(1.0, self._remaining())))
+
+    async def _wind_up(self) -> None:
+        """End the background tasks: first the agents, then the lifespan that they may use."""
+        import asyncio
+
+        for task in (self._opening, self._companion_task, self.runtime.agents_task):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait([task], timeout=min(LOOP_GRACE_SECONDS, self._remaining()))
+        await self.runtime.stop_lifespan(self._remaining() * STOP_SHARE)
+        await self.runtime.close_middleware()
+
+    def _remaining(self) -> float:
+        """Return what is left of the budget, in seconds."""
+        if self._deadline is None:
+            return self._budget
+        return max(0.0, self._deadline - time.monotonic())
+
+    # -- signals and the watchdog ----------------------------------------------------------------
+
+    def _take_signals(self) -> Callable[[], None]:
+        """Handle the ending signals; return a function that restores the previous handlers."""
+        if threading.current_thread() is not threading.main_thread():
+            return lambda: None
+        previous = {each: signal.signal(each, self._on_signal) for each in ending_signals()}
+        descriptor = signal.set_wakeup_fd(
+            self._watchdog.signal_descriptor, warn_on_full_buffer=False
+        )
+
+        def restore() -> None:
+            signal.set_wakeup_fd(descriptor)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+        return restore
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._signal is not None:
+            self._watchdog.limit(0, 128 + number)  # the second signal: at once
+        self._signal = number
+        self._streams.stopped = True
+        self.reactor.wake()
+
+    def _begin_turn(self) -> None:
+        if self._watchdog.asleep:
+            self._watchdog.look()
+
+    def _report_blocked(self, seconds: float) -> None:
+        """Log the handler that blocks the event loop (TIME-09)."""
+        fields: dict[str, Any] = {"blockedSeconds": round(seconds, 1)}
+        call = self.runtime.engine.on_loop(self.reactor.loop)
+        if call is not None:
+            fields |= identity_fields(call)
+        self.runtime.logger.warn("a handler blocks the event loop", fields)
+
+    def _end_process(self, exit_code: int) -> None:
+        self._ending = True
+        end_process(self._settle, self.runtime.close_logs, exit_code)
+
+    def _settle(self) -> None:
+        self.connection.close()
+        abandon_calls(self.runtime.engine, self.runtime.logger)
+
+
+def _foreign_threads() -> bool:
+    """Return whether a thread of the application would keep the interpreter from ending."""
+    return any(
+        not thread.daemon and thread is not threading.main_thread()
+        for thread in threading.enumerate()
+        if thread is not threading.current_thread()
+    )

@@ -1,9 +1,0 @@
-"""The one error of files of servers."""
-
-from __future__ import annotations
-
-from ..errors import UsageError
-
-
-class ServerFileError(UsageError):
-    """A file of servers, or one entry of it, cannot be used; the message names place and cause."""

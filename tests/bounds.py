@@ -1,0 +1,95 @@
+"""Tests at the ends of what `pyproject.toml` allows: `python -m tests.bounds lowest`, or `newest`.
+
+Each makes an environment below build, with every extra of the runtime, prints what it has
+installed, and runs the tests of what uses other packages.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+UV = Path(sys.executable).parent / "uv"
+
+NOT_OF_THE_RUNTIME = {"dev", "docs", "host-anthropic", "host-gemini", "host-openai"}
+TOOLS = ["hypothesis", "opentelemetry-sdk", "pytest", "pytest-xdist"]
+"""What the tests need besides; the SDK is of the age of its API."""
+
+TESTS = [
+    "tests/agents/ledger/test_cron.py",
+    "tests/client/transports/test_http.py",
+    "tests/jsonschema/test_compilation.py",
+    "tests/jsonschema/test_rust_validator.py",
+    "tests/middleware/test_metrics.py",
+    "tests/middleware/test_rate_limit.py",
+    "tests/middleware/test_tracing.py",
+    "tests/transports/http/test_app.py",
+    "tests/transports/http/test_oauth.py",
+    "tests/transports/http/test_uvicorn_protocol.py",
+]
+
+
+def project() -> dict[str, list[str]]:
+    """Return the requirements of `pyproject.toml` by extra, the runtime's own as ""."""
+    read = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return {"": read["dependencies"], **read["optional-dependencies"]}
+
+
+def pins() -> dict[str, str]:
+    """Return the versions of `requirements-dev.txt` by name, one where there are several."""
+    lines = (ROOT / "requirements-dev.txt").read_text("utf-8").splitlines()
+    found = (re.match(r"([a-z0-9.-]+)==([^ ;]+)", line) for line in lines)
+    return {each[1]: each[2] for each in found if each}
+
+
+def install(python: Path, which: str) -> None:
+    """Install the runtime with its extras, and what the tests need.
+
+    Args:
+        python: of the environment.
+        which: `lowest`, or `newest`, where upper bounds do not count.
+    """
+    extras = project()
+    chosen = ",".join(sorted(extras.keys() - NOT_OF_THE_RUNTIME - {""}))
+    tools = [f"{name}=={pins()[name]}" for name in TOOLS]
+    options = ["--upgrade"]
+    if which == "lowest":
+        tools = [each for each in tools if not each.startswith("opentelemetry")]
+        tools += [each for each in extras["dev"] if each.startswith("opentelemetry")]
+        options = ["--resolution", "lowest-direct"]
+    else:
+        tools = TOOLS
+        bounded = [Requirement(each) for some in extras.values() for each in some if "<" in each]
+        overrides = python.parents[2] / "overrides.txt"
+        overrides.write_text("".join(f"{each.name}\n" for each in bounded))
+        options += ["--overrides", str(overrides)]
+    run(UV, "pip", "install", "--quiet", "--python", python, *options, "-e", f".[{chosen}]", *tools)
+
+
+def run(*words: object) -> None:
+    """Run a program in the checkout; end with its exit code if it fails."""
+    ended = subprocess.run([str(each) for each in words], cwd=ROOT, check=False)
+    if ended.returncode:
+        sys.exit(ended.returncode)
+
+
+def main(which: str) -> None:
+    """Test one end."""
+    folder = ROOT / "build" / "bounds" / which
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    python = folder / "bin" / "python"
+    run(UV, "venv", "--quiet", "--clear", "--python", sys.executable, folder)
+    install(python, which)
+    print(f"{which} versions:", flush=True)
+    run(UV, "pip", "freeze", "--quiet", "--python", python, "--exclude-editable")
+    run(python, "-m", "pytest", "-n", "2", *TESTS)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
