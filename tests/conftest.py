@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import signal
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from foundation_rt.base.clock import ManualClock
 from tests.support.async_tests import run_test
@@ -23,6 +25,19 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("foundation")
+# Hypothesis mixes in constants of the modules of this project that are loaded, others in each worker.
+setattr(providers, "is_local_module_file", lambda path: False)  # noqa: B010
+
+
+def _inherit_no_signals() -> None:
+    """Let children have the signals that `make test &` and `nohup` ignore; this process goes on."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.SIGINT, signal.SIGQUIT, signal.SIGHUP:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: None)  # a program that is started has none
+
+
+_inherit_no_signals()
 
 
 def pytest_report_header() -> str:

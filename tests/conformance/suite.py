@@ -46,8 +46,8 @@ CHECKS = {
 """How many checks there are: a scenario that did not run is no success."""
 
 ATTEMPTS = 5
-"""How often it is seen when and with what a client comes back: on a busy machine it is late, or the
-GET that listens is so late that the suite takes it for that. A client that is wrong is so always."""
+"""How often it is seen when and with what a client comes back: on a busy machine it is late, or
+the GET that listens is so late that the suite takes it for that. A wrong client is always wrong."""
 
 
 @frozen

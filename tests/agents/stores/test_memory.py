@@ -6,15 +6,17 @@ Here is also shown that the machine that compares a store with it finds what a s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 from attrs import evolve
 from hypothesis import Phase, settings
+from hypothesis import strategies as st
 
+from foundation_rt.agents.ledger.types import MessageType
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
-from tests.agents.stores.beside_memory import run_beside_memory
+from tests.agents.stores.beside_memory import BesideMemory, run_beside_memory
 from tests.agents.stores.contract import (
     Ledger,
     MakeAdapter,
@@ -74,16 +76,6 @@ def test_returned_record_is_a_copy() -> None:
 # -- the machine finds what is wrong --------------------------------------------------------------
 
 
-class _TakesLateOutcomes(InMemoryAACPPersistenceAdapter):
-    async def complete(self, completions: Any, now_ms: int) -> Any:
-        records = (self.ledger.requests.get(each.request_id) for each in completions)
-        newest = [
-            each if record is None else evolve(each, epoch=record.epoch)
-            for each, record in zip(completions, records, strict=True)
-        ]
-        return await super().complete(newest, now_ms)
-
-
 class _ClaimsTheLastFirst(InMemoryAACPPersistenceAdapter):
     async def claim(self, wanted: Any, *rest: Any) -> Any:
         for levels in self.ledger.waiting.values():
@@ -118,7 +110,6 @@ class _ForgetsOnReopen(InMemoryAACPPersistenceAdapter):
 @pytest.mark.parametrize(
     "kind",
     [
-        _TakesLateOutcomes,
         _ClaimsTheLastFirst,
         _AcknowledgesOverGaps,
         _EntersTwice,
@@ -137,3 +128,58 @@ def test_comparison_finds_a_planted_bug(kind: type[InMemoryAACPPersistenceAdapte
     found = caught.value
     errors = found.exceptions if isinstance(found, BaseExceptionGroup) else [found]
     assert all(isinstance(error, AssertionError) for error in errors)
+
+
+# -- too rare for a hunt: a recorded history ------------------------------------------------------
+
+
+class _TakesLateOutcomes(InMemoryAACPPersistenceAdapter):
+    async def complete(self, completions: Any, now_ms: int) -> Any:
+        records = (self.ledger.requests.get(each.request_id) for each in completions)
+        newest = [
+            each if record is None else evolve(each, epoch=record.epoch)
+            for each, record in zip(completions, records, strict=True)
+        ]
+        return await super().complete(newest, now_ms)
+
+
+class _Recorded(st.DataObject):
+    """Gives what was drawn, in order."""
+
+    def __init__(self, *values: Any) -> None:
+        self.values = iter(values)
+
+    def draw(self, strategy: Any, label: Any = None) -> Any:
+        return next(self.values)
+
+
+@pytest.mark.rule("AACP-30")
+@pytest.mark.parametrize("kind", [InMemoryAACPPersistenceAdapter, _TakesLateOutcomes])
+def test_comparison_finds_an_outcome_that_is_taken_late(
+    kind: type[InMemoryAACPPersistenceAdapter],
+) -> None:
+    class Machine(BesideMemory):
+        @staticmethod
+        @contextmanager
+        def place() -> Iterator[MakeAdapter]:
+            yield kind
+
+    request = (1, "b", b"1", 1000, 0, 1, "a", False, MessageType.REQUEST, "r0")
+    machine = Machine()
+    try:
+        machine.begin()
+        machine.append(_Recorded(*request))
+        machine.claim(["b"], "one", 1)
+        machine.time_passes(40)
+        machine.claim(["b"], "other", 1)
+        first = machine.claims[0]
+        assert len(machine.claims) == 2
+        with (
+            nullcontext()
+            if kind is InMemoryAACPPersistenceAdapter
+            else pytest.raises(AssertionError)
+        ):
+            machine.complete(_Recorded([(first.request_id, first.epoch)], False))
+            machine.records_are_alike()
+    finally:
+        machine.teardown()
