@@ -7,7 +7,9 @@ Each request gets the next answer, the last one again and again. Steps of an ans
 script; besides, `{"status": 429, "message": "...", "headers": {...}}` refuses the request,
 `{"hang": true}` first in an answer hangs before the headers, and `{"signature": "..."}` in a call
 is Gemini's, as are `{"finish": "..."}` and `{"blocked": "..."}`. `cut_at` closes the connection
-after so many bytes of the body. `is_strict` refuses what a strict vendor refuses (`strict_wires`).
+after so many bytes of the body; `after_end`, "hang" or "cut", is what it does after an
+answer instead of ending the response. `is_strict` refuses what a strict vendor refuses
+(`strict_wires`).
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ class FakeModels:
     cut_at: int | None = None
     bytes_at_once: int | None = None
     is_strict: bool = False
+    after_end: str = ""
     refusals: list[str] = field(factory=list, init=False)
     requests: list[Recorded] = field(factory=list, init=False)
     hung_up: int = field(default=0, init=False)
@@ -170,6 +173,10 @@ class FakeModels:
             elif part == "reset":
                 linger = struct.pack("ii", 1, 0)
                 writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, linger)
+            return False
+        if self.after_end == "hang":
+            await self._hang(reader)
+        if self.after_end:
             return False
         writer.write(b"0\r\n\r\n")
         await writer.drain()

@@ -207,16 +207,19 @@ async def test_server_that_is_gone_and_one_that_resets(provider: str, fake: Fake
 
 @every_provider
 @pytest.mark.rule("LLM-06", "LLM-02")
-@pytest.mark.parametrize("steps", [[{"hang": True}], ["a", {"hang": True}]])
+@pytest.mark.parametrize(
+    ("steps", "failure"),
+    [([{"hang": True}], LLMFailure.TIMEOUT), (["a", {"hang": True}], LLMFailure.STALLED)],
+)
 async def test_answer_that_hangs_fails_and_closes_its_connection(
-    provider: str, steps: list[Any], fake: FakeModels
+    provider: str, steps: list[Any], failure: LLMFailure, fake: FakeModels
 ) -> None:
     fake.play(steps)
     limits = {"first_token_timeout_ms": 400, "token_timeout_ms": 50}
     service = fake.service(provider, **limits)
     with pytest.raises(LLMServiceError, match="has written nothing for") as failed:
         await Chat(service).say("x")
-    assert failed.value.failure is LLMFailure.TIMEOUT
+    assert failed.value.failure is failure
     assert failed.value.text_shown is (len(steps) == 2)
     await fake.gone.wait()
 

@@ -353,6 +353,19 @@ async def test_answer_is_complete_with_a_reason_or_done(finish: str | None, end:
         assert (failed.value.failure, failed.value.text_shown) == (LLMFailure.TRANSIENT, True)
 
 
+@pytest.mark.rule("LLM-120")
+@pytest.mark.parametrize("dialect", ["openai", "bedrock", "anthropic", "gemini"])
+@pytest.mark.parametrize("end", ["hang", "cut"])
+async def test_complete_answer_is_one_however_its_stream_ends(
+    dialect: str, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foundation_rt.apps.host.llm.vendor.COMPLETE_S", 0.1)
+    monkeypatch.setattr("foundation_rt.apps.host.llm.gemini.COMPLETE_S", 0.1)
+    async with FakeModels([ANSWER], dialect=dialect, after_end=end) as fake:
+        answer = await Chat(fake.service(DIALECTS[dialect].wire), ALL).say("go")
+        assert json.dumps(read_of(answer)[2]) == json.dumps(written(CALLS))
+
+
 @pytest.mark.rule("LLM-93")
 @pytest.mark.parametrize(
     ("chunks", "failure", "said"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +24,7 @@ from foundation_rt.apps.host.llm.failures import (
     AskedModel,
     ReportedError,
     kind_of,
+    reason_in,
     retry_after,
     without_page,
 )
@@ -210,6 +213,57 @@ async def test_what_is_no_answer_of_a_model_has_its_sentence(provider: str) -> N
         assert error.failure is kind
         assert said in error.for_people
         assert "<" not in error.for_people
+
+
+@pytest.mark.rule("LLM-121")
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("words", "words"),
+        ({"error": "words"}, "words"),
+        ({"message": {"detail": [{"loc": ["body", "n"], "msg": "words"}]}}, "body.n: words"),
+        ({"detail": [{"msg": "a"}, {"msg": "b"}]}, "a; b"),
+        ([{"error": {"message": "words"}}], "words"),
+        (
+            {"message": "refused", "metadata": {"raw": '{"error": {"message": "words"}}'}},
+            "refused: words",
+        ),
+        ({"message": "refused", "metadata": {"raw": "{words"}}, "refused: {words"),
+        ({"error": {"code": 7}}, ""),
+        (None, ""),
+        (json.loads('{"error":' * 300 + '"deep"' + "}" * 300), ""),
+    ],
+)
+def test_reason_is_found_where_servers_have_it(body: Any, said: str) -> None:
+    assert reason_in(body) == said
+
+
+@pytest.mark.rule("LLM-121")
+async def test_reason_of_a_server_behind_a_gateway_decides_what_a_refusal_is() -> None:
+    raw = json.dumps({"error": {"message": "prompt is too long"}})
+    error = {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw}}
+    body = json.dumps({"error": error})
+    stream = f"data: {body}\n\n"
+    for answer in (
+        written(400, "application/json", body),
+        written(200, "text/event-stream", stream),
+    ):
+        async with answering({}, answer) as url:
+            failed = await failure_at(url, "openai")
+        assert (failed.failure, "prompt is too long" in str(failed)) == (F.TOO_LONG, True)
+
+
+@pytest.mark.rule("LLM-122")
+@pytest.mark.parametrize("provider", ["openai", "gemini", "anthropic"])
+async def test_redirect_to_another_origin_gets_neither_key_nor_chat(provider: str) -> None:
+    async with FakeModels([["no"]]) as other:
+        place = str(other.config("openai").base_url).removesuffix("/v1")
+        for target, said in ((f"{place}/x?key=1", f"has moved to {place}/x."), ("http://[", "no")):
+            head = f"HTTP/1.1 307 X\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n"
+            async with answering({}, head.encode()) as url:
+                error = await failure_at(url, provider)
+            assert (error.failure, said in str(error)) == (F.WRONG_ADDRESS, True)
+    assert other.requests == []
 
 
 @pytest.mark.rule("LLM-34")

@@ -28,16 +28,17 @@ class AnthropicAnswer:
         model: its name, since only this model gets back what it wants back.
 
     Attributes:
-        calls: of the answer.
+        calls: the calls of the answer.
+        is_done: nothing of the answer follows.
     """
 
     _names: Collection[str]
     _model: str
     calls: CallAssembler = field(init=False)
+    is_done: bool = field(default=False, init=False)
     _thoughts: list[dict[str, Any]] = field(factory=list, init=False)
     _prompt_tokens: int = field(default=0, init=False)
     _reason: str = field(default="", init=False)
-    _is_done: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.calls = CallAssembler(self._names)
@@ -45,7 +46,7 @@ class AnthropicAnswer:
     def read(self, event: Mapping[str, Any] | None) -> list[Piece]:
         """Return the pieces of an event; None is the end of the stream."""
         if event is None:
-            self._is_done = True
+            self.is_done = True
             return []
         kind, index = event.get("type"), index_of(event.get("index"))
         if kind == "content_block_start":
@@ -53,7 +54,7 @@ class AnthropicAnswer:
         if kind == "content_block_delta":
             return self._grow(index, mapping(event.get("delta")))
         if kind == "message_stop":
-            self._is_done = True
+            self.is_done = True
         message = event if kind == "message" else mapping(event.get("message"))
         pieces: list[Piece] = [TextPiece("")]
         for at, block in enumerate(mappings(message.get("content"))):
@@ -63,9 +64,14 @@ class AnthropicAnswer:
             self._count(mapping(each.get("usage")), pieces, is_end=kind != "message_start")
         return pieces
 
+    @property
+    def is_complete(self) -> bool:
+        """The server has said that the answer ends, and why (LLM-93)."""
+        return bool(self._reason or self.is_done)
+
     def end(self) -> list[Piece]:
         """Return the calls and the end; nothing if the answer was cut off."""
-        if not (self._reason or self._is_done):
+        if not self.is_complete:
             return []
         is_cut = self._reason in _CUT
         end = EndPiece(is_cut, "refusal" if self._reason == "refusal" else "")

@@ -16,8 +16,10 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+import orjson
 from attrs import field, frozen
 
+from .json_values import mapping
 from .service import LLMFailure, LLMServiceError
 
 MAX_RETRY_AFTER_S = 600.0
@@ -58,6 +60,10 @@ FAILURES: Mapping[LLMFailure, FailureKind] = {
     LLMFailure.TIMEOUT: FailureKind(
         "{who} has written nothing for {seconds:g} s.",
         "Try again; a model that loads for long needs a longer host.first_token_timeout_ms.",
+    ),
+    LLMFailure.STALLED: FailureKind(
+        "{who} stopped in the middle of the answer: it has written nothing for {seconds:g} s.",
+        "Try again; the log of a server of your own says more.",
     ),
     LLMFailure.EMPTY: FailureKind(
         "{who} answered with nothing.",
@@ -310,6 +316,39 @@ def _bounded(seconds: float, least: float = 0.0) -> float:
     return min(seconds, MAX_RETRY_AFTER_S)
 
 
+_MAX_DEPTH = 8
+_MAX_PARTS = 3
+_REASONS = ("error", "message", "detail", "errors", "msg")
+"""The members that have a reason, in one another: of OpenAI, FastAPI, Mistral and others."""
+
+
+def reason_in(body: Any, depth: int = 0) -> str:
+    """Return the words of a provider in the body of a refusal; "" if there are none (LLM-121).
+
+    A gateway has the words of the server behind it as `metadata.raw`, often as JSON.
+    """
+    if isinstance(body, str):
+        return _reason_in_text(body, depth)
+    if depth > _MAX_DEPTH:
+        return ""
+    if isinstance(body, list):
+        return "; ".join(filter(None, (reason_in(each, depth + 1) for each in body[:_MAX_PARTS])))
+    if not isinstance(body, Mapping):
+        return ""
+    said = next(filter(None, (reason_in(body.get(name), depth + 1) for name in _REASONS)), "")
+    place, raw = body.get("loc"), mapping(body.get("metadata")).get("raw")
+    if isinstance(place, list):  # of FastAPI
+        said = f"{'.'.join(map(str, place[:_MAX_DEPTH]))}: {said}"
+    return ": ".join(filter(None, (said, reason_in(raw, depth + 1))))
+
+
+def _reason_in_text(text: str, depth: int) -> str:
+    if depth and text[:1] in ("{", "[") and len(text) <= MAX_READ:
+        with suppress(orjson.JSONDecodeError):
+            return reason_in(orjson.loads(text), depth + 1) or text
+    return text
+
+
 _PAGE = re.compile(r"\s*<(!doctype|html|head|\?xml)", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,200})</title>", re.IGNORECASE)
 
@@ -327,6 +366,10 @@ def without_page(message: str) -> str:
 
 class WebPageError(Exception):
     """A request to a model was answered with a web page."""
+
+
+class MovedError(Exception):
+    """A request to a model was redirected to another origin; its words say where (LLM-122)."""
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -352,6 +395,8 @@ def connection_failure(
     for each in causes(error):
         if isinstance(each, WebPageError):
             return LLMFailure.WEB_PAGE, ""
+        if isinstance(each, MovedError):
+            return LLMFailure.WRONG_ADDRESS, str(each)
         if isinstance(each, ssl.SSLError) and not isinstance(each, ssl.SSLWantReadError):
             reason = getattr(each, "verify_message", "") or (each.reason or "").lower()
             return LLMFailure.NO_TLS, reason.replace("_", " ")

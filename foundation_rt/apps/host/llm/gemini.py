@@ -22,7 +22,7 @@ from .provider import (
     UsagePiece,
 )
 from .turns import CallPart, Picture, ResultPart, WireTurn, build_turns
-from .vendor import NO_KEY, VendorProvider
+from .vendor import COMPLETE_S, NO_KEY, VendorProvider, to_the_end
 
 SIGNATURE = "thoughtSignature"
 _NO_SIGNATURE = b"skip_thought_signature_validator"
@@ -60,14 +60,15 @@ class GeminiProvider(VendorProvider):
     async def _pieces(self, model: str, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         turns = build_turns(request, self.name, self.picture_types_for(request))
         calls: list[Piece] = []
-        reason = None
+        reason: str | None = None
         chunks = await self._client.aio.models.generate_content_stream(
             model=model,
             contents=[self._content(turn) for turn in turns],
             config=self._settings(request),
         )
-        async with aclosing(chunks):
-            async for chunk in chunks:
+        received = to_the_end(chunks, lambda: None if reason is None else COMPLETE_S)
+        async with aclosing(received):
+            async for chunk in received:
                 if chunk.usage_metadata is not None:
                     yield _usage(chunk.usage_metadata)
                 blocked = getattr(chunk.prompt_feedback, "block_reason", None)

@@ -338,7 +338,8 @@ class ModelService:
         except TimeoutError:
             if answer.is_aborted:
                 return None
-            failure = self._failure(LLMFailure.TIMEOUT, seconds=limit_ms / 1000)
+            kind = LLMFailure.STALLED if answer.has_begun else LLMFailure.TIMEOUT
+            failure = self._failure(kind, seconds=limit_ms / 1000)
         except Exception as error:
             found = self._provider.failure_of(error, answer.model)
             if found is None:

@@ -34,15 +34,16 @@ class OpenAIAnswer:
         model: its name, since only this model gets back what it wants back.
 
     Attributes:
-        calls: of the answer.
+        calls: the calls of the answer.
+        is_done: nothing of the answer follows.
     """
 
     _names: Collection[str]
     _model: str
     calls: CallAssembler = field(init=False)
+    is_done: bool = field(default=False, init=False)
     _wanted: dict[str, Any] = field(factory=dict, init=False)
     _reason: str = field(default="", init=False)
-    _is_done: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.calls = CallAssembler(self._names)
@@ -50,7 +51,7 @@ class OpenAIAnswer:
     def read(self, event: Mapping[str, Any] | None) -> list[Piece]:
         """Return the pieces of an object of the stream; None is its end, `[DONE]`."""
         if event is None:
-            self._is_done = True
+            self.is_done = True
             return []
         pieces: list[Piece] = [TextPiece("")]
         usage = mapping(event.get("usage"))
@@ -65,9 +66,14 @@ class OpenAIAnswer:
             self._reason = string(choices[0].get("finish_reason")) or self._reason
         return pieces
 
+    @property
+    def is_complete(self) -> bool:
+        """The server has said that the answer ends, and why (LLM-93)."""
+        return self._reason not in _BROKEN and bool(self._reason or self.is_done)
+
     def end(self) -> list[Piece]:
         """Return the calls and the end; nothing if the answer was cut off."""
-        if self._reason in _BROKEN or not (self._reason or self._is_done):
+        if not self.is_complete:
             return []
         is_cut = self._reason in _CUT
         pieces: list[Piece] = [*self.calls.pieces(is_cut=is_cut)]

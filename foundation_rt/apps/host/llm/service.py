@@ -26,6 +26,8 @@ class LLMFailure(StrEnum):
     """The connection broke off, or the answer in it."""
     TIMEOUT = "timeout"
     """Nothing came in time: the provider may be at work on the request."""
+    STALLED = "stalled"
+    """As `TIMEOUT`, after the answer had begun."""
     EMPTY = "empty"
     UNREACHABLE = "unreachable"
     UNKNOWN_HOST = "unknown_host"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from importlib import import_module
-from typing import Any, ClassVar, Protocol
-from urllib.parse import urlsplit
+from typing import Any, ClassVar, Protocol, TypeVar
+from urllib.parse import urljoin, urlsplit
 
 import orjson
 from attrs import define, field
@@ -27,26 +27,34 @@ from ....client.transports.sse import EventReader, ServerSentEvent
 from .call_assembly import MAX_CHARACTERS, CallAssembler
 from .failures import (
     AskedModel,
+    MovedError,
     ReportedError,
     WebPageError,
     causes,
     connection_failure,
     kind_of,
+    reason_in,
     retry_after,
     without_page,
 )
-from .json_values import mapping, string
+from .json_values import mapping
 from .provider import ModelRequest, Piece
 from .service import LLMConfig, LLMFailure, LLMServiceError
 
 CONNECT_TIMEOUT_S = 10.0
+COMPLETE_S = 10.0
+"""Seconds for what follows the reason of the end: usage, and the end of the stream."""
+_CLOSING_S = 0.25
+"""Seconds for the end of a response that has said all: read to it, its connection is kept."""
 NO_KEY = "none"
 """The key for servers that want none; the SDKs do not do without."""
 
+_MAX_REDIRECTS = 3
 _MAX_SHOWN = 500
 _FEWEST_OF_A_KEY = 6  # characters: shorter values stand in messages by chance
 _SECRET = re.compile(r"key|auth|secret|passw", re.IGNORECASE)
 
+_T = TypeVar("_T")
 _opened: ContextVar[list[Any] | None] = ContextVar("_opened", default=None)
 
 
@@ -54,6 +62,12 @@ class AnswerReader(Protocol):
     """Reads an answer from the objects of a stream. Pure."""
 
     calls: CallAssembler
+    is_done: bool
+    """Nothing of the answer follows."""
+
+    @property
+    def is_complete(self) -> bool:
+        """The server has said that the answer ends, though usage may follow."""
 
     def read(self, event: Mapping[str, Any] | None) -> list[Piece]:
         """Return the pieces of an object; None says that the answer is complete."""
@@ -99,7 +113,12 @@ class VendorProvider:
         http = import_module("httpx2")
         timeout = http.Timeout(None, connect=CONNECT_TIMEOUT_S)
         hooks = {"request": [self._note_address], "response": [_keep]}
-        self._http = http.AsyncClient(timeout=timeout, event_hooks=hooks, follow_redirects=True)
+        self._http = http.AsyncClient(
+            timeout=timeout,
+            event_hooks=hooks,
+            follow_redirects=True,
+            max_redirects=_MAX_REDIRECTS,
+        )
         try:
             self._client = self._make_client()
         except http.InvalidURL as error:
@@ -141,8 +160,9 @@ class VendorProvider:
         self, response: Any, answer: AnswerReader, model: str
     ) -> AsyncGenerator[Piece, None]:
         """Yield the pieces of the response of an SDK's stream."""
-        async with aclosing(self._events(response, model)) as events:
-            async for event in events:
+        events = self._events(response, model)
+        async with aclosing(to_the_end(events, lambda: _patience(answer))) as received:
+            async for event in received:
                 for piece in answer.read(event):
                     yield piece
                 if answer.calls.size > MAX_CHARACTERS:
@@ -184,10 +204,10 @@ class VendorProvider:
             found = mapping(loads(event.data))
         except orjson.JSONDecodeError:
             raise self.asked(model).failure(LLMFailure.TRANSIENT) from None
-        if error := found.get("error"):
+        if error := found.get("error") or (found.get("object") == "error" and found):
             code = mapping(error).get("code")
             status = code if isinstance(code, int) and 400 <= code < 600 else 0
-            said = string(mapping(error).get("message")) or str(error)
+            said = reason_in(error) or str(error)
             raise self._refusal(ReportedError(status, said), model)
         return found
 
@@ -199,7 +219,7 @@ class VendorProvider:
         if reported is not None:
             return self._refusal(reported, model)
         http = import_module("httpx2")
-        lost = (http.HTTPError, OSError, WebPageError)
+        lost = (http.HTTPError, OSError, WebPageError, MovedError)
         if not isinstance(error, ValueError) and not any(
             isinstance(each, lost) for each in causes(error)
         ):
@@ -255,6 +275,33 @@ class VendorProvider:
         raise NotImplementedError
 
 
+def _patience(answer: AnswerReader) -> float | None:
+    """Return the seconds that the rest of a stream is waited for; None: as long as it takes."""
+    if answer.is_done:
+        return _CLOSING_S
+    return COMPLETE_S if answer.is_complete else None
+
+
+async def to_the_end(
+    items: AsyncGenerator[_T, None], patience: Callable[[], float | None]
+) -> AsyncGenerator[_T, None]:
+    """Yield the items of a stream; a complete answer is one, however its stream ends (LLM-120)."""
+    lost = import_module("httpx2").HTTPError
+    async with aclosing(items):
+        while True:
+            seconds = patience()
+            try:
+                async with asyncio.timeout(seconds):
+                    item = await anext(items)
+            except StopAsyncIteration:
+                return
+            except (TimeoutError, lost):
+                if seconds is None:
+                    raise
+                return
+            yield item
+
+
 def _too_long(model: str) -> LLMServiceError:
     text = f"The answer is longer than {MAX_CHARACTERS} characters."
     return LLMServiceError(text, failure=LLMFailure.REFUSED, model=model)
@@ -272,12 +319,7 @@ def readable_address(url: str) -> str:
 
 def words_of(error: Any) -> str:
     """Return the provider's own words in an error of an SDK that is about a status."""
-    found = error.body
-    if isinstance(found, Mapping):
-        found = found.get("error", found)
-    if isinstance(found, Mapping):
-        found = found.get("message")
-    return found if isinstance(found, str) else str(error.message)
+    return reason_in(error.body) or str(error.message)
 
 
 async def _keep(response: Any) -> None:
@@ -285,9 +327,23 @@ async def _keep(response: Any) -> None:
 
     Raises:
         WebPageError: it is a page for people.
+        MovedError: it redirects to another origin, which gets neither the key nor the chat.
     """
+    if response.has_redirect_location:
+        place = _redirect_target(str(response.url), response.headers["location"])
+        if place is not None:
+            raise MovedError(f"the model has moved to {place or 'what is no address'}")
     if response.is_success and response.headers.get("content-type", "").startswith("text/html"):
         raise WebPageError
     responses = _opened.get()
     if responses is not None:
         responses.append(response)
+
+
+def _redirect_target(url: str, location: str) -> str | None:
+    """Return to what other origin a redirect leads, "" if it is none; None if it stays."""
+    try:
+        place = urljoin(url, location)
+        return None if urlsplit(place)[:2] == urlsplit(url)[:2] else readable_address(place)
+    except ValueError:
+        return ""
