@@ -18,6 +18,7 @@ from attrs import evolve
 from .base.config.settings import AuditCategory
 from .base.config.sources import ConfigSources
 from .errors import RegistrationError, UsageError
+from .features.builtin import built_in
 from .features.health import HEALTH, checked_report, health_report
 from .kernel.context import ToolContext
 from .kernel.engine.connection import Connection, Send
@@ -1167,7 +1168,7 @@ class Server:
             config = self.load_config()
             if config.aacp.is_ledger_named():
                 _ = self.agents  # an operator may want a ledger where the author has no agents
-            self._runtime = compose(self._registry, self._options, config)
+            self._runtime = compose(self._registry, self._options, config, built_in())
         return self._runtime
 
     def configure(self, file: str | os.PathLike[str]) -> None:

@@ -398,6 +398,7 @@ def _composed(
 
     It shares the slots, since the tool `health` reports them, and all that is registered.
     """
+    from .features.builtin import built_in
     from .kernel.runtime import compose
 
     runtime = server.runtime
@@ -411,4 +412,4 @@ def _composed(
         features=server.features,
         publisher=runtime.publisher,
     )
-    return compose(runtime.registry, options, runtime.config)
+    return compose(runtime.registry, options, runtime.config, built_in())

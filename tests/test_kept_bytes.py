@@ -17,8 +17,8 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import ServerConfig, TasksSection
 from foundation_rt.base.exact_json import compact
 from foundation_rt.base.logs.logger import StderrSink
+from foundation_rt.features.batches import PendingBatch
 from foundation_rt.features.server_requests.forms import Forms
-from foundation_rt.kernel.batches import PendingBatch
 from foundation_rt.kernel.effects import Reply
 from foundation_rt.kernel.principal_shares import Limit, Quota
 from foundation_rt.kernel.registry.catalog import Catalog, ChangeNotifier

@@ -113,6 +113,9 @@ ALSO_IMPURE = {
 # It reads and writes times that are given to it.
 ARITHMETIC = {"agents.ledger.encoder": {"datetime"}, "protocol.content": {"datetime"}}
 
+OF_FEATURES = ("batch",)
+"""The words of features that no identifier in the kernel has, nor its modules."""
+
 
 def layers() -> list[list[str]]:
     """Return the layers in spec/architecture.md, the lowest first, each as names of modules."""
@@ -239,6 +242,27 @@ def test_every_module_imports_only_its_own_layer_and_lower_ones() -> None:
         if layer_of(imported) > layer_of(module)
     }
     assert not upward
+
+
+def identifiers(path: Path) -> Iterator[str]:
+    """Yield every name in a module: of what it defines, imports, uses and passes."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        for field in ("id", "attr", "arg", "name", "asname", "module"):
+            if isinstance(name := getattr(node, field, None), str):
+                yield name
+
+
+@pytest.mark.rule("EMBED-05")
+def test_kernel_has_no_word_of_a_feature() -> None:
+    kernel = {name: path for name, path in MODULES.items() if belongs(name, ("kernel",))}
+    assert kernel
+    found = {
+        (module, name)
+        for module, path in kernel.items()
+        for name in (module, *identifiers(path))
+        if any(word in name.lower() for word in OF_FEATURES)
+    }
+    assert not found
 
 
 @pytest.mark.rule("EMBED-05")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from ..errors import JsonRpcErrorCode
-from ..kernel.batches import requests_of
+from ..features.batches import requests_of
 from ..kernel.methods.scopes import scopes_of
 from ..protocol.jsonrpc import (
     ABSENT,

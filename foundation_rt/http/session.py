@@ -197,9 +197,7 @@ class HttpSession:
         """End the responses of cancelled requests: they get no reply."""
         session = self.connection.session
         for response in {*self._responses.values()}:
-            if not any(
-                session.is_open(each) or each in session.batches for each in response.requests
-            ):
+            if not any(session.is_open(each) for each in response.requests):
                 response.finish()
                 self._forget(response)
 

@@ -22,7 +22,6 @@ from ..errors import JsonRpcError, JsonRpcErrorCode, ToolError, UsageError, desc
 from ..protocol.framing import LineTooLong
 from ..protocol.jsonrpc import (
     ABSENT,
-    Batch,
     Malformed,
     Message,
     Notification,
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from ..features.server_requests.requests import PreparedRequest
     from .call_lifecycle import CallLifecycle
     from .effects import Effect, Publish
+    from .feature import Decision, Feature
     from .input_required import ClientInput
     from .invocation import CallOutcome, Invocation
     from .registry.features import Features
@@ -86,6 +86,7 @@ class Dispatcher:
     Attributes:
         features: the resources, prompts and completions of the server; None while it has none.
         around: called instead of the decision about a request; None where nothing is around it.
+        messages: decides about messages that are neither requests nor notifications, by class.
     """
 
     results: ResultWriter
@@ -96,6 +97,18 @@ class Dispatcher:
     subscriptions: Subscriptions
     features: Features | None = field(default=None, init=False)
     around: Around | None = field(default=None, init=False)
+    messages: dict[type, Decision] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.messages = {
+            Malformed: _malformed,
+            LineTooLong: _line_too_long,
+            Response: _response,
+        }
+
+    def use(self, feature: Feature) -> None:
+        """Let a feature decide too: add its rows, and call its hooks, from now on."""
+        self.messages.update(feature.messages)
 
     def dispatch(self, session: Session, message: Message | LineTooLong) -> list[Effect]:
         """Return the effects of one message, in the order in which to perform them."""
@@ -105,9 +118,7 @@ class Dispatcher:
             return self._request(session, message)
         if isinstance(message, Notification):
             return self._notification(session, message)
-        if isinstance(message, Batch):
-            return self._batch(session, message)
-        return _DECISIONS[type(message)](session, message)
+        return self.messages[type(message)](self, session, message)
 
     def restore(self, session: Session, peer: Peer) -> list[Effect]:
         """Continue, in a new session, one that had nothing but its handshake (HTTP-62)."""
@@ -119,7 +130,7 @@ class Dispatcher:
 
     def conclude(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> list[Effect]:
         """Take steps 9 and 10: a handler has ended after `duration_ms`."""
-        if call.promotion is None and not call.session.batches:
+        if call.promotion is None and not call.session.parts:
             return self.calls.conclude(call, outcome, duration_ms)
         return self._take_step(call, self.calls.conclude, outcome, duration_ms)
 
@@ -136,17 +147,18 @@ class Dispatcher:
         return self._take_step(call, self.calls.cancel)
 
     def _take_step(self, call: Invocation, step: Step, *arguments: Any) -> list[Effect]:
-        """Take one step of a call: under the lock of its task, and as a part of its batch."""
+        """Take one step of a call: under the lock of its task; then its session is told."""
         if call.promotion is None:
             effects = step(call, *arguments)
         else:
             with call.promotion.lock:
                 effects = step(call, *arguments)
-        if not call.session.batches or call.request_id in call.session.in_flight:
-            return effects  # a call that was admitted goes on under its id
-        from .batches import gather
-
-        return gather(call.session, call.request_id, effects)
+        session = call.session
+        if session.parts and call.request_id not in session.in_flight:
+            # A call that was admitted goes on under its id.
+            for part in session.parts.values():
+                effects = part.ended(call.request_id, effects)
+        return effects
 
     def cancel(self, session: Session, request_id: Any) -> list[Effect]:
         """Cancel a request of the client; ignore one that is unknown or has been answered."""
@@ -249,7 +261,8 @@ class Dispatcher:
         if not session.advance(SessionEvent.CLOSE):
             return []
         self.subscriptions.end_session(session)
-        session.batches.clear()
+        for part in session.parts.values():
+            part.close()
         calls = list(session.in_flight.values())
         effects = self._disconnect(calls, reason)
         if session.peer is not None:
@@ -277,29 +290,6 @@ class Dispatcher:
             correlation_id = derive_correlation_id(session, message.params)
             effects.append(internal_error_reply(message.id, correlation_id))
         return effects
-
-    def _batch(self, session: Session, batch: Batch) -> list[Effect]:
-        """Dispatch each message of a batch, and answer them together (RPC-13 to RPC-16)."""
-        from .batches import PendingBatch, read_batched, refuse_batch, wait
-
-        refusal = refuse_batch(session, batch)
-        if refusal is not None:
-            return _malformed(session, refusal)
-        pending = PendingBatch()
-        effects: list[Effect] = []
-        for message in map(read_batched, batch.items):
-            try:
-                found = self.dispatch(session, message)
-            except Exception as error:
-                found = self.report_bug(session, message, error)
-            rest = pending.keep_replies(found)
-            effects += rest
-            if isinstance(message, Request):
-                pending.latest = message.id
-                if len(rest) == len(found):
-                    wait(session, pending, message.id)
-        pending.reading = False
-        return effects + pending.answer()
 
     def _request(self, session: Session, request: Request) -> list[Effect]:
         peer = session.peer
@@ -427,7 +417,7 @@ def _refuse_duplicate_id(session: Session, request: Request) -> list[Effect]:
 # -- malformed messages and responses ------------------------------------------------------------
 
 
-def _malformed(session: Session, message: Malformed) -> list[Effect]:
+def _malformed(dispatcher: Dispatcher, session: Session, message: Malformed) -> list[Effect]:
     title = "Parse error" if message.code is JsonRpcErrorCode.PARSE_ERROR else "Invalid Request"
     data = {
         "reason": message.reason,
@@ -438,7 +428,7 @@ def _malformed(session: Session, message: Malformed) -> list[Effect]:
     return [error_reply(message.code, f"{title}: {message.detail}", data, request_id)]
 
 
-def _line_too_long(session: Session, event: LineTooLong) -> list[Effect]:
+def _line_too_long(dispatcher: Dispatcher, session: Session, event: LineTooLong) -> list[Effect]:
     data = {
         "reason": "line_too_long",
         "maxLineBytes": event.limit,
@@ -448,7 +438,7 @@ def _line_too_long(session: Session, event: LineTooLong) -> list[Effect]:
     return [error_reply(JsonRpcErrorCode.INVALID_REQUEST, message, data, None)]
 
 
-def _response(session: Session, response: Response) -> list[Effect]:
+def _response(dispatcher: Dispatcher, session: Session, response: Response) -> list[Effect]:
     """Pass a response on to the request that it answers (ASK-17); drop any other (RPC-07)."""
     request_id = response.id
     if type(request_id) is not str or request_id not in session.server_requests:
@@ -460,13 +450,6 @@ def _response(session: Session, response: Response) -> list[Effect]:
 def _cancelled(request_id: str) -> bytes:
     params = {"requestId": request_id, "reason": "The answer is not needed any more."}
     return encode({"jsonrpc": "2.0", "method": NOTIFICATIONS_CANCELLED, "params": params})
-
-
-_DECISIONS: dict[type, Callable[[Session, Any], list[Effect]]] = {
-    Malformed: _malformed,
-    LineTooLong: _line_too_long,
-    Response: _response,
-}
 
 
 def _dropped(notification: Notification, reason: str) -> list[Effect]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .engine.scheduling import Scheduler
     from .engine.session_callbacks import SessionCallback
     from .engine.stored_states import StoredStates
+    from .feature import Feature
     from .forwarding.forwarder import ForwardedRequest, RequestForwarder
     from .registry.features import Features
 
@@ -464,7 +465,12 @@ def _new_task_id() -> str:
     return token_urlsafe()
 
 
-def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig) -> Runtime:
+def compose(
+    registry: ToolRegistry,
+    options: ServerOptions,
+    config: ServerConfig,
+    features: Iterable[Feature],
+) -> Runtime:
     """Create every component that `options` does not contain, and wire all of them."""
     clock = options.clock or SystemClock()
     ids = options.id_generator or UuidGenerator()
@@ -543,6 +549,8 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         lifespan,
         sink,
     )
+    for feature in features:
+        dispatcher.use(feature)
     if options.features is not None:
         runtime.attach_features(options.features)
     if options.agent_coordinator is not None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from attrs import define, field
 
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal
-    from .batches import PendingBatch
+    from .feature import SessionPart
     from .invocation import Invocation
     from .session_state import HandlerState
     from .subscriptions import Subscriber
+
+_Part = TypeVar("_Part", bound="SessionPart")
 
 TransportType = Literal["stdio", "http", "sse", "memory"]
 
@@ -79,7 +81,7 @@ class Session(Shown):
         in_flight: the calls that have not been answered, by request id.
         subscribers: the open `subscriptions/listen` requests by id; under None the session itself.
         state_of_handlers: what handlers keep for it; None until one has looked (CALL-30).
-        batches: the batch of each request that came in one and has not been answered, by its id.
+        parts: what features keep for it, by the class of that.
         server_requests: the ids of the server's own requests that have no response yet.
         server_request_count: how many requests the server has sent; makes their ids unique.
     """
@@ -96,7 +98,7 @@ class Session(Shown):
     capabilities: frozenset[str] = field(default=frozenset(), init=False)
     in_flight: dict[RequestId, Invocation] = field(factory=dict, init=False)
     subscribers: dict[RequestId | None, Subscriber] = field(factory=dict, init=False)
-    batches: dict[RequestId, PendingBatch] = field(factory=dict, init=False)
+    parts: dict[type[SessionPart], SessionPart] = field(factory=dict, init=False)
     server_requests: set[str] = field(factory=set, init=False)
     server_request_count: int = field(default=0, init=False)
     state_of_handlers: HandlerState | None = field(default=None, init=False)
@@ -114,10 +116,19 @@ class Session(Shown):
         """Give the session its key, once."""
         self._key = key
 
+    def part(self, cls: type[_Part]) -> _Part:
+        """Return what a feature keeps for the session; made when it is first needed."""
+        found = self.parts.get(cls)
+        if found is None:
+            found = self.parts[cls] = cls()
+        return cast("_Part", found)
+
     def is_open(self, request_id: RequestId | None) -> bool:
         """Return whether the request of that id has not been answered yet."""
-        return request_id in self.in_flight or (
-            request_id is not None and request_id in self.subscribers
+        return (
+            request_id in self.in_flight
+            or (request_id is not None and request_id in self.subscribers)
+            or any(part.holds(request_id) for part in self.parts.values())
         )
 
     @property

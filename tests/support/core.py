@@ -22,6 +22,7 @@ from foundation_rt.base.config.settings import (
 )
 from foundation_rt.base.ids import SequentialIds
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.features.builtin import built_in
 from foundation_rt.kernel.call_lifecycle import CallLifecycle
 from foundation_rt.kernel.dispatcher import Dispatcher
 from foundation_rt.kernel.effects import Log, Notify, Reply
@@ -210,6 +211,8 @@ def make_core(
         client_input,
         subscriptions,
     )
+    for feature in built_in():
+        dispatcher.use(feature)
     return Core(whole, registry, resources, dispatcher, sink, ids, clock, logger)
 
 

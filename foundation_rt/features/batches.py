@@ -1,8 +1,8 @@
 """JSON-RPC batches: several messages in one array, answered by one array when all have ended.
 
-Only revision 2025-03-26 has them (RPC-13 to RPC-16). The session knows a pending batch by the id of
-each of its requests that has not been answered. Their replies are kept in the batch until the last
-of them has ended.
+Only revision 2025-03-26 has them (RPC-13 to RPC-16). The part of a session knows a pending batch by
+the id of each of its requests that has not been answered. Their replies are kept in the batch until
+the last of them has ended.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from attrs import define, field
 
 from ..base.exact_json import compact
 from ..base.shown import Shown
+from ..kernel.effects import Reply
+from ..kernel.feature import SessionPart
 from ..protocol.jsonrpc import Batch, Request, invalid, read
 from ..protocol.peer import brings_peer
-from .effects import Reply
 
 if TYPE_CHECKING:
+    from ..kernel.dispatcher import Dispatcher
+    from ..kernel.effects import Effect
+    from ..kernel.session import Session
     from ..protocol.jsonrpc import Malformed, Message, Notification, RequestId, Response
-    from .effects import Effect
-    from .session import Session
 
 MAX_BATCH = 1000
 """Messages of one batch: without a limit the answer could be a hundred times as long."""
@@ -65,26 +67,57 @@ def requests_of(message: Message) -> list[Request]:
     return [message] if isinstance(message, Request) else []
 
 
-def wait(session: Session, batch: PendingBatch, request_id: RequestId) -> None:
-    """Add a request of `batch` that will be answered later."""
-    batch.waiting.add(request_id)
-    session.batches[request_id] = batch
+class PendingBatches(SessionPart):
+    """The batches of a session that have not been answered, by the ids of their open requests."""
+
+    __slots__ = ("by_request",)
+
+    def __init__(self) -> None:
+        self.by_request: dict[RequestId, PendingBatch] = {}
+
+    def wait(self, batch: PendingBatch, request_id: RequestId) -> None:
+        """Add a request of `batch` that will be answered later."""
+        batch.waiting.add(request_id)
+        self.by_request[request_id] = batch
+
+    def holds(self, request_id: RequestId | None) -> bool:
+        """Return whether a request came in a batch that has not been answered."""
+        return request_id in self.by_request
+
+    def ended(self, request_id: RequestId, effects: list[Effect]) -> list[Effect]:
+        """Keep the reply of a request that came in a batch (RPC-14)."""
+        batch = self.by_request.pop(request_id, None)
+        if batch is None:
+            return effects
+        batch.waiting.discard(request_id)
+        batch.latest = request_id
+        return batch.keep_replies(effects) + batch.answer()
+
+    def close(self) -> None:
+        """Drop all batches: nobody is answered any more."""
+        self.by_request.clear()
 
 
-def gather(session: Session, request_id: RequestId, effects: list[Effect]) -> list[Effect]:
-    """Return the effects of the end of a request, which may belong to a batch (RPC-14).
-
-    Args:
-        session: the session of the request.
-        request_id: the id of the request.
-        effects: the effects of the end of the request alone; no reply if it was cancelled.
-    """
-    batch = session.batches.pop(request_id, None)
-    if batch is None:
-        return effects
-    batch.waiting.discard(request_id)
-    batch.latest = request_id
-    return batch.keep_replies(effects) + batch.answer()
+def answer_batch(dispatcher: Dispatcher, session: Session, batch: Batch) -> list[Effect]:
+    """Dispatch each message of a batch, and answer them together (RPC-13 to RPC-16)."""
+    refusal = refuse_batch(session, batch)
+    if refusal is not None:
+        return dispatcher.dispatch(session, refusal)
+    pending = PendingBatch()
+    effects: list[Effect] = []
+    for message in map(read_batched, batch.items):
+        try:
+            found = dispatcher.dispatch(session, message)
+        except Exception as error:
+            found = dispatcher.report_bug(session, message, error)
+        rest = pending.keep_replies(found)
+        effects += rest
+        if isinstance(message, Request):
+            pending.latest = message.id
+            if len(rest) == len(found):
+                session.part(PendingBatches).wait(pending, message.id)
+    pending.reading = False
+    return effects + pending.answer()
 
 
 def refuse_batch(session: Session, batch: Batch) -> Malformed | None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.kernel.batches import MAX_BATCH, requests_of
+from foundation_rt.features.batches import MAX_BATCH, PendingBatches, requests_of
 from foundation_rt.kernel.effects import Log, Notify, Reply
 from foundation_rt.kernel.invocation import Invocation, Returned
 from foundation_rt.protocol.jsonrpc import RequestId, parse
@@ -139,7 +139,7 @@ def test_closed_session_gets_no_answer_to_its_batch() -> None:
     core = core_of()
     [begun] = calls_of(core.dispatch(array(call(1), ping(2))))
     core.dispatcher.close(core.session)
-    assert core.session.batches == {}
+    assert not core.session.part(PendingBatches).by_request
     assert answer_of(core.conclude(begun, Returned(None))) is None
 
 
@@ -181,5 +181,5 @@ def test_every_request_is_answered_exactly_once_in_the_array_of_its_batch(
             note(core.dispatch(cancel(ended.request_id)))
             core.conclude(ended, Returned(None))
     assert sorted(map(sorted, arrays)) == sorted(sorted(ids) for ids in expected if ids)
-    assert core.session.batches == {}
+    assert not core.session.part(PendingBatches).by_request
     assert core.session.in_flight == {}
