@@ -331,6 +331,13 @@ async def test_call_without_arguments_has_none(arguments: Any) -> None:
     assert read_of(answer)[2:] == ([("demo:list", {})], [])
 
 
+@pytest.mark.rule("TURN-05")
+async def test_model_is_told_how_many_calls_were_not_read() -> None:
+    many = [{**part("{}", "demo__list", f"c{at}"), "index": at} for at in range(70)]
+    _, _, calls, told = read_of(await answer_of("openai", stream(*many)))
+    assert (len(calls), told) == (64, ["Of one answer 64 calls are read: 6 were left out."])
+
+
 @pytest.mark.rule("LLM-92")
 @pytest.mark.parametrize("arguments", ["", '{"any": "a'])
 async def test_call_that_the_limit_of_tokens_cuts_is_not_made(arguments: str) -> None:

@@ -319,6 +319,9 @@ class ModelService:
                     yield text
             for number, call in enumerate(answer.calls[:MAX_CALLS]):
                 yield self._call_message(call, number, answer, request, tools)
+            if (unread := len(answer.calls) - MAX_CALLS) > 0:
+                problem = f"Of one answer {MAX_CALLS} calls are read: {unread} were left out."
+                yield self._problem_message(problem, MAX_CALLS, answer)
         except LLMServiceError as error:
             error.text_shown = answer.has_text
             if error.failure is not LLMFailure.UNREADABLE_CALL or not tools:

@@ -21,7 +21,7 @@ from attrs import define, field
 
 from foundation_rt import UsageError
 
-from ....base.exact_json import loads
+from ....base.exact_json import dumps, loads
 from ....base.logs.redaction import mask_secrets
 from ....client.transports.sse import EventReader, ServerSentEvent
 from .call_assembly import MAX_CHARACTERS, CallAssembler
@@ -319,7 +319,8 @@ def readable_address(url: str) -> str:
 
 def words_of(error: Any) -> str:
     """Return the provider's own words in an error of an SDK that is about a status."""
-    return reason_in(error.body) or str(error.message)
+    found = error.body
+    return reason_in(found) or (dumps(found).decode() if found else "")
 
 
 async def _keep(response: Any) -> None:
