@@ -301,3 +301,6 @@ def test_ids_and_names_are_written_so_that_every_wire_takes_them() -> None:
     tool = ModelTool("a:b", "a__b", "", {})
     named = evolve(request, forms={"gone server:tool.x": ToolForm(tool, tool.outside_name)})
     assert build_turns(named, "openai", ())[1].calls[0].name == "a__b"
+    for name, kept in (("gone__tool", "gone__tool"), ("ö", "t___"), ("x" * 99, "x" * 55)):
+        unknown = evolve(request, history=[user("x"), evolve(odd, tool_name=name)])
+        assert build_turns(unknown, "openai", ())[1].calls[0].name.startswith(kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -148,6 +149,20 @@ def test_an_approval_leaves_the_focus_to_who_writes(page: Page, host: ScriptedHo
     page.keyboard.press("Alt+A")
     expect(group).to_be_focused()
     expect(field(page)).to_have_value("half a sent")
+
+
+@pytest.mark.rule("HPAGE-38")
+def test_an_approval_shows_what_is_not_seen(page: Page, host: ScriptedHost) -> None:
+    begin(page, host)
+    arguments = {"path": "safe\u202etxt.exe", "a\u200bb": "x\u00a0 \U000e0041\ufe0f\x7f\u3164é文"}
+    host.event("approval", {**APPROVAL, "tool": "demo:a\u202edd", "arguments": arguments})
+    group = page.get_by_role("group", name="Run a\\u202edd with exactly this?")
+    shown = group.locator("code").inner_text()
+    assert all(each.isprintable() for each in shown.replace("\n", "")), shown
+    assert '"x\\u00a0 \\udb40\\udc41\\ufe0f\\u007f\\u3164é文"' in shown
+    assert json.loads(shown) == arguments
+    group.press("4")
+    assert host.next_said("approval")["decision"] == "deny"
 
 
 @pytest.mark.rule("HPAGE-13")

@@ -9,6 +9,7 @@ these turns down.
 
 from __future__ import annotations
 
+import re
 from base64 import b32encode, b64decode
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any, TypeGuard
 from attrs import define, evolve, field, frozen
 
 from ...coordinator import outside_name
+from ...coordinator.names import changed_name
 from ..chat import ChatMessage, Role, ToolPhase
 from ..pictures import picture_type
 from .provider import ModelRequest
@@ -34,6 +36,7 @@ NO_CONTENT = "(The tool said nothing.)"
 NO_ANSWER = "(I was interrupted here.)"
 GO_ON = "(Please go on.)"
 _NOTE = "[Note of the host] "
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ID_LENGTH = 9  # characters; Mistral takes no other number
 
 
@@ -218,8 +221,7 @@ def _call_part(
     name = call.tool_name or ""
     form = request.forms.get(name)
     if form is None:
-        server, _, tool = name.partition(":")
-        form = ToolForm(None, wire_name(outside_name(server, tool)))
+        form = ToolForm(None, wire_name(_past_name(name)))
     call_id = call.call_id or call.id
     wire_ids[call_id] += 1
     return CallPart(
@@ -228,6 +230,14 @@ def _call_part(
         form.outward(_arguments(call)),
         call.metadata.get(provider),
     )
+
+
+def _past_name(name: str) -> str:
+    """Return the name of a tool that is not there: as the model wrote it, if that is a name."""
+    server, separator, tool = name.partition(":")
+    if separator:
+        return outside_name(server, tool)
+    return name if _NAME.fullmatch(name) else changed_name(name, name)
 
 
 def _result_part(

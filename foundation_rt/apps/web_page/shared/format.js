@@ -50,6 +50,19 @@ export function splitName(name) {
   return at < 0 ? { server: "", tool: name } : { server: name.slice(0, at), tool: name.slice(at + 1) };
 }
 
+// Format characters, spaces but for the plain one, and what fonts draw nothing for.
+const UNSEEN =
+  /(?![\n ])[\p{Cc}\p{Cf}\p{Z}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/gu;
+
+/**
+ * Write characters that are not seen, or turn the direction of what follows, as JSON's escapes: what is read is what is
+ * there, and JSON stays the same value (HPAGE-38).
+ */
+export function visible(text) {
+  const escape = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  return text.replace(UNSEEN, (each) => each.split("").map(escape).join(""));
+}
+
 // Deeper lines begin where this one does: a text of n levels has no n² spaces.
 const DEEPEST_INDENT = 32;
 

@@ -2,7 +2,7 @@
 
 import { button, el, fill, icon } from "./dom.js";
 import { textOf, withNumbers } from "./exact_numbers.js";
-import { count, duration, jsonText, splitName, timeOfDay } from "./format.js";
+import { count, duration, jsonText, splitName, timeOfDay, visible } from "./format.js";
 import { codeBlock, link, safeAddress } from "./markdown.js";
 import { errorWords, jsonNode, resultNodes, textNode, valueNode } from "./results.js";
 import { SchemaForm } from "./schema_form.js";
@@ -192,7 +192,7 @@ function approvalOf({ tool, approval }, pending, decide) {
   const question =
     approval.kindOfApproval === "sampling"
       ? `${server} asks the model. Allow it?`
-      : `Run ${splitName(tool).tool} with exactly this?`;
+      : `Run ${visible(splitName(tool).tool)} with exactly this?`;
   const expires = timeOfDay(approval.expiresAt);
   const offered = DECISIONS.filter(({ decision }) => approval.decisions.includes(decision));
   const buttons = offered.map(({ decision, label, key }) =>
@@ -216,7 +216,7 @@ function approvalOf({ tool, approval }, pending, decide) {
     el("p", { class: "approval-question" }, question),
     approval.description ? el("p", { class: "muted" }, approval.description) : null,
     el("p", { class: "hints" }, ...hintsOf(approval.annotations)),
-    codeBlock(JSON.stringify(approval.arguments, null, 2), "", "Exact arguments"),
+    codeBlock(visible(JSON.stringify(approval.arguments, null, 2)), "", "Exact arguments"),
     el("div", { class: "buttons" }, ...buttons),
     trusting && trustOf(server, trusting),
     el(
