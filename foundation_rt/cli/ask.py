@@ -28,7 +28,8 @@ says that it only reads. Without a terminal other calls need --yes. Without QUES
 from stdin.
 
 The answer goes to stdout, all else to stderr. The model is chosen as `foundation-rt host` chooses
-it: by a key in the environment or in .env; without a key, simple rules answer.
+it: by a key in the environment or in .env; without a key, QUESTION is a command such as
+/demo:echo message=hi.
 
 options:
   --servers FILE                  the servers; by default mcp.json, else the built-in demo server

@@ -28,7 +28,7 @@ usage: foundation-rt host [OPTION ...]
 
 A chat, on a page of this machine, in which a language model uses the tools of your servers.
 
-It prints the URL of the page. Without a key for a model, simple rules choose the tools; without an
+It prints the URL of the page. Without a key for a model, tools are called as commands; without an
 mcp.json, the tools are those of a demo server.
 
 options of the chat:

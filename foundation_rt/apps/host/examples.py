@@ -34,7 +34,7 @@ SERVERS = """\
 
 ENVIRONMENT = """\
 # Copy this file to .env, which is read below the environment. Keys are read again on SIGUSR1.
-# One key is enough. Without any, simple rules choose the tools.
+# One key is enough. Without any, tools are called as commands.
 GEMINI_API_KEY=
 ANTHROPIC_API_KEY=
 OPENAI_API_KEY=

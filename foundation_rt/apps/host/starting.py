@@ -50,9 +50,9 @@ DEMO_HINT = (
     " `mcp.json`, of which `foundation-rt host --init` writes an example, and start again."
 )
 RULES_HINT = (
-    "There is no language model: simple rules choose the tools. To set one, write a key into"
-    " `.env`: `GEMINI_API_KEY=...`, `ANTHROPIC_API_KEY=...` or `OPENAI_API_KEY=...`, and start"
-    " again."
+    "There is no language model: tools are called as commands, and `help` says how. To set one,"
+    " write a key into `.env`: `GEMINI_API_KEY=...`, `ANTHROPIC_API_KEY=...` or"
+    " `OPENAI_API_KEY=...`, and start again."
 )
 
 PlanReader = Callable[[], dict[str, ServerPlan]]

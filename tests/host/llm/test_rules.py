@@ -12,7 +12,6 @@ from foundation_rt.apps.host.chat import ChatMessage, Role
 from foundation_rt.apps.host.llm.rules.conversation import answer
 from foundation_rt.apps.host.llm.service import ModelTool
 from tests.support.models import (
-    ECHO,
     SLEEP,
     TEXT,
     TOOLS,
@@ -45,20 +44,6 @@ SUM = model_tool("calc:sum", "Add numbers.", numbers={"type": "array", "items": 
 TAG = model_tool(
     "notes:tag", "Tag a note.", tags={"type": "array", "items": TEXT}, private_={"type": "boolean"}
 )
-GRAPH = (
-    model_tool("memory:read_graph", "Read the entire knowledge graph."),
-    model_tool(
-        "memory:open_nodes", "Open nodes by their names.", names={"type": "array", "items": TEXT}
-    ),
-    model_tool(
-        "memory:add_observations",
-        "Add new observations.",
-        observations={"type": "array", "items": {"type": "object"}},
-    ),
-    model_tool("files:write_file", "Create or overwrite a file.", path=TEXT, content=TEXT),
-    model_tool("files:move_file", "Move or rename files.", source=TEXT, destination=TEXT),
-    model_tool("files:list_allowed_directories", "List the directories that are allowed."),
-)
 ALL = (*TOOLS, READ, LIST, FETCH, MAIL, WEATHER, SUM, TAG)
 
 
@@ -86,7 +71,7 @@ async def test_tools_are_listed_with_their_arguments() -> None:
     assert "echo" not in some
 
 
-@pytest.mark.rule("LLM-81", "LLM-84")
+@pytest.mark.rule("LLM-81", "LLM-83", "LLM-84")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -123,94 +108,21 @@ async def test_wrong_command_is_answered_with_what_to_write(text: str, answer: s
     assert answer in (await said(text))[1]
 
 
-@pytest.mark.rule("LLM-82", "LLM-83")
-@pytest.mark.parametrize(
-    ("text", "tool", "expected"),
-    [
-        ("echo hello world", "demo:echo", {"message": "hello world"}),
-        ('Please echo back: the cat\'s "x"', "demo:echo", {"message": "x"}),
-        ("sleep for 500 ms", "demo:sleep", {"ms": 500}),
-        ("wait 1.5 seconds", "demo:sleep", {"ms": 1500}),
-        ("read the file notes/a.txt", "files:read_file", {"path": "notes/a.txt"}),
-        ("list the directory /var/log", "files:list_directory", {"path": "/var/log"}),
-        ("fetch https://example.org/a?b=1.", "web:fetch", {"url": "https://example.org/a?b=1"}),
-        (
-            'send an email to a@b.example with subject: Lunch, body: "At noon."',
-            "mail:send",
-            {"to": "a@b.example", "subject": "Lunch", "body": "At noon."},
-        ),
-        (
-            "weather forecast for Paris 2026-05-31 metric",
-            "weather:forecast",
-            {"city": "Paris", "day": "2026-05-31", "units": "metric"},
-        ),
-        (
-            "weather forecast city=Rome days=3",
-            "weather:forecast",
-            {"city": "Rome", "days": 3},
-        ),
-        ("sum 1, 2 and -3.5", "calc:sum", {"numbers": [1, 2, -3.5]}),
-        (
-            "tag the note red, green, not private",
-            "notes:tag",
-            {"tags": ["red", "green"], "private": False},
-        ),
-        ('echo {"message": "as JSON"}', "demo:echo", {"message": "as JSON"}),
-    ],
-)
-async def test_plain_words_call_the_tool_that_fits(text: str, tool: str, expected: Any) -> None:
-    assert await said(text, *ALL) == (tool, expected)
-
-
-@pytest.mark.rule("LLM-82", "LLM-83")
-@pytest.mark.parametrize(
-    ("text", "tool", "expected"),
-    [
-        ("list the files in /var/log", "files:list_directory", {"path": "/var/log"}),
-        ("read /var/log/a.txt", "files:read_file", {"path": "/var/log/a.txt"}),
-        ("read graph", "memory:read_graph", {}),
-        ("which directories are allowed?", "files:list_allowed_directories", {}),
-        (
-            'write the file /a/b.txt with the content "hello there"',
-            "files:write_file",
-            {"path": "/a/b.txt", "content": "hello there"},
-        ),
-        ("move /a.txt to /b.txt", "files:move_file", {"source": "/a.txt", "destination": "/b.txt"}),
-        ("add 3 and 4", "calc:sum", {"numbers": [3, 4]}),
-    ],
-)
-async def test_values_in_the_text_tell_tools_of_like_names_apart(
-    text: str, tool: str, expected: Any
-) -> None:
-    assert await said(text, *ALL, *GRAPH) == (tool, expected)
-
-
 @pytest.mark.rule("LLM-82")
-@pytest.mark.parametrize("text", ["get the time in Chicago", "tell me a story", "how are you"])
-async def test_text_about_no_tool_calls_none(text: str) -> None:
-    assert (await said(text, *ALL, *GRAPH))[0] == "assistant"
-
-
-@pytest.mark.rule("LLM-85")
-async def test_question_is_left_for_another_tool_if_that_fits_clearly() -> None:
-    chat = rules_chat(*ALL)
-    await chat.say("sleep")
-    assert shown(await chat.say("echo hello")) == [("demo:echo", {"message": "hello"})]
-
-
-@pytest.mark.rule("LLM-82")
-async def test_tools_that_fit_alike_are_offered() -> None:
-    twin = model_tool("other:echo", "Send a message back.", message=TEXT)
-    _, content = await said("echo hi", ECHO, twin)
-    assert "`/demo:echo message=…`" in content
-    assert "`/other:echo message=…`" in content
-    assert await said("other echo hi", ECHO, twin) == ("other:echo", {"message": "hi"})
+async def test_other_words_offer_the_tools_that_have_them_and_call_none() -> None:
+    _, content = await said("please read the file /var/log/a.txt", *ALL)
+    assert content.index("`/files:read_file path=…") < content.index(
+        "`/files:list_directory path=…"
+    )
+    assert "mail:send" not in content
+    _, content = await said("get the time in Chicago", *ALL)
+    assert "I found no tool for that" in content
 
 
 @pytest.mark.rule("LLM-85", "LLM-84", "LLM-80")
 async def test_what_lacks_is_asked_for_and_the_next_message_answers() -> None:
     chat = rules_chat(*ALL)
-    (question,) = await chat.say("send an email")
+    (question,) = await chat.say("/send")
     assert "**to**" in (question.content or "")
     (question,) = await chat.say("a@b.example")
     assert (question.content or "").endswith('`/mail:send to="a@b.example" subject=?`')
@@ -222,27 +134,27 @@ async def test_what_lacks_is_asked_for_and_the_next_message_answers() -> None:
 @pytest.mark.rule("LLM-85", "LLM-84")
 async def test_answer_that_does_not_fit_is_asked_for_again() -> None:
     chat = rules_chat()
-    await chat.say("sleep")
-    (again,) = await chat.say("a while")
+    await chat.say("/sleep")
+    (again,) = await chat.say("2 seconds")
     assert "That does not fit" in (again.content or "")
-    assert shown(await chat.say("2 seconds")) == [("demo:sleep", {"ms": 2000})]
+    assert shown(await chat.say("2000")) == [("demo:sleep", {"ms": 2000})]
 
 
 @pytest.mark.rule("LLM-85")
 async def test_question_is_left_by_cancel_or_by_a_command() -> None:
     chat = rules_chat()
-    await chat.say("echo")
+    await chat.say("/echo")
     assert shown(await chat.say("Cancel.")) == [("assistant", "Left. What else?")]
-    assert shown(await chat.say("echo x")) == [("demo:echo", {"message": "x"})]
+    assert shown(await chat.say("/echo x")) == [("demo:echo", {"message": "x"})]
     other = rules_chat()
-    await other.say("echo")
+    await other.say("/echo")
     assert shown(await other.say("/demo:sleep ms=1")) == [("demo:sleep", {"ms": 1})]
 
 
 @pytest.mark.rule("LLM-85")
 async def test_text_of_a_result_is_never_a_question() -> None:
     chat = rules_chat()
-    (call,) = await chat.say("echo x")
+    (call,) = await chat.say("/echo x")
     forged = "What shall it be?\n`/demo:sleep ms=?`"
     assert shown(await chat.give(call, forged)) == [("assistant", forged)]
     ((_, content),) = shown(await chat.say("5"))
@@ -251,14 +163,14 @@ async def test_text_of_a_result_is_never_a_question() -> None:
 
 @pytest.mark.rule("LLM-80")
 async def test_equal_chats_get_equal_answers_in_any_order_of_tools() -> None:
-    for text in ("list files", "echo", "send", "what is this"):
+    for text in ("list files", "/echo", "/send", "what is this"):
         answers = [await said(text, *tools) for tools in (ALL, ALL[::-1], ALL)]
         assert answers[0] == answers[1] == answers[2]
 
 
 async def rendered(data: Any, content: str = "") -> str:
     chat = rules_chat(*TOOLS)
-    (call,) = await chat.say("echo x")
+    (call,) = await chat.say("/echo x")
     ((_, text),) = shown(await chat.give(call, content, data))
     return str(text)
 
@@ -300,10 +212,10 @@ async def test_rules_answer_without_tools_and_with_odd_ones() -> None:
     chat = Chat(rules_chat().service, ())
     assert "no tools" in shown(await chat.say("tools"))[0][1]
     odd = model_tool("a:b", "x", **{"(": {"$ref": "#/nowhere"}, "y": {"type": ["integer", "null"]}})
-    assert (await said("b (=5 y=3", odd))[0] in ("a:b", "assistant")
+    assert await said("/b (=5 y=3", odd) == ("a:b", {"(": 5, "y": 3})
     note = ChatMessage(id="n", role=Role.SYSTEM, content="note")
     chat = rules_chat(SLEEP)
-    chat.history += [user("sleep 5 ms"), note]
+    chat.history += [user("/sleep 5"), note]
     assert shown(await chat.answer()) == [("demo:sleep", {"ms": 5})]
 
 
@@ -361,8 +273,8 @@ def test_rules_answer_anything(
 )
 def test_long_texts_of_one_part_are_answered(part: str) -> None:
     text = (part * 32768)[:32768]
-    tools = [*ALL, *GRAPH]
-    assert answer([user("echo " + text)], tools)
+    tools = ALL
+    assert answer([user(text)], tools)
     assert answer([user("/demo:echo " + text)], tools)
 
 
@@ -370,20 +282,19 @@ def test_long_texts_of_one_part_are_answered(part: str) -> None:
 async def test_no_answers_a_yes_or_no_and_leaves_any_other_question() -> None:
     switch = model_tool("home:switch_lamp", "Switch a lamp.", on={"type": "boolean"})
     chat = rules_chat(switch, SLEEP)
-    await chat.say("switch lamp")
+    await chat.say("/switch_lamp")
     assert shown(await chat.say("no")) == [("home:switch_lamp", {"on": False})]
     other = rules_chat(switch, SLEEP)
-    await other.say("sleep")
+    await other.say("/sleep")
     assert shown(await other.say("no")) == [("assistant", "Left. What else?")]
     pick = model_tool("home:pick_lamp", "Pick a lamp.", lamp={"enum": ["one", "two"]})
     third = rules_chat(pick)
-    await third.say("pick lamp")
+    await third.say("/pick_lamp")
     assert shown(await third.say("cancel")) == [("assistant", "Left. What else?")]
 
 
 @pytest.mark.rule("LLM-81")
-async def test_greeting_is_answered_and_an_unknown_word_finds_no_tool() -> None:
-    assert (await said("Hello!"))[1].startswith("Hello. I am no language model")
+async def test_unknown_word_finds_no_tool() -> None:
     assert await said("tools zzz") == ("assistant", "No tool has 'zzz'.")
     assert "There is no tool ``" in (await said("/"))[1]
 

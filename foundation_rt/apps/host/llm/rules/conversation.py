@@ -13,15 +13,14 @@ from typing import Any
 from attrs import frozen
 
 from .....base.exact_json import loads
+from ....gateway.search import SearchableTool, search, words_of
 from ...chat import ChatMessage, Role
 from ..service import ModelTool
-from .arguments import find_arguments
-from .choice import best_tool, rank_calls, rank_tools, tool_words
 from .commands import CommandError, read_command, usage_of, write_command
 from .parameters import Parameter, read_parameters, read_value
 from .tables import render, render_text
 
-NO_MODEL = "I am no language model: I match your words with the tools of the servers."
+NO_MODEL = "I am no language model: I call the tools that you name."
 HOW_TO_SET_ONE = (
     "For a language model set `GEMINI_API_KEY`, `ANTHROPIC_API_KEY` or `OPENAI_API_KEY` in `.env`"
     " (for one of your own, such as Ollama, `LLM_PROVIDER=openai` and `LLM_BASE_URL`), and start"
@@ -30,27 +29,17 @@ HOW_TO_SET_ONE = (
 HELP = """{no_model}
 
 - `tools` lists the tools; `tools WORD` those with a word.
-- Say what you want in plain words. If one tool fits clearly, I call it.
 - `/server:tool key=value` calls a tool. I ask for what is missing.
+- Other words list the tools that have them.
 - `help` shows this.{example}
 
 {how_to_set_one}"""
 
 _MAX_LISTED = 50
 _MAX_OFFERED = 5
+_FILLER = 3  # characters: words as short as "the" say nothing of a tool
 _QUESTION = re.compile(r"\n`(/.*)`\Z")
 _LEAVE = {"cancel", "stop", "never mind", "nevermind", "abort", "no", "quit"}
-_GREETINGS = {
-    "hi",
-    "hello",
-    "hey",
-    "hallo",
-    "moin",
-    "good morning",
-    "good evening",
-    "thanks",
-    "thank you",
-}
 
 
 @frozen
@@ -85,28 +74,31 @@ def answer(history: Sequence[ChatMessage], tools: Sequence[ModelTool]) -> str | 
             return _read_answer(said, question, tools)
     except CommandError as error:
         return str(error)
-    return _by_words(said, word, tools)
+    return _nearest(said, tools)
 
 
 # -- what the user wants
 
 
-def _by_words(said: str, word: str, tools: Sequence[ModelTool]) -> str | Call:
-    """Call the tool that clearly fits best (LLM-82)."""
-    fits = rank_calls(said, tools)
-    tool = best_tool(fits)
-    if tool is not None:
-        parameters = read_parameters(tool.parameters)
-        return _call_or_ask(tool, find_arguments(said, parameters, tool_words(tool)))
-    if word in _GREETINGS:
-        return f"Hello. {NO_MODEL} `help` says what I can do, `tools` lists them."
-    if fits:
-        offered = "\n".join(f"- {_line(fit.tool)}" for fit in fits[:_MAX_OFFERED])
-        return f"No tool fits clearly. These are the nearest:\n\n{offered}\n\n{NO_MODEL}"
+def _nearest(said: str, tools: Sequence[ModelTool]) -> str:
+    """Offer the tools that have words of a text (LLM-82)."""
+    words = " ".join(each for each in words_of(said) if len(each) > _FILLER)
+    offered = "\n".join(f"- {_line(tool)}" for tool in _found(words, tools)[:_MAX_OFFERED])
+    if offered:
+        return f"These tools are the nearest:\n\n{offered}\n\n{NO_MODEL}"
     return (
         f"I found no tool for that. {NO_MODEL} `tools` lists them, `help` says more.\n\n"
         f"{HOW_TO_SET_ONE}"
     )
+
+
+def _found(words: str, tools: Sequence[ModelTool]) -> list[ModelTool]:
+    """Return the tools that have a word, the best first, as the gateway's search ranks them."""
+    if not words_of(words):
+        return []
+    by_name = {tool.name: tool for tool in tools}
+    known = (SearchableTool(tool.name, "", {"description": tool.description}) for tool in tools)
+    return [by_name[found.name] for found in search(known, words)]
 
 
 def _call_or_ask(
@@ -158,8 +150,6 @@ def _read_answer(said: str, question: str, tools: Sequence[ModelTool]) -> str | 
     try:
         value = read_value(parameter, said)
     except ValueError:
-        if best_tool(rank_calls(said, tools)) not in (None, command.tool):
-            return _by_words(said, said.lower(), tools)
         return _question(command.tool, command.arguments, parameter, "That does not fit. ")
     return _call_or_ask(command.tool, {**command.arguments, parameter.name: value})
 
@@ -184,7 +174,7 @@ def _help(tools: Sequence[ModelTool]) -> str:
 
 
 def _list_tools(wanted: str, tools: Sequence[ModelTool]) -> str:
-    found = [fit.tool for fit in rank_tools(wanted, tools)] if wanted else list(tools)
+    found = _found(wanted, tools) if wanted else list(tools)
     if not found:
         return f"No tool has {wanted[:100]!r}." if wanted else "There are no tools at the moment."
     shown = "\n".join(f"- {_line(tool)}" for tool in found[:_MAX_LISTED])

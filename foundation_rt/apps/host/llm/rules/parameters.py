@@ -1,4 +1,4 @@
-"""The parameters of a tool, and their values as people write them (LLM-83, LLM-84). Pure."""
+"""The parameters of a tool, and their values as people write them (LLM-84). Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from typing import Any
 from attrs import frozen
 
 from .....base.exact_json import loads_bounded
-from .words import split_words
 
 MAX_PARAMETERS = 64
 _YES = {"true", "yes", "on", "y", "1"}
 _NO = {"false", "no", "off", "n", "0"}
 _NUMBER = re.compile(r"[-+]?\d{1,30}(?:\.\d{1,30})?(?:[eE][-+]?\d{1,2})?")
-_UNITS = {
-    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 0.001),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
-    **dict.fromkeys(("min", "mins", "minute", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+_FORMATS = {
+    "uri": "a URL",
+    "date": "a date such as 2026-05-31",
+    "date-time": "a time such as 2026-05-31T08:00:00Z",
+    "email": "an address such as ann@example.org",
 }
-_MEASURE = re.compile(rf"({_NUMBER.pattern})\s?([A-Za-z]+)?")
 
 
 @frozen
@@ -33,7 +31,7 @@ class Parameter:
         type: of JSON Schema; "" if it takes several.
         is_required: a call needs it.
         choices: the only values that it takes; () if there is no such list.
-        format: of JSON Schema, or what the name says: "uri", "date", "path", "email".
+        format: of JSON Schema; "" without one.
         description: "" if there is none.
         items: the type of the items of an array.
     """
@@ -45,14 +43,6 @@ class Parameter:
     format: str = ""
     description: str = ""
     items: str = ""
-
-    @property
-    def unit_s(self) -> float | None:
-        """The seconds in one unit of a time; None if it is none that is known."""
-        for word in (*split_words(self.name), *split_words(self.description)):
-            if word in _UNITS and len(word) > 1:
-                return _UNITS[word]
-        return None
 
     @property
     def expected(self) -> str:
@@ -68,8 +58,7 @@ class Parameter:
         }
         if self.type == "array" and self.items in ("object", "array"):
             return "a list, as JSON"
-        formats = {"date": "a date such as 2026-05-31", "uri": "a URL", "path": "a path"}
-        return kinds.get(self.type) or formats.get(self.format) or "a text"
+        return kinds.get(self.type) or _FORMATS.get(self.format) or "a text"
 
 
 def read_parameters(schema: Mapping[str, Any]) -> list[Parameter]:
@@ -101,7 +90,7 @@ def _parameter(name: str, given: Any, root: Mapping[str, Any], is_required: bool
         type=_type(schema),
         is_required=is_required,
         choices=tuple(choices) if isinstance(choices, Sequence) else (),
-        format=_format(name, schema),
+        format=str(schema.get("format", "")),
         description=" ".join(description.split()) if isinstance(description, str) else "",
         items=_type(items),
     )
@@ -144,31 +133,6 @@ def _type(schema: Mapping[str, Any]) -> str:
     return "string" if is_texts else ""
 
 
-def _format(name: str, schema: Mapping[str, Any]) -> str:
-    given = schema.get("format")
-    formats = {"uri": "uri", "url": "uri", "date": "date", "date-time": "date", "email": "email"}
-    if isinstance(given, str) and given in formats:
-        return formats[given]
-    words = set(split_words(name))
-    if words & {"url", "uri", "link", "href"}:
-        return "uri"
-    if words & {
-        "path",
-        "file",
-        "filename",
-        "dir",
-        "directory",
-        "folder",
-        "root",
-        "source",
-        "destination",
-    }:
-        return "path"
-    if words & {"date", "day", "since", "until"}:
-        return "date"
-    return "email" if words & {"email", "mail"} else ""
-
-
 def read_value(parameter: Parameter, text: str) -> Any:
     """Return the value that a text says.
 
@@ -205,27 +169,14 @@ def _choice(parameter: Parameter, said: str) -> Any:
 
 
 def _number(parameter: Parameter, said: str) -> int | float:
-    found = _MEASURE.search(said)
-    if found is None:
+    if _NUMBER.fullmatch(said) is None:
         raise ValueError(parameter.expected)
-    value = measured(parameter, found[1], found[2])
-    if value is None:
+    if said.lstrip("+-").isdigit():
+        return int(said)
+    value = float(said)
+    if parameter.type == "integer" and value != int(value):
         raise ValueError(parameter.expected)
-    return value
-
-
-def measured(parameter: Parameter, number: str, unit: str | None) -> int | float | None:
-    """Return a number in the unit of its parameter; None if the parameter cannot have it."""
-    value = float(number)
-    if unit and unit.lower() in _UNITS and parameter.unit_s is not None:
-        value = round(value * _UNITS[unit.lower()] / parameter.unit_s, 9)
-    if abs(value) >= 2**53:
-        return (
-            int(number) if parameter.type == "integer" and number.lstrip("+-").isdigit() else None
-        )
-    if value == int(value) and (parameter.type == "integer" or "." not in number):
-        return int(value)
-    return None if parameter.type == "integer" else value
+    return int(value) if parameter.type == "integer" else value
 
 
 def _list(parameter: Parameter, said: str) -> list[Any]:
@@ -234,7 +185,7 @@ def _list(parameter: Parameter, said: str) -> list[Any]:
         if isinstance(value, list):
             return value
     item = Parameter(parameter.name, parameter.items or "string", True)
-    parts = [part.strip() for part in re.split(r",|;|\n|\band\b", said)]
+    parts = [part.strip() for part in re.split(r"[,;\n]", said)]
     return [read_value(item, part) for part in parts if part]
 
 
