@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .errors import RegistrationError as RegistrationError
     from .errors import ToolError as ToolError
     from .errors import UsageError as UsageError
+    from .features.context import ToolContext as ToolContext
     from .features.instruments import Counter as Counter
     from .features.instruments import Gauge as Gauge
     from .features.instruments import Histogram as Histogram
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from .features.signatures.parameters import Depends as Depends
     from .http.page_access import PageAccess as PageAccess
     from .kernel.context import SessionLog as SessionLog
-    from .kernel.context import ToolContext as ToolContext
     from .kernel.dispatcher import Dispatcher as Dispatcher
     from .kernel.engine.connection import Connection as Connection
     from .kernel.forwarding.forwarder import ForwardedError as ForwardedError
@@ -168,7 +168,7 @@ _HOMES = {
     "Text": "protocol.content",
     "TextContents": "protocol.content",
     "ToolAnnotations": "protocol.tool_annotations",
-    "ToolContext": "kernel.context",
+    "ToolContext": "features.context",
     "ToolDefinition": "kernel.registry.tool_definition",
     "ToolError": "errors",
     "ToolResult": "protocol.content",

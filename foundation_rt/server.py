@@ -19,8 +19,8 @@ from .base.config.settings import AuditCategory
 from .base.config.sources import ConfigSources
 from .errors import RegistrationError, UsageError
 from .features.builtin import built_in
+from .features.context import ToolContext
 from .features.health import HEALTH, checked_report, health_report
-from .kernel.context import ToolContext
 from .kernel.engine.connection import Connection, Send
 from .kernel.registry.tool_definition import ToolDefinition
 from .kernel.registry.tools import (
@@ -1168,7 +1168,9 @@ class Server:
             config = self.load_config()
             if config.aacp.is_ledger_named():
                 _ = self.agents  # an operator may want a ledger where the author has no agents
-            self._runtime = compose(self._registry, self._options, config, built_in())
+            runtime = compose(self._registry, self._options, config, ToolContext)
+            runtime.use(built_in(config, runtime.clock, runtime.logger))
+            self._runtime = runtime
         return self._runtime
 
     def configure(self, file: str | os.PathLike[str]) -> None:

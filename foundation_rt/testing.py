@@ -399,6 +399,7 @@ def _composed(
     It shares the slots, since the tool `health` reports them, and all that is registered.
     """
     from .features.builtin import built_in
+    from .features.context import ToolContext
     from .kernel.runtime import compose
 
     runtime = server.runtime
@@ -412,4 +413,6 @@ def _composed(
         features=server.features,
         publisher=runtime.publisher,
     )
-    return compose(runtime.registry, options, runtime.config, built_in())
+    composed = compose(runtime.registry, options, runtime.config, ToolContext)
+    composed.use(built_in(composed.config, composed.clock, composed.logger))
+    return composed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
-from ..kernel.context import ToolContext
+from ..features.context import ToolContext
 from ..server import Server
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
+from ..features.context import ToolContext
 from ..features.signatures.constraints import Constraints
-from ..kernel.context import ToolContext
 from ..protocol.tool_annotations import ToolAnnotations
 from ..server import Server
 from .demo import demo_server

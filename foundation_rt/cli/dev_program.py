@@ -18,7 +18,7 @@ from .program_errors import ignored_folders, problem_of
 if TYPE_CHECKING:
     from ..agents.ledger.status import MessageStatus
     from ..agents.local import AgentCoordinator
-    from ..kernel.context import ToolContext
+    from ..features.context import ToolContext
     from ..protocol.principal import Principal
     from ..server import Server
     from .args import CommandLine

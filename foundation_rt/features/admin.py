@@ -27,9 +27,9 @@ from .health import HEALTH, health_report
 if TYPE_CHECKING:
     from ..agents.local import AgentCoordinator
     from ..base.config.settings import ServerConfig
-    from ..kernel.context import ToolContext
     from ..kernel.execution_limits import ResourceManager
     from ..kernel.registry.tools import ArgumentScopes, Handler, ToolRegistry
+    from .context import ToolContext
 
 CANONICAL_SCHEMAS: dict[str, Mapping[str, Any]] = {
     "echo": {

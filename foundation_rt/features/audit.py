@@ -25,12 +25,12 @@ from ..protocol.methods import TOOLS_CALL, facts
 
 if TYPE_CHECKING:
     from ..base.config.settings import AuditCategory, AuditSection
-    from ..kernel.context import ToolContext
     from ..kernel.effects import Notify, Reply
     from ..kernel.engine.executor import Proceed
     from ..kernel.invocation import Invocation
     from ..kernel.session import Session
     from .audit_file import AuditFile
+    from .context import ToolContext
 
 MESSAGE = "audit"
 

@@ -14,14 +14,13 @@ from attrs import define, field
 from ..base.exact_json import compact
 from ..base.shown import Shown
 from ..kernel.effects import Reply
-from ..kernel.feature import SessionPart
+from ..kernel.session import Session, SessionPart
 from ..protocol.jsonrpc import Batch, Request, invalid, read
 from ..protocol.peer import brings_peer
 
 if TYPE_CHECKING:
     from ..kernel.dispatcher import Dispatcher
     from ..kernel.effects import Effect
-    from ..kernel.session import Session
     from ..protocol.jsonrpc import Malformed, Message, Notification, RequestId, Response
 
 MAX_BATCH = 1000

@@ -5,10 +5,15 @@ What stands in a row is imported when it is first used: most servers never need 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..kernel.feature import Feature, lazy
 from ..protocol.jsonrpc import Batch
+
+if TYPE_CHECKING:
+    from ..base.clock import Clock
+    from ..base.config.settings import ServerConfig
+    from ..base.logs.logger import StructuredLogger
 
 
 class Batches(Feature):
@@ -17,6 +22,15 @@ class Batches(Feature):
     messages: ClassVar = {Batch: lazy("foundation_rt.features.batches", "answer_batch")}
 
 
-def built_in() -> list[Feature]:
-    """Return the features of a new server."""
-    return [Batches()]
+def built_in(config: ServerConfig, clock: Clock, logger: StructuredLogger) -> list[Feature]:
+    """Return the features of a server with this configuration.
+
+    Raises:
+        MissingExtraError: the extra of a feature is not installed.
+    """
+    features: list[Feature] = [Batches()]
+    if config.server.session_state_store != "memory":
+        from .state.stored_states import StoredStates
+
+        features.append(StoredStates(config.server, clock, logger))
+    return features

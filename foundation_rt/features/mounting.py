@@ -22,11 +22,10 @@ from ..kernel.registry.completions import Completer
 from ..kernel.registry.definitions import HandlerSpec
 from ..kernel.registry.resources import RegisteredResource, RegisteredTemplate
 from ..protocol.uri_template import parse_template
+from .context import ToolContext
 
 if TYPE_CHECKING:
-    from ..kernel.context import CallConnection, ToolContext
     from ..kernel.engine.lifespan import Lifespan
-    from ..kernel.invocation import Invocation
     from ..kernel.registry.catalog import Predicate
     from ..kernel.registry.features import Features
     from ..kernel.registry.prompts import RegisteredPrompt
@@ -39,34 +38,38 @@ PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*(_[A-Za-z0-9-]+)*")
 """A prefix of names and URIs: part of a host name, without ``_`` at its end."""
 
 
-class MountedConnection:
-    """The connection of a call, as the handler of a mounted server sees it.
+class MountedContext(ToolContext[Any]):
+    """The context of a call, as the handler of a mounted server sees it.
 
     Args:
-        outer: the context of the call.
-        connection: of that context.
-        mount: of the handler.
+        outer: the context of the call in the outer server.
+        mount: the mount of the handler.
     """
 
-    def __init__(self, outer: ToolContext[Any], connection: CallConnection, mount: Mount) -> None:
-        self._outer = outer
-        self._connection = connection
-        self._mount = mount
+    __slots__ = ("_mount", "_outer")
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
+    def __init__(self, outer: ToolContext[Any], mount: Mount) -> None:
+        lifespan = mount.find_lifespan()
+        super().__init__(
+            outer.run_id,
+            outer.correlation_id,
+            outer.abort_signal,
+            outer._base_logger,
+            outer._call,
+            outer._connection,
+            None if lifespan is None else lifespan.state,
+        )
+        self._outer = outer
+        self._mount = mount
 
     @property
     def dependency_overrides(self) -> _Overrides:
         """The functions that replace those of dependencies: of both servers."""
-        return {**self._connection.dependency_overrides, **self._mount.overrides}
+        return {**self._outer.dependency_overrides, **self._mount.overrides}
 
-    async def read_resource(
-        self, call: Invocation, uri: str, context: ToolContext[Any]
-    ) -> tuple[ResourceContents, ...]:
+    async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]:
         """Return the contents of a resource of the mounted server, by its own URI."""
-        uri = self._mount.outside(str(uri))
-        return await self._connection.read_resource(call, uri, self._outer)
+        return await self._outer.read_resource(self._mount.outside(str(uri)))
 
 
 class _MountedCompleters(dict[str, Completer]):
@@ -252,17 +255,11 @@ class Mount(Shown):
         return evolve(spec, handler=partial(self._run, spec.handler))
 
     def _run(self, handler: Handler, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
-        return handler(arguments, self._context(context))
+        return handler(arguments, MountedContext(context, self))
 
     def _read(self, handler: Handler, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         arguments = {**arguments, "uri": self.inside(arguments["uri"])}
-        return handler(arguments, self._context(context))
-
-    def _context(self, outer: ToolContext[Any]) -> ToolContext[Any]:
-        connection = outer._connection
-        inner: Any = None if connection is None else MountedConnection(outer, connection, self)
-        lifespan = self.find_lifespan()
-        return evolve(outer, connection=inner, state=None if lifespan is None else lifespan.state)
+        return handler(arguments, MountedContext(context, self))
 
     async def lifespan(self, outer: object) -> AsyncIterator[None]:
         """Enter the hooks of the mounted server with those of the outer one (MOUNT-05)."""

@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from ..base.clock import Clock
     from ..base.config.settings import RateLimitSection
     from ..base.logs.logger import StructuredLogger
-    from ..kernel.context import ToolContext
     from ..kernel.dispatcher import Dispatcher
     from ..kernel.effects import Effect
     from ..kernel.session import Session
     from ..protocol.jsonrpc import Request
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal
+    from .context import ToolContext
 
     Decide = Callable[[], list[Effect]]
 

@@ -222,9 +222,8 @@ class HttpSession:
         self._store.forget(self.session_id)
         if self.group is not None and self.is_marked and reason == SERVER_STOPS:
             return  # another worker may restore it
-        states = self.connection.engine.stored_states
-        if states is not None and self.session_id:
-            states.forget(self.session_id)
+        if self.session_id:
+            self.connection.engine.forget_session(self.session_id)
         if self.group is not None:
             self.group.forget(self.session_id)
 

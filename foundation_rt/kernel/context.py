@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from attrs import define, field
 
@@ -16,21 +16,14 @@ from ..protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
 from .session import NO_HEADERS
 
 if TYPE_CHECKING:
-    from typing import ParamSpec, Unpack
+    from typing import ParamSpec
 
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     from ..base.abort import AbortSignal
     from ..base.logs.logger import StructuredLogger
-    from ..features.server_requests.elicitation import ElicitResult
-    from ..features.server_requests.requester import ServerRequester
-    from ..features.server_requests.requests import ServerRequest
-    from ..features.server_requests.roots import Root
-    from ..features.server_requests.sampling import SampleOptions, SampleResult, SamplingMessage
-    from ..protocol.content import ResourceContents
     from ..protocol.principal import Principal
     from .invocation import Invocation
-    from .session_state import HandlerState
 
     State = TypeVarWithDefault("State", default=Any)
     _P = ParamSpec("_P")
@@ -41,7 +34,6 @@ _NO_CLIENT = Peer(REVISIONS[NEWEST_HANDSHAKE_REVISION], log_level=None)
 """The client of a context that a host made without a call."""
 
 
-_Content = TypeVar("_Content")
 _T = TypeVar("_T")
 
 
@@ -118,9 +110,6 @@ class CallConnection(Protocol):
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> None:
         """Send a notification that belongs to `call`; safe from any thread."""
 
-    def session_state(self, call: Invocation) -> HandlerState:
-        """Return the state of the session, or of the principal, that made `call`."""
-
     def close_stream(self, call: Invocation) -> None:
         """End the response of a call that goes on; safe from any thread."""
 
@@ -129,9 +118,6 @@ class CallConnection(Protocol):
 
     def session_key(self, call: Invocation) -> str | None:
         """Return the key of the session that made `call`; None where there is none."""
-
-    def server_requester(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
-        """Return the object that asks the client; raise `UsageError` if the handler may not."""
 
     @property
     def dependency_overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
@@ -144,17 +130,10 @@ class CallConnection(Protocol):
     async def run_in_worker(self, function: Callable[[], _T]) -> _T:
         """Run `function` in a worker thread; return or raise what it does."""
 
-    async def read_resource(
-        self, call: Invocation, uri: str, context: ToolContext[Any]
-    ) -> tuple[ResourceContents, ...]:
-        """Return the contents of a resource of this server, if the principal may read it."""
-
 
 @define(eq=False, repr=False)
-class ToolContext(Generic[State]):
-    """The call that a handler is serving, of a tool or of another feature (CALL-11).
-
-    ``ToolContext[AppState]`` in a signature says the type of `state` (TYPED-54).
+class HandlerContext(Generic[State]):
+    """The call that a handler is serving, with what the kernel has for it; see `ToolContext`.
 
     Attributes:
         run_id: UUID v4 of this invocation.
@@ -171,7 +150,6 @@ class ToolContext(Generic[State]):
     _connection: CallConnection | None = None
     state: State = None  # type: ignore[assignment]
     _logger: StructuredLogger | None = field(default=None, init=False)
-    _server_requester: ServerRequester | None = field(default=None, init=False)
 
     @property
     def logger(self) -> StructuredLogger:
@@ -216,28 +194,6 @@ class ToolContext(Generic[State]):
         if self._call is None or self._connection is None:
             return None
         return self._connection.session_key(self._call)
-
-    @property
-    def session_state(self) -> HandlerState:
-        """A dict that lasts from call to call, for the client alone (CALL-30).
-
-        It is that of the session; for a client of the stateless mode, that of its principal. Names
-        are strings, values are JSON. ::
-
-            ctx.session_state["visits"] = ctx.session_state.get("visits", 0) + 1
-
-        With `server.session_state_store` it is in Redis: a call has it as it was when the call
-        first looked, and what the call has changed is written when its handler has ended (CALL-34).
-
-        Raises:
-            ToolError: RESOURCE_EXHAUSTED, it is too large, or too many principals have one;
-                INTERNAL, Redis does not answer.
-            UsageError: the client has neither session nor principal; or there are several worker
-                processes, no Redis, and it has no session; or the handler runs in place, and the
-                state is in Redis; or the context was made without a call.
-        """
-        call, connection = self._require_call()
-        return connection.session_state(call)
 
     # -- notifications to the client -----------------------------------------------------------
 
@@ -368,19 +324,6 @@ class ToolContext(Generic[State]):
 
     # -- the server itself ---------------------------------------------------------------------
 
-    async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]:
-        """Return the contents of a resource of this server, as its client would read them.
-
-        The handler of the resource runs within this call, with this context (MRES-23).
-
-        Raises:
-            ToolError: NOT_FOUND; the server has no such resource, or the principal does not see it.
-                UNAUTHORIZED; it lacks a scope. Or the handler's own.
-            UsageError: the context was made without a call.
-        """
-        call, connection = self._require_call()
-        return await connection.read_resource(call, uri, self)
-
     async def run_in_worker(
         self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
@@ -406,142 +349,6 @@ class ToolContext(Generic[State]):
     def cancel_grace_ms(self) -> int:
         """The time that an `async def` handler may go on after its abort, in ms (TIME-04)."""
         return 0 if self._connection is None else self._connection.cancel_grace_ms
-
-    # -- requests to the client ----------------------------------------------------------------
-
-    @overload
-    async def elicit(
-        self, message: str, response_type: type[_Content], *, key: str | None = None
-    ) -> ElicitResult[_Content]: ...
-
-    @overload
-    async def elicit(
-        self,
-        message: str,
-        response_type: list[str] | dict[str, dict[str, str]],
-        *,
-        key: str | None = None,
-    ) -> ElicitResult[str]: ...
-
-    @overload
-    async def elicit(
-        self,
-        message: str,
-        response_type: list[list[str]] | list[dict[str, dict[str, str]]],
-        *,
-        key: str | None = None,
-    ) -> ElicitResult[list[str]]: ...
-
-    @overload
-    async def elicit(
-        self, message: str, response_type: Mapping[str, Any], *, key: str | None = None
-    ) -> ElicitResult[dict[str, Any]]: ...
-
-    @overload
-    async def elicit(
-        self, message: str, response_type: None = None, *, key: str | None = None
-    ) -> ElicitResult[None]: ...
-
-    async def elicit(
-        self, message: str, response_type: Any = None, *, key: str | None = None
-    ) -> Any:
-        """Have the user fill in a form; see `server_requests.elicitation.Elicit` (ASK-06).
-
-        From revision 2026-07-28 on the handler ends here with an exception, and runs again from its
-        start when the client has answered. So whatever it does before must be safe to repeat, and
-        it must ask the same in the same words (ASK-10, ASK-13).
-
-        Args:
-            message: explains to the user what the form is for.
-            response_type: what the form asks for: a class with fields, one value, a choice, or
-                nothing but consent (ASK-48, ASK-49); or the JSON Schema of a flat object.
-            key: identifies the request within the call; by default requests are numbered.
-
-        Raises:
-            ClientCapabilityError: the client does not support the request.
-            ServerRequestError: the client refused, or its answer is not valid.
-            UsageError: the request is not valid.
-        """
-        from ..features.server_requests.elicitation import Elicit
-
-        return await self._requester().ask_one(Elicit(message, response_type), key)
-
-    async def elicit_url(
-        self, message: str, url: str, *, elicitation_id: str = "", key: str | None = None
-    ) -> ElicitResult[None]:
-        """Have the user visit a page.
-
-        See `server_requests.elicitation.ElicitUrl`; raises as `elicit` does.
-        """
-        from ..features.server_requests.elicitation import ElicitUrl
-
-        page = ElicitUrl(message, url, elicitation_id)
-        result: ElicitResult[None] = await self._requester().ask_one(page, key)
-        return result
-
-    async def sample(
-        self,
-        messages: str | SamplingMessage | Sequence[str | SamplingMessage],
-        *,
-        max_tokens: int = 512,
-        key: str | None = None,
-        **options: Unpack[SampleOptions],
-    ) -> SampleResult:
-        """Have the client's model answer, with at most `max_tokens` tokens.
-
-        See `server_requests.sampling.Sample`; raises as `elicit` does.
-        """
-        from ..features.server_requests.sampling import Sample
-
-        request = Sample(messages, max_tokens, **options)
-        result: SampleResult = await self._requester().ask_one(request, key)
-        return result
-
-    async def roots(self, *, key: str | None = None) -> tuple[Root, ...]:
-        """Return the roots of the client: the places it works in; raises as `elicit` does."""
-        from ..features.server_requests.roots import Roots
-
-        roots: tuple[Root, ...] = await self._requester().ask_one(Roots(), key)
-        return roots
-
-    async def ask(self, requests: Mapping[str, ServerRequest]) -> dict[str, Any]:
-        """Send several requests at once; the answers have the keys of the requests (ASK-03).
-
-        Raises as `elicit` does: nothing is sent unless the client supports all of them.
-        """
-        return await self._requester().ask(requests)
-
-    async def request_client(
-        self, method: str, params: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """Hand a request of another server on to the client; return its result as it came (ASK-42).
-
-        For servers that stand before others, and clients with a handshake. To one without, return
-        the other server's `input_required` result.
-
-        Args:
-            method: `elicitation/create`, `sampling/createMessage` or `roots/list`.
-            params: sent as they are, less a progress token.
-
-        Raises:
-            ClientCapabilityError: the client does not support the request; nothing was sent.
-            ClientErrorResponse: the client answered with an error, which it has as it came.
-            ServerRequestError: there is no result, or it is not an object.
-            TypeError: `params` cannot be written as JSON.
-            UsageError: the method is another one, `params` are no object, or the client is of the
-                stateless mode.
-        """
-        from ..features.server_requests.handed_on import HandedOn
-
-        request = HandedOn(method, {} if params is None else params)
-        result: dict[str, Any] = await self._requester().ask_one(request, None)
-        return result
-
-    def _requester(self) -> ServerRequester:
-        if self._server_requester is None:
-            call, connection = self._require_call()
-            self._server_requester = connection.server_requester(call, self.abort_signal)
-        return self._server_requester
 
     def _require_call(self) -> tuple[Invocation, CallConnection]:
         if self._call is None or self._connection is None:

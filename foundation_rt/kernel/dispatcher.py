@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from ..features.server_requests.requests import PreparedRequest
     from .call_lifecycle import CallLifecycle
     from .effects import Effect, Publish
-    from .feature import Decision, Feature
     from .input_required import ClientInput
     from .invocation import CallOutcome, Invocation
     from .registry.features import Features
@@ -71,6 +70,9 @@ Around = Callable[
     ["Session", "Peer | None", "Request", Callable[[], "list[Effect]"]], "list[Effect]"
 ]
 """Middleware of decisions: gets a request, its peer, and the function that decides about it."""
+
+Decision = Callable[["Dispatcher", "Session", Any], "list[Effect]"]
+"""Decides about a message of one class."""
 
 Step = Callable[..., "list[Effect]"]
 """A method of `CallLifecycle` that a call goes through."""
@@ -105,10 +107,6 @@ class Dispatcher:
             LineTooLong: _line_too_long,
             Response: _response,
         }
-
-    def use(self, feature: Feature) -> None:
-        """Let a feature decide too: add its rows, and call its hooks, from now on."""
-        self.messages.update(feature.messages)
 
     def dispatch(self, session: Session, message: Message | LineTooLong) -> list[Effect]:
         """Return the effects of one message, in the order in which to perform them."""

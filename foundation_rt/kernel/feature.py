@@ -1,26 +1,23 @@
 """The seam: how a feature joins the kernel, which names none.
 
-A feature is known in two places. What does not use it has nothing of it, and takes the way
+A feature is known in three places. What does not use it has nothing of it, and takes the way
 without features:
 
 * a server has `Feature` objects: rows of tables, and hooks;
-* a session has a `SessionPart` of each feature that it uses.
+* a session has a `SessionPart` of each feature that it uses;
+* a call, and the engine of a server, have `parts` for what a feature keeps there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from ..protocol.jsonrpc import RequestId
-    from .dispatcher import Dispatcher
-    from .effects import Effect
-    from .session import Session
-
-    Decision = Callable[[Dispatcher, Session, Any], list[Effect]]
+    from .dispatcher import Decision
+    from .engine.executor import Engine, RunningCall
 
 NO_ROWS: Mapping[Any, Any] = MappingProxyType({})
 
@@ -36,30 +33,28 @@ class Feature:
 
     messages: ClassVar[Mapping[type, Decision]] = NO_ROWS
 
+    def join(self, engine: Engine) -> None:
+        """Take note of the server, which has been composed and is not served yet."""
 
-class SessionPart:
-    """The state of a feature for one session, from its first use to the end of the session.
+    def starting(self, run: RunningCall) -> Awaitable[None] | None:
+        """Return what is awaited before the `async def` handler of a call starts; None for nothing.
 
-    The hooks are called under the lock of the session.
-    """
-
-    __slots__ = ()
-
-    def holds(self, request_id: RequestId | None) -> bool:
-        """Return whether a request has not been answered, although no call of it is in flight."""
-        return False
-
-    def ended(self, request_id: RequestId, effects: list[Effect]) -> list[Effect]:
-        """Return what happens at the end of a call instead of `effects`.
-
-        Args:
-            request_id: the id of its request.
-            effects: its end; without a reply if it was cancelled.
+        Called in the task of the call. Whatever is to be done when the handler has ended, and may
+        wait, is added to `RunningCall.finishers`.
         """
-        return effects
+
+    def forget(self, session_id: str) -> None:
+        """Drop what is kept for a session that has ended, by the id it has in all workers."""
 
     def close(self) -> None:
-        """Drop the state: the session has ended."""
+        """Release what the feature holds: no call is served any more."""
+
+
+def hooks(features: Iterable[Feature], name: str) -> tuple[Callable[..., Any], ...]:
+    """Return the hook of that name of each feature that has it."""
+    default = getattr(Feature, name)
+    having = [each for each in features if getattr(type(each), name) is not default]
+    return tuple(getattr(each, name) for each in having)
 
 
 def lazy(module: str, name: str) -> Callable[..., Any]:

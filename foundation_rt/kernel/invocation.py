@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -37,6 +38,10 @@ ToResult = Callable[["Any", "Invocation"], dict[str, Any]]
 
 Continuation = Callable[["Invocation", "CallOutcome", float], "list[Effect]"]
 """Decides what follows when a handler has ended, instead of an answer."""
+
+
+NO_PARTS: Mapping[type, Any] = MappingProxyType({})
+"""The parts of a call that no feature keeps anything for."""
 
 
 class Phase(Enum):
@@ -94,6 +99,7 @@ class Invocation:
         continuation: decides what follows the handler; of a call that waits for the rate limit.
         progress: the highest progress that was sent to the client.
         phase: whether the reply is still to be sent.
+        parts: what features keep for it, by the class of that; see `keep`.
     """
 
     session: Session
@@ -122,6 +128,11 @@ class Invocation:
     continuation: Continuation | None = field(default=None, init=False)
     progress: float = field(default=-math.inf, init=False)
     phase: Phase = field(default=Phase.PENDING, init=False)
+    parts: Mapping[type, Any] = field(default=NO_PARTS, init=False)
+
+    def keep(self, part: object) -> None:
+        """Keep the state of a feature for this call, by its class."""
+        self.parts = {**self.parts, type(part): part}
 
     def __repr__(self) -> str:
         return f"<{self.method} {self.name!r} {self.run_id} {self.phase.name}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +21,12 @@ from .call_lifecycle import CallLifecycle
 from .dispatcher import Dispatcher
 from .effects import Abort, Publish
 from .engine.connection import Connection, Deliver, Observe, Send
-from .engine.executor import Engine
+from .engine.executor import Engine, Hooks
 from .engine.publisher import Publisher
 from .engine.scheduling import Background, HostLoop, running_loop
 from .engine.worker_threads import WorkerPool
 from .execution_limits import ResourceManager, resident_memory_bytes
+from .feature import hooks
 from .input_required import ClientInput
 from .registry.tools import ToolRegistry
 from .replies import ResultWriter, ServerInfo
@@ -46,13 +47,13 @@ if TYPE_CHECKING:
     from ..features.rate_limit import RateLimit
     from ..protocol.content import Icon
     from ..protocol.principal import Principal
+    from .context import HandlerContext
     from .effects import Notify, Reply
     from .engine.lifespan import Lifespan
     from .engine.loop_monitor import Closable, HostLoopMonitor
     from .engine.readiness import ReadinessChecks
     from .engine.scheduling import Scheduler
     from .engine.session_callbacks import SessionCallback
-    from .engine.stored_states import StoredStates
     from .feature import Feature
     from .forwarding.forwarder import ForwardedRequest, RequestForwarder
     from .registry.features import Features
@@ -190,6 +191,7 @@ class Runtime:
     metrics: Metrics | None = field(default=None, init=False)
     rate_limit: RateLimit | None = field(default=None, init=False)
     _background: Background = field(init=False)
+    _closing: Hooks = field(default=(), init=False)
     _monitored_host: HostLoopMonitor | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -241,6 +243,15 @@ class Runtime:
         if self.metrics is not None:
             self.metrics.instruments = instruments
             instruments.start(self.clock, self.logger)
+
+    def use(self, features: Sequence[Feature]) -> None:
+        """Let features join, before the server is served."""
+        self._closing = hooks(features, "close")
+        self.engine.starting = hooks(features, "starting")
+        self.engine.forgetting = hooks(features, "forget")
+        for feature in features:
+            self.dispatcher.messages.update(feature.messages)
+            feature.join(self.engine)
 
     def use_stack(self, stack: MiddlewareStack) -> None:
         """Put `stack` around the calls of this server from now on."""
@@ -335,11 +346,11 @@ class Runtime:
         await self.lifespan.stop(left)
 
     async def close_middleware(self) -> None:
-        """Close the stores of rate limit and states, on the same loop, once no call is served."""
+        """Close the rate limit and the features, on the same loop, once no call is served."""
         if self.rate_limit is not None:
             await self.rate_limit.close()
-        if self.engine.stored_states is not None:
-            self.engine.stored_states.close()
+        for close in self._closing:
+            close()
 
     def run_in_background(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `function()` on the loop thread of a host without a loop, and wait for its end.
@@ -469,9 +480,16 @@ def compose(
     registry: ToolRegistry,
     options: ServerOptions,
     config: ServerConfig,
-    features: Iterable[Feature],
+    context: type[HandlerContext[Any]],
 ) -> Runtime:
-    """Create every component that `options` does not contain, and wire all of them."""
+    """Create every component that `options` does not contain, and wire all of them.
+
+    Args:
+        registry: the tools of the server.
+        options: components, and what the author has registered.
+        config: the configuration.
+        context: the class of the contexts that handlers get.
+    """
     clock = options.clock or SystemClock()
     ids = options.id_generator or UuidGenerator()
     sink: StderrSink | None = None
@@ -531,11 +549,16 @@ def compose(
     lifespan, middleware = options.lifespan, options.middleware
     if lifespan is not None:
         lifespan.attach_logger(logger)
-    engine = Engine(dispatcher, clock, config.tools, workers, publisher, lifespan=lifespan)
+    engine = Engine(
+        dispatcher,
+        clock,
+        config,
+        workers,
+        publisher,
+        lifespan=lifespan,
+        make_context=context,
+    )
     engine.dependency_overrides = options.dependency_overrides
-    engine.session_limits = config.server
-    if config.server.session_state_store != "memory":
-        engine.stored_states = _stored_states(config, clock, logger)
     runtime = Runtime(
         config,
         logger,
@@ -549,8 +572,6 @@ def compose(
         lifespan,
         sink,
     )
-    for feature in features:
-        dispatcher.use(feature)
     if options.features is not None:
         runtime.attach_features(options.features)
     if options.agent_coordinator is not None:
@@ -592,15 +613,6 @@ def compose(
 
         add_agent_admin_tools(registry, config.tools, lambda: runtime.agents)
     return runtime
-
-
-def _stored_states(config: ServerConfig, clock: Clock, logger: StructuredLogger) -> StoredStates:
-    from .engine.state_store_redis import RedisStateStore
-    from .engine.stored_states import StoredStates
-
-    limits = config.server
-    store = RedisStateStore(limits.session_state_store, limits.name, limits, clock, logger)
-    return StoredStates(store, limits.session_state_bytes)
 
 
 def _add_session_callbacks(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from attrs import define, field
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal
-    from .feature import SessionPart
+    from .effects import Effect
     from .invocation import Invocation
-    from .session_state import HandlerState
     from .subscriptions import Subscriber
 
 _Part = TypeVar("_Part", bound="SessionPart")
@@ -63,6 +62,31 @@ TRANSITIONS: dict[tuple[State, SessionEvent], State] = {
 }
 
 
+class SessionPart:
+    """The state of a feature for one session, from its first use to the end of the session.
+
+    The hooks are called under the lock of the session.
+    """
+
+    __slots__ = ()
+
+    def holds(self, request_id: RequestId | None) -> bool:
+        """Return whether a request has not been answered, although no call of it is in flight."""
+        return False
+
+    def ended(self, request_id: RequestId, effects: list[Effect]) -> list[Effect]:
+        """Return what happens at the end of a call instead of `effects`.
+
+        Args:
+            request_id: the id of its request.
+            effects: its end; without a reply if it was cancelled.
+        """
+        return effects
+
+    def close(self) -> None:
+        """Drop the state: the session has ended."""
+
+
 @define(eq=False, repr=False)
 class Session(Shown):
     """The state of one connection.
@@ -80,8 +104,7 @@ class Session(Shown):
         capabilities: the names of the capabilities that were advertised to the peer.
         in_flight: the calls that have not been answered, by request id.
         subscribers: the open `subscriptions/listen` requests by id; under None the session itself.
-        state_of_handlers: what handlers keep for it; None until one has looked (CALL-30).
-        parts: what features keep for it, by the class of that.
+        parts: what features keep for it, by the class of that; changed under its lock.
         server_requests: the ids of the server's own requests that have no response yet.
         server_request_count: how many requests the server has sent; makes their ids unique.
     """
@@ -98,10 +121,9 @@ class Session(Shown):
     capabilities: frozenset[str] = field(default=frozenset(), init=False)
     in_flight: dict[RequestId, Invocation] = field(factory=dict, init=False)
     subscribers: dict[RequestId | None, Subscriber] = field(factory=dict, init=False)
-    parts: dict[type[SessionPart], SessionPart] = field(factory=dict, init=False)
+    parts: dict[type[SessionPart], Any] = field(factory=dict, init=False)
     server_requests: set[str] = field(factory=set, init=False)
     server_request_count: int = field(default=0, init=False)
-    state_of_handlers: HandlerState | None = field(default=None, init=False)
     _key: str | None = field(default=None, init=False)
 
     @property
@@ -117,11 +139,14 @@ class Session(Shown):
         self._key = key
 
     def part(self, cls: type[_Part]) -> _Part:
-        """Return what a feature keeps for the session; made when it is first needed."""
-        found = self.parts.get(cls)
+        """Return what a feature keeps for the session, made when it is first needed.
+
+        To be called under the lock of the session, as `parts` is changed under it.
+        """
+        found: _Part | None = self.parts.get(cls)
         if found is None:
             found = self.parts[cls] = cls()
-        return cast("_Part", found)
+        return found
 
     def is_open(self, request_id: RequestId | None) -> bool:
         """Return whether the request of that id has not been answered yet."""

@@ -18,7 +18,7 @@ PACKAGE = "foundation_rt"
 
 GROUPS = {
     "Servers": ("server", "kernel.runtime", "http", "protocol.principal", "protocol.peer"),
-    "Handlers": ("kernel.context", "base.abort", "features.signatures"),
+    "Handlers": ("features.context", "kernel.context", "base.abort", "features.signatures"),
     "Definitions and results": ("kernel.registry", "protocol"),
     "Asking the client": ("features.server_requests",),
     "Errors": ("errors",),

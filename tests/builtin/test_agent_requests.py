@@ -15,7 +15,7 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import AacpSection, ServerConfig, ToolsSection
 from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.errors import ErrorCode, ToolError
-from foundation_rt.kernel.context import ToolContext
+from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.registry.tools import ToolDefinition
 from tests.support.faulty_store import FaultyStore
 from tests.support.server_fixture import ServerFixture, ServerPeer, call

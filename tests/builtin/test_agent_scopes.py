@@ -18,7 +18,7 @@ from foundation_rt.base.config.settings import (
     ToolsSection,
 )
 from foundation_rt.base.ids import UuidGenerator
-from foundation_rt.kernel.context import ToolContext
+from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.registry.tools import ToolDefinition
 from foundation_rt.protocol.principal import ALL_SCOPES, Principal
 from tests.support.counting import CallCounter

@@ -16,7 +16,7 @@ from tests.support.dev_front import DevFront, EventReader, dev_front
 
 APP = """
 from foundation_rt import Server
-from foundation_rt.kernel.context import ToolContext
+from foundation_rt.features.context import ToolContext
 
 server = Server("shop", version="1.0.0")
 

@@ -481,9 +481,10 @@ class ConnectionMachine(RuleBasedStateMachine):
         self.engine = runtime.engine = Engine(
             runtime.dispatcher,
             self.clock,
-            runtime.config.tools,
+            runtime.config,
             self.workers,  # type: ignore[arg-type]
             runtime.publisher,
+            make_context=ToolContext,
         )
         self.scheduler = FakeScheduler(self.clock)
         self.sent: list[bytes] = []

@@ -12,7 +12,7 @@ import pytest
 from attrs import define
 
 from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
-from foundation_rt.kernel.context import ToolContext
+from foundation_rt.features.context import ToolContext
 from tests.support.signatures import derive_tool
 
 if TYPE_CHECKING:

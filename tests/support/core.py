@@ -211,8 +211,8 @@ def make_core(
         client_input,
         subscriptions,
     )
-    for feature in built_in():
-        dispatcher.use(feature)
+    for feature in built_in(whole, clock, logger):
+        dispatcher.messages.update(feature.messages)
     return Core(whole, registry, resources, dispatcher, sink, ids, clock, logger)
 
 

@@ -47,10 +47,11 @@ class EngineHarness:
         self.engine = runtime.engine = Engine(
             runtime.dispatcher,
             self.clock,
-            runtime.config.tools,
+            runtime.config,
             self.workers,  # type: ignore[arg-type]
             runtime.publisher,
             around=partial(wrap, middleware) if middleware else None,
+            make_context=ToolContext,
         )
         self.scheduler = FakeScheduler(self.clock)
         self.broken = False  # whether every send fails

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from foundation_rt.base.jsonschema.compilation import compile_schema
-from foundation_rt.kernel.context import ToolContext
+from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.registry import tool_signature
 from foundation_rt.kernel.registry.tool_signature import TypedTool
 

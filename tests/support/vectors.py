@@ -21,7 +21,7 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.ids import SequentialIds
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.batches import requests_of
-from foundation_rt.kernel.context import ToolContext
+from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.effects import Abort, Log, Notify, Reply
 from foundation_rt.kernel.execution_limits import ResourceManager
 from foundation_rt.kernel.invocation import CallOutcome, Invocation, Raised, Returned, Stopped

@@ -23,7 +23,7 @@ from .task_ids import TaskIds
 from .upstreams import Upstreams
 
 if TYPE_CHECKING:
-    from ...kernel.context import ToolContext
+    from ...features.context import ToolContext
     from ...protocol.principal import Principal
     from ..coordinator import Coordinator
     from .source import Source

@@ -34,7 +34,7 @@ from .routes import RoutedEntry, Routes
 from .search import CALL_TOOL, read_call
 
 if TYPE_CHECKING:
-    from ...kernel.context import ToolContext
+    from ...features.context import ToolContext
     from .subscriptions import ForwardedSubscriptions
     from .task_ids import TaskIds
     from .upstreams import Upstreams

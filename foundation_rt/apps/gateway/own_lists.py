@@ -19,7 +19,7 @@ from .relay import client_of
 from .routes import Definition, Routes
 
 if TYPE_CHECKING:
-    from ...kernel.context import ToolContext
+    from ...features.context import ToolContext
     from ..coordinator import ServerConnections
 
 log = logging.getLogger("foundation_rt.gateway")

@@ -23,7 +23,7 @@ from attrs import define, field
 from ...errors import ErrorCode, ToolError
 
 if TYPE_CHECKING:
-    from ...kernel.context import ToolContext
+    from ...features.context import ToolContext
 
 
 class UnknownParkedCall(Exception):

@@ -34,7 +34,7 @@ from .parked_calls import InputRequests, ParkedCall, ParkedCalls, UnknownParkedC
 
 if TYPE_CHECKING:
     from ...client import Revision
-    from ...kernel.context import ToolContext
+    from ...features.context import ToolContext
     from ...protocol.peer import Peer
     from ...server import Server
 

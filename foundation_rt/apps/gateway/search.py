@@ -22,7 +22,7 @@ from ...kernel.registry.tool_definition import ToolDefinition
 from ...protocol.tool_annotations import ToolAnnotations
 
 if TYPE_CHECKING:
-    from ...kernel.context import ToolContext
+    from ...features.context import ToolContext
     from ...server import Server
     from .routes import Definition
     from .upstreams import Upstreams

@@ -18,7 +18,7 @@ from .failures import failure
 from .relay import client_of
 
 if TYPE_CHECKING:
-    from ...kernel.context import ToolContext
+    from ...features.context import ToolContext
     from ...kernel.forwarding.forwarder import ForwardedRequest
     from ...server import Server
     from .upstreams import Upstreams

@@ -38,7 +38,7 @@ from .source import Source, client_headers, marked_plans
 
 if TYPE_CHECKING:
     from ...client import ConnectOptions
-    from ...kernel.context import ToolContext
+    from ...features.context import ToolContext
     from ...server import Server
     from ..coordinator import ServerConnections, ServerPlan
 

@@ -13,7 +13,7 @@ from ...base.database.errors import DatabaseError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...kernel.context import ToolContext
+    from ...features.context import ToolContext
     from ...server import Server
     from .jobs import Job
     from .metrics import TaskServerMetrics

@@ -12,7 +12,7 @@ from .tools.task_tool import READ_SCOPE
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ...kernel.context import ToolContext
+    from ...features.context import ToolContext
     from .queries import Summary
     from .services import Services
 

@@ -11,7 +11,7 @@ from .tools.lists import summary_to_wire
 from .tools.task_tool import MAX_ID, READ_SCOPE
 
 if TYPE_CHECKING:
-    from ...kernel.context import ToolContext
+    from ...features.context import ToolContext
     from .services import Services
 
 ALL_TASKS = "task://all"

@@ -11,7 +11,7 @@ from ...base.database.errors import DatabaseError
 from .database_errors import to_tool_error
 
 if TYPE_CHECKING:
-    from ...kernel.context import ToolContext
+    from ...features.context import ToolContext
     from ...server import Server
     from .changes import JobLogs, JobWaiters
     from .observation import Observation

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ...agents.ledger.operator import LedgerOperator
     from ...agents.local import AgentCoordinator
     from ...base.config.settings import ToolsSection
-    from ...kernel.context import ToolContext
     from ...kernel.registry.tools import Handler, ToolRegistry
+    from ..context import ToolContext
 
     Work = Callable[[LedgerOperator, dict[str, Any]], Awaitable[Any]]
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ...agents.local import AgentCoordinator
     from ...base.config.settings import ToolsSection
     from ...base.logs.redaction import Redactor
-    from ...kernel.context import ToolContext
     from ...kernel.registry.tools import ArgumentScopes, Handler, ToolRegistry
+    from ..context import ToolContext
 
 _T = TypeVar("_T")
 

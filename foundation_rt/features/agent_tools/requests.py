@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ...agents.ledger.status import MessageStatus
     from ...base.config.settings import ToolsSection
     from ...errors import StructuredError
-    from ...kernel.context import ToolContext
     from ...kernel.registry.tools import Handler
     from ...protocol.principal import Principal
+    from ..context import ToolContext
 
 _REQUEST_ID = {"type": "string", "minLength": 1, "maxLength": 128}
 

@@ -34,7 +34,7 @@ from .texts import shortened
 from .upstream import Upstream, is_same_origin, origin_of
 
 if TYPE_CHECKING:
-    from ...kernel.context import ToolContext
+    from ..context import ToolContext
 
 MAX_DESCRIPTION: Final = 1_500
 """Most characters of the description of a tool."""

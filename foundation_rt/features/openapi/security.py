@@ -19,7 +19,7 @@ from .operations import is_settable_header
 from .styles import refused
 
 if TYPE_CHECKING:
-    from ...kernel.context import ToolContext
+    from ..context import ToolContext
     from .operations import ApiOperation
 
 Secret = str | tuple[str, str] | None

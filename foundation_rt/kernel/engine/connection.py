@@ -20,8 +20,7 @@ from attrs import define, field
 from ...errors import describe_exception
 from ...protocol.framing import LineReader, LineTooLong
 from ...protocol.jsonrpc import Message, Request, parse
-from ...protocol.plain_values import settled
-from ..context import SessionLog, ToolContext
+from ..context import SessionLog
 from ..effects import (
     Abort,
     Event,
@@ -35,7 +34,6 @@ from ..effects import (
     Subscribe,
 )
 from ..invocation import Invocation
-from ..registry.tools import ExecutionMode
 from ..session import NO_HEADERS, Session, State
 
 if TYPE_CHECKING:
@@ -43,15 +41,11 @@ if TYPE_CHECKING:
     from ...features.server_requests.requester import ServerRequester
     from ...features.server_requests.requests import PreparedRequest
     from ...features.server_requests.session_requests import OnResponse
-    from ...protocol.content import ResourceContents
     from ...protocol.jsonrpc import RequestId
     from ..dispatcher import Dispatcher
     from ..effects import Effect, Performed
-    from ..registry.definitions import HandlerSpec
-    from ..session_state import HandlerState
     from .executor import Engine
     from .scheduling import Scheduler
-    from .state_store_redis import StateName
 
 _MESSAGES = (Reply, Notify)  # a union would be made for each look at an effect
 
@@ -222,39 +216,6 @@ class Connection:
             return None
         return self.session.key or self._make_session_key()
 
-    def session_state(self, call: Invocation) -> HandlerState:
-        """Return the state of the session, or of the principal, that made `call` (CALL-30)."""
-        session, name = self.session, self.state_name(call)
-        if name is not None:
-            return self.engine.stored_state(call, name)
-        if call.peer.revision.is_stateless and session.transport_type in ("http", "sse"):
-            return self.engine.state_of(call.principal)
-        state = session.state_of_handlers
-        if state is None:
-            from ..session_state import HandlerState
-
-            self.session_key(call)  # a session with a key is restored nowhere without it (HTTP-68)
-            with self.lock:
-                state = session.state_of_handlers
-                if state is None:
-                    state = HandlerState(self.engine.session_limits.session_state_bytes)
-                    session.state_of_handlers = state
-        else:
-            state.check_size()
-        return state
-
-    def state_name(self, call: Invocation) -> StateName | None:
-        """Return the name of the stored state of `call`; None if its state is in memory."""
-        if self.engine.stored_states is None:
-            return None
-        from .state_store_redis import StateName
-
-        if not call.peer.revision.is_stateless:
-            return None if self.shared_id is None else StateName(self.shared_id(), False)
-        if call.principal is None or self.session.transport_type not in ("http", "sse"):
-            return None
-        return StateName(call.principal.identity, True)
-
     def _make_session_key(self) -> str | None:
         with self.lock:
             if self.session.key is None and not self.closed:
@@ -275,30 +236,11 @@ class Connection:
     @property
     def cancel_grace_ms(self) -> int:
         """The time that a handler may go on after its abort, in ms."""
-        return self.engine.limits.cancel_grace_ms
+        return self.engine.config.tools.cancel_grace_ms
 
     async def run_in_worker(self, function: Callable[[], _T]) -> _T:
         """Run `function` in a worker thread of the server; return or raise what it does."""
         return await self.engine.run_in_worker(function)
-
-    async def read_resource(
-        self, call: Invocation, uri: str, context: ToolContext[Any]
-    ) -> tuple[ResourceContents, ...]:
-        """Return the contents of a resource of this server, as the client of `call` reads them."""
-        from ..own_resources import find_resource
-        from ..registry.resource_results import all_contents
-
-        found, arguments = find_resource(self.dispatcher.features, call, uri)
-        value = await self._run_handler(found.handler_spec, arguments, context)
-        return all_contents(value, uri, found.definition.mime_type)
-
-    async def _run_handler(
-        self, spec: HandlerSpec, arguments: dict[str, Any], context: ToolContext[Any]
-    ) -> Any:
-        """Run a handler in its own way, within a call that runs on the event loop."""
-        handler = partial(spec.handler, arguments, context)
-        is_blocking = spec.execution is ExecutionMode.THREAD
-        return await settled(await self.run_in_worker(handler) if is_blocking else handler())
 
     def request(
         self, call: Invocation, request: PreparedRequest, on_response: OnResponse

@@ -30,12 +30,12 @@ from attrs import define, field
 
 from ...base.abort import AbortSignal
 from ...base.clock import Clock
-from ...base.config.settings import ServerSection, ToolsSection
+from ...base.config.settings import ServerConfig
 from ...base.shown import Shown
-from ...errors import AbortError, UsageError, describe_exception, has_type
+from ...errors import AbortError, describe_exception, has_type
 from ...protocol.methods import TOOLS_CALL
 from ...protocol.plain_values import settled
-from ..context import ToolContext
+from ..context import HandlerContext
 from ..dispatcher import Dispatcher
 from ..effects import Reply
 from ..invocation import CallOutcome, Invocation, Phase, Raised, Returned, Stopped
@@ -46,16 +46,11 @@ from .worker_threads import WorkerPool
 if TYPE_CHECKING:
     import asyncio
 
-    from ...protocol.principal import Principal
     from ..effects import Effect, Performed
-    from ..session_state import HandlerState, StoredState
     from .connection import Connection
     from .lifespan import Lifespan
-    from .principal_states import PrincipalStates
     from .publisher import Publisher
     from .session_callbacks import SessionCallback, SessionEnds
-    from .state_store_redis import StateName
-    from .stored_states import StoredStates
     from .timers import Timer
 
 
@@ -66,6 +61,8 @@ Emit = Callable[["list[Effect]"], "list[Performed]"]
 
 Proceed = Callable[[], Awaitable[Any]]
 """Runs a handler, or a handler with middleware around it."""
+
+Hooks = tuple[Callable[..., Any], ...]
 
 
 LARGE_REPLY_BYTES = 1024 * 1024
@@ -84,13 +81,14 @@ class RunningCall(Shown):
         waits_since: when the deadline was paused, in monotonic seconds.
         threads: within middleware, how many worker threads run the handler.
         left: how the task ended, if it ended before those threads.
-        state: the session state that its handler has looked at, if that is in a store.
+        finishers: called in turn with how the handler has ended, in a thread that may wait; each
+            returns how the call is to end.
         reply_bytes: the length of its reply.
     """
 
     connection: Connection
     call: Invocation
-    context: ToolContext
+    context: HandlerContext[Any]
     started: float
     deadline: Timer | None = field(default=None, init=False)
     cancellation: Timer | None = field(default=None, init=False)
@@ -103,7 +101,7 @@ class RunningCall(Shown):
     waits_since: float = field(default=0.0, init=False)
     threads: int = field(default=0, init=False)
     left: CallOutcome | None = field(default=None, init=False)
-    state: StoredState | None = field(default=None, init=False)
+    finishers: tuple[Callable[[CallOutcome], CallOutcome], ...] = field(default=(), init=False)
     reply_bytes: int = field(default=0, init=False)
 
     @property
@@ -117,39 +115,40 @@ class Engine:
     """Runs handlers for all connections of a server.
 
     Args:
-        limits: the `tools` section of the configuration.
+        config: the configuration of the server.
         publisher: sends notifications to other connections.
         on_idle: called, from any thread, when the last running handler has ended.
         on_unanswered: called, from any thread, with None when a tool call will not be answered,
             and again with the outcome of its handler (AACP-28).
         around: puts the middleware of the server around a handler; None if there is none.
         lifespan: holds the state for handlers; None if there are no hooks.
+        make_context: makes the context of a call.
 
     Attributes:
         dependency_overrides: by function of a dependency, the one that is called instead.
-        session_limits: the `server` section of the configuration.
         is_one_of_several: this process is one of several workers.
-        stored_states: the session states that are in a store; None if they are in memory.
         session_ends: reports the ends of sessions; None if nothing is to be called with them.
+        starting, forgetting: the hooks of features; see `Feature.starting` and `Feature.forget`.
         on_roots_changed: called with the key of a session whose roots have changed.
     """
 
     dispatcher: Dispatcher
     clock: Clock
-    limits: ToolsSection
+    config: ServerConfig
     workers: WorkerPool
     publisher: Publisher
     on_idle: Callable[[], object] = field(default=lambda: None)
     on_unanswered: Callable[[Invocation, CallOutcome | None], object] | None = field(default=None)
     around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
     lifespan: Lifespan[Any] | None = field(default=None)
+    make_context: type[HandlerContext[Any]] = HandlerContext
     dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
         factory=dict, init=False
     )
-    session_limits: ServerSection = field(factory=ServerSection, init=False)
     is_one_of_several: bool = field(default=False, init=False)
-    stored_states: StoredStates | None = field(default=None, init=False)
-    _principal_states: PrincipalStates | None = field(default=None, init=False)
+    starting: Hooks = field(default=(), init=False)
+    forgetting: Hooks = field(default=(), init=False)
+    _parts: dict[type, Any] = field(factory=dict, init=False)
     session_ends: SessionEnds | None = field(default=None, init=False)
     on_roots_changed: SessionCallback | None = field(default=None, init=False)
     _runs: dict[str, RunningCall] = field(factory=dict, init=False)
@@ -170,7 +169,7 @@ class Engine:
 
     def start(self, connection: Connection, call: Invocation) -> None:
         """Run the handler of `call`: step 8 of a call."""
-        context = ToolContext(
+        context = self.make_context(
             call.run_id,
             call.correlation_id,
             AbortSignal(),
@@ -281,51 +280,23 @@ class Engine:
                 return
         ends.report(connection)
 
-    def state_of(self, principal: Principal | None) -> HandlerState:
-        """Return the state of a principal in the stateless mode (CALL-30).
+    def run_of(self, call: Invocation) -> RunningCall | None:
+        """Return the run of a call; None once its handler has ended."""
+        return self._runs.get(call.run_id)
 
-        Raises:
-            ToolError: too many principals have one.
-            UsageError: there is no principal, or there are other processes that would not see it.
-        """
-        if principal is None:
-            raise UsageError(
-                "there is no state for a client without session and principal; turn authentication"
-                " on, or let clients of the stateless mode do without"
-            )
-        if self.is_one_of_several:
-            raise UsageError(
-                "there is no state for a client of the stateless mode, which meets another worker"
-                " with each call: set server.session_state_store to the URL of a Redis server, or"
-                " serve without --workers"
-            )
-        if self._principal_states is None:
-            self._principal_states = self._make_principal_states()
-        state = self._principal_states.state_of(principal.identity)
-        state.check_size()
-        return state
+    def part(self, cls: type[_T]) -> _T:
+        """Return what a feature keeps for the server; made, with the engine, when first needed."""
+        found = self._parts.get(cls)
+        if found is None:
+            made: Callable[[Engine], Any] = cls
+            with self._ended:  # the first one wins, should two threads make one
+                found = self._parts.setdefault(cls, made(self))
+        return cast("_T", found)
 
-    def stored_state(self, call: Invocation, name: StateName) -> HandlerState:
-        """Return the state of a call that is in a store (CALL-34).
-
-        Raises:
-            ToolError: the store does not answer.
-            UsageError: the call has ended.
-        """
-        run = self._runs.get(call.run_id)
-        if run is None or self.stored_states is None:
-            raise UsageError("the session state is read and written before the call has ended")
-        return self.stored_states.state_of(run, name)
-
-    def _make_principal_states(self) -> PrincipalStates:
-        from .principal_states import PrincipalStates
-
-        limits, seconds = self.session_limits, self.session_limits.session_state_idle_ms / 1000
-        states = PrincipalStates(
-            limits.session_state_bytes, limits.session_states, seconds, self.clock.monotonic
-        )
-        with self._ended:  # the first one wins, should two threads make one
-            return self._principal_states or states
+    def forget_session(self, session_id: str) -> None:
+        """Drop what features keep for a session that has ended, by its id in all workers."""
+        for forget in self.forgetting:
+            forget(session_id)
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait, at most `timeout` seconds, until no handler runs; return whether none does."""
@@ -380,7 +351,7 @@ class Engine:
                 awaiting = partial(self._await_result, run, outcome.value, variables)
                 run.connection.scheduler.call_in_loop(awaiting)
             else:
-                self._finish(run, self._saved(run, outcome), emit)
+                self._finish(run, self._finished(run, outcome), emit)
             del outcome  # see `start`
         except BaseException as error:
             self._finish(run, Raised(error), emit)
@@ -397,17 +368,11 @@ class Engine:
         if run.signal.aborted and run.cancellation is None:
             self._cancel_later(run)
 
-    def _saved(self, run: RunningCall, outcome: CallOutcome) -> CallOutcome:
-        """Write the state of a call whose handler has ended; return how the call ends (CALL-36)."""
-        if run.state is None or self.stored_states is None:
-            return outcome
-        try:
-            self.stored_states.save(run)
-        except Exception as error:
-            if isinstance(outcome, Returned):
-                return Raised(error)
-            described = {"error": describe_exception(error)}
-            run.context.logger.warn("the session state was not stored", described)
+    @staticmethod
+    def _finished(run: RunningCall, outcome: CallOutcome) -> CallOutcome:
+        """Return how a call ends whose handler has ended; this may wait."""
+        for finish in run.finishers:
+            outcome = finish(outcome)
         return outcome
 
     async def _run_in_task(self, run: RunningCall, awaitable: Awaitable[Any] | None = None) -> None:
@@ -418,8 +383,9 @@ class Engine:
             run.started = self.clock.monotonic()
             run.due = run.started + call.timeout_ms / 1000
         try:
-            if (states := self.stored_states) is not None and states.expects(run):
-                await states.prepare(run, self.run_in_worker)
+            for starting in self.starting:
+                if (preparing := starting(run)) is not None:
+                    await preparing
             if awaitable is not None:
                 value = await awaitable
             elif self.around is None or call.continuation is not None:
@@ -431,17 +397,17 @@ class Engine:
         except BaseException as error:
             # Not kept in a variable: this frame is in its traceback, and only the collector would
             # find that cycle.
-            if run.state is None or has_type(error, GeneratorExit):  # may not wait any more
+            if not run.finishers or has_type(error, GeneratorExit):  # may not wait any more
                 self._end_task(run, _outcome_of(error, run.signal))
             else:
-                await self._save_and_end(run, _outcome_of(error, run.signal))
+                await self._finish_and_end(run, _outcome_of(error, run.signal))
         else:
             if self._large_reply is not None:
                 await self._wait_for_turn()
-            if run.state is None:
+            if not run.finishers:
                 self._end_task(run, Returned(value))
             else:
-                await self._save_and_end(run, Returned(value))
+                await self._finish_and_end(run, Returned(value))
             if run.reply_bytes > LARGE_REPLY_BYTES:
                 self._hold_others()
 
@@ -464,15 +430,15 @@ class Engine:
             while self._large_reply is not None:
                 await asyncio.shield(self._large_reply)
 
-    async def _save_and_end(self, run: RunningCall, outcome: CallOutcome) -> None:
-        """Write the state of a call, unless a thread still runs its handler; then end its task."""
+    async def _finish_and_end(self, run: RunningCall, outcome: CallOutcome) -> None:
+        """Finish a call, unless a thread still runs its handler; then end its task."""
         import asyncio
 
-        saved = [outcome]
+        ending = [outcome]
         if not run.threads:
-            with suppress(asyncio.CancelledError):  # it is written nevertheless
-                await self.run_in_worker(lambda: saved.append(self._saved(run, saved.pop())))
-        self._end_task(run, saved.pop())
+            with suppress(asyncio.CancelledError):  # it is finished nevertheless
+                await self.run_in_worker(lambda: ending.append(self._finished(run, ending.pop())))
+        self._end_task(run, ending.pop())
 
     def _started(self, run: RunningCall, task: asyncio.Task[None]) -> None:
         """Arm the deadline after the first step of the task, unless it has ended in it."""
@@ -561,7 +527,7 @@ class Engine:
             # The outcome of a cancelled task is not that of the call: the handler's is.
             cancelled = isinstance(left, Raised) and _is_cancellation(left.error)
             ending = outcome if cancelled or isinstance(left, Stopped) else left
-            self._finish(run, self._saved(run, ending), run.connection.emit_from_thread)
+            self._finish(run, self._finished(run, ending), run.connection.emit_from_thread)
 
     async def run_in_worker(self, function: Callable[[], _T]) -> _T:
         """Run `function` in a worker thread for a coroutine, and wait for its end.
@@ -613,7 +579,7 @@ class Engine:
     def _cancel_later(self, run: RunningCall) -> None:
         """Cancel the task of an aborted call after its grace."""
         # A forwarder has nothing to finish: the server behind it has to learn of this (FWD-31).
-        grace = 0 if run.call.kind.is_forwarded else self.limits.cancel_grace_ms / 1000
+        grace = 0 if run.call.kind.is_forwarded else self.config.tools.cancel_grace_ms / 1000
         run.cancellation = run.connection.scheduler.call_later(grace, partial(self._cancel, run))
 
     def _cancel(self, run: RunningCall) -> None:

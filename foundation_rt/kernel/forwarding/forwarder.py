@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from attrs import define, field, frozen
 
 from ...base.shown import Shown
-
-if TYPE_CHECKING:
-    from ..context import ToolContext
 
 ListKind = Literal["tools", "resources", "resourceTemplates", "prompts"]
 """A list, by the member of its result that holds the entries."""
@@ -104,7 +101,7 @@ class RequestForwarder(Protocol):
         """
         ...
 
-    def list_entries(self, kind: ListKind, context: ToolContext) -> Entries | Awaitable[Entries]:
+    def list_entries(self, kind: ListKind, context: Any) -> Entries | Awaitable[Entries]:
         """Return the definitions of a list for this client, in any order.
 
         A plain function or a coroutine function; a plain one runs in place. What is prepared for a
@@ -115,7 +112,7 @@ class RequestForwarder(Protocol):
         """
         ...
 
-    async def forward(self, request: ForwardedRequest, context: ToolContext) -> Mapping[str, Any]:
+    async def forward(self, request: ForwardedRequest, context: Any) -> Mapping[str, Any]:
         """Return the result of a request, as its server has sent it.
 
         Raises:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ...base.jsonschema.header_params import HeaderParameter
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
-    from ..context import ToolContext
+    from ..context import HandlerContext
     from ..dispatcher import Dispatcher
     from ..effects import Effect
     from ..invocation import CallKind, Invocation
@@ -215,7 +215,7 @@ class Forwarding:
         timeout_ms = None if target is None else target.timeout_ms
         call.timeout_ms = timeout_ms or self.dispatcher.calls.limits.default_timeout_ms
 
-    def _forward(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+    def _forward(self, arguments: dict[str, Any], context: HandlerContext[Any]) -> Any:
         return self.forwarder.forward(_request_of(context), context)
 
     # -- lists ---------------------------------------------------------------------------------
@@ -228,7 +228,9 @@ class Forwarding:
         call.to_result = partial(self._page, kind, after)
         return admit(self.dispatcher.calls, call, needs_slot=call.execution is ExecutionMode.ASYNC)
 
-    def _entries(self, kind: ListKind, arguments: dict[str, Any], context: ToolContext) -> Any:
+    def _entries(
+        self, kind: ListKind, arguments: dict[str, Any], context: HandlerContext[Any]
+    ) -> Any:
         return self.forwarder.list_entries(kind, context)
 
     def _page(
@@ -275,7 +277,7 @@ _SUBSCRIBING = {
 }
 
 
-def _request_of(context: ToolContext) -> ForwardedRequest:
+def _request_of(context: HandlerContext[Any]) -> ForwardedRequest:
     assert context.call is not None  # the runtime has made the context
     return context.call.forwarded
 

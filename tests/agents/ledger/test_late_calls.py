@@ -18,7 +18,7 @@ from foundation_rt.agents.ledger.types import Outcome, RequestState
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import AacpSection, ServerConfig, ToolsSection
 from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolError
-from foundation_rt.kernel.context import ToolContext
+from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.registry.tools import ToolDefinition
 from tests.support.coordinators import record_of
 from tests.support.faulty_store import FaultyStore

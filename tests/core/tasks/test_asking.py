@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from foundation_rt.base.clock import ManualClock
+from foundation_rt.features.context import ToolContext
 from foundation_rt.features.server_requests.elicitation import Elicit, ElicitUrl
 from foundation_rt.features.server_requests.errors import (
     ClientCapabilityError,
     UrlElicitationRequired,
 )
-from foundation_rt.kernel.context import ToolContext
 from tests.core.tasks.harness import WITH_TASKS, TaskClient, TaskHarness, run
 from tests.core.tasks.test_tasks import text_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.kernel.context import ToolContext
+from foundation_rt.features.context import ToolContext
 from foundation_rt.protocol.principal import Principal
 from tests.core.tasks.harness import TaskClient, TaskHarness
 from tests.core.tasks.test_asking import ANN, ask_a_name

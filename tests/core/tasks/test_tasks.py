@@ -13,8 +13,8 @@ import pytest
 
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.errors import RegistrationError, ToolError
+from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.call_lifecycle import CallLifecycle
-from foundation_rt.kernel.context import ToolContext
 from foundation_rt.kernel.invocation import Invocation
 from foundation_rt.kernel.tasks.support import EXTENSION, REQUIRED_CAPABILITIES
 from foundation_rt.protocol.principal import Principal

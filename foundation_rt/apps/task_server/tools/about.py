@@ -11,7 +11,7 @@ from ..validation import DIALECT, task_schema
 from .task_tool import STRING, TaskTool, closed_object
 
 if TYPE_CHECKING:
-    from ....kernel.context import ToolContext
+    from ....features.context import ToolContext
     from ....kernel.registry.tool_definition import ToolDefinition
     from ..services import Services
 

@@ -29,7 +29,7 @@ from .task_tool import (
 )
 
 if TYPE_CHECKING:
-    from ....kernel.context import ToolContext
+    from ....features.context import ToolContext
     from ..jobs import Job, NewJob, Submission
     from ..services import Services
 

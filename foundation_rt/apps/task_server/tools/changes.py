@@ -31,7 +31,7 @@ from .task_tool import (
 )
 
 if TYPE_CHECKING:
-    from ....kernel.context import ToolContext
+    from ....features.context import ToolContext
     from ..services import Services
     from ..store import TaskUpdate
 

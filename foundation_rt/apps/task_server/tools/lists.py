@@ -27,7 +27,7 @@ from .task_tool import (
 )
 
 if TYPE_CHECKING:
-    from ....kernel.context import ToolContext
+    from ....features.context import ToolContext
     from ..queries import Summary, TaskFilter, TaskPage, TaskQuery
     from ..services import Services
     from ..tasks import Task

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from foundation_rt import Principal, Server, ToolContext, ToolError
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.kernel.engine.principal_states import PrincipalStates
-from foundation_rt.kernel.session_state import HandlerState
+from foundation_rt.features.state.handler_state import HandlerState
+from foundation_rt.features.state.principal_states import PrincipalStates
+from foundation_rt.features.state.states import OwnState, States
 from foundation_rt.testing import TestClient
 
 STATELESS = "2026-07-28"
@@ -45,11 +46,10 @@ async def test_state_is_that_of_one_client(revision: str) -> None:
             assert await bob.call("count") == 1
         assert await ann.call("append", size=1) == ["count", "list"]
         session = ann.connection.session
-    assert session.state_of_handlers is not None
-    assert "x" not in repr(session.state_of_handlers)
+    assert "x" not in repr(session.parts[OwnState].state)
     async with TestClient(server, revision=revision) as idle:
         await idle.request("tools/list")
-        assert idle.connection.session.state_of_handlers is None
+        assert not idle.connection.session.parts
 
 
 @pytest.mark.rule("CALL-30", "CALL-33")
@@ -70,7 +70,7 @@ async def test_state_of_a_principal_without_a_session() -> None:
         with pytest.raises(ToolError):
             await count(None if problem == "principal" else ann)
         with pytest.raises(Exception, match=problem):
-            server.runtime.engine.state_of(None if problem == "principal" else ann)
+            server.runtime.engine.part(States).of_principal(None if problem == "principal" else ann)
         server.runtime.engine.is_one_of_several = True
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from attrs import define, field
 
-from ..session_state import HandlerState, too_many_states
+from .handler_state import HandlerState, too_many_states
 
 
 @define(eq=False, repr=False)

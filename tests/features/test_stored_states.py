@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import Principal, Server, ToolContext, ToolError
-from foundation_rt.kernel.engine import state_store_redis
-from foundation_rt.kernel.engine.state_store_redis import StateName
-from foundation_rt.kernel.session_state import StateChanges, StoredState
+from foundation_rt.features.state import redis_store
+from foundation_rt.features.state.handler_state import StateChanges, StoredState
+from foundation_rt.features.state.redis_store import StateName
+from foundation_rt.features.state.states import States
 from foundation_rt.testing import TestClient
 from tests.support.redis_server import redis_server
 from tests.support.services import need_redis, unique_name
@@ -105,7 +106,7 @@ def redis_name() -> Iterator[tuple[str, str]]:
     finally:
         import redis
 
-        tag = make_server(name, url).runtime.engine.stored_states._store._tag  # type: ignore[union-attr]
+        tag = make_server(name, url).runtime.engine.part(States).stored._store._tag  # type: ignore[union-attr]
         with redis.Redis.from_url(url) as client:
             for key in client.keys(f"foundation-rt:state:{tag}:*"):
                 client.delete(key)
@@ -208,13 +209,13 @@ async def test_states_in_redis_are_bounded_whoever_writes() -> None:
 async def test_unused_states_in_redis_expire_and_those_of_ended_sessions_are_removed() -> None:
     with redis_name() as (name, url):
         server = make_server(name, url, session_state_idle_ms=60_000)
-        states = server.runtime.engine.stored_states
+        states = server.runtime.engine.part(States).stored
         assert states is not None
         store = states._store
         for who in (ANN, "one", "two"):
             async with client_of(server, who) as client:
                 await client.call("put", name="a", value=1)
-        for principal, longest in ((True, 60_000), (False, state_store_redis.SESSION_TTL_MS)):
+        for principal, longest in ((True, 60_000), (False, redis_store.SESSION_TTL_MS)):
             state = StateName(ANN.identity if principal else "one", principal)
             key, client = store._key(state), store._redis
             client.pexpire(key, 5_000)
@@ -234,8 +235,8 @@ async def test_unused_states_in_redis_expire_and_those_of_ended_sessions_are_rem
 async def test_calls_that_need_a_state_fail_while_redis_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(state_store_redis, "_TIMEOUT_SECONDS", 0.05)
-    monkeypatch.setattr(state_store_redis, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(redis_store, "_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(redis_store, "_RETRY_SECONDS", 0.0)
     held = Held()
     with redis_server() as redis:
         server = make_server("faults", redis.url, held)
@@ -301,7 +302,7 @@ def _loaded(stored: dict[str, bytes]) -> StoredState:
 
 
 def _keys(server: Server) -> list[bytes]:
-    states = server.runtime.engine.stored_states
+    states = server.runtime.engine.part(States).stored
     assert states is not None
     store = states._store
     return store._redis.keys(f"foundation-rt:state:{store._tag}:*")  # type: ignore[return-value]

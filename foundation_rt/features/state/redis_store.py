@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from ...errors import ErrorCode, MissingExtraError, ToolError
-from ..session_state import state_too_large, too_many_states
+from .handler_state import state_too_large, too_many_states
 
 try:
     from redis import Redis
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ...base.clock import Clock
     from ...base.config.settings import ServerSection
     from ...base.logs.logger import StructuredLogger
-    from ..session_state import StateChanges
+    from .handler_state import StateChanges
 
 SESSION_TTL_MS = 24 * 3600 * 1000
 """The milliseconds for which the state of a session is kept after it was last looked at."""

@@ -17,8 +17,8 @@ from typing import Any
 import orjson
 from attrs import frozen
 
-from ..base.exact_json import dumps, loads
-from ..errors import ErrorCode, ToolError
+from ...base.exact_json import dumps, loads
+from ...errors import ErrorCode, ToolError
 
 _STRICT = (
     orjson.OPT_PASSTHROUGH_DATACLASS

@@ -1,0 +1,56 @@
+"""Resources of the server that its own handlers read, in the name of their client (MRES-23)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ErrorCode, ToolError
+from ..kernel.methods.scopes import require_scopes
+from ..kernel.registry.resource_results import all_contents
+from ..kernel.registry.tools import ExecutionMode
+from ..protocol.plain_values import settled
+
+if TYPE_CHECKING:
+    from ..kernel.context import HandlerContext
+    from ..kernel.engine.connection import Connection
+    from ..kernel.invocation import Invocation
+    from ..kernel.registry.features import Features
+    from ..kernel.registry.resources import RegisteredResource, RegisteredTemplate
+    from ..protocol.content import ResourceContents
+
+
+async def read_own_resource(
+    call: Invocation, connection: Connection, uri: str, context: HandlerContext[Any]
+) -> tuple[ResourceContents, ...]:
+    """Return the contents of a resource, as the client of `call` reads them.
+
+    Raises:
+        ToolError: there is no such resource for the client, or its handler failed.
+    """
+    found, arguments = find_resource(connection.dispatcher.features, call, uri)
+    spec = found.handler_spec
+    handler = partial(spec.handler, arguments, context)
+    is_blocking = spec.execution is ExecutionMode.THREAD
+    value = await settled(await connection.run_in_worker(handler) if is_blocking else handler())
+    return all_contents(value, uri, found.definition.mime_type)
+
+
+def find_resource(
+    features: Features | None, call: Invocation, uri: str
+) -> tuple[RegisteredResource | RegisteredTemplate, dict[str, Any]]:
+    """Return the resource of `uri`, and the arguments of its handler.
+
+    Raises:
+        ToolError: NOT_FOUND, or UNAUTHORIZED where the principal of `call` lacks a scope.
+    """
+    uri = str(uri)  # others have classes for URIs
+    try:
+        if features is None:
+            raise LookupError(uri)
+        found, values = features.resources.find(uri, call.principal)
+    except LookupError:
+        details = {"reason": "resource_not_found", "uri": uri}
+        raise ToolError(ErrorCode.NOT_FOUND, "Resource not found", details) from None
+    require_scopes(call, found.scopes)
+    return found, {**values, "uri": uri}
