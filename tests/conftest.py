@@ -25,7 +25,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("foundation")
-# Hypothesis mixes in constants of the modules of this project that are loaded, others in each worker.
+# Hypothesis mixes in constants of the modules of this project that are loaded: each worker others.
 setattr(providers, "is_local_module_file", lambda path: False)  # noqa: B010
 
 
