@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import selectors
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from attrs import frozen
 
 from tests.support import node
+from tests.support.http_server import free_port
 from tests.support.process import PATIENCE, Hanging, environment
 
 HERE = Path(__file__).parent
@@ -81,7 +81,7 @@ def everything_over(transport: str, path: str, port: int = 0) -> Iterator[Listen
 
     It takes its port from the environment and cannot be told to find one.
     """
-    port = port or _free_port()
+    port = port or free_port()
     process = subprocess.Popen(
         npm("everything", transport),
         env={**environment(), "PORT": str(port)},
@@ -94,11 +94,6 @@ def everything_over(transport: str, path: str, port: int = 0) -> Iterator[Listen
             yield Listening(f"http://127.0.0.1:{port}{path}", port, process)
         finally:
             process.kill()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def _line_with(process: subprocess.Popen[bytes], words: bytes) -> str:

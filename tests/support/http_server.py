@@ -10,8 +10,10 @@ from __future__ import annotations
 import signal
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import cycle
 from pathlib import Path
+from random import SystemRandom
 
 from attrs import frozen
 
@@ -50,10 +52,17 @@ def serve_http(
             assert process.wait() == 128 + signal.SIGTERM
 
 
+_LOWEST, _BELOW = 11_000, 32_768
+"""Ports that the system does not choose itself: one that it has chosen it may give away again."""
+
+_ports = cycle(SystemRandom().sample(range(_LOWEST, _BELOW), _BELOW - _LOWEST))
+
+
 def free_port() -> int:
-    """Return a port that nothing listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    """Return a port that nothing listens on now, each time another one."""
+    while True:
+        with suppress(OSError), socket.create_server(("127.0.0.1", next(_ports))) as found:
+            return int(found.getsockname()[1])
 
 
 @contextmanager

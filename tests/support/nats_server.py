@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.http_server import free_port
 from tests.support.services import REQUIRED
 
 
@@ -31,9 +31,7 @@ class NatsServer:
 
     def __init__(self, directory: Path, *options: str) -> None:
         self._options = options
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
         self.directory = directory
         self._process: subprocess.Popen[bytes] | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from tempfile import mkdtemp
 import pytest
 from attrs import define
 
+from tests.support.http_server import free_port
 from tests.support.services import REQUIRED
 
 _FOLDERS = (None, *sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True))
@@ -56,9 +56,7 @@ def postgres_server() -> Iterator[PostgresServer]:
         if os.getuid() == 0:  # the server refuses to run as root
             shutil.chown(folder, "postgres")
         _run("initdb", "-D", str(folder / "data"), "-N", "-A", "trust", "-U", "test", "-E", "UTF8")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         server = PostgresServer(f"postgresql://test@127.0.0.1:{port}/postgres", folder, port)
         server.start()
         try:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 
 from tests.support.host_server import PATIENCE, Frame, Page
+from tests.support.http_server import free_port
 from tests.support.process import ServerProcess, command, environment, run
 from tests.support.services import postgres_database
 
@@ -244,9 +244,8 @@ async def test_cuts_at_any_byte_lose_and_repeat_nothing(tmp_path: Path) -> None:
 @pytest.mark.rule("HOST-14", "HOST-11", "CHAT-18")
 async def test_chats_of_a_killed_worker_go_on_at_the_other(tmp_path: Path) -> None:
     script = [["begun ", {"hang": True}], ["again"]]
-    with postgres_database() as store, socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-        free.close()
+    with postgres_database() as store:
+        port = free_port()
         words = ("--store", store, "--workers", "2")
         with host_process(tmp_path, *words, script=script, port=port) as host:
             host.process.wait_until(
@@ -454,9 +453,8 @@ async def test_keys_are_read_again_on_signal(tmp_path: Path) -> None:
 
 @pytest.mark.rule("HOST-06", "HOST-14", "HTTP-52")
 async def test_workers_read_new_keys_from_the_file(tmp_path: Path) -> None:
-    with postgres_database() as store, socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-        free.close()
+    with postgres_database() as store:
+        port = free_port()
         (tmp_path / ".env").write_text("GEMINI_API_KEY=one\n")
         words, own = ("--workers", "2"), {"FOUNDATION_RT_HOST__STORE": store}
         with host_process(tmp_path, *words, script=[["x"]], port=port, env=own) as host:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
@@ -14,6 +13,7 @@ from attrs import frozen
 from foundation_rt import Server
 from foundation_rt.apps.task_server.app import create_task_server
 from foundation_rt.client import Client, connect
+from tests.support.http_server import free_port
 from tests.support.process import ServerProcess, command, environment
 from tests.task_server.memory_store import MemoryStore
 
@@ -83,13 +83,6 @@ def serving(
         if process.exit_code is None:
             process.signal(signal.SIGTERM)
             assert process.wait() == 128 + signal.SIGTERM
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago, for processes that share one."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 @asynccontextmanager
