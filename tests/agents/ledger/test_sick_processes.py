@@ -115,8 +115,6 @@ def test_others_serve_every_agent_while_one_process_is_sick(
 
     assert records.keys() == set(IDS)
     check(told, records, executions)
-    # A spell costs at most what the sick process held: one execution of each agent, and its queue.
-    assert sum(executions.values()) - REQUESTS <= SPELLS * len(AGENTS) * 2
 
 
 @pytest.mark.rule("AACP-99", "AACP-01", "AACP-23")
