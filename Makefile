@@ -9,8 +9,12 @@ DEMO_INSTALLED := $(VENV)/.demo-installed
 # Tests often wait for a process: one more runs than there are cores.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
+PYTEST = $(BIN)/pytest --numprocesses $(JOBS) --dist worksteal
+SLOW := tests/interop tests/host/page tests/dev/page tests/test_site.py
+
 # Every process of the tests would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
+COMPILE = @$(BIN)/python -m compileall -q -j 0 foundation_rt tests/support
 
 # With an older Python pip would search for versions that fit, for minutes and without a word.
 define CHECK_PYTHON
@@ -19,7 +23,7 @@ define CHECK_PYTHON
 	% sys.version_info[:2])'
 endef
 
-.PHONY: install lock bounds demo docs tables test test-all coverage conformance simulate fuzz lint bench bench-peers bench-engines trace clean
+.PHONY: install lock bounds demo docs tables test test-all test-long coverage conformance simulate fuzz lint bench bench-peers bench-engines trace clean
 
 install: $(INSTALLED)
 
@@ -57,14 +61,23 @@ $(DEMO_INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,jsonschema]'
 	@touch $@
 
-# What a developer runs: every test, with few random cases.
+# What a developer runs: few random cases, without the tests of pages and of programs by others.
 test: $(INSTALLED)
-	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal
+	$(COMPILE)
+	$(PYTEST) $(addprefix --ignore=,$(SLOW))
 
 # What continuous integration runs: every test, with many random cases.
 test-all: export FOUNDATION_RT_TEST_SIZE = full
 test-all: $(INSTALLED)
-	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal
+	$(COMPILE)
+	$(PYTEST)
+
+# Hours: ten times as many random cases, 30,000 histories, hundreds of kills, and the fuzzer of the pages.
+test-long: export FOUNDATION_RT_TEST_SIZE = long
+test-long: $(INSTALLED)
+	$(COMPILE)
+	$(PYTEST) -o faulthandler_timeout=7200
+	$(MAKE) fuzz
 
 # The lines that no test runs, with few random cases: tracing doubles the time (Python 3.11: 60 s for 31 s).
 coverage: $(INSTALLED)

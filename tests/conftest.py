@@ -12,7 +12,7 @@ from hypothesis.internal.conjecture import providers
 
 from foundation_rt.base.clock import ManualClock
 from tests.support.async_tests import run_test
-from tests.support.sizes import EXPLORES, FULL, examples
+from tests.support.sizes import EXPLORES, SIZE, examples
 
 # No deadline: timings on shared machines are noise. A failure prints what reproduces it. Every run
 # tries the same examples, so that a change is judged by itself, unless it is asked to explore.
@@ -42,7 +42,7 @@ _inherit_no_signals()
 
 def pytest_report_header() -> str:
     """Say how much the random tests try."""
-    return f"sizes of random tests: {'full' if FULL else 'small (FOUNDATION_RT_TEST_SIZE=full)'}"
+    return f"size of the tests: {SIZE} (FOUNDATION_RT_TEST_SIZE=small, full or long)"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

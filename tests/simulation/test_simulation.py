@@ -15,9 +15,9 @@ from tests.simulation.accounts import Violation
 from tests.simulation.faults import Fault
 from tests.simulation.runner import digest_of, run_some, tell
 from tests.simulation.simulator import Simulator
-from tests.support.sizes import size
+from tests.support.sizes import examples, size
 
-SEEDS = size(300, 30_000)
+SEEDS = size(examples(1_500), 30_000)
 PATIENCE = 3_000.0
 CAUGHT_WITHIN = 1_000
 

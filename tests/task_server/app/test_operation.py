@@ -20,7 +20,7 @@ from foundation_rt.apps.task_server.transfer import part_key
 from foundation_rt.apps.task_server.validation import encode_payload, read_tasks
 from tests.support.process import PATIENCE, environment
 from tests.support.process import run as run_command
-from tests.support.sizes import size
+from tests.support.sizes import cases
 from tests.task_server.app.servers import STORES, TASK, Database, call, over_stdio
 
 AWAY = "postgresql://ann:hunter2@127.0.0.1:1/tasks"
@@ -113,7 +113,7 @@ async def test_import_is_repeated_after_its_job_has_failed(tmp_path: Path) -> No
 @pytest.mark.rule("TASKS-03", "TASKS-21", "TASKS-44")
 @pytest.mark.parametrize(
     ("name", "database"),
-    size([*zip(FILES, (*STORES, *STORES), strict=False)], [*product(FILES, STORES)]),
+    cases([*zip(FILES, (*STORES, *STORES), strict=False)], [*product(FILES, STORES)]),
     indirect=["database"],
 )
 def test_export_imports_as_the_same_tasks(database: Database, tmp_path: Path, name: str) -> None:

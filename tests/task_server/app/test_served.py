@@ -19,7 +19,7 @@ from foundation_rt import TextContents
 from foundation_rt.client import Client, HttpServer, ToolCallError, blocking, connect
 from tests.support.process import PATIENCE, ServerProcess, environment, run
 from tests.support.services import need_postgres, postgres_database
-from tests.support.sizes import size
+from tests.support.sizes import cases
 from tests.task_server.app.servers import (
     STORES,
     TASK,
@@ -37,11 +37,11 @@ way = pytest.mark.parametrize(
     ("way", "database"),
     [
         pytest.param(WAYS[name], store, id=f"{name}-{store}")
-        for name, store in size([*zip(WAYS, STORES, strict=True)], [*product(WAYS, STORES)])
+        for name, store in cases([*zip(WAYS, STORES, strict=True)], [*product(WAYS, STORES)])
     ],
     indirect=["database"],
 )
-one_store = pytest.mark.parametrize("database", size(STORES[:1], STORES), indirect=True)
+one_store = pytest.mark.parametrize("database", cases(STORES[:1], STORES), indirect=True)
 """For what does not depend on the store."""
 
 
