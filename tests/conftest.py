@@ -25,7 +25,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("foundation")
-# Hypothesis mixes in constants of the modules of this project that are loaded: each worker others.
+# Hypothesis mixes in constants of this project's loaded modules: others in each worker.
 setattr(providers, "is_local_module_file", lambda path: False)  # noqa: B010
 
 
