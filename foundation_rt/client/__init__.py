@@ -15,9 +15,22 @@ if TYPE_CHECKING:
     from ..features.server_requests.roots import Root as Root
     from ..features.server_requests.sampling import SampleResult as SampleResult
     from ..protocol.revisions import Revision as Revision
+    from .auth.descriptions import ClientCredentials as ClientCredentials
+    from .auth.descriptions import EnterpriseManaged as EnterpriseManaged
+    from .auth.descriptions import LoginRequest as LoginRequest
+    from .auth.descriptions import OAuth as OAuth
+    from .auth.descriptions import StoreKey as StoreKey
+    from .auth.descriptions import TokenStore as TokenStore
+    from .auth.descriptions import WorkloadIdentity as WorkloadIdentity
+    from .auth.logins import browser_login as browser_login
+    from .auth.logins import device_login as device_login
+    from .auth.logins import paste_login as paste_login
+    from .auth.stores import FileTokenStore as FileTokenStore
+    from .auth.stores import MemoryTokenStore as MemoryTokenStore
     from .client import Client as Client
     from .connecting import connect as connect
     from .errors import CATALOGUE as CATALOGUE
+    from .errors import AuthorizationError as AuthorizationError
     from .errors import CallTimeoutError as CallTimeoutError
     from .errors import CircuitOpenError as CircuitOpenError
     from .errors import ConnectionLostError as ConnectionLostError
@@ -62,6 +75,19 @@ if TYPE_CHECKING:
     from .tools.routing import UrlRoute as UrlRoute
 
 _HOMES = {
+    "AuthorizationError": "errors",
+    "ClientCredentials": "auth.descriptions",
+    "EnterpriseManaged": "auth.descriptions",
+    "FileTokenStore": "auth.stores",
+    "LoginRequest": "auth.descriptions",
+    "MemoryTokenStore": "auth.stores",
+    "OAuth": "auth.descriptions",
+    "StoreKey": "auth.descriptions",
+    "TokenStore": "auth.descriptions",
+    "WorkloadIdentity": "auth.descriptions",
+    "browser_login": "auth.logins",
+    "device_login": "auth.logins",
+    "paste_login": "auth.logins",
     "BreakerSettings": "resilience.circuit_breaker",
     "CATALOGUE": "errors",
     "CallResult": "results.results",

@@ -47,6 +47,7 @@ from .handlers.client_handlers import ClientHandlers
 from .handlers.server_requests import ServerRequestHandlers
 from .options import ClientOptions
 from .resilience.circuit_breaker import CircuitState
+from .resilience.deadline import DeadlineTimer
 from .resilience.resilience import Breakers, Resilience
 from .resilience.retries import Attempt, Retries
 from .results.results import (
@@ -93,6 +94,9 @@ class Client:
         handlers: answer the requests of the server.
         ids: makes the ids of requests.
         draw: gives random numbers, at least 0 and less than 1; they spread retries.
+
+    Attributes:
+        watch: of all deadlines.
     """
 
     make_transport: TransportFactory
@@ -100,6 +104,7 @@ class Client:
     handlers: ServerRequestHandlers = field(factory=ClientHandlers)
     ids: RequestIdGenerator = field(factory=UuidRequestIds)
     draw: Callable[[], float] = random.random
+    watch: DeadlineTimer = field(factory=DeadlineTimer, init=False)
     _link: SessionLink = field(init=False)
     _tools: ServerTools = field(init=False)
     _rounds: InputRounds = field(init=False)
@@ -110,7 +115,7 @@ class Client:
     def __attrs_post_init__(self) -> None:
         options = self.options
         self._link = SessionLink(
-            self.make_transport, options, self.handlers, self.ids, self, self._prepare
+            self.make_transport, options, self.handlers, self.ids, self, self._prepare, self.watch
         )
         cache = ToolCache(options.tool_cache_ttl_ms)
         self._tools = ServerTools(cache, options.max_pages, options.timeout)
@@ -120,7 +125,9 @@ class Client:
             self._link, self._perform, self._list_changed, wants_all_lists, self._observe
         )
         retries = Retries(options.retries, self.draw)
-        self._resilience = Resilience(retries, options.handler_timeout, self._link.not_ready)
+        self._resilience = Resilience(
+            retries, options.handler_timeout, self._link.not_ready, self.watch
+        )
         self._breakers = Breakers(options.breaker, options.tool_breakers, options.on_circuit)
 
     def label(self, name: str) -> None:
@@ -160,7 +167,7 @@ class Client:
 
     async def close(self) -> None:
         """End the connection and all running calls. A second call does nothing."""
-        self._resilience.watch.close()
+        self.watch.close()
         try:
             await self._subscriptions.close()
             await self._tools.close()

@@ -17,8 +17,12 @@ from .transports.transport import Transport
 if TYPE_CHECKING:
     from os import PathLike
 
+    from httpx2 import Auth
+
     from ..base.mcp_json import ServerEntry
     from ..server import Server
+    from .auth.authorizer import Authorizer
+    from .auth.descriptions import Authorization
     from .handlers.server_requests import ServerRequestHandlers
     from .options import ConnectOptions
 
@@ -41,6 +45,7 @@ def connect(
     target: Target,
     *,
     headers: Mapping[str, str] | None = None,
+    auth: Auth | Authorization | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | PathLike[str] | None = None,
     on_stderr: Callable[[str], object] | None = None,
@@ -64,6 +69,8 @@ def connect(
             `StdioServer` or a `HttpServer`; a `Server` of this process; or a function that makes
             transports.
         headers: for a URL, sent with every request: `{"Authorization": "Bearer ..."}`.
+        auth: for a URL; how the client is authorized: `OAuth(login=browser_login())`,
+            `ClientCredentials`, `WorkloadIdentity`, `EnterpriseManaged`, or an `auth` of httpx2.
         env: for a command; added to the few variables that every child gets.
         cwd: for a command; the folder it runs in.
         on_stderr: for a command, is given every line that it writes on stderr; a plain function.
@@ -81,13 +88,29 @@ def connect(
     single = {name: given.pop(name) for name in _HANDLERS if name in given}
     if handlers is not None and single:
         raise UsageError(f"handlers takes the place of {', '.join(single)}: give one of both")
-    make_transport = _transport_factory(describe(target, headers, env, cwd), on_stderr)
+    target = describe(target, headers, env, cwd, auth)
+    authorizer = _authorizer(target)
+    make_transport = _transport_factory(target, on_stderr, authorizer)
     if handlers is None:
         handlers = ClientHandlers(**single)
-    return Client(make_transport, from_environment(given), handlers)
+    client = Client(make_transport, from_environment(given), handlers)
+    if authorizer is not None:
+        authorizer.pause, authorizer.resume = client.watch.pause, client.watch.resume
+    return client
 
 
-def _transport_factory(target: Any, on_stderr: Callable[[str], object] | None) -> TransportFactory:
+def _authorizer(target: Any) -> Authorizer | None:
+    """Return what authorizes all sessions of the client; None without a description of that."""
+    if not isinstance(target, HttpServer) or target.auth is None:
+        return None
+    from .transports.http import authorizer_of
+
+    return authorizer_of(target)
+
+
+def _transport_factory(
+    target: Any, on_stderr: Callable[[str], object] | None, authorizer: Authorizer | None
+) -> TransportFactory:
     from .transports.stdio import ChildProcessTransport
 
     if isinstance(target, StdioServer):
@@ -95,10 +118,10 @@ def _transport_factory(target: Any, on_stderr: Callable[[str], object] | None) -
         return lambda: ChildProcessTransport(target, on_stderr=on_stderr)
     if on_stderr is not None:
         raise UsageError("on_stderr goes with a command")
-    return _other_transport_factory(target)
+    return _other_transport_factory(target, authorizer)
 
 
-def _other_transport_factory(target: Any) -> Callable[[], Transport]:
+def _other_transport_factory(target: Any, authorizer: Authorizer | None) -> Callable[[], Transport]:
     from ..server import Server
 
     if isinstance(target, Server):
@@ -108,7 +131,7 @@ def _other_transport_factory(target: Any) -> Callable[[], Transport]:
     if isinstance(target, HttpServer):
         from .transports.http import HttpTransport
 
-        return lambda: HttpTransport(target)
+        return lambda: HttpTransport(target, authorizer=authorizer)
     if callable(target):
         made: Callable[[], Transport] = target
         return made

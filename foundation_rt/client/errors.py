@@ -270,6 +270,17 @@ class SessionExpiredError(ConnectionLostError):
         super().__init__(message, may_have_run=False, original_code=original_code, data=data)
 
 
+class AuthorizationError(MCPError):
+    """The client is not authorized, and no repetition would change that: E207; nothing ran.
+
+    Args:
+        suggested_action: what the person can do.
+    """
+
+    def __init__(self, message: str, suggested_action: str | None = None) -> None:
+        super().__init__("E207", message, user_message=message, suggested_action=suggested_action)
+
+
 class CallTimeoutError(_CodedError, TimeoutError):
     """There was no response in time: E202. A late response is dropped."""
 

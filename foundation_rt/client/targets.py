@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from httpx2 import Auth
 
     from ..base.mcp_json import ServerEntry
+    from .auth.descriptions import Authorization
 
 _INHERITED = (
     *("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"),
@@ -125,7 +127,8 @@ class HttpServer:
     Args:
         url: its MCP endpoint; user and password in it are sent as basic authentication.
         headers: sent with every request, to this server only.
-        auth: an `auth` of httpx2, for negotiated authentication.
+        auth: how the client is authorized: `OAuth` and the like (CAUTH-01), or an `auth` of
+            httpx2, for negotiated authentication.
         max_connections: most requests at one time, each on a connection of its own; others wait in
             order (CHTTP-10). Streams that only listen are not counted.
 
@@ -135,7 +138,7 @@ class HttpServer:
 
     url: str
     headers: Mapping[str, str] = field(factory=dict)
-    auth: Auth | None = None
+    auth: Auth | Authorization | None = None
     max_connections: int = 100
 
     def __attrs_post_init__(self) -> None:
@@ -143,9 +146,26 @@ class HttpServer:
 
         split_url(self.url)
         check_headers(self.headers)
+        if self.auth is not None:
+            _check_auth(self.auth, self.url, self.headers)
         most: object = self.max_connections
         if type(most) is not int or most < 1:
             raise UsageError(f"max_connections is a whole number, at least 1, not {most!r}")
+
+
+def _check_auth(auth: object, url: str, headers: Mapping[str, str]) -> None:
+    """Raise unless a description of an authorization goes with a server (CAUTH-02)."""
+    from .auth.descriptions import is_description
+    from .auth.urls import is_loopback
+
+    if not is_description(auth):
+        return
+    if any(name.lower() == "authorization" for name in headers):
+        raise UsageError("auth and the header Authorization exclude each other: give one")
+    if "@" in urlsplit(url).netloc:
+        raise UsageError("auth and a user in the URL exclude each other: give one")
+    if url.lower().startswith("http:") and not is_loopback(url):
+        raise UsageError("a token is sent over https only, or to this machine: give an https URL")
 
 
 def is_url(text: str) -> bool:
@@ -158,6 +178,7 @@ def describe(
     headers: Mapping[str, str] | None,
     env: Mapping[str, str] | None,
     cwd: str | os.PathLike[str] | None,
+    auth: Auth | Authorization | None = None,
 ) -> Any:
     """Return the server that a target describes; a target that is no description stays as it is.
 
@@ -166,6 +187,7 @@ def describe(
         headers: for a URL.
         env: for a command; added to the few variables that every child gets.
         cwd: for a command; the folder it runs in.
+        auth: for a URL; how the client is authorized.
 
     Raises:
         UsageError: it describes none, or `headers`, `env` or `cwd` do not go with it (CLIENT-34).
@@ -174,11 +196,13 @@ def describe(
         target = target.strip()  # as a line of a file has it; with a blank it would be a command
         if is_url(target):
             _refuse_for_no_command(env, cwd)
-            return HttpServer(target, headers=dict(headers or {}))
+            return HttpServer(target, headers=dict(headers or {}), auth=auth)
         if target.endswith(".json") and len(target.split()) == 1:
             target = Path(target)
     if headers is not None:
         raise UsageError("headers go with a URL")
+    if auth is not None:
+        raise UsageError("auth goes with a URL; a HttpServer has its own")
     command = _command(target)
     if command is not None:
         return StdioServer(command[0], command[1:], env=env, cwd=cwd)

@@ -14,6 +14,19 @@ from foundation_rt.client.handlers.client_handlers import ClientHandlers
 from foundation_rt.client.options import ClientOptions, ConnectOptions
 
 PUBLIC = {
+    "AuthorizationError",
+    "ClientCredentials",
+    "EnterpriseManaged",
+    "FileTokenStore",
+    "LoginRequest",
+    "MemoryTokenStore",
+    "OAuth",
+    "StoreKey",
+    "TokenStore",
+    "WorkloadIdentity",
+    "browser_login",
+    "device_login",
+    "paste_login",
     "BreakerSettings",
     "CATALOGUE",
     "CallResult",

@@ -12,10 +12,20 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import HTTPRedirectHandler, build_opener
 
 import orjson
 
 from foundation_rt.client import Client, MCPError, connect
+from foundation_rt.client.auth.descriptions import (
+    Authorization,
+    ClientCredentials,
+    EnterpriseManaged,
+    LoginRequest,
+    OAuth,
+    WorkloadIdentity,
+)
 
 SCENARIO = os.environ["MCP_CONFORMANCE_SCENARIO"]
 CONTEXT = orjson.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
@@ -92,6 +102,18 @@ async def refer(client: Client) -> None:
         assert error.original_code is not None, error
 
 
+async def call_a_tool(client: Client) -> None:
+    """See what there is, and call it: more may be needed for that."""
+    await client.list_tools()
+    await client.call("test-tool")
+
+
+async def see_it_twice(client: Client) -> None:
+    """Look again, after the server has changed its mind about who gives tokens."""
+    await client.request("tools/list")
+    await client.request("tools/list")
+
+
 SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
     "tools_call": add,
     "elicitation-sep1034-client-defaults": fill_in_defaults,
@@ -102,7 +124,71 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
     "http-custom-headers": call_with_headers,
     "http-invalid-tool-headers": call_everything,
     "json-schema-ref-no-deref": refer,
+    "auth/scope-step-up": call_a_tool,
+    "auth/authorization-server-migration": see_it_twice,
 }
+
+REFUSING = (
+    "auth/iss-normalized",
+    "auth/iss-supported-missing",
+    "auth/iss-unexpected",
+    "auth/iss-wrong-issuer",
+    "auth/metadata-issuer-mismatch",
+    "auth/resource-mismatch",
+    "auth/scope-retry-limit",
+)
+"""Scenarios of a server that no client may log in to, or none ever can."""
+
+METADATA_URL = "https://conformance-test.local/client-metadata.json"
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Shows a redirect instead of following it."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _page_of(url: str) -> str:
+    try:
+        build_opener(_NoRedirects).open(url, timeout=10)
+    except HTTPError as page:
+        return str(page.headers["Location"])
+    raise AssertionError("the page does not lead back")
+
+
+async def log_in(request: LoginRequest) -> str:
+    """Be the browser of a person who agrees to everything."""
+    return await asyncio.to_thread(_page_of, request.url)
+
+
+def authorization() -> Authorization | None:
+    """Return how the client of this scenario is authorized."""
+    if not SCENARIO.startswith("auth/"):
+        return None
+    known = CONTEXT.get
+    match SCENARIO:
+        case "auth/client-credentials-basic":
+            return ClientCredentials(known("client_id"), client_secret=known("client_secret"))
+        case "auth/client-credentials-jwt":
+            return ClientCredentials(known("client_id"), private_key=known("private_key_pem"))
+        case "auth/wif-jwt-bearer":
+            return WorkloadIdentity(known("valid_jwt"), client_id=known("client_id"))
+        case "auth/enterprise-managed-authorization":
+            return EnterpriseManaged(
+                known("idp_issuer"),
+                known("idp_client_id"),
+                known("idp_id_token"),
+                known("client_id"),
+                client_secret=known("client_secret"),
+            )
+    return OAuth(
+        client_id=known("client_id"),
+        client_secret=known("client_secret"),
+        issuer=known("issuer"),
+        client_metadata_url=METADATA_URL if SCENARIO == "auth/basic-cimd" else None,
+        login=log_in,
+    )
 
 
 def fill_in(request: Any) -> dict[str, Any]:
@@ -112,9 +198,17 @@ def fill_in(request: Any) -> dict[str, Any]:
 
 async def main() -> None:
     """Connect to the server, and do what the scenario is about."""
-    async with connect(sys.argv[-1], require=(), elicitation=fill_in, timeout=10) as client:
-        await client.initialize()
-        await SCENARIOS.get(SCENARIO, look)(client)
+    server = connect(
+        sys.argv[-1], auth=authorization(), require=(), elicitation=fill_in, timeout=10
+    )
+    async with server as client:
+        try:
+            await client.initialize()
+            await SCENARIOS.get(SCENARIO, look)(client)
+        except MCPError as error:
+            assert SCENARIO in REFUSING and error.code == "E207", error
+        else:
+            assert SCENARIO not in REFUSING
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 `@modelcontextprotocol/conformance` talks to a server over HTTP as a client would, and is the server
 that a client talks to. It has a set of required scenarios for each revision, and further ones that
 it runs without scoring (extensions, and what its own reference servers can't pass yet). Here all of
-them count, except how a client is authorized (`auth/`): ours is given its headers.
+them count. How a client is authorized (`auth/`) does not depend on the revision of the requests
+that it authorizes: all scenarios are run in each.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ PATIENCE = 300.0
 _SUMMARY = re.compile(r"^[✓✗] (\S+): (\d+) passed, (\d+) failed$", re.MULTILINE)
 _CLIENTS = re.compile(r"^Client scenarios.*\n((?:  - .*\n)+)", re.MULTILINE)
 _REQUIRED = re.compile(r"^  - (\S+)$", re.MULTILINE)
+_AUTHORIZATION = re.compile(r"^  - (auth/\S+) \[", re.MULTILINE)
 _HAS_FAILED = re.compile(r"^Client (exited with code|timed out)", re.MULTILINE)
 _UNSCORED = re.compile(r"^    - (\S+) \[client\]$", re.MULTILINE)
 _TIMED = ("client-sse-retry-timing", "client-sse-last-event-id")
@@ -40,8 +42,8 @@ CHECKS = {
     # One less: a server that ends the stream of a call ends that to the gateway, not the client's.
     ("gateway", "2025-11-25"): 82,
     ("gateway", "2026-07-28"): 196,
-    ("client", "2025-11-25"): 20,
-    ("client", "2026-07-28"): 63,
+    ("client", "2025-11-25"): 451,
+    ("client", "2026-07-28"): 476,
 }
 """How many checks there are: a scenario that did not run is no success."""
 
@@ -126,7 +128,7 @@ def run_server(url: str, revision: str, side: str = "server") -> Score:
 
 
 def run_client(revision: str, client: Path = HERE / "client.py") -> Score:
-    """Run everything the suite has for a revision's clients, but authorization.
+    """Run everything the suite has for a revision's clients.
 
     Args:
         client: the program that is the client; it is given a URL.
@@ -143,7 +145,7 @@ def run_client(revision: str, client: Path = HERE / "client.py") -> Score:
 
 
 def client_scenarios(revision: str) -> list[str]:
-    """Return the scenarios of a revision for clients, but authorization.
+    """Return the scenarios of a revision for clients, and those of authorization of all revisions.
 
     Raises:
         RuntimeError: the suite does not list any.
@@ -153,7 +155,8 @@ def client_scenarios(revision: str) -> list[str]:
     if clients is None:
         raise RuntimeError(f"the conformance suite lists nothing for clients:\n{listed}")
     names = _REQUIRED.findall(clients[1]) + _UNSCORED.findall(listed)
-    return [name for name in names if not name.startswith("auth/")]
+    others = [name for name in names if not name.startswith("auth/")]
+    return others + _AUTHORIZATION.findall(_run("list", "--client").stdout)
 
 
 def _run_scenario(
@@ -161,7 +164,7 @@ def _run_scenario(
 ) -> tuple[tuple[int, int], list[Check]]:
     """How many checks of one scenario a client passed and failed, and what is to be said of it."""
     command = f"{sys.executable} {client}"
-    asked = ["--command", command, "--scenario", scenario, "--spec-version", revision]
+    asked = ["--command", command, "--scenario", scenario, "--spec-version", revision, "--force"]
     for _ in range(ATTEMPTS):
         with tempfile.TemporaryDirectory() as results:
             ended = _run("client", *asked, "-o", results)
@@ -190,7 +193,7 @@ def _run(*words: str) -> subprocess.CompletedProcess[str]:
 
 def _checks(results: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each check with the name of its folder, from the files the suite wrote, in their order."""
-    for file in sorted(results.glob("*/checks.json"), key=lambda file: file.stat().st_mtime_ns):
+    for file in sorted(results.rglob("checks.json"), key=lambda file: file.stat().st_mtime_ns):
         for check in orjson.loads(file.read_bytes()):
             yield file.parent.name, check
 

@@ -25,6 +25,8 @@ class DeadlineTimer:
     """
 
     _is_closed: bool = field(default=False, init=False)
+    _pauses: int = field(default=0, init=False)
+    _paused_at: float = field(default=0.0, init=False)
     _running: set[Deadline] = field(factory=set, init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
@@ -33,6 +35,8 @@ class DeadlineTimer:
         """Watch a deadline, or note that its end has changed."""
         self._running.add(deadline)
         loop = asyncio.get_running_loop()
+        if self._pauses:
+            return
         if self._timer is None or end < self._timer.when() or loop is not self._loop:
             self._arm(loop, end)
 
@@ -41,6 +45,28 @@ class DeadlineTimer:
         self._running.discard(deadline)
         if self._is_closed:
             self._disarm()
+
+    @property
+    def is_paused(self) -> bool:
+        """Return whether all deadlines stand still."""
+        return self._pauses > 0
+
+    def pause(self) -> None:
+        """Let all deadlines stand still until `resume`; may be nested (CAUTH-36)."""
+        self._pauses += 1
+        if self._pauses == 1:
+            self._paused_at = asyncio.get_running_loop().time()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def resume(self) -> None:
+        """Let them go on, unless they are paused elsewhere."""
+        self._pauses -= 1
+        if not self._pauses:
+            now = asyncio.get_running_loop().time()
+            for deadline in [*self._running]:
+                deadline.postpone(now - max(self._paused_at, deadline.entered))
 
     def close(self) -> None:
         """Disarm the timer as soon as no deadline runs."""
@@ -83,6 +109,9 @@ class Deadline:
         watch: expires it.
         span: the seconds that `extend` gives it; None: nothing extends it.
         limit: the time beyond which nothing extends it.
+
+    Attributes:
+        entered: the time at which its body began.
     """
 
     when: float
@@ -90,6 +119,7 @@ class Deadline:
     watch: DeadlineTimer = field(factory=DeadlineTimer)
     span: float | None = None
     limit: float = 0.0
+    entered: float = field(default=0.0, init=False)
     _task: asyncio.Task[object] | None = field(default=None, init=False)
     _cancellations: int = field(default=0, init=False)
     _is_over: bool = field(default=False, init=False)
@@ -120,6 +150,12 @@ class Deadline:
             self.when = max(self.when, min(now + self.span, self.limit))
             self._move()
 
+    def postpone(self, seconds: float) -> None:
+        """Add the time for which it stood still with all others."""
+        self.when += seconds
+        self.limit += seconds
+        self._move()
+
     def remaining(self) -> float:
         """Return the seconds that are left."""
         return self.when - asyncio.get_running_loop().time()
@@ -139,6 +175,7 @@ class Deadline:
         task = asyncio.current_task()
         assert task is not None
         self._task, self._cancellations, self._is_over = task, task.cancelling(), False
+        self.entered = asyncio.get_running_loop().time()
         self._move()
         return self
 

@@ -188,15 +188,13 @@ class Resilience:
         allowance: seconds that a deadline may be paused in all.
         not_ready: makes the error for a request that could not be sent in time; takes the request
             and the timeout in s.
-
-    Attributes:
         watch: of the deadlines; closed with the client.
     """
 
     retries: Retries
     allowance: float
     not_ready: Callable[[str, float], CallTimeoutError]
-    watch: DeadlineTimer = field(factory=DeadlineTimer, init=False)
+    watch: DeadlineTimer = field(factory=DeadlineTimer)
     _counted: WeakSet[MCPError] = field(factory=WeakSet, init=False)
 
     async def perform(

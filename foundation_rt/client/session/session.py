@@ -37,6 +37,7 @@ from ..errors import (
     SessionExpiredError,
     unexpected_error,
 )
+from ..resilience.deadline import Deadline, DeadlineTimer
 from ..resilience.error_mapping import map_mcp_error
 from ..resilience.retries import Attempt
 from ..transports.transport import NO_HEADER_PARAMS, ClientMessage
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from ...protocol.revisions import Revision
     from ..callbacks import ProgressCallback
     from ..handlers.server_requests import ServerRequestHandlers
-    from ..resilience.deadline import Deadline
     from ..transports.transport import Transport
 
 log = logging.getLogger("foundation_rt.client")
@@ -92,6 +92,7 @@ class ClientSession:
             `initialize` as well.
         handler_timeout: seconds that a handler may take for one request of the server.
         log_level: the least severe log messages that the server should send.
+        watch: of the client's deadlines; that of the probe stands still with them.
 
     Attributes:
         server: its description, once `start` has returned.
@@ -110,6 +111,7 @@ class ClientSession:
     probe_timeout: float
     handler_timeout: float
     log_level: str | None = None
+    watch: DeadlineTimer = field(factory=DeadlineTimer)
     server: ServerDescription = field(init=False)
     is_begun: bool = field(default=False, init=False)
     is_usable: bool = field(default=True, init=False)
@@ -138,7 +140,9 @@ class ClientSession:
         """
         await self.transport.open(self)
         try:
-            self.server = await negotiate(self.handshake, self._send_handshake, self.probe_timeout)
+            self.server = await negotiate(
+                self.handshake, self._send_handshake, self.probe_timeout, self.watch
+            )
         except ConnectionLostError:
             if self.error is not None:
                 raise self.error from None  # the transport knows whether anything was read
@@ -476,7 +480,7 @@ SendHandshake = Callable[[HandshakeRequest], Awaitable[dict[str, Any]]]
 
 
 async def negotiate(
-    handshake: Handshake, say: SendHandshake, probe_timeout: float
+    handshake: Handshake, say: SendHandshake, probe_timeout: float, watch: DeadlineTimer
 ) -> ServerDescription:
     """Agree on a revision; return the description of the server (CLIENT-01, CLIENT-02).
 
@@ -485,25 +489,32 @@ async def negotiate(
         say: sends a request.
         probe_timeout: seconds after which a server that does not answer `server/discover` gets
             `initialize` as well.
+        watch: of the client's deadlines, with which that one stands still.
 
     Raises:
         MCPError: there is no common revision, or it cannot be found.
     """
     outcome: HandshakeRequest | ServerDescription = handshake.first()
     while isinstance(outcome, HandshakeRequest):
-        outcome = await _ask(handshake, say, outcome, probe_timeout)
+        outcome = await _ask(handshake, say, outcome, probe_timeout, watch)
     return outcome
 
 
 async def _ask(
-    handshake: Handshake, say: SendHandshake, opening: HandshakeRequest, probe_timeout: float
+    handshake: Handshake,
+    say: SendHandshake,
+    opening: HandshakeRequest,
+    probe_timeout: float,
+    watch: DeadlineTimer,
 ) -> HandshakeRequest | ServerDescription:
     """Send `opening`; return the description of the server, or the next request."""
     asked = {asyncio.ensure_future(_send_handshake(say, opening)): opening}
     try:
         if opening.method == SERVER_DISCOVER and handshake.may_fall_back:
-            done, _ = await asyncio.wait(asked, timeout=probe_timeout)
-            if not done:
+            try:
+                async with Deadline(asyncio.get_running_loop().time() + probe_timeout, watch=watch):
+                    await asyncio.wait(asked)
+            except TimeoutError:
                 # The server is an older one, or slow to start: the first good response decides.
                 other = handshake.initialize()
                 asked[asyncio.ensure_future(_send_handshake(say, other))] = other

@@ -17,6 +17,7 @@ from ...protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, Revision
 from ..errors import CallTimeoutError, ConnectionLostError, MCPError
 from ..handlers.server_requests import ServerRequestHandlers
 from ..options import ClientOptions
+from ..resilience.deadline import Deadline, DeadlineTimer
 from ..transports.transport import Transport
 from .handshake import Handshake
 from .pending_requests import PendingRequests
@@ -33,6 +34,7 @@ class SessionLink:
 
     Args:
         prepare: runs after the handshake; an exception ends the session.
+        watch: of the client's deadlines; those to connect stand still with them.
 
     Attributes:
         transport: the latest one; None before the first.
@@ -45,6 +47,7 @@ class SessionLink:
     ids: RequestIdGenerator
     observer: SessionObserver
     prepare: Callable[[ClientSession], Awaitable[None]]
+    watch: DeadlineTimer = field(factory=DeadlineTimer)
     transport: Transport | None = field(default=None, init=False)
     loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _session: ClientSession | None = field(default=None, init=False)
@@ -166,12 +169,12 @@ class SessionLink:
         Restarting a process that is slow to start would not help. The deadlines of the calls that
         wait for it are the limit then (CHILD-17).
         """
-        async with asyncio.timeout(self.options.connect_timeout) as limit:
-            if transport.has_exchanges:
+        loop = asyncio.get_running_loop()
+        if transport.has_exchanges:
+            async with Deadline(loop.time() + self.options.connect_timeout, watch=self.watch):
                 yield
-                return
-            limit.reschedule(None)
-            loop = asyncio.get_running_loop()
+            return
+        async with asyncio.timeout(None) as limit:
             timer = loop.call_later(self.options.connect_timeout, self._mark_overdue, limit)
             try:
                 yield
@@ -206,6 +209,7 @@ class SessionLink:
             options.probe_timeout,
             options.handler_timeout,
             options.log_level,
+            self.watch,
         )
         try:
             async with self._time_to_begin(transport):

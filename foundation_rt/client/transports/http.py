@@ -33,6 +33,7 @@ from .transport import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from ...protocol.revisions import Revision
+    from ..auth.authorizer import Authorizer
     from .transport import ClientMessage, Receiver
 
 
@@ -54,12 +55,14 @@ class HttpTransport:
 
     Args:
         max_message_bytes: longest message that is accepted from the server, in bytes.
+        authorizer: of the client; None: one of its own, if the server's `auth` describes one.
     """
 
     has_exchanges: ClassVar[bool] = True
 
     server: HttpServer
     max_message_bytes: int = MAX_MESSAGE_BYTES
+    authorizer: Authorizer | None = None
     description: str = field(init=False)
     _receiver: Receiver = field(init=False)
     _wire: HttpWire | None = field(default=None, init=False)
@@ -80,6 +83,8 @@ class HttpTransport:
     def __attrs_post_init__(self) -> None:
         self.description = describe(self.server.url)
         self._admission = RequestLimiter(self.server.max_connections)
+        if self.authorizer is None:
+            self.authorizer = authorizer_of(self.server)
 
     # -- start and end
 
@@ -89,7 +94,7 @@ class HttpTransport:
         Raises:
             ConnectionLostError: the environment's proxy or certificates cannot be used.
         """
-        self._wire = HttpWire(self.server)
+        self._wire = HttpWire(self.server, self.authorizer)
         self._receiver = RedactingReceiver(receiver, self._wire.secrets)
         self._streams = EventStreams(self._wire, self._receiver, self.max_message_bytes)
         self._exchanges = HttpExchanges(self._streams)
@@ -275,6 +280,8 @@ class HttpTransport:
             await self._delete_session(self._wire)
         finally:
             await self._wire.close()
+            if self.authorizer is not None:
+                await self.authorizer.settled()
 
     async def _delete_session(self, wire: HttpWire) -> None:
         """DELETE the session, so that it need not expire (CHTTP-19)."""
@@ -354,6 +361,19 @@ class RequestLimiter:
             if not turn.done():
                 self._granted += 1
                 turn.set_result(None)
+
+
+def authorizer_of(server: HttpServer) -> Authorizer | None:
+    """Return what authorizes requests to a server, if its `auth` describes that."""
+    if server.auth is None:
+        return None
+    from ..auth.descriptions import is_description
+
+    if not is_description(server.auth):
+        return None
+    from ..auth.authorizer import Authorizer
+
+    return Authorizer(server.url, server.auth)
 
 
 def _unexpected(error: Exception) -> MCPError:

@@ -247,7 +247,10 @@ class HttpExchanges:
         """Send a message, and read the HTTP response to it."""
         streams, request_id = self.streams, message.request_id
         headers = message_headers(message, streams.session_id)
-        async with streams.wire.exchange("POST", headers, message.line) as response:
+        exchange = streams.wire.exchange(
+            "POST", headers, message.line, may_login=request_id is not None
+        )
+        async with exchange as response:
             try:
                 await self._take(message, response, reader)
             finally:

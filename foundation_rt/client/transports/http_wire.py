@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 from attrs import define, field
@@ -50,6 +50,9 @@ from .http_connections import (
     connection_maker,
     core_url,
 )
+
+if TYPE_CHECKING:
+    from ..auth.authorizer import Authorizer
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -200,6 +203,7 @@ class HttpWire:
     """
 
     server: HttpServer
+    authorizer: Authorizer | None = None
     secrets: Secrets = field(init=False)
     _url: httpx2.URL = field(init=False)
     _target: httpcore2.URL = field(init=False)
@@ -210,14 +214,21 @@ class HttpWire:
         self._url = httpx2.URL(self.server.url)
         self._target = core_url(self._url)
         self._common = common_headers(self.server.url, self.server.headers)
-        self.secrets = Secrets.of(self.server.url, self._common)
+        of_tokens = tuple if self.authorizer is None else self.authorizer.secrets
+        self.secrets = Secrets.of(self.server.url, self._common, of_tokens)
         if not any(name == b"host" for name, _ in self._common):
             self._common.insert(0, (b"host", self._url.netloc))
         make = connection_maker(self.server.url, CONNECT_TIMEOUT)
         self._connections = HttpConnections(make, MAX_CONNECTIONS, KEEP_ALIVE)
 
     def exchange(
-        self, method: str, headers: RawHeaders, body: bytes = b"", url: str | None = None
+        self,
+        method: str,
+        headers: RawHeaders,
+        body: bytes = b"",
+        url: str | None = None,
+        *,
+        may_login: bool = False,
     ) -> HttpExchange:
         """Return a block that sends a request, and has the response as soon as its head is there.
 
@@ -230,8 +241,9 @@ class HttpWire:
             headers: beside the common ones.
             body: of the request.
             url: of the same origin as the server's; None: that one.
+            may_login: whether a person may be asked to log in for it.
         """
-        return HttpExchange(self, method, headers, body, url)
+        return HttpExchange(self, method, headers, body, url, may_login)
 
     async def request(
         self,
@@ -240,16 +252,17 @@ class HttpWire:
         headers: RawHeaders,
         body: bytes,
         url: str | None,
+        may_login: bool,
     ) -> HttpResponse:
         """Send a request over a connection; see `exchange`."""
         at = self._url if url is None else httpx2.URL(url)
         target = self._target if url is None else core_url(at)
-        response = await self._send(connection, method, target, headers, body)
+        response = await self._send(connection, method, target, headers, body, may_login)
         place = self._redirect_target(response, at)
         if place is not None:
             await finish(response)
             target = core_url(place)
-            response = await self._send(connection, method, target, headers, body)
+            response = await self._send(connection, method, target, headers, body, may_login)
             if url is None and not 300 <= response.status_code < 400:
                 self._url, self._target = place, target
         return response
@@ -346,12 +359,16 @@ class HttpWire:
         target: httpcore2.URL,
         headers: RawHeaders,
         body: bytes,
+        may_login: bool,
     ) -> HttpResponse:
         request = OutgoingRequest(method, target, self._common + headers, body)
-        if self.server.auth is None:
+        auth = self.server.auth
+        if auth is None:
             return HttpResponse.of(await connection.send(request))
+        if self.authorizer is not None:
+            return await _send_authorized(request, connection, self.authorizer, may_login)
         try:
-            received = await send_authenticated(request, connection, self.server.auth)
+            received = await send_authenticated(request, connection, cast(httpx2.Auth, auth))
         except (*_UNSENT, *_BROKEN, httpcore2.LocalProtocolError):
             raise
         except Exception as error:
@@ -373,6 +390,7 @@ class HttpExchange:
     _headers: RawHeaders
     _body: bytes
     _url: str | None
+    _may_login: bool
     _connection: HttpConnection = field(init=False)
     _response: HttpResponse = field(init=False)
 
@@ -380,7 +398,7 @@ class HttpExchange:
         self._connection = connection = await self._wire.take_connection()
         try:
             self._response = await self._wire.request(
-                connection, self._method, self._headers, self._body, self._url
+                connection, self._method, self._headers, self._body, self._url, self._may_login
             )
         except BaseException as error:
             self._wire.give_back(connection)
@@ -420,6 +438,25 @@ def _text(error: Exception) -> str:
         # "illegal status line: ...": what was sent, which may be our own head with its token.
         return text.partition(":")[0]
     return text
+
+
+async def _send_authorized(
+    request: OutgoingRequest, connection: HttpConnection, authorizer: Authorizer, may_login: bool
+) -> HttpResponse:
+    """Return the response to a request with a token, sent again as long as that helps."""
+    turn = authorizer.turn(may_login)
+    url = bytes(request.url).decode("ascii")
+    while True:
+        headers = await authorizer.headers(turn, request.method, url)
+        sent = OutgoingRequest(request.method, request.url, request.headers + headers, request.body)
+        response = HttpResponse.of(await connection.send(sent))
+        try:
+            if not await authorizer.refused(turn, response.status_code, response.headers):
+                return response
+        except BaseException:
+            await response.aclose()
+            raise
+        await response.aclose()
 
 
 @define(eq=False, repr=False)

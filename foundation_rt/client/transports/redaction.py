@@ -7,7 +7,7 @@ the URL; and errors end up in logs and reports. Results are never changed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -34,22 +34,33 @@ class Secrets:
     """The secrets that are sent to a server; made by `of`."""
 
     _pattern: re.Pattern[str] | None
+    _of_tokens: Callable[[], Iterable[str]] = tuple
 
     @classmethod
-    def of(cls, url: str, headers: Iterable[tuple[bytes, bytes]]) -> Secrets:
+    def of(
+        cls,
+        url: str,
+        headers: Iterable[tuple[bytes, bytes]],
+        of_tokens: Callable[[], Iterable[str]] = tuple,
+    ) -> Secrets:
         """Collect the secrets in the URL of a server, and in the headers of every request.
 
         These are the values of the headers and each word of them; and of the URL the user, the
         password, the query and each value in it. Each has at least 8 characters.
+
+        Args:
+            of_tokens: returns those of tokens, which change.
         """
         found = {text for text in _candidates(url, headers) if len(text) >= _SHORTEST}
         if not found:
-            return cls(None)
+            return cls(None, of_tokens)
         longest_first = sorted(found, key=len, reverse=True)
-        return cls(re.compile("|".join(map(re.escape, longest_first))))
+        return cls(re.compile("|".join(map(re.escape, longest_first))), of_tokens)
 
     def redact(self, text: str) -> str:
         """Return `text` with `MASK` for every secret in it."""
+        for secret in self._of_tokens():
+            text = text.replace(secret, MASK)
         return text if self._pattern is None else self._pattern.sub(MASK, text)
 
     def redact_all(self, value: Any, depth: int = 0) -> Any:

@@ -1,0 +1,1 @@
+"""OAuth of the client: descriptions, discovery, logins, tokens (spec/client-auth.md)."""

@@ -1,0 +1,142 @@
+"""Requests to authorization servers, over the client's own HTTP (CAUTH-11).
+
+Each is bounded in time and size, follows no redirect, keeps no cookie, and has a connection of its
+own. A failure of the connection is a `ConnectionLostError`, which says nothing about credentials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+from urllib.parse import urlencode
+
+import httpcore2
+import httpx2
+import orjson
+from attrs import define, frozen
+
+from ...version import __version__
+from ..errors import ConnectionLostError
+from ..transports.http1 import OutgoingRequest
+from ..transports.http_connections import connection_maker, core_url
+from ..transports.http_wire import CONNECT_TIMEOUT, HttpResponse, read_body
+from .urls import host_of
+
+METADATA_TIMEOUT: Final = 10.0
+"""Seconds for a document of metadata."""
+
+TOKEN_TIMEOUT: Final = 30.0
+"""Seconds for a token, a registration, and whatever else a server has to store."""
+
+MAX_METADATA_BYTES: Final = 64 * 1024
+MAX_ANSWER_BYTES: Final = 256 * 1024
+
+
+@frozen
+class Answer:
+    """What an authorization server answered.
+
+    Attributes:
+        status: of HTTP.
+        headers: by name in lower case.
+        document: the body, parsed; None if it is no JSON, or too long.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    document: Any
+
+    @property
+    def error(self) -> str | None:
+        """The `error` of an answer that refuses (RFC 6749, 5.2)."""
+        found = self.document.get("error") if isinstance(self.document, dict) else None
+        return found if isinstance(found, str) else None
+
+
+class Exchanges(Protocol):
+    """Sends requests to authorization servers."""
+
+    async def get(self, url: str) -> Answer:
+        """Return a document of metadata.
+
+        Raises:
+            ConnectionLostError: there is no answer.
+        """
+
+    async def post(
+        self, url: str, body: Mapping[str, str] | bytes, headers: Mapping[str, str]
+    ) -> Answer:
+        """Return the answer to a form, or to JSON.
+
+        Raises:
+            ConnectionLostError: there is no answer.
+        """
+
+
+@define(eq=False)
+class HttpExchanges:
+    """`Exchanges` over HTTP."""
+
+    async def get(self, url: str) -> Answer:
+        """See `Exchanges`."""
+        return await _within(METADATA_TIMEOUT, url, "GET", b"", {}, MAX_METADATA_BYTES)
+
+    async def post(
+        self, url: str, body: Mapping[str, str] | bytes, headers: Mapping[str, str]
+    ) -> Answer:
+        """See `Exchanges`."""
+        kind = "application/json" if isinstance(body, bytes) else _FORM
+        sent = body if isinstance(body, bytes) else urlencode(body).encode("ascii")
+        named = {"content-type": kind, **headers}
+        return await _within(TOKEN_TIMEOUT, url, "POST", sent, named, MAX_ANSWER_BYTES)
+
+
+_FORM = "application/x-www-form-urlencoded"
+
+
+async def _within(
+    seconds: float, url: str, method: str, body: bytes, headers: Mapping[str, str], most: int
+) -> Answer:
+    try:
+        async with asyncio.timeout(seconds):
+            return await _exchange(url, method, body, headers, most)
+    except (TimeoutError, httpcore2.TimeoutException):
+        what = f"{host_of(url)} did not answer within {seconds:g} s"
+    except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError):
+        what = f"there is no connection to {host_of(url)}"
+    raise ConnectionLostError(what, may_have_run=False) from None
+
+
+async def _exchange(
+    url: str, method: str, body: bytes, headers: Mapping[str, str], most: int
+) -> Answer:
+    parsed = httpx2.URL(url)
+    raw = [
+        (b"host", parsed.netloc),
+        (b"user-agent", f"foundation-rt/{__version__}".encode()),
+        (b"accept", b"application/json"),
+        (b"accept-encoding", b"identity"),
+        *((name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()),
+    ]
+    if method == "POST":
+        raw.append((b"content-length", b"%d" % len(body)))
+    connection = connection_maker(url, CONNECT_TIMEOUT)()
+    try:
+        request = OutgoingRequest(method, core_url(parsed), raw, body)
+        response = HttpResponse.of(await connection.send(request))
+        try:
+            document = None if response.is_packed else await read_body(response, most)
+        finally:
+            await response.aclose()
+    finally:
+        await connection.aclose()
+    parsed_body = _parsed(document) if isinstance(document, bytes) else None
+    return Answer(response.status_code, response.headers, parsed_body)
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except ValueError:
+        return None

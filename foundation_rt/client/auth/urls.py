@@ -1,0 +1,108 @@
+"""Which URLs are asked for metadata, tokens and logins. Pure (CAUTH-10, CAUTH-11)."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from urllib.parse import SplitResult, urlsplit
+
+from ...errors import UsageError
+from ..errors import AuthorizationError
+from ..safe_text import readable
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether a URL is one of this machine."""
+    try:
+        return urlsplit(url).hostname in _LOOPBACK_NAMES
+    except ValueError:
+        return False
+
+
+def host_of(url: str) -> str:
+    """Return host and port of a URL, for people; no user and no password."""
+    return readable(urlsplit(url).netloc.rpartition("@")[2])
+
+
+def origin_of(url: str) -> str:
+    """Return scheme, host and port of a URL, as it has them."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def without_secrets(url: str) -> str:
+    """Return the URL of a server as it names itself: no user, no query and no fragment."""
+    parts = urlsplit(url)
+    return f"{parts.scheme.lower()}://{parts.netloc.rpartition('@')[2].lower()}{parts.path}"
+
+
+def may_ask(url: object, server_url: str) -> bool:
+    """Return whether a URL that a server has named may be asked (CAUTH-10).
+
+    It is `https`, or this machine's if the server is; and no address of a private network, unless
+    the server is at one, so that a server cannot make the client ask where itself cannot.
+    """
+    if not isinstance(url, str):
+        return False
+    parts = _split(url)
+    if parts is None or parts.username is not None or parts.fragment:
+        return False
+    if is_loopback(url):
+        return is_loopback(server_url)
+    host = parts.hostname or ""
+    return parts.scheme == "https" and (not _is_private(host) or _is_private(_host(server_url)))
+
+
+def check_may_ask(what: str, url: object, server_url: str) -> str:
+    """Return a URL that may be asked.
+
+    Args:
+        what: its name in an error.
+        url: as it was named.
+        server_url: the server's.
+
+    Raises:
+        AuthorizationError: it may not.
+    """
+    if not may_ask(url, server_url):
+        shown = readable(url) if isinstance(url, str) else "no text"
+        raise AuthorizationError(
+            f"{what} is {shown}, which is not asked: it has to be https, and no private address",
+            "Report it to whoever runs the server.",
+        )
+    assert isinstance(url, str)
+    return url
+
+
+def check_endpoint(name: str, url: object) -> None:
+    """Raise unless an argument is a URL of an authorization server.
+
+    Raises:
+        UsageError: it is neither `https` nor this machine's.
+    """
+    parts = _split(url) if isinstance(url, str) else None
+    is_one = parts is not None and not parts.query and not parts.fragment
+    if not is_one or not (str(url).startswith("https://") or is_loopback(str(url))):
+        raise UsageError(f"{name} is an https URL without a query, or one of this machine")
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    has_odd = any(not "!" <= each <= "~" or each == "\\" for each in url)
+    return parts if is_url and not has_odd else None
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
+
+
+def _is_private(host: str) -> bool:
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        return host in _LOOPBACK_NAMES

@@ -1,0 +1,403 @@
+"""Where metadata is found, which URLs are asked, which clients and scopes are used."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import nullcontext, suppress
+from typing import Any
+
+import pytest
+from attrs import define, evolve, field
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.client.auth.challenges import Challenge, choose_challenge, read_challenges
+from foundation_rt.client.auth.clients import authenticate, known_client, registered_client
+from foundation_rt.client.auth.descriptions import LoginRequest, OAuth
+from foundation_rt.client.auth.discovery import (
+    ResourceMetadata,
+    ServerMetadata,
+    check_challenge_method,
+    choose_issuer,
+    is_resource_of,
+    read_server_metadata,
+    resource_metadata_places,
+    server_metadata_places,
+)
+from foundation_rt.client.auth.exchanges import Answer
+from foundation_rt.client.auth.flows import Flows
+from foundation_rt.client.auth.grants import (
+    authorization_url,
+    choose_scopes,
+    read_callback,
+    read_grant,
+)
+from foundation_rt.client.auth.stores import MemoryTokenStore
+from foundation_rt.client.auth.urls import may_ask
+from foundation_rt.client.errors import AuthorizationError, MCPError
+from tests.support.oauth_world import parameters_of
+
+URL = "https://mcp.example.com/tenant/mcp"
+ISSUER = "https://login.example.com/t1"
+VERIFIER = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"  # RFC 7636, appendix B
+BACK = "http://127.0.0.1:7000/callback"
+SERVER = ServerMetadata(ISSUER, f"{ISSUER}/token", f"{ISSUER}/authorize", sends_iss=True)
+
+
+# -- challenges and places
+
+
+@pytest.mark.rule("CAUTH-12")
+def test_challenges_are_read_whatever_stands_between_them() -> None:
+    header = 'Basic realm="a, b=\\"c\\"", Negotiate abc==, bearer scope="x y" ,error=invalid_token'
+    assert read_challenges(header) == [
+        Challenge("basic", {"realm": 'a, b="c"'}),
+        Challenge("negotiate", {}),
+        Challenge("bearer", {"scope": "x y", "error": "invalid_token"}),
+    ]
+    assert choose_challenge(header).scopes == ("x", "y")
+    assert choose_challenge(f"{header}, DPoP").scheme == "dpop"
+    assert choose_challenge("") == Challenge("bearer", {})
+
+
+@pytest.mark.rule("CAUTH-12")
+@given(st.text(alphabet='ab ,="\\\t', max_size=40) | st.text(max_size=20))
+def test_any_header_is_read_within_its_bounds(header: str) -> None:
+    found = read_challenges(header * 30)
+    assert len(found) <= 20
+    assert all(len(each.parameters) <= 20 for each in found)
+
+
+@pytest.mark.rule("CAUTH-13")
+def test_resource_metadata_is_at_the_path_and_then_at_the_root() -> None:
+    root = "https://mcp.example.com/.well-known/oauth-protected-resource"
+    assert resource_metadata_places(URL, None) == [f"{root}/tenant/mcp", root]
+    assert resource_metadata_places("https://mcp.example.com/", None) == [root]
+    named = "https://elsewhere.example.com/metadata.json"
+    assert resource_metadata_places(URL, named) == [named]
+
+
+@pytest.mark.rule("CAUTH-16")
+def test_metadata_of_an_issuer_is_asked_for_in_the_order_of_the_specification() -> None:
+    origin = "https://login.example.com"
+    assert server_metadata_places(ISSUER) == [
+        f"{origin}/.well-known/oauth-authorization-server/t1",
+        f"{origin}/.well-known/openid-configuration/t1",
+        f"{origin}/t1/.well-known/openid-configuration",
+    ]
+    assert server_metadata_places(f"{origin}/") == [
+        f"{origin}/.well-known/oauth-authorization-server",
+        f"{origin}/.well-known/openid-configuration",
+    ]
+
+
+@pytest.mark.rule("CAUTH-10")
+@pytest.mark.parametrize(
+    ("url", "server", "allowed"),
+    [
+        ("https://login.example.com/x?a=b", URL, True),
+        ("http://login.example.com/x", URL, False),
+        ("https://user@login.example.com/", URL, False),
+        ("https://login.example.com/#x", URL, False),
+        ("https://127.0.0.1/", URL, False),
+        ("http://localhost:8080/", URL, False),
+        ("http://localhost:8080/", "http://127.0.0.1:1/mcp", True),
+        ("https://169.254.169.254/latest", URL, False),
+        ("https://10.0.0.1/", URL, False),
+        ("https://[fd00::1]/", URL, False),
+        ("https://10.0.0.1/", "https://10.0.0.2/mcp", True),
+        ("http://10.0.0.1/", "https://10.0.0.2/mcp", False),
+        ("file:///etc/passwd", URL, False),
+        ("https:///x", URL, False),
+        ("https://a b/", URL, False),
+        (5, URL, False),
+    ],
+)
+def test_only_https_and_the_neighbourhood_of_the_server_are_asked(
+    url: Any, server: str, allowed: bool
+) -> None:
+    assert may_ask(url, server) is allowed
+
+
+@pytest.mark.rule("CAUTH-14")
+@pytest.mark.parametrize(
+    ("resource", "is_ours"),
+    [
+        (URL, True),
+        (f"{URL}/", True),
+        ("https://MCP.example.com:443/tenant", True),
+        ("https://mcp.example.com", True),
+        ("https://mcp.example.com/ten", False),
+        ("https://mcp.example.com/tenant/mcp/more", False),
+        ("https://evil.example.com/tenant/mcp", False),
+        ("http://mcp.example.com/tenant/mcp", False),
+        ("https://mcp.example.com:8443/tenant/mcp", False),
+        (f"{URL}#x", False),
+        (f"{URL}?x", False),
+        ("https://a@mcp.example.com/tenant/mcp", False),
+    ],
+)
+def test_server_may_name_itself_or_a_part_of_its_path(resource: str, is_ours: bool) -> None:
+    assert is_resource_of(resource, URL) is is_ours
+
+
+@pytest.mark.rule("CAUTH-15", "CAUTH-22")
+def test_issuer_is_the_one_of_the_description_or_the_first() -> None:
+    found = ResourceMetadata(URL, (ISSUER, "https://other.example.com"))
+    assert choose_issuer(found, None, URL) == ISSUER
+    assert choose_issuer(found, "https://other.example.com", URL) == "https://other.example.com"
+    with pytest.raises(AuthorizationError) as caught:
+        choose_issuer(found, "https://third.example.com", URL)
+    assert str(caught.value) == (
+        "E207 The credentials belong to https://third.example.com; mcp.example.com now uses"
+        f" {ISSUER}. Log in with new ones."
+    )
+
+
+@pytest.mark.rule("CAUTH-16")
+@pytest.mark.parametrize("named", [f"{ISSUER}/", "https://LOGIN.example.com/t1", "", None, 5])
+def test_metadata_of_another_issuer_is_not_used(named: Any) -> None:
+    with pytest.raises(AuthorizationError, match="as its issuer and was not used"):
+        read_server_metadata({"issuer": named, "token_endpoint": f"{ISSUER}/token"}, ISSUER, URL)
+
+
+@pytest.mark.rule("CAUTH-17")
+@pytest.mark.parametrize("methods", [(), ("plain",), ("s256",)])
+def test_no_login_begins_without_s256(methods: tuple[str, ...]) -> None:
+    with pytest.raises(AuthorizationError, match="S256"):
+        check_challenge_method(evolve(SERVER, challenge_methods=methods))
+
+
+# -- clients and scopes
+
+
+@pytest.mark.rule("CAUTH-24")
+@pytest.mark.parametrize(
+    ("secret", "key", "methods", "method"),
+    [
+        (None, None, None, "none"),
+        ("s", None, None, "client_secret_basic"),
+        ("s", None, ("client_secret_post", "client_secret_basic"), "client_secret_basic"),
+        ("s", None, ("client_secret_post",), "client_secret_post"),
+        (None, "PEM", ("client_secret_post",), "private_key_jwt"),
+    ],
+)
+def test_client_authenticates_as_its_server_takes_it(
+    secret: str | None, key: str | None, methods: tuple[str, ...] | None, method: str
+) -> None:
+    assert known_client("me", secret, key, evolve(SERVER, auth_methods=methods)).method == method
+
+
+@pytest.mark.rule("CAUTH-24")
+def test_secret_of_the_header_is_encoded_first() -> None:
+    client = known_client("a b", "p:q", None, SERVER)
+    assert authenticate(client) == ({}, {"authorization": "Basic YStiOnAlM0Fx"})
+
+
+@pytest.mark.rule("CAUTH-24")
+def test_registration_says_how_its_client_authenticates() -> None:
+    answer = {"client_id": "c", "client_secret": "s"}
+    server = evolve(SERVER, auth_methods=("client_secret_basic",))
+    assert registered_client(answer, BACK, server).method == "client_secret_basic"
+    told = {**answer, "token_endpoint_auth_method": "client_secret_post"}
+    assert registered_client(told, BACK, server).method == "client_secret_post"
+    assert registered_client({"client_id": "c"}, BACK, server).method == "none"
+
+
+@pytest.mark.rule("CAUTH-25", "CAUTH-26")
+def test_scopes_are_those_of_the_challenge_and_of_the_description() -> None:
+    resource = ResourceMetadata(URL, (ISSUER,), ("all",))
+    offline = evolve(SERVER, scopes=("offline_access",))
+    assert choose_scopes(("needed",), resource, SERVER, ("mine",)) == ("needed", "mine")
+    assert choose_scopes(None, resource, SERVER, ()) == ("all",)
+    assert choose_scopes(None, evolve(resource, scopes=None), SERVER, ()) == ()
+    assert choose_scopes(None, resource, offline, ()) == ("all", "offline_access")
+    assert choose_scopes(("more",), resource, SERVER, (), ("all",)) == ("all", "more")
+
+
+# -- the browser comes back
+
+
+def came_back(**parameters: str | None) -> str:
+    from urllib.parse import urlencode
+
+    right = {"code": "the-code", "state": "ours", "iss": ISSUER, **parameters}
+    return f"{BACK}?{urlencode({k: v for k, v in right.items() if v is not None})}"
+
+
+@pytest.mark.rule("CAUTH-18")
+@pytest.mark.parametrize(
+    ("iss", "sends_iss", "is_good"),
+    [
+        (ISSUER, True, True),
+        (None, True, False),
+        (ISSUER, False, True),
+        (None, False, True),
+        ("https://evil.example.com", True, False),
+        ("https://evil.example.com", False, False),
+        (f"{ISSUER}/", True, False),
+        ("https://login.example.com:443/t1", False, False),
+    ],
+)
+def test_answer_of_another_issuer_is_refused(
+    iss: str | None, sends_iss: bool, is_good: bool
+) -> None:
+    server = evolve(SERVER, sends_iss=sends_iss)
+    if is_good:
+        assert read_callback(came_back(iss=iss), BACK, "ours", server) == "the-code"
+        return
+    with pytest.raises(AuthorizationError, match=f"not from {ISSUER}"):
+        read_callback(came_back(iss=iss), BACK, "ours", server)
+
+
+@pytest.mark.rule("CAUTH-18")
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        (came_back(state="theirs"), "another login"),
+        (came_back(state=None), "another login"),
+        (came_back(code=None), "has no code"),
+        (f"{came_back()}&code=other", "repeats a parameter"),
+        (came_back().replace("7000", "7001"), "another address"),
+        (came_back().replace("callback", "other"), "another address"),
+        ("http://[", "another address"),
+        ("", "another address"),
+    ],
+)
+def test_answer_that_is_not_that_of_this_login_is_refused(url: str, reason: str) -> None:
+    with pytest.raises(AuthorizationError, match=reason) as caught:
+        read_callback(url, BACK, "ours", SERVER)
+    assert "the-code" not in str(caught.value)
+
+
+@pytest.mark.rule("CAUTH-18")
+def test_text_of_a_refusal_is_shown_only_if_its_issuer_is_right() -> None:
+    denied = {"code": None, "error": "access_denied", "error_description": "Ann said no"}
+    with pytest.raises(AuthorizationError, match="access_denied: Ann said no"):
+        read_callback(came_back(**denied), BACK, "ours", SERVER)
+    for wrong in ({"iss": "https://evil.example.com"}, {"state": "theirs"}):
+        with pytest.raises(AuthorizationError) as caught:
+            read_callback(came_back(**denied, **wrong), BACK, "ours", SERVER)
+        assert "Ann" not in str(caught.value)
+
+
+@pytest.mark.rule("CAUTH-18", "CAUTH-14")
+def test_page_of_a_login_has_all_that_protects_it() -> None:
+    client = known_client("me", None, None, SERVER)
+    page = authorization_url(SERVER, client, BACK, URL, ("a", "b"), "ours", VERIFIER)
+    assert parameters_of(page) == {
+        "response_type": "code",
+        "client_id": "me",
+        "redirect_uri": BACK,
+        "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+        "code_challenge_method": "S256",
+        "state": "ours",
+        "resource": URL,
+        "scope": "a b",
+    }
+
+
+@pytest.mark.rule("CAUTH-31")
+@pytest.mark.parametrize(
+    ("said", "expires_at"),
+    [(60, 160.0), ("60", 160.0), (None, None), (True, None), (-1, None), ("x", None)],
+)
+def test_end_of_a_token_is_a_time(said: Any, expires_at: float | None) -> None:
+    client = known_client("me", None, None, SERVER)
+    answer = {"access_token": "t", "token_type": "bearer", "expires_in": said}
+    grant = read_grant(answer, URL, SERVER, client, ("a",), 100.0, refresh_token="old")
+    assert (grant.expires_at, grant.scopes, grant.refresh_token) == (expires_at, ("a",), "old")
+    with pytest.raises(AuthorizationError, match="no token"):
+        read_grant({"access_token": "t\r\nX: y"}, URL, SERVER, client, (), 0.0)
+
+
+# -- whatever metadata and callbacks say
+
+HONEST, EVIL = "https://honest.example.com", "https://evil.example.com"
+ORIGINS = st.sampled_from(
+    [HONEST, EVIL, "http://evil.example.com", "https://10.0.0.1", f"{HONEST}/"]
+)
+
+
+@define(eq=False)
+class Net:
+    """Serves what a hostile server and `EVIL` say; `HONEST` is honest. Notes who gets what."""
+
+    resource: dict[str, Any]
+    evil: dict[str, Any]
+    sent: list[tuple[str, str]] = field(factory=list)
+
+    async def get(self, url: str) -> Answer:
+        if url.startswith("https://mcp."):
+            return Answer(200, {}, self.resource)
+        if url.startswith(f"{HONEST}/"):
+            return Answer(200, {}, honest_metadata())
+        return Answer(200, {}, self.evil)
+
+    async def post(self, url: str, body: Any, headers: Any) -> Answer:
+        if isinstance(body, bytes):
+            return Answer(201, {}, {"client_id": "c"})
+        self.sent += [(value, url) for value in body.values()]
+        granted = {"access_token": f"token of {url}".replace(" ", "-"), "refresh_token": f"r-{url}"}
+        return Answer(200, {}, granted)
+
+
+def honest_metadata() -> dict[str, Any]:
+    return {
+        "issuer": HONEST,
+        "authorization_endpoint": f"{HONEST}/authorize",
+        "token_endpoint": f"{HONEST}/token",
+        "registration_endpoint": f"{HONEST}/register",
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": True,
+    }
+
+
+@pytest.mark.rule("CAUTH-18", "CAUTH-35")
+@given(
+    named=st.lists(ORIGINS, min_size=1, max_size=2),
+    resource=st.sampled_from([URL, "https://mcp.example.com", f"{EVIL}/mcp", 5]),
+    evil=st.fixed_dictionaries(
+        {
+            "issuer": ORIGINS,
+            "authorization_endpoint": ORIGINS.map(lambda each: f"{each}/authorize"),
+            "token_endpoint": ORIGINS.map(lambda each: f"{each}/token"),
+            "registration_endpoint": ORIGINS.map(lambda each: f"{each}/register"),
+            "code_challenge_methods_supported": st.just(["S256"]),
+            "authorization_response_iss_parameter_supported": st.booleans(),
+        }
+    ),
+    keeps_state=st.booleans(),
+)
+def test_no_code_reaches_another_issuer_and_no_refresh_token_another_endpoint(
+    named: list[str], resource: Any, evil: dict[str, Any], keeps_state: bool
+) -> None:
+    net = Net({"resource": resource, "authorization_servers": named}, evil)
+
+    async def login(request: LoginRequest) -> str:
+        """Be the page of `HONEST` if that is shown; any other page sends its own code."""
+        asked = parameters_of(request.url)
+        is_honest = request.url.startswith(f"{HONEST}/")
+        code = "code-of-honest" if is_honest else "code-of-evil"
+        iss = HONEST if is_honest else evil["issuer"]
+        state = asked["state"] if keeps_state else "other"
+        return f"{asked['redirect_uri']}?code={code}&state={state}&iss={iss}"
+
+    async def history() -> None:
+        described = OAuth(login=login, redirect_uri=BACK)
+        store = MemoryTokenStore()
+        flows = Flows(URL, described, store, net, time.time, nullcontext)
+        grant = await flows.obtain(Challenge("bearer", {}), ())
+        assert grant.refresh_token is not None
+        net.resource["authorization_servers"] = [EVIL]
+        await flows.refresh(grant)
+        assert [url for value, url in net.sent if value == grant.refresh_token] == [
+            grant.token_endpoint
+        ]
+
+    with suppress(MCPError):
+        asyncio.run(history())
+    assert {url for value, url in net.sent if value == "code-of-honest"} <= {f"{HONEST}/token"}
+    assert keeps_state or not net.sent
+    assert resource in (URL, "https://mcp.example.com") or not net.sent

@@ -1,0 +1,100 @@
+"""Ways to log in: in a browser of this machine, by pasting, by a code for another device."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from foundation_rt.client import connect
+from foundation_rt.client.auth.descriptions import LoginRequest, OAuth
+from foundation_rt.client.auth.logins import browser_login, device_login, paste_login
+from foundation_rt.client.errors import AuthorizationError
+from tests.support.oauth_world import World, where_it_leads
+
+
+def read(url: str) -> tuple[int, str]:
+    try:
+        with urlopen(url, timeout=20) as page:
+            return page.status, page.read().decode()
+    except HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
+
+
+@pytest.mark.rule("CAUTH-50")
+async def test_browser_comes_back_and_its_process_is_not_waited_for(world: World) -> None:
+    seen: list[tuple[int, str]] = []
+    closed = threading.Event()
+
+    def browse(url: str) -> None:
+        back = where_it_leads(url)
+        seen.append(read(back.replace("state=", "state=x")))
+        seen.append(read(back.split("?")[0]))
+        seen.append(read(back.replace("/callback", "/other")))
+        seen.append(read(back))
+        closed.wait(60)  # it stays open
+
+    try:
+        async with connect(
+            world.url, auth=OAuth(login=browser_login(browse)), timeout=60
+        ) as client:
+            assert (await client.call("echo")).text == "done"
+    finally:
+        closed.set()
+    assert [status for status, _ in seen] == [400, 400, 400, 200]
+    assert "You can close this page" in seen[-1][1]
+
+
+@pytest.mark.rule("CAUTH-50")
+async def test_port_that_is_taken_is_named() -> None:
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    request = LoginRequest(
+        "https://x/?state=a", f"http://127.0.0.1:{port}/callback", "https://x", "c"
+    )
+    async with server:
+        with pytest.raises(AuthorizationError, match=f"cannot come back to 127.0.0.1:{port}"):
+            await browser_login(lambda _: None)(request)
+
+
+@pytest.mark.rule("CAUTH-51")
+async def test_address_that_is_pasted_is_the_answer(world: World) -> None:
+    shown: list[str] = []
+
+    def paste() -> str:
+        [page] = [each for each in shown[0].split() if each.startswith("http")]
+        return f"  {where_it_leads(page)}\n"
+
+    login = paste_login(shown.append, paste)
+    async with connect(world.url, auth=OAuth(login=login)) as client:
+        assert (await client.call("echo")).text == "done"
+    nothing = connect(world.url, auth=OAuth(login=paste_login(shown.append, lambda: "\n")))
+    async with nothing as client:
+        with pytest.raises(AuthorizationError, match="No address was pasted"):
+            await client.call("echo")
+
+
+@pytest.mark.rule("CAUTH-52")
+async def test_device_is_admitted_when_the_person_has_agreed(world: World) -> None:
+    shown: list[str] = []
+    answers = iter(["authorization_pending", "authorization_pending", None])
+    token = World.token
+
+    def poll(form: dict[str, str]) -> tuple[int, dict[str, object]]:
+        assert form["device_code"] == "device-code-1"
+        error = next(answers)
+        return token(world, form) if error is None else (400, {"error": error})
+
+    world.on_token = poll
+    async with connect(world.url, auth=OAuth(login=device_login(shown.append))) as client:
+        assert (await client.call("echo")).text == "done"
+    assert shown == [f"Open {world.issuer}/enter and enter ABCD-EFGH\n"]
+    assert b"device_code" in world.paths("/register")[0].body
+    world.on_token = lambda form: (400, {"error": "access_denied"})
+    async with connect(world.url, auth=OAuth(login=device_login(shown.append))) as client:
+        with pytest.raises(AuthorizationError, match="access_denied"):
+            await client.call("echo")

@@ -1,0 +1,563 @@
+"""A person logs in, and the client calls: over HTTP, against a server that wants tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from foundation_rt.client import Client, connect
+from foundation_rt.client.auth.descriptions import LoginRequest, OAuth, StoreKey
+from foundation_rt.client.auth.stores import FileTokenStore, MemoryTokenStore
+from foundation_rt.client.errors import AuthorizationError, ConnectionLostError, MCPError
+from foundation_rt.client.resilience.deadline import Deadline, DeadlineTimer
+from foundation_rt.client.resilience.retries import RetryPolicy
+from foundation_rt.client.session.handshake import Handshake, HandshakeRequest
+from foundation_rt.client.session.session import negotiate
+from foundation_rt.client.targets import HttpServer
+from foundation_rt.errors import UsageError
+from tests.support.oauth_world import World, log_in
+
+ONCE = RetryPolicy(max_attempts=1)
+
+
+def client_of(world: World, **described: Any) -> Client:
+    described.setdefault("login", log_in)
+    return connect(world.url, auth=OAuth(**described), timeout=30)
+
+
+async def error_of(world: World, **described: Any) -> MCPError:
+    """Return the error of a call that needs a login; nothing is called twice for it."""
+    async with client_of(world, **described) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call("echo")
+    return caught.value
+
+
+async def grant_of(store: MemoryTokenStore, world: World) -> dict[str, Any]:
+    found = await store.load(StoreKey(world.url))
+    assert found is not None
+    return dict(found)
+
+
+async def expire(store: MemoryTokenStore, world: World, seconds: float = -1.0) -> None:
+    """Let the stored token end in so many seconds."""
+    entry = await grant_of(store, world)
+    ends = {"expires_at": time.time() + seconds, "refresh_at": time.time() + seconds - 60}
+    await store.save(StoreKey(world.url), {**entry, **ends})
+
+
+# -- descriptions
+
+
+@pytest.mark.rule("CAUTH-01")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"scopes": "a b"},
+        {"client_id": "me"},
+        {"client_secret": "hidden"},
+        {"client_id": "me", "issuer": "http://login.example.com"},
+        {"client_id": "me", "issuer": "https://x", "client_secret": "a", "private_key": "b"},
+        {"client_metadata_url": "http://me.example.com/client.json"},
+        {"client_metadata_url": "https://me.example.com"},
+        {"redirect_uri": "http://me.example.com/callback"},
+        {"login_timeout": 0},
+    ],
+)
+def test_description_that_cannot_be_used_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        OAuth(**given)
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.rule("CAUTH-01")
+def test_description_shows_no_secret() -> None:
+    described = OAuth(client_id="me", client_secret="hidden", issuer="https://login.example.com")
+    assert "hidden" not in repr(described)
+
+
+@pytest.mark.rule("CAUTH-02")
+@pytest.mark.parametrize(
+    ("url", "headers"),
+    [
+        ("http://mcp.example.com/mcp", {}),
+        ("https://ann:pw@mcp.example.com/mcp", {}),
+        ("https://mcp.example.com/mcp", {"authorization": "Bearer x"}),
+    ],
+)
+def test_description_goes_with_https_and_alone(url: str, headers: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        HttpServer(url, headers=headers, auth=OAuth())
+    with pytest.raises(UsageError, match="auth goes with a URL"):
+        connect("some-server", auth=OAuth())
+
+
+# -- a login
+
+
+@pytest.mark.rule("CAUTH-20", "CAUTH-27", "CAUTH-35", "CAUTH-41")
+async def test_person_logs_in_once_and_calls_go_on(world: World) -> None:
+    asked: list[LoginRequest] = []
+
+    async def login(request: LoginRequest) -> str:
+        asked.append(request)
+        return await log_in(request)
+
+    described = OAuth(login=login, scopes=["extra"])
+    for _ in range(2):  # the description keeps the token
+        async with connect(world.url, auth=described) as client:
+            assert (await client.call("echo")).text == "done"
+    [request] = asked
+    assert (request.issuer, request.scopes) == (world.issuer, ("extra",))
+    assert "authorization" not in world.calls[0]
+    [bearer] = {each["authorization"] for each in world.calls[1:]}
+    assert bearer.startswith("Bearer access-token-")
+    [registered] = world.paths("/register")
+    assert b'"application_type":"native"' in registered.body
+    assert b'["authorization_code","refresh_token"]' in registered.body
+    [asked_token] = world.paths("/token")
+    assert asked_token.form["resource"] == world.url
+    assert all("authorization" not in each.headers for each in world.asked)
+
+
+@pytest.mark.rule("CAUTH-34")
+async def test_one_login_serves_all_calls_that_wait(world: World) -> None:
+    async with client_of(world) as client:
+        await asyncio.gather(*(client.call("echo") for _ in range(20)))
+        assert len(world.paths("/authorize")) == 1
+        world.valid.clear()
+        await asyncio.gather(*(client.call("echo") for _ in range(20)))
+    assert len(world.paths("/authorize")) == 1
+    assert [each.form["grant_type"] for each in world.paths("/token")] == [
+        "authorization_code",
+        "refresh_token",
+    ]
+
+
+@pytest.mark.rule("CAUTH-34")
+async def test_login_ends_when_nobody_waits_for_it(world: World) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def login(request: LoginRequest) -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    async with client_of(world, login=login) as client:
+        call = asyncio.create_task(client.call("echo"))
+        await began.wait()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    await ended.wait()
+
+
+@pytest.mark.rule("CAUTH-36")
+async def test_deadlines_stand_still_while_a_person_logs_in(world: World) -> None:
+    still: list[bool] = []
+
+    async def login(request: LoginRequest) -> str:
+        still.append(client.watch.is_paused)
+        return await log_in(request)
+
+    client = client_of(world, login=login)
+    async with client:
+        await client.call("echo")
+        still.append(client.watch.is_paused)
+    assert still == [True, False]
+
+
+@pytest.mark.rule("CAUTH-36")
+@pytest.mark.virtual_time
+async def test_time_of_a_pause_is_added_to_each_deadline() -> None:
+    loop, watch = asyncio.get_running_loop(), DeadlineTimer()
+    ends: dict[str, float] = {}
+
+    async def work(name: str, begin: float, seconds: float) -> None:
+        await asyncio.sleep(begin)
+        with suppress(TimeoutError):
+            async with Deadline(loop.time() + seconds, watch=watch):
+                await asyncio.sleep(1000)
+        ends[name] = loop.time() - start
+
+    async def pause() -> None:
+        for begin in (5.0, 1.0):
+            await asyncio.sleep(begin)
+            watch.pause()
+            await asyncio.sleep(100.0)
+            watch.resume()
+
+    start = loop.time()
+    works = [work("before", 0.0, 10.0), work("over", 0.0, 4.0), work("within", 55.0, 10.0)]
+    await asyncio.gather(pause(), *works)
+    # The second pause begins at 106 s, when the first deadline has 4 s left, the last one 9 s.
+    assert ends == pytest.approx({"over": 4.0, "before": 210.0, "within": 215.0})
+
+
+@pytest.mark.rule("CAUTH-36")
+@pytest.mark.virtual_time
+async def test_server_is_not_probed_again_while_a_person_logs_in() -> None:
+    watch, said = DeadlineTimer(), list[str]()
+
+    async def say(opening: HandshakeRequest) -> dict[str, Any]:
+        said.append(opening.method)
+        watch.pause()
+        await asyncio.sleep(200.0)
+        watch.resume()
+        return {"supportedVersions": ["2026-07-28"], "capabilities": {}}
+
+    handshake = Handshake({"name": "c", "version": "1"}, lambda _: {})
+    assert (await negotiate(handshake, say, 5.0, watch)).revision.name == "2026-07-28"
+    assert said == ["server/discover"]
+
+
+@pytest.mark.rule("CAUTH-27", "CAUTH-28")
+async def test_nobody_is_asked_without_a_login(world: World) -> None:
+    error = await error_of(world, login=None)
+    host = world.url.split("/")[2]
+    assert str(error) == f"E207 Not logged in to {host}. Run: foundation-rt login {world.url}"
+    assert isinstance(error, AuthorizationError)
+    assert not error.retryable
+    assert not world.asked
+    assert len(world.calls) == 1
+
+
+@pytest.mark.rule("CAUTH-23", "CAUTH-27")
+async def test_login_that_nobody_completes_is_over_and_its_client_is_discarded(
+    world: World,
+) -> None:
+    store = MemoryTokenStore()
+
+    async def login(request: LoginRequest) -> str:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    error = await error_of(world, login=login, login_timeout=0.05, store=store)
+    assert str(error) == (
+        "E207 Nobody completed the login within 0.05 s. Run it again, or use --no-browser."
+    )
+    assert await store.load(StoreKey("", world.issuer)) is None
+
+
+@pytest.mark.rule("CAUTH-21", "CAUTH-23")
+async def test_registered_client_is_used_until_its_server_has_forgotten_it(world: World) -> None:
+    store = MemoryTokenStore()
+    for _ in range(2):
+        async with client_of(world, store=store) as client:
+            await client.call("echo")
+        await store.delete(StoreKey(world.url))
+    assert len(world.paths("/register")) == 1
+    world.answers["/token"] = (401, b'{"error": "invalid_client"}')
+    assert "invalid_client" in str(await error_of(world, store=store))
+    del world.answers["/token"]
+    async with client_of(world, store=store) as client:
+        await client.call("echo")
+    assert len(world.paths("/register")) == 2
+
+
+@pytest.mark.rule("CAUTH-21")
+async def test_another_client_is_registered_if_the_port_is_taken(world: World) -> None:
+    store = MemoryTokenStore()
+    async with client_of(world, store=store) as client:
+        await client.call("echo")
+    await store.delete(StoreKey(world.url))
+    entry = await store.load(StoreKey("", world.issuer))
+    assert entry is not None
+    port = int(entry["redirect_uri"].split(":")[2].split("/")[0])
+    taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", port)
+    async with taken, client_of(world, store=store) as client:
+        await client.call("echo")
+    assert len(world.paths("/register")) == 2
+
+
+@pytest.mark.rule("CAUTH-22")
+async def test_client_of_a_description_is_not_used_elsewhere(world: World) -> None:
+    ours = "https://login.example.com"
+    error = await error_of(world, client_id="me", client_secret="hidden-secret", issuer=ours)
+    assert f"The credentials belong to {ours}; " in str(error)
+    assert f" now uses {world.issuer}. Log in with new ones." in str(error)
+    assert not world.asked
+
+
+@pytest.mark.rule("CAUTH-20")
+async def test_clients_of_a_description_are_not_registered(world: World) -> None:
+    async with client_of(world, client_id="me", issuer=world.issuer) as client:
+        await client.call("echo")
+    url = "https://me.example.com/client.json"
+    assert world.server is not None
+    world.server["client_id_metadata_document_supported"] = True
+    async with client_of(world, client_metadata_url=url) as client:
+        await client.call("echo")
+    assert [each.form["client_id"] for each in world.paths("/authorize")] == ["me", url]
+    assert not world.paths("/register")
+    world.server["registration_endpoint"] = None
+    error = await error_of(world)
+    assert str(error) == (
+        f"E207 {world.issuer} registers no clients. Pass --client-id, from its administrator."
+    )
+
+
+@pytest.mark.rule("CAUTH-19")
+async def test_server_of_the_oldest_revision_is_its_own_authorization_server(world: World) -> None:
+    world.resource = None
+    asked: list[str] = []
+
+    async def login(request: LoginRequest) -> str:
+        asked.append(request.url)
+        raise ValueError("no browser here")
+
+    # The server of this test has no such endpoints; it is enough to see which it is asked for.
+    error = await error_of(world, login=login, client_id="me", issuer=world.url[: -len("/mcp")])
+    assert asked[0].startswith(f"{world.url[: -len('/mcp')]}/authorize?")
+    assert "The login failed: ValueError" in str(error)
+    assert "no browser here" not in str(error)
+
+
+@pytest.mark.rule("CAUTH-11", "CAUTH-16")
+@pytest.mark.parametrize(
+    ("path", "answer", "code"),
+    [
+        ("/.well-known/oauth-authorization-server", (200, b"{" + b" " * 70_000 + b"}"), "E207"),
+        ("/.well-known/oauth-authorization-server", (200, b"<html>"), "E207"),
+        ("/.well-known/oauth-authorization-server", (302, b""), "E207"),
+        ("/.well-known/oauth-authorization-server", (503, b""), "E201"),
+        ("/register", (400, b'{"error": "invalid_redirect_uri"}'), "E207"),
+        ("/token", (200, b"<html>"), "E207"),
+        ("/token", (200, b'{"access_token": 5}'), "E207"),
+        ("/token", (502, b""), "E201"),
+    ],
+)
+async def test_answers_that_cannot_be_used_end_the_login(
+    world: World, path: str, answer: tuple[int, bytes], code: str
+) -> None:
+    world.answers[path] = answer
+    async with connect(world.url, auth=OAuth(login=log_in), retries=ONCE) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call("echo")
+    assert caught.value.code == code
+    assert not caught.value.may_have_run
+
+
+@pytest.mark.rule("CAUTH-26", "CAUTH-28")
+async def test_more_scopes_are_asked_for_at_most_twice(world: World) -> None:
+    world.challenge["scope"] = "basic"
+    world.scopes_needed["tools/call"] = "write"
+    async with client_of(world) as client:
+        await client.list_tools()
+        assert (await client.call("echo")).text == "done"
+        asked = [each.form["scope"] for each in world.paths("/authorize")]
+        assert asked == ["basic", "basic write"]
+        assert all(each.form["grant_type"] != "refresh_token" for each in world.paths("/token"))
+        world.scopes_needed["tools/call"] = "admin"
+        world.granted = "basic"
+        with pytest.raises(MCPError) as caught:
+            await client.call("echo")
+    assert caught.value.code == "E207"
+    assert len(world.paths("/authorize")) == 4
+
+
+# -- refreshes
+
+
+@pytest.mark.rule("CAUTH-30", "CAUTH-31")
+async def test_token_is_refreshed_before_it_ends(world: World) -> None:
+    store = MemoryTokenStore()
+    world.challenge["scope"] = "a b"
+    async with client_of(world, store=store) as client:
+        await client.call("echo")
+    await expire(store, world, seconds=30)
+    refused = len(world.calls)
+    async with client_of(world, store=store, login=None) as client:
+        await client.call("echo")
+    assert "authorization" in world.calls[refused]
+    last = world.paths("/token")[-1].form
+    assert last["grant_type"] == "refresh_token"
+    assert (last["scope"], last["resource"]) == ("a b", world.url)
+
+
+@pytest.mark.rule("CAUTH-30", "CAUTH-33")
+@pytest.mark.parametrize("status", [500, 503, 429])
+async def test_failing_authorization_server_costs_no_login(world: World, status: int) -> None:
+    store = MemoryTokenStore()
+    async with client_of(world, store=store) as client:
+        await client.call("echo")
+    world.answers["/token"] = (status, b'{"error": "invalid_grant"}')
+    await expire(store, world, seconds=30)
+    async with client_of(world, store=store, login=None) as client:
+        for _ in range(3):
+            await client.call("echo")  # the token is still good
+    assert len(world.paths("/token")) == 2
+    await expire(store, world)
+    async with connect(world.url, auth=OAuth(store=store), retries=ONCE) as client:
+        with pytest.raises(ConnectionLostError):
+            await client.call("echo")
+    del world.answers["/token"]
+    async with client_of(world, store=store, login=None) as client:
+        assert (await client.call("echo")).text == "done"
+
+
+@pytest.mark.rule("CAUTH-33")
+async def test_refresh_token_that_is_refused_is_deleted_unless_it_was_replaced(
+    world: World,
+) -> None:
+    store = MemoryTokenStore()
+    async with client_of(world, store=store) as client:
+        await client.call("echo")
+    await expire(store, world)
+    world.refreshable.clear()
+    error = await error_of(world, store=store, login=None)
+    assert "Not logged in" in str(error)
+    assert await store.load(StoreKey(world.url)) is None
+
+
+@pytest.mark.rule("CAUTH-33")
+async def test_entry_that_was_replaced_meanwhile_is_kept(world: World) -> None:
+    store = MemoryTokenStore()
+    async with client_of(world, store=store) as client:
+        await client.call("echo")
+    await expire(store, world)
+    entry = await grant_of(store, world)
+
+    class Replacing(MemoryTokenStore):
+        """A store that somebody writes to without its lock."""
+
+        loads = 0
+
+        async def load(self, key: StoreKey) -> Any:
+            self.loads += key.resource == world.url
+            return {**entry, "refresh_token": "newer"} if self.loads > 2 else entry
+
+        async def delete(self, key: StoreKey) -> None:
+            raise AssertionError("the newer entry was deleted")
+
+    world.refreshable.clear()
+    assert "Not logged in" in str(await error_of(world, store=Replacing(), login=None))
+
+
+@pytest.mark.rule("CAUTH-34")
+async def test_refresh_goes_on_when_its_caller_has_gone(world: World) -> None:
+    store = MemoryTokenStore()
+    async with client_of(world, store=store) as client:
+        await client.call("echo")
+        await expire(store, world)
+    before = await grant_of(store, world)
+    with world.lock:  # the authorization server does not answer yet
+        client = client_of(world, store=store, login=None)
+        call = asyncio.create_task(client.call("echo"))
+        while not client_is_refreshing(client):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    await client.close()
+    assert (await grant_of(store, world))["refresh_token"] != before["refresh_token"]
+
+
+def client_is_refreshing(client: Client) -> bool:
+    transport: Any = client._link.transport
+    return transport is not None and transport.authorizer._renewing is not None
+
+
+# -- secrets
+
+
+@pytest.mark.rule("CAUTH-38")
+async def test_secrets_are_in_no_log_and_no_error(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    store = MemoryTokenStore()
+    said: list[str] = []
+    async with client_of(world, store=store) as client:
+        await client.call("echo")
+        grant = await grant_of(store, world)
+        world.scopes_needed["tools/call"] = "no"  # the refusal repeats the token
+        world.answers["/token"] = (400, b'{"error": "invalid_request"}')
+        with pytest.raises(MCPError) as caught:
+            await client.call("echo")
+        said.append(repr(caught.value) + str(caught.value))
+    for path in ("/token", "/register"):
+        world.answers = {path: (400, b'{"error": "invalid_grant", "error_description": "x"}')}
+        said.append(str(await error_of(world)))
+    codes = [each.form["code"] for each in world.paths("/token") if "code" in each.form]
+    secrets = [grant["access_token"], grant["refresh_token"], *codes]
+    secrets += [each.form["code_verifier"] for each in world.paths("/token") if each.form]
+    everything = "\n".join([*said, caplog.text])
+    assert not [each for each in secrets if each in everything]
+
+
+@pytest.mark.rule("CAUTH-38")
+async def test_code_that_a_refusal_repeats_is_masked(world: World) -> None:
+    world.callback["code"] = "code-of-another-login"
+    error = await error_of(world)
+    assert "invalid_grant: ***" in str(error)
+
+
+# -- imports
+
+_PROBE = """
+import asyncio, sys
+from foundation_rt.client import connect
+from foundation_rt.client.auth.descriptions import OAuth
+from foundation_rt.client.auth.stores import FileTokenStore
+from pathlib import Path
+
+async def main(url, folder):
+    auth = OAuth(store=FileTokenStore(Path(folder))) if folder else None
+    async with connect(url, auth=auth) as client:
+        await client.call("echo")
+    print(*sorted(each for each in sys.modules if "client.auth" in each or "joserfc" in each))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.rule("CAUTH-03")
+async def test_stored_token_needs_none_of_the_modules_that_get_one(
+    world: World, tmp_path: Any
+) -> None:
+    store = FileTokenStore(tmp_path)
+    async with client_of(world, store=store) as client:
+        await client.call("echo")
+    ran = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", _PROBE, world.url, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    loaded = {each.removeprefix("foundation_rt.client.auth.") for each in ran.stdout.split()}
+    assert loaded, ran.stderr
+    assert not loaded & {"flows", "exchanges", "logins", "proofs"}
+    assert not {each for each in loaded if each.startswith("joserfc")}
+
+
+@pytest.mark.rule("CAUTH-03")
+def test_client_without_a_description_imports_nothing_of_it() -> None:
+    code = (
+        "import sys; from foundation_rt.client import connect;"
+        "connect('https://mcp.example.com/mcp', headers={'Authorization': 'Bearer x'});"
+        "import foundation_rt.client.transports.http;"
+        "print([each for each in sys.modules if 'client.auth' in each])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert ran.stdout == "[]\n"
+
+
+@pytest.mark.rule("CAUTH-30")
+async def test_token_of_a_short_life_is_not_refreshed_for_every_request(world: World) -> None:
+    world.token_lifetime = 40
+    async with client_of(world) as client:
+        for _ in range(3):
+            await client.call("echo")
+    assert len(world.paths("/token")) == 1
