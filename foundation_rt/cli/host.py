@@ -33,7 +33,7 @@ mcp.json, the tools are those of a demo server.
 
 options of the chat:
   --servers FILE                  the servers, as desktop clients list them; by default ./mcp.json
-  --model PROVIDER:NAME           gemini, openai, anthropic, rules or script:FILE, and its model
+  --model PROVIDER:NAME           gemini, openai, anthropic or rules, and its model
   --store STORE                   keep chats in memory (by default), sqlite:FILE or postgresql://...
   --yes                           call tools without asking
   --trust                         run the servers of this folder's mcp.json without asking

@@ -32,6 +32,9 @@ import orjson
 PATIENCE = 30.0
 """Seconds after which something that should have happened counts as hanging."""
 
+PLUGINS = str(Path(__file__).with_name("plugins"))
+"""The folder of what tests add to the runtime by entry points."""
+
 _CHUNK = 262_144
 
 
@@ -48,6 +51,7 @@ def environment(settings: Mapping[str, object] | None = None) -> dict[str, str]:
     clean = {key: each for key, each in os.environ.items() if not key.startswith("FOUNDATION_RT_")}
     for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
         clean.pop(name, None)
+    clean["PYTHONPATH"] = os.pathsep.join(filter(None, (PLUGINS, clean.get("PYTHONPATH"))))
     for key, value in (settings or {}).items():
         clean["FOUNDATION_RT_" + key.upper().replace(".", "__")] = str(value)
     return clean

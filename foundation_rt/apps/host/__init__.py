@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from .chat import Role as Role
     from .chat import TokenUsage as TokenUsage
     from .chat import ToolPhase as ToolPhase
+    from .llm.provider import CallPiece as CallPiece
+    from .llm.provider import EndPiece as EndPiece
+    from .llm.provider import ModelRequest as ModelRequest
+    from .llm.provider import Provider as Provider
+    from .llm.provider import TextPiece as TextPiece
+    from .llm.provider import ThoughtPiece as ThoughtPiece
+    from .llm.provider import UsagePiece as UsagePiece
     from .llm.providers import make_service as make_service
     from .llm.service import LLMConfig as LLMConfig
     from .llm.service import LLMService as LLMService
@@ -25,16 +32,23 @@ if TYPE_CHECKING:
     from .settings import HostSettings as HostSettings
 
 _HOMES = {
+    "CallPiece": "llm.provider",
     "ChatMessage": "chat",
     "ConversationOrchestrator": "orchestrator",
+    "EndPiece": "llm.provider",
     "Host": "app",
     "HostSettings": "settings",
     "LLMConfig": "llm.service",
     "LLMService": "llm.service",
     "LLMServiceError": "llm.service",
+    "ModelRequest": "llm.provider",
+    "Provider": "llm.provider",
     "Role": "chat",
+    "TextPiece": "llm.provider",
+    "ThoughtPiece": "llm.provider",
     "TokenUsage": "chat",
     "ToolPhase": "chat",
+    "UsagePiece": "llm.provider",
     "connection_options": "orchestrator",
     "make_server": "app",
     "make_service": "llm.providers",

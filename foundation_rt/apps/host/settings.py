@@ -20,7 +20,7 @@ from ...base.config.sections import (
     milliseconds,
     setting,
 )
-from .llm.providers import PROVIDERS
+from .llm.providers import PROVIDERS, provider_problem
 
 SECTION = "host"
 
@@ -63,6 +63,19 @@ class LongText(Kind):
         return value is None or (type(value) is str and 0 < len(value.strip()) <= _MAX_PROMPT)
 
 
+class ProviderName(Pattern):
+    """The name of a provider that is there, or None."""
+
+    def __init__(self) -> None:
+        known = f"one of {', '.join(PROVIDERS)}, or one that a package adds"
+        super().__init__(r"[A-Za-z0-9_.-]{1,64}", known, optional=True)
+
+    def accepts(self, value: object) -> bool:
+        """Return whether there is such a provider."""
+        is_there = value is None or provider_problem(str(value)) is None
+        return is_there and super().accepts(value)
+
+
 class Temperature(Kind):
     """A number from 0 to 2, as such or as text, or None."""
 
@@ -82,7 +95,7 @@ class HostSettings(Settings):
 
     provider: str | None = setting(
         None,
-        Pattern("|".join(PROVIDERS), f"one of {', '.join(PROVIDERS)}", optional=True),
+        ProviderName(),
         "Provider of the model; by default the first of `gemini`, `anthropic`, `openai` whose key"
         " is there, else `rules`.",
     )

@@ -33,7 +33,7 @@ from ..coordinator import (
 )
 from .app import Host, make_server, orchestrator_settings
 from .environment import HostEnvironment
-from .llm.providers import RULES, SCRIPT, choose_provider, make_service, parse_model
+from .llm.providers import PROVIDERS, RULES, choose_provider, make_service, parse_model
 from .llm.service import LLMConfig
 from .orchestrator import OrchestratorSettings, connection_options
 from .settings import DEFAULT_SERVERS, HostSettings
@@ -215,10 +215,11 @@ class HostParts:
         self.provider = provider or choose_provider(keys)
         has_set = self.environment.has_set
         is_of_file = not named and (has_set("provider", provider) or has_set("model", model))
-        if self.provider == SCRIPT and is_of_file:
+        if self.provider not in PROVIDERS and is_of_file:
             raise UsageError(
-                f"{self.environment.file} can choose no script: write --model script:FILE, or set"
-                " LLM_PROVIDER and LLM_MODEL in the environment"
+                f"{self.environment.file} can choose no provider of another package, and no model"
+                f" of it: write --model {self.provider}:NAME, or set LLM_PROVIDER and LLM_MODEL in"
+                " the environment"
             )
         return make_service(
             LLMConfig(

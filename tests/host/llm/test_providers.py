@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 
 import pytest
 
@@ -10,13 +11,13 @@ from foundation_rt import UsageError
 from foundation_rt.apps.host.llm import providers
 from foundation_rt.apps.host.llm.providers import choose_provider, make_service, parse_model
 from foundation_rt.apps.host.llm.service import LLMConfig
+from tests.support.models import Chat, shown, write_script
 
 
 @pytest.mark.rule("LLM-10")
 def test_model_is_named_with_its_provider() -> None:
     assert parse_model("openai:gpt-x:latest") == ("openai", "gpt-x:latest")
     assert parse_model("gemini") == ("gemini", "")
-    assert parse_model("script:a/b.jsonl") == ("script", "a/b.jsonl")
 
 
 @pytest.mark.rule("LLM-10")
@@ -53,10 +54,16 @@ def test_vendor_without_a_key_is_refused_with_the_variable() -> None:
         make_service(LLMConfig(provider="anthropic"))
 
 
+@pytest.mark.rule("LLM-19")
+async def test_package_adds_a_provider_by_an_entry_point(tmp_path: Path) -> None:
+    assert parse_model("script:a/b") == ("script", "a/b")
+    chat = Chat(make_service(write_script(tmp_path / "s", ["hello"])))
+    assert chat.service.label == f"script:{tmp_path / 's'}"
+    assert shown(await chat.say("hi")) == [("assistant", "hello")]
+
+
 @pytest.mark.rule("LLM-14")
-def test_script_without_a_file_and_model_of_the_rules_are_refused() -> None:
-    with pytest.raises(UsageError, match="script:FILE"):
-        make_service(LLMConfig(provider="script"))
+def test_model_of_the_rules_is_refused() -> None:
     with pytest.raises(UsageError, match="--model rules"):
         make_service(LLMConfig(provider="rules", model="x"))
 

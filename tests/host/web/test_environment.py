@@ -259,11 +259,11 @@ def test_circuits_of_a_host_are_settings(here: Path) -> None:
 def test_folder_plays_no_model_that_it_wrote(here: Path) -> None:
     (here / "s.json").write_text('["hello"]')
     text = "LLM_PROVIDER=script\nLLM_MODEL=s.json\n"
-    with pytest.raises(UsageError, match="can choose no script"):
+    with pytest.raises(UsageError, match="can choose no provider of another package"):
         start(here, text)
     start(here, text, model="script:s.json")
     os.environ["LLM_PROVIDER"] = "script"
-    with pytest.raises(UsageError, match="can choose no script"):
+    with pytest.raises(UsageError, match="can choose no provider of another package"):
         start(here, text)
     os.environ["LLM_MODEL"] = "s.json"
     start(here, text)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
-from pathlib import Path
 
 from attrs import evolve
 
@@ -16,8 +16,11 @@ from .model_service import ModelService
 from .provider import Provider
 from .service import NATIVE_MODE, LLMConfig
 
-GEMINI, OPENAI, ANTHROPIC, RULES, SCRIPT = "gemini", "openai", "anthropic", "rules", "script"
-PROVIDERS = (GEMINI, OPENAI, ANTHROPIC, RULES, SCRIPT)
+GEMINI, OPENAI, ANTHROPIC, RULES = "gemini", "openai", "anthropic", "rules"
+PROVIDERS = (GEMINI, OPENAI, ANTHROPIC, RULES)
+
+ENTRY_POINTS = "foundation_rt.llm_providers"
+"""The group of the entry points by which packages add providers (LLM-19)."""
 
 KEY_VARIABLES = {
     GEMINI: "GEMINI_API_KEY",
@@ -55,12 +58,17 @@ def parse_model(words: str) -> tuple[str, str]:
 
 def provider_problem(provider: str) -> str | None:
     """Return why this is no provider, and which there are; None if it is one (LLM-10)."""
-    if provider in PROVIDERS:
+    if provider in PROVIDERS or _added(provider) is not None:
         return None
     near = get_close_matches(provider[:64].lower(), PROVIDERS, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    known = "gemini, openai, anthropic, rules or script:FILE"
+    known = "gemini, openai, anthropic or rules"
     return f"there is no provider {provider[:64]!r}{hint}; write {known}"
+
+
+def _added(provider: str) -> EntryPoint | None:
+    """Return what makes a provider that a package adds; None if there is none of that name."""
+    return next(iter(entry_points(group=ENTRY_POINTS, name=provider)), None)
 
 
 def complete_config(config: LLMConfig) -> LLMConfig:
@@ -75,8 +83,6 @@ def complete_config(config: LLMConfig) -> LLMConfig:
     if config.provider in KEY_VARIABLES and not config.api_key and not config.base_url:
         variable = KEY_VARIABLES[config.provider]
         raise UsageError(f"{config.provider} needs a key: set {variable}, here or in .env")
-    if config.provider == SCRIPT and not config.model:
-        raise UsageError("a script needs its file: --model script:FILE")
     if config.provider == RULES and config.model:
         raise UsageError("the rules have no models: --model rules")
     if not config.model and config.provider in DEFAULT_MODELS:
@@ -88,8 +94,7 @@ def make_service(config: LLMConfig) -> ModelService:
     """Return the service of a provider; nothing of the vendor's is imported yet (LLM-03).
 
     Raises:
-        UsageError: the configuration cannot be right, the extra is missing, or the script cannot
-            be read; says what to do.
+        UsageError: the configuration cannot be right, or the extra is missing; says what to do.
     """
     config = complete_config(config)
     if config.provider == RULES:  # they read the tools themselves
@@ -103,10 +108,6 @@ def _provider(config: LLMConfig) -> Provider:
         from .rules.provider import RulesProvider
 
         return RulesProvider()
-    if config.provider == SCRIPT:
-        from .script import ScriptProvider
-
-        return ScriptProvider(Path(config.model))
     if config.provider == OPENAI:
         from .openai import OpenAIProvider
 
@@ -115,9 +116,14 @@ def _provider(config: LLMConfig) -> Provider:
         from .anthropic import AnthropicProvider
 
         return AnthropicProvider(config)
-    from .gemini import GeminiProvider
+    if config.provider == GEMINI:
+        from .gemini import GeminiProvider
 
-    return GeminiProvider(config)
+        return GeminiProvider(config)
+    added = _added(config.provider)
+    assert added is not None  # `complete_config` has found it
+    provider: Provider = added.load()(config)
+    return provider
 
 
 def _require_package(provider: str) -> None:

@@ -1,4 +1,4 @@
-"""Answers that were written down."""
+"""The service of any provider: its answers, failures, deadlines and usage."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from foundation_rt import UsageError
 from foundation_rt.apps.host.chat import TokenUsage
 from foundation_rt.apps.host.llm.providers import make_service
 from foundation_rt.apps.host.llm.service import (
     MALFORMED_CALL,
-    LLMConfig,
     LLMFailure,
     LLMServiceError,
 )
@@ -23,30 +21,7 @@ def text(content: str) -> tuple[str, str]:
     return ("assistant", content)
 
 
-@pytest.mark.rule("LLM-70", "LLM-01")
-async def test_turns_are_played_by_what_the_user_says_then_in_order(tmp_path: Path) -> None:
-    config = write_script(
-        tmp_path / "s",
-        "one",
-        {"user": "weather|rain", "answers": ["wet"]},
-        ["t", "wo"],
-    )
-    chat = Chat(make_service(config))
-    said = [shown(await chat.say(each)) for each in ("a", "Rain?", "c", "d")]
-    assert said == [[text("one")], [text("wet")], [text("two")], [text("two")]]
-
-
-@pytest.mark.rule("LLM-70")
-@pytest.mark.parametrize(
-    "script", ['["one", {"answers": [["two"]]}]', '"one"\n\n{"answers": ["two"]}\n']
-)
-async def test_script_is_one_array_or_lines(tmp_path: Path, script: str) -> None:
-    (tmp_path / "s").write_text(script)
-    chat = Chat(make_service(LLMConfig(provider="script", model=str(tmp_path / "s"))))
-    assert [shown(await chat.say("x")) for _ in range(2)] == [[text("one")], [text("two")]]
-
-
-@pytest.mark.rule("LLM-71", "LLM-07", "LLM-18")
+@pytest.mark.rule("LLM-07", "LLM-18")
 async def test_each_request_of_a_turn_gets_the_next_answer_in_each_chat(tmp_path: Path) -> None:
     call = {"call": "demo__echo", "arguments": {"message": "hi"}, "id": "c1"}
     config = write_script(tmp_path / "s", {"answers": [["I try.", call], {"echo": "result"}]})
@@ -62,7 +37,7 @@ async def test_each_request_of_a_turn_gets_the_next_answer_in_each_chat(tmp_path
         assert again[1].call_id not in ("c1", None)
 
 
-@pytest.mark.rule("LLM-72", "LLM-05")
+@pytest.mark.rule("LLM-05")
 async def test_failed_and_cut_answers_are_followed_by_those_of_retries(tmp_path: Path) -> None:
     fail = {"fail": "transient", "message": "busy", "retryAfter": 2}
     cut = ["half", {"call": "demo:echo"}, {"cut": True}]
@@ -104,7 +79,7 @@ async def test_truncated_answer_says_so_and_a_refused_one_fails(tmp_path: Path) 
     assert refused.value.failure is LLMFailure.REFUSED
 
 
-@pytest.mark.rule("LLM-72", "LLM-42", "LLM-41")
+@pytest.mark.rule("LLM-42", "LLM-41")
 async def test_refused_tools_lead_to_text_mode_at_once_and_for_good(tmp_path: Path) -> None:
     call = {"call": "demo:echo", "arguments": {"message": "```"}}
     refuse = [{"fail": "tools_unsupported"}]
@@ -143,17 +118,6 @@ async def test_answer_without_a_token_in_time_fails(tmp_path: Path) -> None:
         assert failed.value.failure is failure
 
 
-@pytest.mark.rule("LLM-72")
-async def test_script_waits_for_a_file(tmp_path: Path) -> None:
-    flag = tmp_path / "flag"
-    config = write_script(tmp_path / "s", ["a", {"waitForFile": str(flag)}, "b"])
-    service = make_service(config)
-    stream = service.generate_chat_message([user("x")], (), {}, options())
-    assert (await anext(stream)).content == "a"
-    flag.touch()
-    assert [each.content async for each in stream] == ["b"]
-
-
 @pytest.mark.rule("LLM-62")
 async def test_usage_is_counted_by_session_as_reported_else_estimated(tmp_path: Path) -> None:
     usage = {"usage": {"promptTokens": 10, "completionTokens": 2}}
@@ -171,24 +135,3 @@ async def test_usage_is_counted_by_session_as_reported_else_estimated(tmp_path: 
     assert service.get_token_usage("other") is None
     service.forget_usage("s")
     assert service.get_token_usage("s") is None
-
-
-@pytest.mark.rule("LLM-14")
-@pytest.mark.parametrize(
-    ("script", "problem"),
-    [
-        ("", "no turn"),
-        ('"a"\n{', "line 2 is no JSON"),
-        ('["a", {"tex": "b"}]', "turn 2: .* is no step"),
-        ('{"answers": []}', "turn 1: expected"),
-        ('{"user": "(", "answers": ["a"]}', "no regular expression"),
-        ('{"fail": "often"}', "`fail` is one of transient"),
-        (None, "cannot be read"),
-    ],
-)
-def test_script_that_is_none_is_refused(tmp_path: Path, script: str | None, problem: str) -> None:
-    path = tmp_path / "s"
-    if script is not None:
-        path.write_text(script)
-    with pytest.raises(UsageError, match=problem):
-        make_service(LLMConfig(provider="script", model=str(path)))

@@ -1,7 +1,8 @@
-"""`script:FILE`: answers that were written down, for tests (LLM-70 to LLM-74).
+"""`script:FILE`: a provider that plays answers that were written down, for tests.
 
-The file is a JSON array of turns, or JSON lines, a turn each (a file that is one array is the
-first). A turn is
+It is there for the processes that tests start, by an entry point (LLM-19).
+
+The file is a JSON array of turns, or a turn. A turn is
 
     {"user": "weather|rain", "answers": [ANSWER, ...]}
 
@@ -37,29 +38,21 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from foundation_rt import UsageError
-
-from ..chat import ChatMessage, Role
-from .failures import AskedModel
-from .provider import CallPiece, EndPiece, ModelRequest, Piece, TextPiece, UsagePiece
-from .service import LLMFailure, LLMServiceError
-from .text_mode import write_call
+from foundation_rt.apps.host.chat import ChatMessage, Role
+from foundation_rt.apps.host.llm.failures import AskedModel
+from foundation_rt.apps.host.llm.provider import (
+    CallPiece,
+    EndPiece,
+    ModelRequest,
+    Piece,
+    TextPiece,
+    UsagePiece,
+)
+from foundation_rt.apps.host.llm.service import LLMConfig, LLMFailure, LLMServiceError
+from foundation_rt.apps.host.llm.text_mode import write_call
 
 Step = str | Mapping[str, Any]
 
-_FORMS = {
-    "text",
-    "call",
-    "echo",
-    "delayMs",
-    "waitForFile",
-    "hang",
-    "fail",
-    "cut",
-    "truncated",
-    "refusal",
-    "usage",
-}
 _POLL_S = 0.01
 _MAX_TURNS_KEPT = 10_000
 
@@ -103,75 +96,26 @@ class Script:
         return counted[min(max(users, 1), len(counted)) - 1]
 
 
-def read_script(path: Path) -> Script:
-    """Return the script in a file.
-
-    Raises:
-        UsageError: it cannot be read, or is no script; says where.
-    """
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the script {path} cannot be read: {error}") from None
-    try:
-        return parse_script(text)
-    except UsageError as error:
-        raise UsageError(f"the script {path}: {error}") from None
-
-
 def parse_script(text: str) -> Script:
-    """Return the script of a text, as `read_script` does."""
-    try:
-        turns = json.loads(text)
-        if not isinstance(turns, list):
-            turns = [turns]
-    except ValueError:
-        turns = [
-            _line(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()
-        ]
-    if not turns:
-        raise UsageError("it has no turn")
-    return Script([_turn(number, turn) for number, turn in enumerate(turns, 1)])
+    """Return the script of a text."""
+    turns = json.loads(text)
+    return Script([*map(_turn, turns if isinstance(turns, list) else [turns])])
 
 
-def _line(number: int, line: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError as error:
-        raise UsageError(f"line {number} is no JSON: {error}") from None
-
-
-def _turn(number: int, turn: Any) -> ScriptedTurn:
+def _turn(turn: Any) -> ScriptedTurn:
     if not (isinstance(turn, dict) and "answers" in turn):
-        return ScriptedTurn([_answer(number, turn)])
-    unknown = turn.keys() - {"user", "answers"}
-    answers = turn["answers"]
-    if unknown or not isinstance(answers, list) or not answers:
-        raise UsageError(f'turn {number}: expected {{"user": "...", "answers": [...]}}')
-    try:
-        user = re.compile(turn["user"], re.IGNORECASE) if "user" in turn else None
-    except (re.error, TypeError) as error:
-        raise UsageError(f"turn {number}: `user` is no regular expression: {error}") from None
-    return ScriptedTurn([_answer(number, answer) for answer in answers], user)
+        return ScriptedTurn([_answer(turn)])
+    user = re.compile(turn["user"], re.IGNORECASE) if "user" in turn else None
+    return ScriptedTurn([*map(_answer, turn["answers"])], user)
 
 
-def _answer(number: int, answer: Any) -> Sequence[Step]:
-    steps = answer if isinstance(answer, list) else [answer]
-    for step in steps:
-        if isinstance(step, str):
-            continue
-        if not isinstance(step, dict) or len(step.keys() & _FORMS) != 1:
-            forms = ", ".join(sorted(_FORMS))
-            shown = json.dumps(step)[:100]
-            raise UsageError(f"turn {number}: {shown} is no step: a text, or one of {forms}")
-        if "fail" in step and step["fail"] not in list(LLMFailure):
-            raise UsageError(f"turn {number}: `fail` is one of {', '.join(LLMFailure)}")
-    return steps
+def _answer(answer: Any) -> Sequence[Step]:
+    return answer if isinstance(answer, list) else [answer]
 
 
 @define(eq=False)
 class ScriptProvider:
-    """Plays a script (LLM-70)."""
+    """Plays a script."""
 
     _path: Path
     _script: Script = field(init=False)
@@ -182,7 +126,7 @@ class ScriptProvider:
     max_tools: int | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._script = read_script(self._path)
+        self._script = parse_script(self._path.read_text())
 
     async def connect(self) -> None:
         """Do nothing: the file was read when the service was made."""
@@ -269,3 +213,8 @@ def _failure(step: Mapping[str, Any], model: str) -> LLMServiceError:
         advice=step.get("advice", failed.advice),
         retry_after=step.get("retryAfter"),
     )
+
+
+def provider(config: LLMConfig) -> ScriptProvider:
+    """Return the provider of an entry point."""
+    return ScriptProvider(Path(config.model))
