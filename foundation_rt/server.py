@@ -318,7 +318,9 @@ class Server:
         """
 
         def register(function: Callable[..., Any], **named: Any) -> Callable[..., Any]:
-            self._registry.add_function(function, ToolContext, **named, **options)
+            from .features.typed.tool_signature import add_tool
+
+            add_tool(self._registry, function, ToolContext, **named, **options)
             return function
 
         if isinstance(function, str):
@@ -498,7 +500,9 @@ class Server:
             raise RegistrationError('a resource has a URI: @server.resource("task://all")')
 
         def register(function: F) -> F:
-            self.features.resources.add_function(uri, function, ToolContext, **options)
+            from .features.typed.feature_signatures import add_resource
+
+            add_resource(self.features.resources, uri, function, ToolContext, **options)
             return function
 
         return register
@@ -559,7 +563,9 @@ class Server:
         """
 
         def register(function: Callable[..., Any], **named: Any) -> Callable[..., Any]:
-            self.features.prompts.add_function(function, ToolContext, **named, **options)
+            from .features.typed.feature_signatures import add_prompt
+
+            add_prompt(self.features.prompts, function, ToolContext, **named, **options)
             return function
 
         if isinstance(function, str):
@@ -619,11 +625,13 @@ class Server:
         """
 
         def register(function: F) -> F:
+            from .features.typed.feature_signatures import add_completion, add_general_completion
+
             completions = self.features.completions
             if isinstance(subject, str) and isinstance(argument, str):
-                completions.add_function(subject, argument, function, ToolContext, **options)
+                add_completion(completions, subject, argument, function, ToolContext, **options)
             else:
-                completions.add_general(function, ToolContext, **options)
+                add_general_completion(completions, function, ToolContext, **options)
             return function
 
         if callable(subject) and argument is None:

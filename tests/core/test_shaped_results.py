@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from foundation_rt import ToolContext
 from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import ErrorCode, ToolError
+from foundation_rt.features.typed.tool_signature import add_tool
 from foundation_rt.kernel.invocation import Returned
 from foundation_rt.kernel.registry.tool_definition import ToolDefinition
 from foundation_rt.kernel.registry.tools import RegisteredTool, ToolRegistry
@@ -51,7 +52,7 @@ def titled() -> str:
 
 
 PLAIN = make_tool()
-TYPED = ToolRegistry().add_function(titled, ToolContext)
+TYPED = add_tool(ToolRegistry(), titled, ToolContext)
 COUNTING = make_tool(COUNT)
 ANYTHING = make_tool({})
 
@@ -272,7 +273,7 @@ def test_what_a_typed_tool_cannot_send_is_refused(value: Any) -> None:
 
 @pytest.mark.rule("CONT-11", "CONT-12")
 def test_a_structured_text_is_text_as_well() -> None:
-    tool = ToolRegistry().add_function(titled, ToolContext, output_schema=True)
+    tool = add_tool(ToolRegistry(), titled, ToolContext, output_schema=True)
     assert result("a", tool)["structuredContent"] == "a"
     assert result("a", tool, OBJECTS) == {
         "content": [text("a")],

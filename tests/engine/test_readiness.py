@@ -13,6 +13,7 @@ from foundation_rt import RegistrationError, Server, UsageError
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import HttpSection, ServerConfig
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.features.typed.tool_signature import add_tool
 from foundation_rt.kernel.runtime import ServerOptions
 from foundation_rt.testing import TestClient
 from tests.support.asgi import visit
@@ -176,7 +177,7 @@ def test_health_of_the_author_is_left_alone() -> None:
     from foundation_rt.kernel.registry.tools import ToolRegistry
 
     registry = ToolRegistry()
-    registry.add_function(lambda: "mine", object, name="health")
+    add_tool(registry, lambda: "mine", object, name="health")
     server = Server(options=ServerOptions(tool_registry=registry))
     server.readiness_check("database")(failing)
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from foundation_rt import Constraints, ToolContext
 from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
-from foundation_rt.kernel.registry.feature_signatures import (
+from foundation_rt.features.typed.feature_signatures import (
     derive_completion,
     derive_prompt,
     derive_resource,

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from foundation_rt.features.typed.feature_signatures import add_prompt, add_resource
+from foundation_rt.features.typed.tool_signature import add_tool
 from foundation_rt.kernel.registry.completions import CompletionRegistry
 from foundation_rt.kernel.registry.definitions import DefinitionChecks
 from foundation_rt.kernel.registry.options import (
@@ -19,9 +21,8 @@ from foundation_rt.kernel.registry.options import (
     ToolHandlerOptions,
     ToolOptions,
 )
-from foundation_rt.kernel.registry.prompts import PromptRegistry
 from foundation_rt.kernel.registry.resources import ResourceRegistry
-from foundation_rt.kernel.registry.tools import ToolRegistry, handler_settings
+from foundation_rt.kernel.registry.tools import handler_settings
 
 
 def keywords(*functions: Callable[..., Any]) -> set[str]:
@@ -39,14 +40,14 @@ def keywords(*functions: Callable[..., Any]) -> set[str]:
     [
         (HandlerOptions, [DefinitionChecks.handler_spec]),
         (ToolHandlerOptions, [handler_settings]),
-        (ToolOptions, [ToolRegistry.add_function, handler_settings]),
-        (PromptOptions, [PromptRegistry.add_function, DefinitionChecks.handler_spec]),
-        (ResourceHandlerOptions, [ResourceRegistry._add, DefinitionChecks.handler_spec]),
+        (ToolOptions, [add_tool, handler_settings]),
+        (PromptOptions, [add_prompt, DefinitionChecks.handler_spec]),
+        (ResourceHandlerOptions, [ResourceRegistry.add, DefinitionChecks.handler_spec]),
         (
             ResourceOptions,
-            [ResourceRegistry.add_function, ResourceRegistry._add, DefinitionChecks.handler_spec],
+            [add_resource, ResourceRegistry.add, DefinitionChecks.handler_spec],
         ),
-        (CompletionOptions, [CompletionRegistry._add]),
+        (CompletionOptions, [CompletionRegistry.add]),
     ],
 )
 def test_option_dictionaries_have_the_keywords_of_the_registries(

@@ -9,8 +9,8 @@ import orjson
 
 from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.features.context import ToolContext
-from foundation_rt.kernel.registry import tool_signature
-from foundation_rt.kernel.registry.tool_signature import TypedTool
+from foundation_rt.features.typed import tool_signature
+from foundation_rt.features.typed.tool_signature import TypedTool
 
 
 def derive_tool(function: Callable[..., Any], **options: Any) -> TypedTool:

@@ -6,7 +6,7 @@ it. One more may complete every argument that has none of its own (COMP-08).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
@@ -143,61 +143,24 @@ class CompletionRegistry:
 
     def add_general(
         self,
-        function: Callable[..., Any],
-        context_type: type,
+        name: str,
+        handler: Handler,
+        execution: ExecutionMode | None,
         *,
         inline: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Let `function` complete every argument that has no completer of its own (COMP-08).
-
-        Args:
-            function: called with a `CompletionRequest`; returns None where it knows no values.
-            context_type: a parameter of this type is given the context of the call.
-            inline: see `CompletionOptions`.
-            timeout_ms: see `CompletionOptions`.
+        """Let a handler complete every argument without a completer of its own (COMP-08).
 
         Raises:
-            RegistrationError: there is one already, or the function has other parameters.
+            RegistrationError: there is one already.
         """
-        from .feature_signatures import derive_general_completion
-
-        typed = derive_general_completion(function, context_type, inline=inline)
         if self.general is not None:
             raise RegistrationError(
-                f"completion {typed.name!r}: there is a completion of all arguments already"
+                f"completion {name!r}: there is a completion of all arguments already"
             )
-        checks = DefinitionChecks(f"completion {typed.name!r}")
-        self.general = checks.handler_spec(
-            typed.handler, typed.execution, inline=inline, timeout_ms=timeout_ms
-        )
-
-    def add_function(
-        self,
-        subject: str,
-        argument: str,
-        function: Callable[..., Any],
-        context_type: type,
-        **options: Unpack[CompletionOptions],
-    ) -> None:
-        """Let `function` complete an argument (COMP-05).
-
-        Args:
-            subject: the name of a prompt, or a template as it was registered.
-            argument: of the prompt; of a template, a variable.
-            function: called with the text so far, and with the other arguments that are known if
-                it has a second parameter.
-            context_type: a parameter of this type is given the context of the call.
-            options: see `CompletionOptions`.
-
-        Raises:
-            RegistrationError: there is no such prompt, template or argument; or the function has
-                other parameters.
-        """
-        from .feature_signatures import derive_completion
-
-        typed = derive_completion(function, context_type, inline=options.get("inline", False))
-        self._add(subject, argument, typed.handler, typed.execution, **options)
+        checks = DefinitionChecks(f"completion {name!r}")
+        self.general = checks.handler_spec(handler, execution, inline=inline, timeout_ms=timeout_ms)
 
     def register(
         self, subject: str, argument: str, handler: Handler, **options: Unpack[CompletionOptions]
@@ -214,9 +177,9 @@ class CompletionRegistry:
         Raises:
             RegistrationError: there is no such prompt, template or argument.
         """
-        self._add(subject, argument, handler, None, **options)
+        self.add(subject, argument, handler, None, **options)
 
-    def _add(
+    def add(
         self,
         subject: str,
         argument: str,
@@ -226,6 +189,7 @@ class CompletionRegistry:
         inline: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
+        """Let a handler complete an argument, run as `execution` says; see `register`."""
         entry = self._resources.templates.registered(subject) or self._prompts.prompts.registered(
             subject
         )

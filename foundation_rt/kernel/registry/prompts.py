@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
@@ -119,39 +119,6 @@ class PromptRegistry:
         """Notify `observer` of every change from now on; the registry does not keep it alive."""
         self._notifier.observe(observer)
 
-    def add_function(
-        self,
-        function: Callable[..., Any],
-        context_type: type,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: Sequence[Icon] = (),
-        meta: Mapping[str, Any] | None = None,
-        **options: Unpack[HandlerOptions],
-    ) -> RegisteredPrompt:
-        """Add a prompt whose arguments are the parameters of `function` (PROMPT-03).
-
-        A parameter of `context_type` is given the context of the call. The other arguments are
-        `PromptOptions`.
-
-        Raises:
-            RegistrationError: names the parameter or the option, and what to change.
-        """
-        from .feature_signatures import derive_prompt
-
-        typed = derive_prompt(function, context_type, inline=options.get("inline", False))
-        definition = PromptDefinition(
-            typed.name if name is None else name,
-            typed.description if description is None else description,
-            typed.arguments,
-            title,
-            icons,
-            meta,
-        )
-        return self._add(definition, typed.handler, typed.execution, typed.choices, **options)
-
     def register(
         self,
         definition: PromptDefinition,
@@ -168,9 +135,9 @@ class PromptRegistry:
         Raises:
             RegistrationError: the definition is not valid, or the name is taken.
         """
-        return self._add(definition, handler, None, {}, **options)
+        return self.add(definition, handler, None, {}, **options)
 
-    def _add(
+    def add(
         self,
         definition: PromptDefinition,
         handler: Handler,
@@ -178,6 +145,7 @@ class PromptRegistry:
         completers: Mapping[str, Completer],
         **options: Unpack[HandlerOptions],
     ) -> RegisteredPrompt:
+        """Add a prompt with its completers; see `register`."""
         checks = DefinitionChecks(f"prompt {definition.name!r}")
         checks.name("name", definition.name)
         checks.text("title", definition.title)

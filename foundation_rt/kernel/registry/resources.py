@@ -6,12 +6,11 @@ A URI is looked up among the resources first, then among the templates, the most
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
-from ...errors import RegistrationError
 from ...protocol.uri_template import (
     InvalidUri,
     UriTemplate,
@@ -187,62 +186,6 @@ class ResourceRegistry:
         """Notify `observer` of every change from now on; the registry does not keep it alive."""
         self._notifier.observe(observer)
 
-    def add_function(
-        self,
-        uri: str,
-        function: Callable[..., Any],
-        context_type: type,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        size: int | None = None,
-        annotations: Annotations | None = None,
-        icons: Sequence[Icon] = (),
-        meta: Mapping[str, Any] | None = None,
-        **options: Unpack[ResourceHandlerOptions],
-    ) -> None:
-        """Add a resource, or a template if `uri` has variables, that `function` reads (MRES-10).
-
-        The function is called with the variables, and with the URI if it has a parameter `uri`. A
-        parameter of `context_type` is given the context of the call. The other arguments are
-        `ResourceOptions`.
-
-        Raises:
-            RegistrationError: names the parameter or the option, and what to change.
-        """
-        from .feature_signatures import derive_resource
-
-        template: UriTemplate | None = None
-        if "{" in uri:
-            if size is not None:
-                raise RegistrationError(f"resource {uri!r}: a template has no size")
-            try:
-                template = parse_template(uri)
-            except InvalidUri as error:
-                raise RegistrationError(f"resource {uri!r} is refused: it {error}") from None
-        typed = derive_resource(
-            function, template, context_type, inline=options.get("inline", False)
-        )
-        members: dict[str, Any] = {
-            "name": typed.name if name is None else name,
-            "title": title,
-            "description": typed.description if description is None else description,
-            "mime_type": mime_type,
-            "annotations": annotations,
-            "icons": icons,
-            "meta": meta,
-        }
-        if template is not None:
-            definition = ResourceTemplateDefinition(uri_template=uri, **members)
-            names = template.variables
-            completers = {name: typed.choices[name] for name in names if name in typed.choices}
-            self._add_template(definition, typed.handler, typed.execution, completers, **options)
-        else:
-            resource = ResourceDefinition(uri=uri, size=size, **members)
-            self._add(resource, typed.handler, typed.execution, **options)
-
     def register(
         self,
         definition: ResourceDefinition,
@@ -259,7 +202,7 @@ class ResourceRegistry:
         Raises:
             RegistrationError: the definition is not valid, or the URI is taken.
         """
-        return self._add(definition, handler, None, **options)
+        return self.add(definition, handler, None, **options)
 
     def register_template(
         self,
@@ -278,9 +221,9 @@ class ResourceRegistry:
         Raises:
             RegistrationError: the definition is not valid, or another template has the same URIs.
         """
-        return self._add_template(definition, handler, None, {}, **options)
+        return self.add_template(definition, handler, None, {}, **options)
 
-    def _add(
+    def add(
         self,
         definition: ResourceDefinition,
         handler: Handler,
@@ -289,6 +232,7 @@ class ResourceRegistry:
         cache_ttl_ms: int | None = None,
         **options: Unpack[HandlerOptions],
     ) -> RegisteredResource:
+        """Add a resource whose handler runs as `execution` says; see `register`."""
         checks = DefinitionChecks(f"resource {definition.uri!r}")
         checks.instance("uri", definition.uri, str)
         try:
@@ -316,7 +260,7 @@ class ResourceRegistry:
         self._notifier.notify(entry)
         return entry
 
-    def _add_template(
+    def add_template(
         self,
         definition: ResourceTemplateDefinition,
         handler: Handler,
@@ -326,6 +270,7 @@ class ResourceRegistry:
         cache_ttl_ms: int | None = None,
         **options: Unpack[HandlerOptions],
     ) -> RegisteredTemplate:
+        """Add a template with its completers; see `register_template`."""
         checks = DefinitionChecks(f"resource template {definition.uri_template!r}")
         checks.instance("uri_template", definition.uri_template, str)
         try:

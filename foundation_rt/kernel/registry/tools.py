@@ -34,18 +34,14 @@ from .catalog import Catalog, ChangeNotifier
 from .tool_definition import SEPARATOR, ToolDefinition, advertised_name, name_warning
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     import orjson
 
     from ...base.jsonschema.header_params import HeaderParameter
     from ...base.logs.logger import StructuredLogger
-    from ...protocol.content import Icon
     from ...protocol.principal import Principal
     from ...protocol.revisions import Revision
-    from ...protocol.tool_annotations import ToolAnnotations
     from .catalog import Observer, Page, Predicate
-    from .options import TaskUse, ToolHandlerOptions
+    from .options import TaskUse
     from .visibility import Switch
 
 Handler = Callable[[dict[str, Any], Any], Any]
@@ -182,53 +178,6 @@ class ToolRegistry:
 
     def __attrs_post_init__(self) -> None:
         self._tools = Catalog(self._notifier)
-
-    def add_function(
-        self,
-        function: Callable[..., Any],
-        context_type: type,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        version: str | None = None,
-        title: str | None = None,
-        input_schema: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | bool | None = None,
-        annotations: ToolAnnotations | None = None,
-        icons: Sequence[Icon] = (),
-        meta: Mapping[str, Any] | None = None,
-        **options: Unpack[ToolHandlerOptions],
-    ) -> RegisteredTool:
-        """Add a tool that calls `function`; its signature has the schema (spec/typed-tools.md).
-
-        A parameter of `context_type` is given the context of the call. The other arguments are
-        `ToolOptions`.
-
-        Raises:
-            RegistrationError: names the parameter or the option, and what to change.
-        """
-        from .tool_signature import derive_tool
-
-        typed = derive_tool(
-            function,
-            context_type,
-            input_schema=input_schema,
-            output_schema=output_schema,
-            inline=options.get("inline", False),
-        )
-        definition = ToolDefinition(
-            typed.name if name is None else name,
-            typed.description if description is None else description,
-            typed.input_schema,
-            version,
-            title=title,
-            output_schema=typed.output_schema,
-            annotations=annotations,
-            icons=icons,
-            meta=meta,
-        )
-        settings = handler_settings(definition.name, typed.is_async, **options)
-        return self.register(definition, typed.handler, **settings, is_typed=True)
 
     def register(
         self,

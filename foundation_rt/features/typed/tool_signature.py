@@ -8,21 +8,29 @@ happens when the tool is registered; a call runs one generated function (`signat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from ...errors import RegistrationError
-from ...features.signatures.binding import Handler, make_check
-from ...features.signatures.function_signature import FunctionSignature
-from ...features.signatures.parameters import ParameterCollector
-from ...features.signatures.type_schema import UnsupportedType
+from ...kernel.registry.tool_definition import ToolDefinition
+from ...kernel.registry.tools import handler_settings
 from ...protocol.plain_values import settled
+from ..signatures.binding import Handler, make_check
+from ..signatures.function_signature import FunctionSignature
+from ..signatures.parameters import ParameterCollector
+from ..signatures.type_schema import UnsupportedType
 
 if TYPE_CHECKING:
-    from ...features.signatures.writers import Writer
+    from typing import Unpack
+
+    from ...kernel.registry.options import ToolHandlerOptions
+    from ...kernel.registry.tools import RegisteredTool, ToolRegistry
+    from ...protocol.content import Icon
+    from ...protocol.tool_annotations import ToolAnnotations
+    from ..signatures.writers import Writer
 
 _ADVICE = ", or give the schema by hand: @server.tool(input_schema={...})"
 _BY_NAME = (
@@ -86,7 +94,7 @@ def derive_tool(
     described: dict[str, str] = {}
     description = ""
     if signature.docstring:
-        from ...features.signatures.docstrings import parse_docstring
+        from ..signatures.docstrings import parse_docstring
 
         names = [parameter.name for parameter in signature.parameters]
         description, described = parse_docstring(signature.docstring, names)
@@ -124,7 +132,7 @@ def _output(
         hint = signature.returned()
         if wanted is not True and any(hint is each for each in _WITHOUT_STRUCTURE):
             return given, None
-        from ...features.signatures.outputs import derive_output, is_structure
+        from ..signatures.outputs import derive_output, is_structure
 
         schema, write = derive_output(hint, signature.names)
         if wanted is True or (wanted is None and is_structure(schema)):
@@ -172,3 +180,49 @@ def _check_given_schema(
                 raise signature.refusal(
                     name, "it has no default, and the schema given by hand never lets it through"
                 )
+
+
+def add_tool(
+    registry: ToolRegistry,
+    function: Callable[..., Any],
+    context_type: type,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    version: str | None = None,
+    title: str | None = None,
+    input_schema: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | bool | None = None,
+    annotations: ToolAnnotations | None = None,
+    icons: Sequence[Icon] = (),
+    meta: Mapping[str, Any] | None = None,
+    **options: Unpack[ToolHandlerOptions],
+) -> RegisteredTool:
+    """Add a tool that calls `function`; its signature has the schema (spec/typed-tools.md).
+
+    A parameter of `context_type` is given the context of the call. The other arguments are
+    `ToolOptions`.
+
+    Raises:
+        RegistrationError: names the parameter or the option, and what to change.
+    """
+    typed = derive_tool(
+        function,
+        context_type,
+        input_schema=input_schema,
+        output_schema=output_schema,
+        inline=options.get("inline", False),
+    )
+    definition = ToolDefinition(
+        typed.name if name is None else name,
+        typed.description if description is None else description,
+        typed.input_schema,
+        version,
+        title=title,
+        output_schema=typed.output_schema,
+        annotations=annotations,
+        icons=icons,
+        meta=meta,
+    )
+    settings = handler_settings(definition.name, typed.is_async, **options)
+    return registry.register(definition, typed.handler, **settings, is_typed=True)

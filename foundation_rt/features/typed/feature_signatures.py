@@ -20,19 +20,30 @@ from ...base.exact_json import dumps, loads
 from ...base.jsonschema.compilation import Validator, compile_schema
 from ...base.jsonschema.issues import refusal
 from ...errors import RegistrationError
-from ...features.signatures.binding import NO_DEFAULT
-from ...features.signatures.docstrings import parse_docstring
-from ...features.signatures.function_signature import FunctionSignature
-from ...features.signatures.parameters import ParameterCollector, dependency_of, make_plan
-from ...features.signatures.type_schema import NoneType, Schema, TypeSchema, UnsupportedType
-from .completions import Choices, CompletionRequest
-from .prompts import PromptArgument
-from .resources import URI
-from .tools import ExecutionMode
+from ...kernel.registry.completions import Choices, CompletionRequest
+from ...kernel.registry.prompts import PromptArgument, PromptDefinition
+from ...kernel.registry.resources import URI, ResourceDefinition, ResourceTemplateDefinition
+from ...kernel.registry.tools import ExecutionMode
+from ...protocol.uri_template import InvalidUri, UriTemplate, parse_template
+from ..signatures.binding import NO_DEFAULT
+from ..signatures.docstrings import parse_docstring
+from ..signatures.function_signature import FunctionSignature
+from ..signatures.parameters import ParameterCollector, dependency_of, make_plan
+from ..signatures.type_schema import NoneType, Schema, TypeSchema, UnsupportedType
 
 if TYPE_CHECKING:
-    from ...protocol.uri_template import UriTemplate
-    from .tools import Handler
+    from typing import Unpack
+
+    from ...kernel.registry.completions import CompletionRegistry
+    from ...kernel.registry.options import (
+        CompletionOptions,
+        HandlerOptions,
+        ResourceHandlerOptions,
+    )
+    from ...kernel.registry.prompts import PromptRegistry, RegisteredPrompt
+    from ...kernel.registry.resources import ResourceRegistry
+    from ...kernel.registry.tools import Handler
+    from ...protocol.content import Annotations, Icon
 
 _NOTES = ("description", "default")
 
@@ -317,4 +328,140 @@ def _choices(derived: TypeSchema) -> tuple[str, ...]:
         value if type(value) is str else dumps(value).decode()
         for value in derived.values
         if value is not None
+    )
+
+
+def add_resource(
+    registry: ResourceRegistry,
+    uri: str,
+    function: Callable[..., Any],
+    context_type: type,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    size: int | None = None,
+    annotations: Annotations | None = None,
+    icons: Sequence[Icon] = (),
+    meta: Mapping[str, Any] | None = None,
+    **options: Unpack[ResourceHandlerOptions],
+) -> None:
+    """Add a resource, or a template if `uri` has variables, that `function` reads (MRES-10).
+
+    The function is called with the variables, and with the URI if it has a parameter `uri`. A
+    parameter of `context_type` is given the context of the call. The other arguments are
+    `ResourceOptions`.
+
+    Raises:
+        RegistrationError: names the parameter or the option, and what to change.
+    """
+    template: UriTemplate | None = None
+    if "{" in uri:
+        if size is not None:
+            raise RegistrationError(f"resource {uri!r}: a template has no size")
+        try:
+            template = parse_template(uri)
+        except InvalidUri as error:
+            raise RegistrationError(f"resource {uri!r} is refused: it {error}") from None
+    typed = derive_resource(function, template, context_type, inline=options.get("inline", False))
+    members: dict[str, Any] = {
+        "name": typed.name if name is None else name,
+        "title": title,
+        "description": typed.description if description is None else description,
+        "mime_type": mime_type,
+        "annotations": annotations,
+        "icons": icons,
+        "meta": meta,
+    }
+    if template is not None:
+        definition = ResourceTemplateDefinition(uri_template=uri, **members)
+        names = template.variables
+        completers = {name: typed.choices[name] for name in names if name in typed.choices}
+        registry.add_template(definition, typed.handler, typed.execution, completers, **options)
+    else:
+        resource = ResourceDefinition(uri=uri, size=size, **members)
+        registry.add(resource, typed.handler, typed.execution, **options)
+
+
+def add_prompt(
+    registry: PromptRegistry,
+    function: Callable[..., Any],
+    context_type: type,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    icons: Sequence[Icon] = (),
+    meta: Mapping[str, Any] | None = None,
+    **options: Unpack[HandlerOptions],
+) -> RegisteredPrompt:
+    """Add a prompt whose arguments are the parameters of `function` (PROMPT-03).
+
+    A parameter of `context_type` is given the context of the call. The other arguments are
+    `PromptOptions`.
+
+    Raises:
+        RegistrationError: names the parameter or the option, and what to change.
+    """
+    typed = derive_prompt(function, context_type, inline=options.get("inline", False))
+    definition = PromptDefinition(
+        typed.name if name is None else name,
+        typed.description if description is None else description,
+        typed.arguments,
+        title,
+        icons,
+        meta,
+    )
+    return registry.add(definition, typed.handler, typed.execution, typed.choices, **options)
+
+
+def add_completion(
+    registry: CompletionRegistry,
+    subject: str,
+    argument: str,
+    function: Callable[..., Any],
+    context_type: type,
+    **options: Unpack[CompletionOptions],
+) -> None:
+    """Let `function` complete an argument (COMP-05).
+
+    Args:
+        subject: the name of a prompt, or a template as it was registered.
+        argument: of the prompt; of a template, a variable.
+        function: called with the text so far, and with the other arguments that are known if
+            it has a second parameter.
+        context_type: a parameter of this type is given the context of the call.
+        options: see `CompletionOptions`.
+
+    Raises:
+        RegistrationError: there is no such prompt, template or argument; or the function has
+            other parameters.
+    """
+    typed = derive_completion(function, context_type, inline=options.get("inline", False))
+    registry.add(subject, argument, typed.handler, typed.execution, **options)
+
+
+def add_general_completion(
+    registry: CompletionRegistry,
+    function: Callable[..., Any],
+    context_type: type,
+    *,
+    inline: bool = False,
+    timeout_ms: int | None = None,
+) -> None:
+    """Let `function` complete every argument that has no completer of its own (COMP-08).
+
+    Args:
+        function: called with a `CompletionRequest`; returns None where it knows no values.
+        context_type: a parameter of this type is given the context of the call.
+        inline: see `CompletionOptions`.
+        timeout_ms: see `CompletionOptions`.
+
+    Raises:
+        RegistrationError: there is one already, or the function has other parameters.
+    """
+    typed = derive_general_completion(function, context_type, inline=inline)
+    registry.add_general(
+        typed.name, typed.handler, typed.execution, inline=inline, timeout_ms=timeout_ms
     )

@@ -1,0 +1,1 @@
+"""Plain functions as tools, resources, prompts and completions (spec/typed-tools.md)."""
