@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,9 +14,10 @@ from attrs import define, evolve
 
 from ..base.config.types import POSTGRES_SCHEMES
 from ..errors import UsageError
-from .args import CommandLine, CommandLineError, Valued, parse
-from .main import OPTIONS
+from .args import Argument, CliCommand, CommandLine, CommandLineError, Option
 from .render import Heading, Json, Output, Page, Paragraph, Part, Table
+from .serve import CONFIG
+from .targets import JSON
 
 if TYPE_CHECKING:
     from ..agents.ledger.administration import AgentSummary, Changed, RequestQuery
@@ -25,72 +27,7 @@ if TYPE_CHECKING:
     from ..agents.persistence import AACPPersistenceAdapter
     from ..base.config.settings import ServerConfig
 
-HELP = """\
-usage: foundation-rt agents list [OPTION ...]
-       foundation-rt agents show ID [OPTION ...]
-       foundation-rt agents cancel ID ... [--reason TEXT] [OPTION ...]
-       foundation-rt agents requeue ID ... --reason TEXT [OPTION ...]
-       foundation-rt agents purge [OPTION ...]
-       foundation-rt agents schedules [OPTION ...]
-       foundation-rt agents unschedule NAME ... [--reason TEXT] [OPTION ...]
-
-Look into a ledger of agents, and change what is in it, also while servers use it.
-
-commands:
-  list                            list requests, the oldest first; without a filter, agents too
-  show ID                         show a request with its payload and outcome
-  cancel ID ...                   make requests without an outcome FAILED, also while they run
-  requeue ID ...                  have requests that FAILED executed again
-  purge                           delete what has expired
-  schedules                       list schedules, with their last and next runs
-  unschedule NAME ...             remove schedules; a program that declares one adds it again
-
-options of every command:
-  --store DSN                     sqlite:PATH or postgresql://...; by default aacp.store
-  --config FILE                   a configuration file, .toml or .json
-  --json                          print JSON, errors too
-
-options of list:
-  --agent AGENT                   only requests to this agent
-  --state STATE                   only requests in this state; may be repeated
-  --older-than S                  only requests made at least S seconds ago
-  --after ID                      the page behind this request
-  --limit N                       at most N requests and agents, by default 100, up to 1000
-
-options of schedules:
-  --after NAME                    the page behind this schedule
-  --limit N                       at most N schedules, by default 100, up to 1000
-
-options of cancel, requeue, purge and unschedule:
-  --reason TEXT                   why, for the audit record on stderr
-  --yes                           do it without asking
-
-examples:
-  foundation-rt agents list --store sqlite:/var/lib/office.db
-  foundation-rt agents list --agent clerk --state FAILED --config office.toml
-  foundation-rt agents requeue order-17 --reason 'the printer has paper' --config office.toml
-
-exit codes: 0; 1 a request was refused, or nobody agreed; 2 the command line is wrong; 3 the ledger
-cannot be reached; 4 stdout cannot be written; 130 interrupted
-"""
-
 _STATES = ("SENT", "HELD", "DELAYED", "RECEIVED", "CLAIMED", "COMPLETED", "FAILED")
-_STORE: Valued = {**OPTIONS, "--store": "sqlite:PATH or postgresql://..."}
-LIST_OPTIONS: Valued = {
-    **_STORE,
-    "--agent": "the id of an agent",
-    "--state": _STATES,
-    "--older-than": "a number of seconds",
-    "--after": "the id of a request",
-    "--limit": "a number",
-}
-SHOW_OPTIONS: Valued = _STORE
-SCHEDULES_OPTIONS: Valued = {**_STORE, "--after": "the name of a schedule", "--limit": "a number"}
-PURGE_OPTIONS: Valued = _STORE
-CHANGE_OPTIONS: Valued = {**_STORE, "--reason": "a text"}
-FLAGS = ("--json",)
-CHANGE_FLAGS = (*FLAGS, "--yes")
-
 _REFUSED_EXIT = 1
 _UNREACHABLE_EXIT = 3
 _MAX_IDS = 1_000
@@ -98,37 +35,6 @@ _MAX_REASON = 500
 _MAX_SECONDS = 10**10
 
 Result = TypeVar("Result")
-
-
-def agents(arguments: list[str]) -> int:
-    """Run the command; return the exit code."""
-    from ..agents.persistence import StoreError
-    from .run import INTERRUPTED_EXIT, EndedBySignal
-
-    name = arguments[0] if arguments else ""
-    if name not in COMMANDS:
-        raise CommandLineError(_unknown(name))
-    output = Output(sys.stdout, sys.stderr, as_json="--json" in arguments)
-    try:
-        return COMMANDS[name](arguments[1:], output)
-    except StoreError as error:
-        output.error({"code": "LEDGER", "message": str(error)}, f"the ledger: {error}")
-        return _UNREACHABLE_EXIT
-    except KeyboardInterrupt:
-        return INTERRUPTED_EXIT
-    except EndedBySignal as ended:
-        return 128 + ended.number
-    except UsageError as error:
-        output.error({"code": "USAGE", "message": str(error)}, str(error))
-        return _REFUSED_EXIT
-
-
-def _unknown(name: str) -> str:
-    if not name or name.startswith("-"):
-        return f"name what to do: {', '.join(COMMANDS)}"
-    from .nearest import LONGEST_SHOWN, did_you_mean
-
-    return f"there is no command {name[:LONGEST_SHOWN]!r}{did_you_mean(name, COMMANDS)}"
 
 
 # -- the ledger -----------------------------------------------------------------------------------
@@ -202,10 +108,9 @@ def _configured(line: CommandLine) -> ServerConfig:
 # -- list and show --------------------------------------------------------------------------------
 
 
-def _list(arguments: list[str], output: Output) -> int:
+def _list(line: CommandLine, output: Output) -> int:
     from ..agents.ledger.outlines import show_agent, show_outline
 
-    line = parse(arguments, LIST_OPTIONS, FLAGS, at_most=0)
     limit = _number(line, "--limit", 100, _MAX_IDS)
     age_s = _number(line, "--older-than", None, _MAX_SECONDS)
     filters = ("--agent", "--state", "--older-than", "--after")
@@ -256,12 +161,9 @@ def _number(line: CommandLine, option: str, default: int | None, most: int) -> A
     return int(text)
 
 
-def _show(arguments: list[str], output: Output) -> int:
+def _show(line: CommandLine, output: Output) -> int:
     from ..agents.ledger.outlines import show_request
 
-    line = parse(arguments, SHOW_OPTIONS, FLAGS, at_most=1)
-    if not line.positional:
-        raise CommandLineError("show needs the ID of a request")
     [request_id] = line.positional
     record = _at_ledger(line, lambda ledger: ledger.store.get_request_record(request_id))
     if record is None:
@@ -280,15 +182,15 @@ def _show(arguments: list[str], output: Output) -> int:
 # -- cancel, requeue and purge --------------------------------------------------------------------
 
 
-def _cancel(arguments: list[str], output: Output) -> int:
-    line, ids = _change_line(arguments, "cancel")
+def _cancel(line: CommandLine, output: Output) -> int:
+    ids = _ids(line)
     reason = _reason(line)
     question = f"Cancel {_counted(ids)}?"
     return _change(line, output, question, ids, lambda ledger: ledger.operator.cancel(ids, reason))
 
 
-def _requeue(arguments: list[str], output: Output) -> int:
-    line, ids = _change_line(arguments, "requeue")
+def _requeue(line: CommandLine, output: Output) -> int:
+    ids = _ids(line)
     reason = _reason(line)
     if reason is None:
         raise CommandLineError("requeue needs --reason TEXT, for the audit record")
@@ -302,12 +204,11 @@ def _requeue(arguments: list[str], output: Output) -> int:
     )
 
 
-def _change_line(arguments: list[str], name: str) -> tuple[CommandLine, list[str]]:
-    line = parse(arguments, CHANGE_OPTIONS, CHANGE_FLAGS)
-    ids = line.positional
-    if not 1 <= len(ids) <= _MAX_IDS:
-        raise CommandLineError(f"{name} needs the ID of a request, or up to {_MAX_IDS:,}")
-    return line, ids
+def _ids(line: CommandLine) -> list[str]:
+    """Return the ids of a command line."""
+    if len(line.positional) > _MAX_IDS:
+        raise CommandLineError(f"at most {_MAX_IDS:,} are changed at once")
+    return line.positional
 
 
 def _reason(line: CommandLine) -> str | None:
@@ -346,8 +247,7 @@ def _change(
     return code or (0 if is_done else _REFUSED_EXIT)
 
 
-def _purge(arguments: list[str], output: Output) -> int:
-    line = parse(arguments, PURGE_OPTIONS, CHANGE_FLAGS, at_most=0)
+def _purge(line: CommandLine, output: Output) -> int:
     if not _is_agreed(line, output, "Delete what has expired?"):
         return _REFUSED_EXIT
     purged = _at_ledger(line, lambda ledger: ledger.operator.purge())
@@ -369,10 +269,9 @@ def _is_agreed(line: CommandLine, output: Output, question: str) -> bool:
 # -- schedules ------------------------------------------------------------------------------------
 
 
-def _schedules(arguments: list[str], output: Output) -> int:
+def _schedules(line: CommandLine, output: Output) -> int:
     from ..agents.ledger.outlines import show_time
 
-    line = parse(arguments, SCHEDULES_OPTIONS, FLAGS, at_most=0)
     limit = _number(line, "--limit", 100, _MAX_IDS)
     after = line.option("--after") or ""
     found = _at_ledger(line, lambda ledger: ledger.store.list_schedules(after, limit))
@@ -396,13 +295,10 @@ def _schedules(arguments: list[str], output: Output) -> int:
     return output.result(data, page)
 
 
-def _unschedule(arguments: list[str], output: Output) -> int:
+def _unschedule(line: CommandLine, output: Output) -> int:
     from ..agents.ledger.operator import NO_SCHEDULE
 
-    line = parse(arguments, CHANGE_OPTIONS, CHANGE_FLAGS)
-    names, reason = line.positional, _reason(line)
-    if not 1 <= len(names) <= _MAX_IDS:
-        raise CommandLineError(f"unschedule needs the NAME of a schedule, or up to {_MAX_IDS:,}")
+    names, reason = _ids(line), _reason(line)
     what = f"schedule {names[0]}" if len(names) == 1 else f"{len(names)} schedules"
     if not _is_agreed(line, output, f"Remove {what}?"):
         return _REFUSED_EXIT
@@ -436,17 +332,6 @@ def _schedule(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-COMMANDS: Mapping[str, Callable[[list[str], Output], int]] = {
-    "list": _list,
-    "show": _show,
-    "cancel": _cancel,
-    "requeue": _requeue,
-    "purge": _purge,
-    "schedules": _schedules,
-    "unschedule": _unschedule,
-}
-
-
 # -- what is shown --------------------------------------------------------------------------------
 
 
@@ -478,3 +363,112 @@ def _age(ms: int) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size} {name}"
     return f"{seconds} s"
+
+
+# -- the commands ---------------------------------------------------------------------------------
+
+_OF_EVERY = {
+    "options of every command": (
+        Option("--store", "sqlite:PATH or postgresql://...; by default aacp.store", "DSN"),
+        CONFIG,
+        JSON,
+    )
+}
+_LIMIT = Option("--limit", "show at most N of them, by default 100, up to 1000", "N")
+_YES = Option("--yes", "do it without asking")
+_OF_CHANGES = {
+    "options": (Option("--reason", "why, for the audit record on stderr", "TEXT"), _YES),
+    **_OF_EVERY,
+}
+_ID = Argument("ID", "the id of a request", count="+")
+
+
+def _command(
+    name: str,
+    summary: str,
+    perform: Callable[[CommandLine, Output], int],
+    arguments: Sequence[Argument],
+    options: Mapping[str, Sequence[Option]],
+) -> CliCommand:
+    return CliCommand(f"agents {name}", summary, partial(_at_output, perform), arguments, options)
+
+
+def _at_output(perform: Callable[[CommandLine, Output], int], line: CommandLine) -> int:
+    from ..agents.persistence import StoreError
+
+    output = Output(sys.stdout, sys.stderr, as_json="--json" in line.options)
+    try:
+        return perform(line, output)
+    except StoreError as error:
+        output.error({"code": "LEDGER", "message": str(error)}, f"the ledger: {error}")
+        return _UNREACHABLE_EXIT
+
+
+AGENTS = CliCommand(
+    "agents",
+    "look into a ledger of agents, and change what is in it",
+    about="Look into a ledger of agents, and change what is in it, also while servers use it.",
+    notes="""\
+examples:
+  foundation-rt agents list --store sqlite:/var/lib/office.db
+  foundation-rt agents list --agent clerk --state FAILED --config office.toml
+  foundation-rt agents requeue order-17 --reason 'the printer has paper' --config office.toml
+
+exit codes: 0; 1 a request was refused, or nobody agreed; 2 the command line is wrong; 3 the ledger
+cannot be reached; 4 stdout cannot be written; 130 interrupted""",
+    within=(
+        _command(
+            "list",
+            "list requests, the oldest first; without a filter, agents too",
+            _list,
+            (),
+            {
+                "options": (
+                    Option("--agent", "only requests to this agent", "AGENT"),
+                    Option(
+                        "--state", "only requests in this state; may be repeated", "STATE", _STATES
+                    ),
+                    Option("--older-than", "only requests made at least S seconds ago", "S"),
+                    Option("--after", "the page behind this request", "ID"),
+                    _LIMIT,
+                ),
+                **_OF_EVERY,
+            },
+        ),
+        _command(
+            "show",
+            "show a request with its payload and outcome",
+            _show,
+            (_ID.as_many("1"),),
+            _OF_EVERY,
+        ),
+        _command(
+            "cancel",
+            "make requests without an outcome FAILED, also while they run",
+            _cancel,
+            (_ID,),
+            _OF_CHANGES,
+        ),
+        _command(
+            "requeue", "have requests that FAILED executed again", _requeue, (_ID,), _OF_CHANGES
+        ),
+        _command("purge", "delete what has expired", _purge, (), {"options": (_YES,), **_OF_EVERY}),
+        _command(
+            "schedules",
+            "list schedules, with their last and next runs",
+            _schedules,
+            (),
+            {
+                "options": (Option("--after", "the page behind this schedule", "NAME"), _LIMIT),
+                **_OF_EVERY,
+            },
+        ),
+        _command(
+            "unschedule",
+            "remove schedules; a program that declares one adds it again",
+            _unschedule,
+            (Argument("NAME", "the name of a schedule", count="+"),),
+            _OF_CHANGES,
+        ),
+    ),
+)

@@ -1,35 +1,89 @@
-"""The arguments of a command line.
+"""The declaration of a command, and the reading of its arguments.
 
-They are parsed by hand, and for all commands in one way: `argparse` takes 8 ms to import, on the
-start path of every spawned server (PROC-08).
+One declaration makes the parser, the help and the completion of a command. It is read by hand, for
+all commands in one way: `argparse`, which shows the help, takes 7 ms of the start of every server
+(PROC-08), and repeats in its errors a value that may be a secret (CLI-55).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeAlias
 
 from ..base.shown import Shown
 
-Valued = Mapping[str, "str | tuple[str, ...]"]
-"""The options with a value, and the description of the value, or the values that there are."""
+FILES = "files"
+FOLDERS = "folders"
+
+Words: TypeAlias = "str | tuple[str, ...]"
+"""The kinds of a value: `FILES`, `FOLDERS`, one of these words, or "" for anything."""
 
 
 class CommandLineError(Exception):
     """The command line is wrong; the message says how."""
 
 
+class Option(Shown):
+    """An option of a command.
+
+    Attributes:
+        name: with its two dashes.
+        help: what it does, without a full stop.
+        value: the name of its value; "" for a flag.
+        words: what its value can be.
+    """
+
+    __slots__ = ("help", "name", "value", "words")
+
+    def __init__(self, name: str, help: str, value: str = "", words: Words = "") -> None:
+        self.name = name
+        self.help = help
+        self.value = value
+        self.words = words
+
+
+class Argument(Shown):
+    """An argument of a command that is no option.
+
+    Attributes:
+        name: in capitals.
+        help: what it is, without a full stop.
+        words: what it can be, for completion.
+        count: "1"; "?" for one or none, "*" for any number, "+" for one or more.
+    """
+
+    __slots__ = ("count", "help", "name", "words")
+
+    def __init__(self, name: str, help: str, words: Words = "", count: str = "1") -> None:
+        self.name = name
+        self.help = help
+        self.words = words
+        self.count = count
+
+    def as_many(self, count: str) -> Argument:
+        """Return this argument with another count."""
+        return Argument(self.name, self.help, self.words, count)
+
+    def shown(self) -> str:
+        """Return how the help shows it: `FILE`, `[FILE]`, `[FILE ...]` or `FILE ...`."""
+        forms = {"1": "{}", "?": "[{}]", "*": "[{} ...]", "+": "{} ..."}
+        return forms[self.count].format(self.name)
+
+
 class CommandLine(Shown):
     """The arguments after the name of the command.
 
     Attributes:
+        words: the command and its arguments, as they were given.
         positional: the arguments that are not options, in order.
         options: the values of every given option, in order; the value of a flag is empty.
         program: the arguments after `--`, for the program of an APP; None where there is no `--`.
     """
 
-    __slots__ = ("options", "positional", "program")
+    __slots__ = ("options", "positional", "program", "words")
 
-    def __init__(self) -> None:
+    def __init__(self, words: Sequence[str] = ()) -> None:
+        self.words = [*words]
         self.positional: list[str] = []
         self.options: dict[str, list[str]] = {}
         self.program: list[str] | None = None
@@ -40,69 +94,124 @@ class CommandLine(Shown):
         return None if given is None else given[-1]
 
 
-def parse(
-    arguments: list[str],
-    valued: Valued,
-    flags: Collection[str] = (),
-    at_most: int | None = None,
-    *,
-    takes_program: bool = False,
-) -> CommandLine:
-    """Separate options from positional arguments, in any order, up to `--`.
+class CliCommand(Shown):
+    """A command: how it is written, what its help says, and its function.
 
-    Args:
-        arguments: those after the name of the command.
-        valued: the options with a value.
-        flags: the options without a value.
-        at_most: the most positional arguments; None for any number.
-        takes_program: what follows `--` is for the program that is served (CLI-38); otherwise it
-            is positional.
-
-    Raises:
-        CommandLineError: an option is unknown, lacks its value or has a wrong one, or there are too
-            many arguments.
+    Attributes:
+        name: one word; two for a command within another, such as `gateway status`, or for another
+            form of a command, such as `check --portable`.
+        summary: what it does, in a line of the list of commands.
+        run: the function; returns the exit code. None where a command within it has to be named.
+        arguments: those that are no options.
+        options: by the titles of their groups.
+        takes_program: what follows `--` is for the program that is served (CLI-38); otherwise it is
+            an argument as any other.
+        about: paragraphs of the help before the options.
+        notes: paragraphs after them: examples and exit codes.
+        within: the commands within this one.
+        usage_exit: the exit code of a `UsageError` (CLI-20).
     """
-    line = CommandLine()
-    rest = iter(arguments)
-    for argument in rest:
-        name, equals, value = argument.partition("=")
-        if name in valued:
-            given = value if equals else next(rest, None)
-            wanted = valued[name]
-            if given is None:
-                raise CommandLineError(f"{name} needs {_described(wanted)}")
-            if type(wanted) is tuple and given not in wanted:
-                raise CommandLineError(f"{name} is {_described(wanted)}")
-            line.options.setdefault(name, []).append(given)
-        elif argument in flags:
-            line.options[argument] = [""]
-        elif argument == "--" and takes_program:
-            line.program = [*rest]
-        elif argument == "--":
-            line.positional.extend(rest)
-        elif argument.startswith("-") and argument != "-":
-            raise _unknown(name, (*valued, *flags))
-        else:
-            line.positional.append(argument)
-    if at_most is not None and len(line.positional) > at_most:
-        raise CommandLineError(f"{line.positional[at_most]!r} is one argument too many")
-    return line
+
+    __slots__ = (
+        "about",
+        "arguments",
+        "name",
+        "notes",
+        "options",
+        "run",
+        "summary",
+        "takes_program",
+        "usage_exit",
+        "within",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        run: Callable[[CommandLine], int] | None = None,
+        arguments: Sequence[Argument] = (),
+        options: Mapping[str, Sequence[Option]] | None = None,
+        *,
+        takes_program: bool = False,
+        about: str = "",
+        notes: str = "",
+        within: Sequence[CliCommand] = (),
+        usage_exit: int = 1,
+    ) -> None:
+        self.name = name
+        self.summary = summary
+        self.run = run
+        self.arguments = arguments
+        self.options = options or {}
+        self.takes_program = takes_program
+        self.about = about
+        self.notes = notes
+        self.within = within
+        self.usage_exit = usage_exit
+
+    def shown(self) -> str:
+        """Return how the help shows it: its name and its arguments."""
+        return " ".join([self.name, *(each.shown() for each in self.arguments)])
+
+    def every_option(self) -> dict[str, Option]:
+        """Return its options by name."""
+        return {each.name: each for group in self.options.values() for each in group}
+
+    def parse(self, arguments: Sequence[str]) -> CommandLine:
+        """Separate options from other arguments, in any order, up to `--`.
+
+        Args:
+            arguments: those after the name of the command.
+
+        Raises:
+            CommandLineError: an option is unknown, lacks its value or has a wrong one, or there are
+                too few or too many arguments.
+        """
+        line = CommandLine([*self.name.split(), *arguments])
+        options = self.every_option()
+        rest = iter(arguments)
+        for argument in rest:
+            name, equals, value = argument.partition("=")
+            option = options.get(name)
+            if option is not None and option.value:
+                line.options.setdefault(name, []).append(
+                    _checked(option, value if equals else next(rest, None))
+                )
+            elif option is not None and not equals:
+                line.options[name] = [""]
+            elif argument == "--" and self.takes_program:
+                line.program = [*rest]
+            elif argument == "--":
+                line.positional.extend(rest)
+            elif argument.startswith("-") and argument != "-":
+                raise _unknown(name, options)
+            else:
+                line.positional.append(argument)
+        self._count(line.positional)
+        return line
+
+    def _count(self, given: Sequence[str]) -> None:
+        needed = [each.name for each in self.arguments if each.count in "1+"]
+        if len(given) < len(needed):
+            raise CommandLineError(f"{self.name} needs {' and '.join(needed)}")
+        if len(given) > len(self.arguments) and not any(e.count in "*+" for e in self.arguments):
+            extra = given[len(self.arguments)]
+            raise CommandLineError(f"{extra!r} is one argument too many")
 
 
-def _described(wanted: str | tuple[str, ...]) -> str:
-    """Return the description of a value: `a file`, `stdio, http or both`."""
-    if isinstance(wanted, str):
-        return wanted
-    *first, last = wanted
-    return f"{', '.join(first)} or {last}"
+def _checked(option: Option, value: str | None) -> str:
+    if value is None:
+        raise CommandLineError(f"{option.name} needs {option.value}")
+    if isinstance(option.words, tuple) and value not in option.words:
+        *first, last = option.words
+        raise CommandLineError(f"{option.name} is {', '.join(first)} or {last}")
+    return value
 
 
 def _unknown(name: str, known: Collection[str]) -> CommandLineError:
     if name in known:
         return CommandLineError(f"{name} takes no value")
-    from .nearest import LONGEST_SHOWN, did_you_mean
+    from .nearest import no_such
 
-    # Without its value, which may be secret (CLI-23).
-    return CommandLineError(
-        f"there is no option {name[:LONGEST_SHOWN]!r}{did_you_mean(name, known)}"
-    )
+    return CommandLineError(no_such("option", name, known))  # without its value (CLI-23)

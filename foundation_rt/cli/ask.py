@@ -5,66 +5,31 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MissingExtraError, UsageError
+from ..errors import MissingExtraError
 from .agreement import TRUST, settle
-from .args import CommandLine, CommandLineError, parse
-from .commands import FAILURE_EXIT
+from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
 from .conversation import Conversation
 from .person import Person
 from .render import Output
-from .run import INTERRUPTED_EXIT, EndedBySignal, fill_descriptors, run_to_end, warnings_to
+from .run import FAILURE_EXIT, fill_descriptors, run_to_end, warnings_to
+from .serve import CONFIG
 
 if TYPE_CHECKING:
     from ..apps.coordinator import Coordinator
     from ..apps.host.llm.service import LLMService
     from ..apps.host.starting import HostParts
 
-HELP = """\
-usage: foundation-rt ask [QUESTION ...] [OPTION ...]
-
-A language model answers, and uses the tools of the servers in mcp.json. Before it calls a tool you
-are asked, unless its server's entry has "alwaysAllow" with its name, or "trust": true and the tool
-says that it only reads. Without a terminal other calls need --yes. Without QUESTION, it is read
-from stdin.
-
-The answer goes to stdout, all else to stderr. The model is chosen as `foundation-rt host` chooses
-it: by a key in the environment or in .env; without a key, QUESTION is a command such as
-/demo:echo message=hi.
-
-options:
-  --servers FILE                  the servers; by default mcp.json, else the built-in demo server
-  --model PROVIDER:NAME           the model, such as openai:gpt-5-mini or gemini:gemini-flash-latest
-  --yes                           call tools without asking
-  --trust                         run the servers of this folder's mcp.json without asking
-  --config FILE                   a configuration file, .toml or .json
-  --json                          print one JSON object: text, calls, usage
-
-examples:
-  foundation-rt ask "Which files changed today?"
-  foundation-rt ask --servers mcp.json --yes "Summarise the newest issue"
-  git diff | foundation-rt ask
-
-exit codes: 0; 1 an error of the host; 2 the command line or the configuration is wrong; 3 the model
-cannot be reached, or has not answered to the end; 4 stdout cannot be written; 5 a call needed an
-approval, and nobody was there; 130 interrupted
-"""
-
-OPTIONS = {"--servers": "a file", "--model": "PROVIDER:NAME", "--config": "a file"}
-FLAGS = ("--json", "--yes", TRUST)
 _MAX_CHARACTERS = 32_768
-_USAGE_EXIT = 2
 _UNATTENDED_EXIT = 5
 
 
-def ask(arguments: list[str]) -> int:
-    """Run the command; return the exit code (CLI-37)."""
-    output = Output(sys.stdout, sys.stderr, as_json="--json" in arguments)
+def _ask(line: CommandLine) -> int:
+    output = Output(sys.stdout, sys.stderr, as_json="--json" in line.options)
     if output.out is None:
         return output.write(b"")  # before a tool does work that nobody can read of
     fill_descriptors()
+    question = _question(line)
     try:
-        line = parse(arguments, OPTIONS, FLAGS)
-        question = _question(line)
         parts = _parts(line)
         assert parts.servers is not None  # there was no problem
         settle(parts.servers.waiting, "ask", trusts=TRUST in line.options)
@@ -72,20 +37,10 @@ def ask(arguments: list[str]) -> int:
             output.warning(note)
         with warnings_to(output):
             return run_to_end(lambda: _answer(parts, question, output))
-    except KeyboardInterrupt:
-        return INTERRUPTED_EXIT
-    except EndedBySignal as ended:
-        return 128 + ended.number
-    except CommandLineError as error:
-        text = f"{error}; see foundation-rt ask --help"
-        output.error({"code": "USAGE", "message": str(error)}, text)
-    except UsageError as error:
-        if isinstance(error, MissingExtraError):
-            from .host import host_extras
+    except MissingExtraError as error:
+        from .host import host_extras
 
-            error = error.also(*host_extras(arguments))
-        output.error({"code": "USAGE", "message": str(error)}, str(error))
-    return _USAGE_EXIT
+        raise error.also(*host_extras(line)) from None
 
 
 def _question(line: CommandLine) -> str:
@@ -197,3 +152,48 @@ def _exit_code(conversation: Conversation, output: Output, model: str) -> int:
         output.error({"code": "UNATTENDED", "message": message}, message)
         return _UNATTENDED_EXIT
     return written
+
+
+ASK = CliCommand(
+    "ask",
+    "ask a model that uses your servers",
+    _ask,
+    (Argument("QUESTION", "in words; without it, it is read from stdin", count="*"),),
+    {
+        "options": (
+            Option(
+                "--servers",
+                "the servers; by default mcp.json, else the built-in demo server",
+                "FILE",
+                FILES,
+            ),
+            Option(
+                "--model",
+                "the model, such as openai:gpt-5-mini or gemini:gemini-flash-latest",
+                "PROVIDER:NAME",
+            ),
+            Option("--yes", "call tools without asking"),
+            Option(TRUST, "run the servers of this folder's mcp.json without asking"),
+            CONFIG,
+            Option("--json", "print one JSON object: text, calls, usage"),
+        )
+    },
+    usage_exit=2,
+    about="""\
+A language model answers, and uses the tools of the servers in mcp.json. Before it calls a tool you
+are asked, unless its server's entry has "alwaysAllow" with its name, or "trust": true and the tool
+says that it only reads. Without a terminal other calls need --yes.
+
+The answer goes to stdout, all else to stderr. The model is chosen as `foundation-rt host` chooses
+it: by a key in the environment or in .env; without a key, QUESTION is a command such as
+/demo:echo message=hi.""",
+    notes="""\
+examples:
+  foundation-rt ask "Which files changed today?"
+  foundation-rt ask --servers mcp.json --yes "Summarise the newest issue"
+  git diff | foundation-rt ask
+
+exit codes: 0; 1 an error of the host; 2 the command line or the configuration is wrong; 3 the model
+cannot be reached, or has not answered to the end; 4 stdout cannot be written; 5 a call needed an
+approval, and nobody was there; 130 interrupted""",
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,26 @@ from attrs import asdict
 
 from ..base.config.loading import settings, to_mapping
 from ..protocol.revisions import REVISIONS
-from .render import Heading, Page, Paragraph, Part, Table
+from .args import CliCommand, CommandLine, Option
+from .render import Heading, Output, Page, Paragraph, Part, Table
 from .reports import entry_list, prompt_details, tool_details, tool_list
+from .serve import APP, CONFIG, TRACEBACK, load_program
+from .targets import TARGET, TARGET_OPTIONS
 
 if TYPE_CHECKING:
     from ..base.config.settings import ServerConfig
+    from ..client.client import Client
     from ..protocol.revisions import Revision
     from ..server import Server
+    from .live_view import LiveView
+    from .run import Answer
 
 _IN_HEADING = ("server.name", "server.version")
+
+
+def _check(line: CommandLine) -> int:
+    output = Output(sys.stdout, sys.stderr, as_json="--json" in line.options)
+    return output.result(*check(load_program(line), whole="--all" in line.options))
 
 
 def check(server: Server, *, whole: bool = False) -> tuple[dict[str, Any], Page]:
@@ -122,3 +134,67 @@ def _settings(
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) and value else orjson.dumps(value, default=str).decode()
+
+
+# -- portability ----------------------------------------------------------------------------------
+
+
+def _check_portable(line: CommandLine) -> int:
+    from .run import ClientCommand, run
+
+    return run(ClientCommand(_find_refusals, frozenset({"tools"})), line)
+
+
+async def _find_refusals(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
+    from ..apps.host.llm.portability import findings
+    from .run import Answer
+
+    tools = [tool.wire for tool in await client.list_tools()]
+    found = findings(tools)
+    refused = sum(each.is_refused for each in found)
+    summary = f"{len(tools)} tools, {refused} refusals, {len(found) - refused} notes"
+    page = [*(Paragraph(str(each)) for each in found), Paragraph(summary)]
+    return Answer({"findings": [each.wire() for each in found]}, page, 1 if refused else 0)
+
+
+_NOTES = """\
+examples:
+  foundation-rt check tools.py
+  foundation-rt check tools.py --config production.toml --all
+  foundation-rt check tools.py --json
+  foundation-rt check --portable 'uvx some-server'
+
+exit codes: 0; 1 the APP cannot be served, or a model refuses a tool; 2 the command line is wrong"""
+
+CHECK = CliCommand(
+    "check",
+    "load it; show its tools and the settings that it changes",
+    _check,
+    (APP,),
+    {
+        "options of the program": (CONFIG, TRACEBACK),
+        "options of the output": (
+            Option("--all", "show the schemas of the tools, and every setting"),
+            Option("--json", "print everything as JSON, for programs"),
+            Option("--portable", "name what models refuse of the tools of any server"),
+        ),
+    },
+    takes_program=True,
+    about="""\
+Load a program and its configuration as `serve` does, and show its tools in a line each and the
+settings that differ from the defaults; or show the error. Secrets are not shown.""",
+    notes=_NOTES,
+    within=(
+        CliCommand(
+            "check --portable",
+            "name the tools that Claude, OpenAI or Gemini refuse, and why",
+            _check_portable,
+            (TARGET,),
+            TARGET_OPTIONS,
+            takes_program=True,
+            usage_exit=2,
+            about="Name what Claude, OpenAI or Gemini refuse of the tools of any server, and why.",
+            notes=_NOTES,
+        ),
+    ),
+)

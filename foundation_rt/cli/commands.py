@@ -6,16 +6,16 @@ Arguments of tools and prompts come from the command line (CLI-16).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from attrs import field, frozen
 
 from ..base.exact_json import loads
 from ..client.errors import MCPError
 from ..client.resilience.circuit_breaker import BreakerSettings
 from ..errors import JsonRpcErrorCode
-from .args import CommandLine, CommandLineError, Valued
+from .args import FOLDERS, Argument, CliCommand, CommandLine, CommandLineError, Option
 from .json_schemas import types_of
 from .render import Heading, Page, Paragraph, Part, Table
 from .reports import (
@@ -29,73 +29,22 @@ from .reports import (
     tool_details,
     tool_list,
 )
-from .targets import VALUED_OPTIONS
+from .run import FAILURE_EXIT, Answer, ClientCommand, run
+from .targets import TARGET, TARGET_OPTIONS
 
 if TYPE_CHECKING:
     from ..client.client import Client
     from ..client.session.handshake import ServerDescription
     from .live_view import LiveView
 
-FAILURE_EXIT = 3
-"""The server cannot be reached, or has not sent the result."""
-
 MAX_PINGS = 1_000_000
 _DEFAULT_PINGS = 10
 _PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
 
 
-@frozen
-class Answer:
-    """The result of a command.
-
-    Attributes:
-        data: JSON, for programs.
-        page: for people.
-    """
-
-    data: Any
-    page: Page
-    exit_code: int = 0
-
-
-@frozen
-class ClientCommand:
-    """A command of a client.
-
-    Attributes:
-        perform: sends the requests; is given what shows their progress, if somebody is there;
-            raises `CommandLineError`, `MCPError`, `ToolCallError`.
-        takes: the names of its arguments.
-        require: the capabilities that the server must have.
-        takes_more: any number of arguments may follow.
-        options: of `ClientOptions`, for this command.
-        valued: its options with a value.
-        is_attended: a person at the terminal sees progress and answers questions (CLI-47).
-    """
-
-    perform: Callable[[Client, CommandLine, LiveView | None], Awaitable[Answer]]
-    takes: tuple[str, ...]
-    require: frozenset[str] = frozenset()
-    takes_more: bool = False
-    options: Mapping[str, Any] = field(factory=dict)
-    valued: Valued = VALUED_OPTIONS
-    is_attended: bool = False
-
-
 async def _tools(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
     tools = [tool.wire for tool in await client.list_tools()]
     return Answer({"tools": tools}, tool_list(tools))
-
-
-async def _check_portable(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
-    from ..apps.host.llm.portability import findings
-
-    tools = [tool.wire for tool in await client.list_tools()]
-    found = findings(tools)
-    refused = sum(each.is_refused for each in found)
-    summary = f"{len(tools)} tools, {refused} refusals, {len(found) - refused} notes"
-    page = [*(Paragraph(str(each)) for each in found), Paragraph(summary)]
-    return Answer({"findings": [each.wire() for each in found]}, page, 1 if refused else 0)
 
 
 async def _call(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
@@ -113,16 +62,6 @@ async def _call(client: Client, line: CommandLine, view: LiveView | None) -> Ans
 async def _read(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
     result = await client.read_resource(line.positional[1])
     return Answer(result.wire, read_report(result))
-
-
-async def _gateway_status(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
-    from ..apps.gateway.status import COLUMNS, URI, problems_of, table_of
-
-    result = await client.read_resource(URI)
-    status = loads(result.wire["contents"][0]["text"])
-    page: list[Part] = [Heading("SERVERS"), Table([COLUMNS, *table_of(status)], has_head=True)]
-    page += [Paragraph(problem) for problem in problems_of(status)]
-    return Answer(status, page)
 
 
 async def _prompt(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
@@ -225,32 +164,133 @@ def _section(name: str, listed: Any) -> Page:
     return parts
 
 
-_ATTENDED: Mapping[str, Any] = {
-    "is_attended": True,
-    "valued": {**VALUED_OPTIONS, "--save": "a folder"},
-}
-_COUNTED: Valued = {**VALUED_OPTIONS, "--count": "a number"}
+_PERSON = """
 
-CLIENT_COMMANDS: Mapping[str, ClientCommand] = {
-    "tools": ClientCommand(_tools, ("TARGET",), frozenset({"tools"})),
-    "call": ClientCommand(
-        _call, ("TARGET", "TOOL"), frozenset({"tools"}), takes_more=True, **_ATTENDED
-    ),
-    "read": ClientCommand(_read, ("TARGET", "URI"), frozenset({"resources"}), **_ATTENDED),
-    "prompt": ClientCommand(
-        _prompt, ("TARGET", "NAME"), frozenset({"prompts"}), takes_more=True, **_ATTENDED
-    ),
-    "ping": ClientCommand(
-        _ping,
-        ("TARGET",),
-        valued=_COUNTED,
-        # All pings are sent, however many were lost before.
-        options={"breaker": BreakerSettings(failure_threshold=MAX_PINGS + 1)},
-    ),
-    "inspect": ClientCommand(_inspect, ("TARGET",)),
-    "check --portable": ClientCommand(_check_portable, ("TARGET",), frozenset({"tools"})),
-    "gateway status": ClientCommand(_gateway_status, ("URL",), frozenset({"resources"})),
+At a terminal you see progress and log messages meanwhile, and answer what the server asks. Ctrl-D
+cancels a question, Ctrl-C the request."""
+_EXIT_CODES = """
+
+exit codes: 0; 1 the tool failed; 2 the command line or the arguments are wrong; 3 the server cannot
+be reached, or has not sent the result; 4 stdout cannot be written; 130 interrupted"""
+_SAVE = Option(
+    "--save", "write images, audio and other bytes to new files in it", "FOLDER", FOLDERS
+)
+_SAVING = {
+    **TARGET_OPTIONS,
+    "options of the output": (*TARGET_OPTIONS["options of the output"], _SAVE),
 }
+
+TOOLS = CliCommand(
+    "tools",
+    "list its tools",
+    partial(run, ClientCommand(_tools, frozenset({"tools"}))),
+    (TARGET,),
+    TARGET_OPTIONS,
+    takes_program=True,
+    usage_exit=2,
+    about="""\
+List the tools of a server, each in a line. `foundation-rt inspect` shows their schemas too.""",
+    notes=f"""\
+examples:
+  foundation-rt tools tools.py
+  foundation-rt tools https://example.com/mcp --header "Authorization: Bearer $TOKEN"{_EXIT_CODES}
+""",
+)
+CALL = CliCommand(
+    "call",
+    "call a tool; print its result",
+    partial(run, ClientCommand(_call, frozenset({"tools"}), is_attended=True)),
+    (
+        TARGET,
+        Argument("TOOL", "the name of the tool"),
+        Argument(
+            "ARGUMENT",
+            "KEY=VALUE, read as the tool's schema says; KEY:=JSON; or all of them as one JSON"
+            " object",
+            count="*",
+        ),
+    ),
+    _SAVING,
+    takes_program=True,
+    usage_exit=2,
+    about=f"""\
+Call one tool and print what it returns. The arguments are checked against its schema
+first.{_PERSON}""",
+    notes=f"""\
+examples:
+  foundation-rt call tools.py forecast city=Oslo days=3
+  foundation-rt call tools.py forecast city=Oslo 'days:=3' --json
+  foundation-rt call tools.py forecast '{{"city": "Oslo"}}' --timeout 5
+  foundation-rt call 'uvx some-server' chart --save charts{_EXIT_CODES}""",
+)
+READ = CliCommand(
+    "read",
+    "read a resource",
+    partial(run, ClientCommand(_read, frozenset({"resources"}), is_attended=True)),
+    (TARGET, Argument("URI", "the address of the resource")),
+    _SAVING,
+    takes_program=True,
+    usage_exit=2,
+    about=f"Read a resource of a server and print its contents.{_PERSON}",
+    notes=f"""\
+examples:
+  foundation-rt read tools.py notes://today
+  foundation-rt read tools.py image://logo > logo.png{_EXIT_CODES}""",
+)
+PROMPT = CliCommand(
+    "prompt",
+    "print a prompt, filled in",
+    partial(run, ClientCommand(_prompt, frozenset({"prompts"}), is_attended=True)),
+    (
+        TARGET,
+        Argument("NAME", "the name of the prompt"),
+        Argument("KEY=VALUE", "an argument of the prompt", count="*"),
+    ),
+    _SAVING,
+    takes_program=True,
+    usage_exit=2,
+    about=f"Print the messages of a prompt, filled in with these arguments.{_PERSON}",
+    notes=f"""\
+examples:
+  foundation-rt prompt tools.py review language=python{_EXIT_CODES}""",
+)
+INSPECT = CliCommand(
+    "inspect",
+    "show all its lists, with readable schemas",
+    partial(run, ClientCommand(_inspect)),
+    (TARGET,),
+    TARGET_OPTIONS,
+    takes_program=True,
+    usage_exit=2,
+    about="""\
+Show a server: its name, revision and capabilities, its tools and prompts with readable schemas, its
+resources and templates.""",
+    notes=f"""\
+examples:
+  foundation-rt inspect tools.py
+  foundation-rt inspect 'npx -y @modelcontextprotocol/server-everything'
+  foundation-rt inspect weather --servers mcp.json --json{_EXIT_CODES}""",
+)
+PING = CliCommand(
+    "ping",
+    "measure its round-trip times",
+    partial(
+        run,
+        # All pings are sent, however many were lost before.
+        ClientCommand(_ping, options={"breaker": BreakerSettings(failure_threshold=MAX_PINGS + 1)}),
+    ),
+    (TARGET,),
+    {"options": (Option("--count", "send N pings, by default 10", "N"),), **TARGET_OPTIONS},
+    takes_program=True,
+    usage_exit=2,
+    about="""\
+Ping a server N times, one after the other; print the least time, p50, p95, p99 and the greatest.
+""",
+    notes=f"""\
+examples:
+  foundation-rt ping tools.py --count 100
+  foundation-rt ping https://example.com/mcp --json{_EXIT_CODES}""",
+)
 
 
 # -- arguments ------------------------------------------------------------------------------------

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from .agreement import TRUST
-from .args import CommandLine, CommandLineError, parse
+from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
+from .serve import CONFIG
+from .targets import AppTarget, find_target
 
 if TYPE_CHECKING:
     from ..apps.dev.file_watch import WatchedFiles
@@ -21,42 +23,12 @@ if TYPE_CHECKING:
     from ..apps.dev.terminal import Styled
     from ..client import HttpServer, StdioServer
 
-HELP = """\
-usage: foundation-rt dev [TARGET] [OPTION ...] [-- ARGUMENT ...]
-
-Serve a program on this machine while you write it. It is restarted when its files change; clients
-keep their sessions. A page shows its tools, calls, logs and messages; its address is printed.
-
-TARGET is an APP, FILE.py or module:attribute; or an mcp.json, whose servers are served together;
-or a command line in quotes; or a name in an mcp.json; or a URL. Without it, demo tools are served.
-What follows `--` is for the program of an APP, which finds it in sys.argv.
-
-options:
-  --port N                        the port; by default 7300, or any if that is taken
-  --open                          open the page in a browser
-  --watch PATH                    restart when this file changes too, or a source file in this
-                                  folder; may be repeated
-  --config FILE                   configure the APP
-  --trust                         run the server that an mcp.json of this folder lists by this name,
-                                  without asking
-
-examples:
-  foundation-rt dev tools.py
-  foundation-rt dev tools.py --open -- --db shop.sqlite
-  foundation-rt dev mcp.json
-  foundation-rt dev 'npx -y @modelcontextprotocol/server-everything'
-"""
-
 DEFAULT_PORT = 7300
 
-OPTIONS = {"--config": "a file", "--port": "a number", "--watch": "a path"}
-FLAGS = ("--open", TRUST)
 _CODES = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "bold": 1, "dim": 2}
 
 
-def dev(arguments: list[str]) -> int:
-    """Run the command; return the exit code."""
-    line = parse(arguments, OPTIONS, FLAGS, at_most=1, takes_program=True)
+def _dev(line: CommandLine) -> int:
     target = _read_target(line)
     from ..apps.dev.front import create_front
     from ..apps.dev.terminal import Terminal
@@ -126,7 +98,6 @@ def _read_target(line: CommandLine) -> DevTarget:
     from ..apps.dev.front import DevTarget
     from ..apps.gateway.source import Source, file_source, single_source
     from ..base.mcp_json import usual_places
-    from .targets import AppTarget, find_target
 
     text = line.positional[0] if line.positional else None
     extra = _extra_files(line.options.get("--watch", []))
@@ -252,3 +223,50 @@ def _named_files(launch: StdioServer | HttpServer) -> WatchedFiles:
     named = [folder / word for word in launch.args if word.partition(":")[0].endswith(SUFFIXES)]
     found = [path for path in named if path.is_file()]
     return WatchedFiles(tuple({path.parent: None for path in found}), frozenset(found))
+
+
+DEV = CliCommand(
+    "dev",
+    "serve it with a page, restarted on change",
+    _dev,
+    (
+        Argument(
+            "TARGET",
+            "an APP, FILE.py or module:attribute; or an mcp.json, whose servers are served"
+            " together; or a command line in quotes; or a name in an mcp.json; or a URL. Without"
+            " it, demo tools are served",
+            FILES,
+            "?",
+        ),
+    ),
+    {
+        "options": (
+            Option("--port", f"the port; by default {DEFAULT_PORT}, or any if that is taken", "N"),
+            Option("--open", "open the page in a browser"),
+            Option(
+                "--watch",
+                "restart when this file changes too, or a source file in this folder; may be"
+                " repeated",
+                "PATH",
+                FILES,
+            ),
+            CONFIG,
+            Option(
+                TRUST,
+                "run the server that an mcp.json of this folder lists by this name, without asking",
+            ),
+        )
+    },
+    takes_program=True,
+    about="""\
+Serve a program on this machine while you write it. It is restarted when its files change; clients
+keep their sessions. A page shows its tools, calls, logs and messages; its address is printed.
+
+What follows `--` is for the program of an APP, which finds it in sys.argv.""",
+    notes="""\
+examples:
+  foundation-rt dev tools.py
+  foundation-rt dev tools.py --open -- --db shop.sqlite
+  foundation-rt dev mcp.json
+  foundation-rt dev 'npx -y @modelcontextprotocol/server-everything'""",
+)

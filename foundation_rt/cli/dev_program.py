@@ -30,10 +30,11 @@ def run(arguments: list[str]) -> int:
     """Load the program and serve it over stdio; return the exit code."""
     from ..kernel.stdio.descriptors import isolate
     from ..kernel.stdio.transport import serve
-    from .args import parse
-    from .main import OPTIONS
+    from .args import CliCommand
+    from .serve import APP, CONFIG
 
-    line = parse(arguments, OPTIONS, at_most=1, takes_program=True)
+    program = CliCommand("program", "", None, (APP,), {"options": (CONFIG,)}, takes_program=True)
+    line = program.parse(arguments)
     # Python takes the bytecode of a file for that of the next version, if both have the same size
     # and were saved within a second (DEV-13).
     sys.dont_write_bytecode = True

@@ -11,85 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError
 from .agreement import TRUST, settle
-from .args import CommandLine, CommandLineError, Valued, parse
-from .main import OPTIONS as CONFIG_OPTIONS
-from .main import PROGRAM_FLAGS, SERVE_FLAGS, SERVE_OPTIONS, serve_line
+from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
+from .serve import CONFIG, TRACEBACK, TRANSPORT_OPTIONS, serve_line
+from .targets import HEADER, JSON, PROTOCOL, TIMEOUT, AppTarget, find_target, read_headers
 
 if TYPE_CHECKING:
     from ..apps.gateway.source import Source
+    from ..client.client import Client
     from ..server import Server
-
-HELP = """\
-usage: foundation-rt gateway [FILE | TARGET] [OPTION ...]
-       foundation-rt gateway status [URL] [--json] [--header 'NAME: VALUE']
-       foundation-rt gateway accept [FILE | TARGET] --lock FILE [--server NAME]
-                                    [--header 'NAME: VALUE']
-
-One server in front of many: the servers of a file, or one server over another transport.
-
-  (none)                          serve, over stdio unless --http or --transport says otherwise
-  status                          show the servers of a gateway that runs at URL
-  accept                          record the definitions of the servers in the lock file
-
-FILE lists servers, as desktop clients write it (mcp.json). Without it, the files of the usual
-places are merged: ./mcp.json, ./.mcp.json, .vscode/mcp.json, .cursor/mcp.json and those of desktop
-clients; what those of this folder list runs after you have agreed to it. TARGET is one server,
-whose names are kept: a URL, an APP, a name in these files, or a command line in quotes. URL is by
-default http://127.0.0.1:8000/mcp. What follows `--` at the end is for the program of an APP.
-
-options of the servers:
-  --demo                          serve the built-in demo server
-  --trust                         run what the files of this folder list, without asking
-  --prefix always|never           begin names of tools and prompts with their server's
-  --expose all|search             list all tools, or three with which they are found and called
-  --lock FILE                     withhold definitions that have changed since they were recorded
-  --config FILE                   a configuration file, .toml or .json
-  --traceback                     show the whole traceback if the APP cannot be loaded
-
-options of accept:
-  --server NAME                   accept the definitions of this server alone; may be repeated
-  --header 'NAME: VALUE'          accept what servers list for a client with this header, which
-                                  `headersFrom` of their entries names; may be repeated
-
-options of serving:
-  --http HOST:PORT                serve over HTTP (extra `http`)
-  --transport TRANSPORT           stdio, http or both
-  --no-auth                       serve every client over HTTP, without a key or token
-
-examples:
-  foundation-rt gateway mcp.json
-  foundation-rt gateway mcp.json --http 127.0.0.1:8000 --no-auth
-  foundation-rt gateway 'npx -y @modelcontextprotocol/server-everything' --http 127.0.0.1:8000
-  foundation-rt gateway https://example.com/mcp
-  foundation-rt gateway --demo
-  foundation-rt gateway accept mcp.json --lock mcp.lock --server notes
-"""
-
-_LOCK = {"--lock": "a file"}
-OPTIONS: Valued = {
-    **{name: value for name, value in SERVE_OPTIONS.items() if name != "--workers"},
-    "--prefix": ("always", "never"),
-    "--expose": ("all", "search"),
-    **_LOCK,
-}
-FLAGS = (*SERVE_FLAGS, *PROGRAM_FLAGS, TRUST, "--demo")
-ACCEPT_OPTIONS = {**_LOCK, "--server": "a name", "--header": "NAME: VALUE", **CONFIG_OPTIONS}
-ACCEPT_FLAGS = (*PROGRAM_FLAGS, TRUST, "--demo")
+    from .live_view import LiveView
+    from .run import Answer
 
 _DEFAULT_URL = "http://127.0.0.1:8000/mcp"
 
 
-def gateway(arguments: list[str]) -> int:
-    """Run the command; return the exit code."""
-    command = arguments[0] if arguments else ""
-    if command == "status":
-        return _status(arguments[1:])
-    if command == "accept":
-        return _accept(arguments[1:])
-    line = parse(arguments, OPTIONS, FLAGS, at_most=1, takes_program=True)
+def _gateway(line: CommandLine) -> int:
     sources: list[Source] = []
     try:
-        return serve_line(line, lambda over_http: _load(line, sources), ["gateway", *arguments])
+        return serve_line(line, lambda over_http: _load(line, sources))
     except MissingExtraError as error:
         plans = [plan for source in sources for plan in source.read().values()]
         has_url = any(getattr(plan.target, "url", None) for plan in plans)
@@ -154,8 +93,6 @@ def _source_of(line: CommandLine) -> tuple[Source, bool]:
     text = line.positional[0]
     if text.endswith(".json") and len(text.split()) == 1:
         return file_source(Path(text)), False
-    from .targets import AppTarget, find_target
-
     places = usual_places(Path(), Path.home())
     target: Any = find_target(text, places, os.environ, trusts=trusts)
     is_app = isinstance(target, AppTarget)
@@ -174,20 +111,32 @@ def _overrides(line: CommandLine, source: Source) -> dict[str, dict[str, Any]]:
     return {"gateway": settings} if settings else {}
 
 
-def _status(arguments: list[str]) -> int:
+def _status(line: CommandLine) -> int:
     """Show the servers of a gateway, which says so in a resource."""
-    from .run import run
+    from .run import ClientCommand, run
 
-    return run("gateway status", arguments or [_DEFAULT_URL])
+    line.positional = line.positional or [_DEFAULT_URL]
+    return run(ClientCommand(_show_status, frozenset({"resources"})), line)
 
 
-def _accept(arguments: list[str]) -> int:
-    line = parse(arguments, ACCEPT_OPTIONS, ACCEPT_FLAGS, at_most=1)
+async def _show_status(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
+    from ..apps.gateway.status import COLUMNS, URI, problems_of, table_of
+    from ..base.exact_json import loads
+    from .render import Heading, Paragraph, Part, Table
+    from .run import Answer
+
+    result = await client.read_resource(URI)
+    status = loads(result.wire["contents"][0]["text"])
+    page: list[Part] = [Heading("SERVERS"), Table([COLUMNS, *table_of(status)], has_head=True)]
+    page += [Paragraph(problem) for problem in problems_of(status)]
+    return Answer(status, page)
+
+
+def _accept(line: CommandLine) -> int:
     from ..apps.gateway.acceptance import accept
     from ..apps.gateway.app import read_settings
-    from .commands import FAILURE_EXIT
     from .render import Output
-    from .targets import read_headers
+    from .run import FAILURE_EXIT
 
     settings = read_settings(line.option("--config"))
     path = line.option("--lock") or settings.lock
@@ -205,3 +154,96 @@ def _accept(arguments: list[str]) -> int:
         output.error(None, f"not accepted: {problem}")
     written = output.write("".join(f"{line}\n" for line in result.recorded).encode())
     return written or (FAILURE_EXIT if result.missing else 0)
+
+
+_LOCK = Option(
+    "--lock", "withhold definitions that have changed since they were recorded", "FILE", FILES
+)
+_SOURCES = Argument(
+    "FILE | TARGET",
+    "FILE lists servers, as desktop clients write it (mcp.json). Without it, the files of the usual"
+    " places are merged: ./mcp.json, ./.mcp.json, .vscode/mcp.json, .cursor/mcp.json and those of"
+    " desktop clients; what those of this folder list runs after you have agreed to it. TARGET is"
+    " one server, whose names are kept: a URL, an APP, a name in these files, or a command line in"
+    " quotes",
+    FILES,
+    "?",
+)
+_OF_SERVERS = (
+    Option("--demo", "serve the built-in demo server"),
+    Option(TRUST, "run what the files of this folder list, without asking"),
+    _LOCK,
+    CONFIG,
+    TRACEBACK,
+)
+_NOTES = """\
+examples:
+  foundation-rt gateway mcp.json
+  foundation-rt gateway mcp.json --http 127.0.0.1:8000 --no-auth
+  foundation-rt gateway 'npx -y @modelcontextprotocol/server-everything' --http 127.0.0.1:8000
+  foundation-rt gateway https://example.com/mcp
+  foundation-rt gateway --demo
+  foundation-rt gateway accept mcp.json --lock mcp.lock --server notes"""
+
+GATEWAY = CliCommand(
+    "gateway",
+    "serve the servers of an mcp.json as one",
+    _gateway,
+    (_SOURCES,),
+    {
+        "options of the servers": (
+            Option(
+                "--prefix",
+                "always or never: begin names of tools and prompts with their server's",
+                "WHEN",
+                ("always", "never"),
+            ),
+            Option(
+                "--expose",
+                "all or search: list all tools, or three with which they are found and called",
+                "WHICH",
+                ("all", "search"),
+            ),
+            *_OF_SERVERS,
+        ),
+        "options of serving": TRANSPORT_OPTIONS,
+    },
+    takes_program=True,
+    about="""\
+One server in front of many: the servers of a file, or one server over another transport. It serves
+over stdio unless --http or --transport says otherwise.""",
+    notes=_NOTES,
+    within=(
+        CliCommand(
+            "gateway status",
+            "show the servers of a gateway that runs at URL",
+            _status,
+            (Argument("URL", f"its address, by default {_DEFAULT_URL}", count="?"),),
+            {"options": (HEADER, PROTOCOL, TIMEOUT, JSON)},
+            usage_exit=2,
+        ),
+        CliCommand(
+            "gateway accept",
+            "record the definitions of the servers in the lock file",
+            _accept,
+            (_SOURCES,),
+            {
+                "options of accept": (
+                    Option(
+                        "--server",
+                        "accept the definitions of this server alone; may be repeated",
+                        "NAME",
+                    ),
+                    Option(
+                        "--header",
+                        "accept what servers list for a client with this header, which"
+                        " `headersFrom` of their entries names; may be repeated",
+                        "'NAME: VALUE'",
+                    ),
+                ),
+                "options of the servers": _OF_SERVERS,
+            },
+            notes=_NOTES,
+        ),
+    ),
+)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError
 from .agreement import TRUST, settle
-from .args import CommandLine, CommandLineError, parse
-from .main import SERVE_FLAGS, read_workers, write_output
+from .args import FILES, CliCommand, CommandLine, CommandLineError, Option
 from .person import is_terminal
+from .render import write_output
+from .serve import CONFIG, WORKERS, read_address, read_workers
 
 if TYPE_CHECKING:
     from ..apps.coordinator import CircuitOptions, Coordinator
@@ -23,71 +24,21 @@ if TYPE_CHECKING:
     from ..client import ConnectOptions
     from ..server import Server
 
-HELP = """\
-usage: foundation-rt host [OPTION ...]
-
-A chat, on a page of this machine, in which a language model uses the tools of your servers.
-
-It prints the URL of the page. Without a key for a model, tools are called as commands; without an
-mcp.json, the tools are those of a demo server.
-
-options of the chat:
-  --servers FILE                  the servers, as desktop clients list them; by default ./mcp.json
-  --model PROVIDER:NAME           gemini, openai, anthropic or rules, and its model
-  --store STORE                   keep chats in memory (by default), sqlite:FILE or postgresql://...
-  --yes                           call tools without asking
-  --trust                         run the servers of this folder's mcp.json without asking
-  --config FILE                   a configuration file, .toml or .json
-  --init                          write mcp.json, .env.example and compose.yaml, and end
-
-options of the address:
-  --port N                        the port; by default 3000
-  --http HOST:PORT                the address, if others than this machine are to reach it
-  --no-auth                       serve everybody who reaches the port, without a token or key
-  --workers N                     serve in N processes, with --store postgresql://...
-  --gateway                       serve the same servers as one MCP server, at /mcp
-  --lock FILE                     with --gateway: use nothing that servers have changed
-
-The environment, and the file .env below it: GEMINI_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY,
-LLM_PROVIDER, LLM_MODEL, LLM_BASE_URL, LLM_TOOL_MODE, MCP_JSON_PATH, LOG_LEVEL, PORT,
-MAX_TOKEN_COUNT, DEFAULT_TOOL_TIMEOUT_MS. Nothing else in .env counts but as ${NAME} in mcp.json.
-Keys in .env are read again on SIGUSR1.
-
-examples:
-  foundation-rt host
-  GEMINI_API_KEY=... foundation-rt host --servers mcp.json
-  foundation-rt host --model openai:gpt-5 --store sqlite:chats.db
-  LLM_BASE_URL=http://127.0.0.1:11434/v1 foundation-rt host --model openai:llama3.2
-  foundation-rt host --gateway --port 3000
-"""
-
-OPTIONS = {
-    "--config": "a file",
-    "--http": "HOST:PORT",
-    "--lock": "a file",
-    "--model": "PROVIDER:NAME",
-    "--port": "a number",
-    "--servers": "a file",
-    "--store": "memory, sqlite:FILE or postgresql://...",
-    "--workers": "a number",
-}
-FLAGS = (*SERVE_FLAGS, "--gateway", "--yes", "--init", TRUST)
 _POSTGRES = ("postgresql://", "postgres://")
 
 
-def host(arguments: list[str]) -> int:
-    """Run the command; return the exit code."""
+def _host(line: CommandLine) -> int:
     try:
-        return _host(arguments)
+        return _start(line)
     except MissingExtraError as error:
-        raise error.also(*host_extras(arguments)) from None
+        raise error.also(*host_extras(line)) from None
 
 
-def host_extras(arguments: list[str]) -> list[str]:
+def host_extras(line: CommandLine) -> list[str]:
     """Return the extras that a host needs, by its arguments and the environment (ERR-11)."""
     from ..apps.host.llm.providers import KEY_VARIABLES
 
-    given = [*arguments, os.environ.get("FOUNDATION_RT_HOST__STORE", "")]
+    given = [*line.words, os.environ.get("FOUNDATION_RT_HOST__STORE", "")]
     found = [
         f"host-{provider}"
         for provider, variable in KEY_VARIABLES.items()
@@ -98,8 +49,7 @@ def host_extras(arguments: list[str]) -> list[str]:
     return ["host", *found]
 
 
-def _host(arguments: list[str]) -> int:
-    line = parse(arguments, OPTIONS, FLAGS, at_most=0)
+def _start(line: CommandLine) -> int:
     if "--init" in line.options:
         from ..apps.host.examples import write_examples
 
@@ -110,7 +60,7 @@ def _host(arguments: list[str]) -> int:
 
         if worker_place() is None:
             _refuse_wrong_workers(line)
-            return keep_workers(["host", *arguments], workers, passed_on=signal.SIGUSR1)
+            return keep_workers(line.words, workers, passed_on=signal.SIGUSR1)
     return _serve(line)
 
 
@@ -197,8 +147,6 @@ def _add_gateway(
 
 
 def _overrides(line: CommandLine) -> dict[str, dict[str, Any]]:
-    from .main import read_address
-
     http = read_address(line.option("--http"))
     port = line.option("--port")
     if port is not None:
@@ -238,3 +186,66 @@ def _refuse_wrong_workers(line: CommandLine) -> None:
         raise CommandLineError(
             "--workers needs chats that all workers share: --store postgresql://..."
         )
+
+
+HOST = CliCommand(
+    "host",
+    "chat with a model that uses your servers",
+    _host,
+    (),
+    {
+        "options of the chat": (
+            Option(
+                "--servers",
+                "the servers, as desktop clients list them; by default ./mcp.json",
+                "FILE",
+                FILES,
+            ),
+            Option(
+                "--model",
+                "gemini, openai, anthropic or rules, and its model",
+                "PROVIDER:NAME",
+            ),
+            Option(
+                "--store",
+                "memory, sqlite:FILE or postgresql://..., where chats are kept; by default memory",
+                "STORE",
+            ),
+            Option("--yes", "call tools without asking"),
+            Option(TRUST, "run the servers of this folder's mcp.json without asking"),
+            CONFIG,
+            Option("--init", "write mcp.json, .env.example and compose.yaml, and end"),
+        ),
+        "options of the address": (
+            Option("--port", "the port; by default 3000", "N"),
+            Option(
+                "--http", "the address, if others than this machine are to reach it", "HOST:PORT"
+            ),
+            Option("--no-auth", "serve everybody who reaches the port, without a token or key"),
+            Option(
+                WORKERS.name, "with --store postgresql://..., serve in N processes", WORKERS.value
+            ),
+            Option("--gateway", "serve the same servers as one MCP server, at /mcp"),
+            Option(
+                "--lock", "with --gateway: use nothing that servers have changed", "FILE", FILES
+            ),
+        ),
+    },
+    about="""\
+A chat, on a page of this machine, in which a language model uses the tools of your servers.
+
+It prints the URL of the page. Without a key for a model, tools are called as commands; without an
+mcp.json, the tools are those of a demo server.""",
+    notes="""\
+The environment, and the file .env below it: GEMINI_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY,
+LLM_PROVIDER, LLM_MODEL, LLM_BASE_URL, LLM_TOOL_MODE, MCP_JSON_PATH, LOG_LEVEL, PORT,
+MAX_TOKEN_COUNT, DEFAULT_TOOL_TIMEOUT_MS. Nothing else in .env counts but as ${NAME} in mcp.json.
+Keys in .env are read again on SIGUSR1.
+
+examples:
+  foundation-rt host
+  GEMINI_API_KEY=... foundation-rt host --servers mcp.json
+  foundation-rt host --model openai:gpt-5 --store sqlite:chats.db
+  LLM_BASE_URL=http://127.0.0.1:11434/v1 foundation-rt host --model openai:llama3.2
+  foundation-rt host --gateway --port 3000""",
+)

@@ -19,82 +19,22 @@ from ..client.targets import HttpServer, StdioServer, is_url
 from ..errors import UsageError
 from .agreement import TRUST
 from .apps import load_app
-from .args import CommandLine, CommandLineError, parse
+from .args import Argument, CliCommand, CommandLine, CommandLineError, Option
 from .client_entries import ClientFile
 from .desktop_clients import DesktopClient, desktop_clients
-from .main import PROGRAM_FLAGS, write_output
 from .person import confirm
-from .render import Output, Table
-from .targets import AppTarget, find_target, read_headers
-
-INSTALL_HELP = """\
-usage: foundation-rt install [CLIENT TARGET] [OPTION ...] [-- ARGUMENT ...]
-
-Write a server into the file of a desktop client, after showing the difference. Without arguments:
-list the clients, their files and the servers in them.
-
-CLIENT is claude-desktop, claude-code (the file of a project), cursor, vscode or codex. TARGET is
-an APP, which is loaded once to see that it can be served; an mcp.json, whose servers are served as
-one by a gateway; a URL; a name in an mcp.json; or a command line, in quotes. What follows `--` is
-for the program of an APP.
-
-options of the file:
-  --name NAME                     list the server by this name, by default its own
-  --project                       write the file of the project in this folder (.cursor/mcp.json,
-                                  .vscode/mcp.json, .mcp.json, .codex/config.toml)
-  --yes                           write without asking
-
-options of the server:
-  --env NAME=VALUE                give the server this variable; NAME alone: as it is set now;
-                                  may be repeated
-  --header 'NAME: VALUE'          send this header; for a URL, may be repeated
-  --config FILE                   configure the APP
-  --traceback                     show the whole traceback if the APP cannot be loaded
-  --trust                         agree to the server that an mcp.json of this folder lists by this
-                                  name, without asking
-
-examples:
-  foundation-rt install claude-desktop tools.py
-  foundation-rt install cursor tools.py --project --env API_KEY
-  foundation-rt install vscode https://example.com/mcp --name example
-  foundation-rt install codex mcp.json --name everything
-
-exit codes: 0; 1 it was not written; 2 the command line is wrong
-"""
-UNINSTALL_HELP = """\
-usage: foundation-rt uninstall CLIENT NAME [--project] [--yes]
-
-Take a server out of the file of a desktop client, after showing the difference. `foundation-rt
-install` lists the clients and the names.
-
-options:
-  --project                       write the file of the project in this folder
-  --yes                           write without asking
-
-examples:
-  foundation-rt uninstall cursor weather
-  foundation-rt uninstall vscode weather --project --yes
-
-exit codes: 0; 1 it was not written; 2 the command line is wrong
-"""
+from .render import Output, Table, write_output
+from .serve import CONFIG, TRACEBACK
+from .targets import HEADER, TARGET, AppTarget, find_target, read_headers
 
 _REFUSED_EXIT = 1
-OPTIONS = {
-    "--name": "a name",
-    "--env": "NAME=VALUE",
-    "--header": "NAME: VALUE",
-    "--config": "a file",
-}
-FLAGS = ("--project", "--yes")
-INSTALL_FLAGS = (*FLAGS, *PROGRAM_FLAGS, TRUST)
 _NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_NAME = 64  # characters
 _SECRETS = ("env", "headers", "http_headers")
 
 
-def install(arguments: list[str]) -> int:
-    """Run `install`; return the exit code (CLI-70)."""
-    line = parse(arguments, OPTIONS, INSTALL_FLAGS, at_most=2, takes_program=True)
+def _install(line: CommandLine) -> int:
+    """Write an entry; without arguments, list the clients (CLI-70)."""
     if not line.positional:
         rows = _listed()
         return Output(sys.stdout, sys.stderr).result(rows, [Table(rows, has_head=True)])
@@ -113,11 +53,8 @@ def install(arguments: list[str]) -> int:
     return _apply(line, file, name, file.with_entry(name, entry), old, entry, done)
 
 
-def uninstall(arguments: list[str]) -> int:
-    """Run `uninstall`; return the exit code (CLI-71)."""
-    line = parse(arguments, {}, FLAGS, at_most=2)
-    if len(line.positional) < 2:
-        raise CommandLineError("name the CLIENT and the server")
+def _uninstall(line: CommandLine) -> int:
+    """Take an entry out (CLI-71)."""
     file = _file(line)
     name = line.positional[1]
     old = file.entries.get(name)
@@ -363,3 +300,85 @@ def _as_client_starts_it(
 def _clean(name: str) -> str:
     """Return a name that every client takes."""
     return _NOT_OF_A_NAME.sub("-", name).strip("-")[:_MAX_NAME] or "server"
+
+
+# -- the commands ---------------------------------------------------------------------------------
+
+_CLIENTS = (*desktop_clients(os.environ),)
+_PROJECT = Option(
+    "--project",
+    "write the file of the project in this folder (.cursor/mcp.json, .vscode/mcp.json, .mcp.json,"
+    " .codex/config.toml)",
+)
+_YES = Option("--yes", "write without asking")
+
+INSTALL = CliCommand(
+    "install",
+    "write a server into the file of a desktop client",
+    _install,
+    (
+        Argument("CLIENT", f"{', '.join(_CLIENTS[:-1])} or {_CLIENTS[-1]}", _CLIENTS, "?"),
+        Argument(
+            "TARGET",
+            "an APP, which is loaded once to see that it can be served; an mcp.json, whose servers"
+            " are served as one by a gateway; a URL; a name in an mcp.json; or a command line, in"
+            " quotes",
+            TARGET.words,
+            "?",
+        ),
+    ),
+    {
+        "options of the file": (
+            Option("--name", "list the server by this name, by default its own", "NAME"),
+            _PROJECT,
+            _YES,
+        ),
+        "options of the server": (
+            Option(
+                "--env",
+                "give the server this variable; NAME alone: as it is set now; may be repeated",
+                "NAME[=VALUE]",
+            ),
+            HEADER,
+            CONFIG,
+            TRACEBACK,
+            Option(
+                TRUST,
+                "agree to the server that an mcp.json of this folder lists by this name, without"
+                " asking",
+            ),
+        ),
+    },
+    takes_program=True,
+    about="""\
+Write a server into the file of a desktop client, after showing the difference. Without arguments:
+list the clients, their files and the servers in them. What follows `--` is for the program of an
+APP.""",
+    notes="""\
+examples:
+  foundation-rt install claude-desktop tools.py
+  foundation-rt install cursor tools.py --project --env API_KEY
+  foundation-rt install vscode https://example.com/mcp --name example
+  foundation-rt install codex mcp.json --name everything
+
+exit codes: 0; 1 it was not written; 2 the command line is wrong""",
+)
+UNINSTALL = CliCommand(
+    "uninstall",
+    "take it out again",
+    _uninstall,
+    (
+        Argument("CLIENT", "the desktop client", _CLIENTS),
+        Argument("NAME", "the name of the server"),
+    ),
+    {"options": (_PROJECT, _YES)},
+    about="""\
+Take a server out of the file of a desktop client, after showing the difference. `foundation-rt
+install` lists the clients and the names.""",
+    notes="""\
+examples:
+  foundation-rt uninstall cursor weather
+  foundation-rt uninstall vscode weather --project --yes
+
+exit codes: 0; 1 it was not written; 2 the command line is wrong""",
+)

@@ -9,43 +9,17 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from ..errors import MissingExtraError
-from .args import CommandLineError, parse
-from .main import write_output
+from .args import FILES, Argument, CliCommand, CommandLine, Option
+from .render import write_output
 
 if TYPE_CHECKING:
     from ..apps.migration.findings import MigratedFile
 
-HELP = """\
-usage: foundation-rt migrate FILE ... [--write]
-
-Rewrite servers of FastMCP 2 to 4 and of the official SDK 1 and 2 for foundation-rt, and list what
-a person has to decide. FILE is a file of Python, or a folder, whose files below it are taken.
-Comments and formatting stay. Needs the extra `migrate`.
-
-Without options the changes are printed as a diff, and nothing is written.
-
-options:
-  --write                         write the changes to the files
-
-Findings go to stderr, as FILE:LINE. `decide` has to be decided before the program runs, or before
-it means what it meant; `note` was done, and is worth knowing.
-
-examples:
-  foundation-rt migrate server.py
-  foundation-rt migrate src/ --write
-
-exit codes: 0; 1 there is something to decide, or a file cannot be read; 2 the command line is wrong
-"""
-
-FLAGS = ("--write",)
 _FAILURE_EXIT = 1
 
 
-def migrate(arguments: list[str]) -> int:
-    """Run the command; return the exit code (MIGR-06)."""
-    line = parse(arguments, {}, FLAGS)
-    if not line.positional:
-        raise CommandLineError("name the FILE to migrate")
+def _migrate(line: CommandLine) -> int:
+    """Migrate files; return the exit code (MIGR-06)."""
     writes = "--write" in line.options
     texts: dict[PurePath, str] = {}
     files: dict[PurePath, MigratedFile] = {}
@@ -117,3 +91,31 @@ def _diff(path: PurePath, before: str, after: str) -> bytes:
 
 def _say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
+
+
+MIGRATE = CliCommand(
+    "migrate",
+    "rewrite programs of other libraries",
+    _migrate,
+    (
+        Argument(
+            "FILE", "a file of Python, or a folder, whose files below it are taken", FILES, "+"
+        ),
+    ),
+    {"options": (Option("--write", "write the changes to the files"),)},
+    about="""\
+Rewrite servers of FastMCP 2 to 4 and of the official SDK 1 and 2 for foundation-rt, and list what
+a person has to decide. Comments and formatting stay. Needs the extra `migrate`.
+
+Without options the changes are printed as a diff, and nothing is written.""",
+    notes="""\
+Findings go to stderr, as FILE:LINE. `decide` has to be decided before the program runs, or before
+it means what it meant; `note` was done, and is worth knowing.
+
+examples:
+  foundation-rt migrate server.py
+  foundation-rt migrate src/ --write
+
+exit codes: 0; 1 there is something to decide, or a file cannot be read; 2 the command line is wrong
+""",
+)

@@ -10,85 +10,23 @@ from attrs import evolve
 
 from ..client.safe_text import printable_line
 from ..errors import MissingExtraError, UsageError
-from .args import CommandLine, CommandLineError, Valued, parse
-from .main import SERVE_FLAGS, SERVE_OPTIONS, serve_line, write_output
+from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
+from .render import write_output
+from .serve import CONFIG, TRANSPORT_OPTIONS, WORKERS, serve_line
 
 if TYPE_CHECKING:
     from ..features.openapi.api import OpenApiOptions
     from ..features.openapi.security import OperatorSecret
     from ..server import Server
 
-HELP = """\
-usage: foundation-rt openapi FILE|URL [OPTION ...]
-
-Serve an HTTP API as tools, from its OpenAPI document (3.0 or 3.1, JSON or YAML), over stdio unless
---http or --transport says otherwise. Needs the extra `openapi`.
-
-options of the API:
-  --base-url URL                  of the API; by default the first of the document's `servers`.
-                                  Secrets and headers need it, unless FILE|URL is a URL of the API
-  --include SELECTOR              use these operations alone; may be repeated
-  --exclude SELECTOR              leave these operations out; may be repeated
-  --resource SELECTOR             make resources of these GET operations; may be repeated
-  --tag NAME                      use operations with this tag alone; may be repeated
-  --secret SCHEME=VARIABLE        send the secret in this environment variable as the security
-                                  scheme SCHEME of the document says; may be repeated
-  --header 'NAME: VALUE'          send this header with every request to the API; may be repeated
-  --secret-header 'SCHEME: NAME'  take the secret of this security scheme from the header NAME of
-                                  the client's request, call by call; may be repeated
-
-options of the server:
-  --name NAME                     of the server; by default the title of the document
-  --strict-outputs                advertise the schemas of responses, and enforce them
-  --config FILE                   a configuration file, .toml or .json
-  --http HOST:PORT                serve over HTTP (extra `http`)
-  --transport TRANSPORT           stdio, http or both
-  --no-auth                       serve every client over HTTP, without a key or token
-  --workers N                     serve HTTP in N processes
-
-an option that serves nothing:
-  --list                          print the tools, the resources and what is left out
-
-SELECTOR is tag:NAME, GET, '/path/*', 'GET /path/*', or an operationId; * stands for anything.
-
---list names the security schemes. The variable of a scheme with a user and a password has both,
-with a colon between them. Over HTTP each client may bring its own secret instead, in a header
-(--secret-header).
-
-examples:
-  foundation-rt openapi petstore.yaml --base-url https://pets.example.com/v1 --secret token=PETS
-  foundation-rt openapi https://example.com/openapi.json --include 'GET' --http 127.0.0.1:8000
-  foundation-rt openapi github.json --include tag:issues --base-url https://api.github.com \\
-      --header "Authorization: Bearer $TOKEN"
-  foundation-rt openapi https://pets.example.com/openapi.json --http 127.0.0.1:8000 \\
-      --secret-header 'token: X-Pets-Token'
-"""
-
-OPTIONS: Valued = {
-    **SERVE_OPTIONS,
-    "--base-url": "a URL",
-    "--include": "a selector",
-    "--exclude": "a selector",
-    "--resource": "a selector",
-    "--tag": "a name",
-    "--secret": "SCHEME=VARIABLE",
-    "--header": "'NAME: VALUE'",
-    "--secret-header": "'SCHEME: NAME'",
-    "--name": "a name",
-}
-FLAGS = (*SERVE_FLAGS, "--strict-outputs", "--list")
 _FETCH_SECONDS = 30.0
 
 
-def openapi(arguments: list[str]) -> int:
-    """Run the command; return the exit code."""
-    line = parse(arguments, OPTIONS, FLAGS, at_most=1)
-    if not line.positional:
-        raise CommandLineError("openapi needs FILE or URL")
+def _openapi(line: CommandLine) -> int:
     if "--list" in line.options:
         return write_output(_listed(line).encode())
     try:
-        return serve_line(line, lambda over_http: _load(line), ["openapi", *arguments])
+        return serve_line(line, lambda over_http: _load(line))
     except MissingExtraError as error:
         is_over_http = "--http" in line.options or line.option("--transport") in ("http", "both")
         raise error.also("openapi", *(["http"] if is_over_http else ())) from None
@@ -204,3 +142,77 @@ def _listed(line: CommandLine) -> str:
     rows += [f"secret: {each}" for each in api.credentials.described()]
     counts = f"{len(api.tools)} tools, {len(api.resources)} resources, {len(api.skipped)} left out"
     return "\n".join([*map(printable_line, rows), counts, ""])
+
+
+OPENAPI = CliCommand(
+    "openapi",
+    "serve an HTTP API as tools, from its document",
+    _openapi,
+    (
+        Argument(
+            "FILE|URL",
+            "the document of the API, OpenAPI 3.0 or 3.1, JSON or YAML",
+            FILES,
+        ),
+    ),
+    {
+        "options of the API": (
+            Option(
+                "--base-url",
+                "the URL of the API; by default the first of the document's `servers`. Secrets and"
+                " headers need it, unless FILE|URL is a URL of the API",
+                "URL",
+            ),
+            Option("--include", "use these operations alone; may be repeated", "SELECTOR"),
+            Option("--exclude", "leave these operations out; may be repeated", "SELECTOR"),
+            Option(
+                "--resource", "make resources of these GET operations; may be repeated", "SELECTOR"
+            ),
+            Option("--tag", "use operations with this tag alone; may be repeated", "NAME"),
+            Option(
+                "--secret",
+                "send the secret in this environment variable as the security scheme SCHEME of the"
+                " document says; may be repeated",
+                "SCHEME=VARIABLE",
+            ),
+            Option(
+                "--header",
+                "send this header with every request to the API; may be repeated",
+                "'NAME: VALUE'",
+            ),
+            Option(
+                "--secret-header",
+                "take the secret of this security scheme from the header NAME of the client's"
+                " request, call by call; may be repeated",
+                "'SCHEME: NAME'",
+            ),
+        ),
+        "options of the server": (
+            Option("--name", "the name of the server; by default the document's title", "NAME"),
+            Option("--strict-outputs", "advertise the schemas of responses, and enforce them"),
+            CONFIG,
+            *TRANSPORT_OPTIONS,
+            WORKERS,
+        ),
+        "an option that serves nothing": (
+            Option("--list", "print the tools, the resources and what is left out"),
+        ),
+    },
+    about="""\
+Serve an HTTP API as tools, from its OpenAPI document (3.0 or 3.1, JSON or YAML), over stdio unless
+--http or --transport says otherwise. Needs the extra `openapi`.""",
+    notes="""\
+SELECTOR is tag:NAME, GET, '/path/*', 'GET /path/*', or an operationId; * stands for anything.
+
+--list names the security schemes. The variable of a scheme with a user and a password has both,
+with a colon between them. Over HTTP each client may bring its own secret instead, in a header
+(--secret-header).
+
+examples:
+  foundation-rt openapi petstore.yaml --base-url https://pets.example.com/v1 --secret token=PETS
+  foundation-rt openapi https://example.com/openapi.json --include 'GET' --http 127.0.0.1:8000
+  foundation-rt openapi github.json --include tag:issues --base-url https://api.github.com \\
+      --header "Authorization: Bearer $TOKEN"
+  foundation-rt openapi https://pets.example.com/openapi.json --http 127.0.0.1:8000 \\
+      --secret-header 'token: X-Pets-Token'""",
+)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -281,6 +282,11 @@ class Output:
         """Write a warning for people; a program reads one error or nothing."""
         if not self.as_json:
             self.error(None, f"warning: {text}")
+
+
+def write_output(data: bytes) -> int:
+    """Write to stdout; return the exit code (CLI-30)."""
+    return Output(sys.stdout, sys.stderr).write(data)
 
 
 def _write(stream: TextIO | None, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Running a command of a client, from its arguments to its exit code (CLI-20)."""
+"""Running a command of a client, from its command line to its exit code (CLI-20)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from attrs import field, frozen
+
 from ..client.errors import InvalidArgumentsError, MCPError, ToolCallError
-from ..errors import JsonRpcErrorCode, UsageError
+from ..errors import JsonRpcErrorCode
 from ..kernel.engine.shutdown import ending_signals
-from .args import CommandLine, CommandLineError, parse
-from .commands import CLIENT_COMMANDS, FAILURE_EXIT, Answer, ClientCommand
+from .args import CommandLine, CommandLineError
 from .render import Output, Page, pretty_json
-from .targets import FLAGS, reach
+from .targets import reach
 
 if TYPE_CHECKING:
     from ..client.client import Client
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+FAILURE_EXIT = 3
+"""The server cannot be reached, or has not sent the result."""
+
 _TOOL_EXIT = 1
 _USAGE_EXIT = 2
-INTERRUPTED_EXIT = 130
 _STDERR = 2
 _UNATTENDED = (
     "It asks a question, and nobody is there to answer it: run it at a terminal, without a pipe and"
@@ -39,31 +42,59 @@ _UNATTENDED = (
 _log = logging.getLogger("foundation_rt.client")
 
 
-class EndedBySignal(Exception):
-    """SIGTERM or SIGHUP came, and what ran has ended in order."""
+@frozen
+class Answer:
+    """The result of a command.
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    Attributes:
+        data: JSON, for programs.
+        page: for people.
+    """
+
+    data: Any
+    page: Page
+    exit_code: int = 0
 
 
-def run(name: str, arguments: list[str]) -> int:
-    """Run one of `CLIENT_COMMANDS`; print its result or its error; return the exit code."""
-    output = Output(sys.stdout, sys.stderr, as_json="--json" in arguments)
+@frozen
+class ClientCommand:
+    """The requests of a command to a server, and how they are sent.
+
+    Attributes:
+        perform: sends the requests; is given what shows their progress, if somebody is there;
+            raises `CommandLineError`, `MCPError`, `ToolCallError`.
+        require: the capabilities that the server must have.
+        options: of `ClientOptions`, for this command.
+        is_attended: a person at the terminal sees progress and answers questions (CLI-47).
+    """
+
+    perform: Callable[[Client, CommandLine, LiveView | None], Awaitable[Answer]]
+    require: frozenset[str] = frozenset()
+    options: Mapping[str, Any] = field(factory=dict)
+    is_attended: bool = False
+
+
+def run(command: ClientCommand, line: CommandLine) -> int:
+    """Ask the TARGET of a command line; print the result or the error; return the exit code.
+
+    Raises:
+        CommandLineError: the command line is wrong.
+        UsageError: the TARGET is no server, or cannot be used.
+    """
+    output = Output(sys.stdout, sys.stderr, as_json="--json" in line.options)
     if output.out is None:
         return output.write(b"")  # before a server does work whose result cannot be written
     fill_descriptors()
+    for word in line.positional[1:]:
+        if not _is_text(word):
+            raise CommandLineError(f"{word!r} is no text in UTF-8")
     try:
         with warnings_to(output):
-            line = _parse(CLIENT_COMMANDS[name], name, arguments)
-            answer = _perform(CLIENT_COMMANDS[name], line)
+            answer = _perform(command, line)
             page = _saved(answer.page, line)
         return output.result(answer.data, page) or answer.exit_code
-    except KeyboardInterrupt:
-        return INTERRUPTED_EXIT
-    except EndedBySignal as ended:
-        return 128 + ended.number
-    except (CommandLineError, UsageError, MCPError, ToolCallError) as error:
-        return _report(error, output, name, with_traceback="--traceback" in arguments)
+    except (MCPError, ToolCallError) as error:
+        return _report(error, output)
 
 
 def fill_descriptors() -> None:
@@ -118,17 +149,6 @@ def _log_form(*, as_json: bool) -> Callable[[bytes], bytes] | None:
     return lambda record: readable_problem(record, coloured=coloured).encode()
 
 
-def _parse(command: ClientCommand, name: str, arguments: list[str]) -> CommandLine:
-    at_most = None if command.takes_more else len(command.takes)
-    line = parse(arguments, command.valued, FLAGS, at_most, takes_program=True)
-    if len(line.positional) < len(command.takes):
-        raise CommandLineError(f"{name} needs {' and '.join(command.takes)}")
-    for word in line.positional[1:]:
-        if not _is_text(word):
-            raise CommandLineError(f"{word!r} is no text in UTF-8")
-    return line
-
-
 async def _request(command: ClientCommand, client: Client, line: CommandLine) -> Answer:
     async with client:
         return await command.perform(client, line, None)
@@ -150,13 +170,13 @@ def run_to_end(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
 
     Raises:
         KeyboardInterrupt: SIGINT came.
-        EndedBySignal: another signal that ends the process came.
+        SystemExit: another signal that ends the process came, and what ran has ended in order.
     """
+    received: list[int] = []
 
     async def until_signal() -> Result:
         task = asyncio.current_task()
         assert task is not None
-        received: list[int] = []
 
         def end(number: int) -> None:
             received.append(number)
@@ -166,38 +186,26 @@ def run_to_end(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         for number in ending_signals():
             if number != signal.SIGINT:
                 asyncio.get_running_loop().add_signal_handler(number, end, number)
-        try:
-            return await main()
-        except asyncio.CancelledError:
-            if received:
-                raise EndedBySignal(received[0]) from None
-            raise
+        return await main()
 
-    return asyncio.run(until_signal())
+    try:
+        return asyncio.run(until_signal())
+    except asyncio.CancelledError:
+        if received:
+            raise SystemExit(128 + received[0]) from None
+        raise
 
 
-def _report(error: Exception, output: Output, name: str, *, with_traceback: bool) -> int:
-    match error:
-        case CommandLineError():
-            text = f"{error}; see foundation-rt {name.split()[0]} --help"
-            output.error({"code": "USAGE", "message": str(error)}, text)
-            return _USAGE_EXIT
-        case ToolCallError():
-            details = f"\n{pretty_json(error.details)}" if error.details else ""
-            output.error(_tool_error(error), f"the tool failed: {error}{details}")
-            return _TOOL_EXIT
-        case MCPError():
-            action = error.suggested_action
-            if error.original_code == JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY:
-                action = _UNATTENDED
-            text = f"{error.code} {error.message.rstrip()}\n{action}"
-            output.error(_mcp_error(error), text)
-            return _USAGE_EXIT if isinstance(error, InvalidArgumentsError) else FAILURE_EXIT
-        case _:
-            from .program_errors import as_json, describe_problem
-
-            output.error(as_json(error), describe_problem(error, with_traceback=with_traceback))
-            return _USAGE_EXIT
+def _report(error: MCPError | ToolCallError, output: Output) -> int:
+    if isinstance(error, ToolCallError):
+        details = f"\n{pretty_json(error.details)}" if error.details else ""
+        output.error(_tool_error(error), f"the tool failed: {error}{details}")
+        return _TOOL_EXIT
+    action = error.suggested_action
+    if error.original_code == JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY:
+        action = _UNATTENDED
+    output.error(_mcp_error(error), f"{error.code} {error.message.rstrip()}\n{action}")
+    return _USAGE_EXIT if isinstance(error, InvalidArgumentsError) else FAILURE_EXIT
 
 
 def _tool_error(error: ToolCallError) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -28,8 +28,8 @@ from ..errors import UsageError
 from ..protocol.revisions import REVISIONS
 from .agreement import TRUST, settle
 from .apps import load_app, refuse_folder
-from .args import CommandLine, CommandLineError, Valued
-from .main import PROGRAM_FLAGS
+from .args import FILES, Argument, CommandLine, CommandLineError, Option
+from .serve import CONFIG, TRACEBACK
 
 if TYPE_CHECKING:
     from ..server import Server
@@ -40,15 +40,38 @@ _MODULE_APP = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
 # `NAME=value`, `--token=value`, `scheme://`, `user:password@host`, `host/path?query`.
 _MAY_BE_SECRET = re.compile(r"[=?]|://|:.*@", re.DOTALL)
 
-VALUED_OPTIONS: Valued = {
-    "--config": "a file",
-    "--env": "NAME[=VALUE]",
-    "--header": "NAME: VALUE",
-    "--protocol": (*REVISIONS,),
-    "--servers": "a file",
-    "--timeout": "a number of seconds",
+TARGET = Argument(
+    "TARGET",
+    "a URL; or an APP, FILE.py or module:attribute, which is served in memory; or a name in an"
+    " mcp.json; or a command line that starts a server, in quotes",
+    FILES,
+)
+HEADER = Option("--header", "send this header; for a URL, may be repeated", "'NAME: VALUE'")
+JSON = Option("--json", "print JSON, errors too")
+PROTOCOL = Option(
+    "--protocol", "use this revision of the protocol and no other", "REVISION", (*REVISIONS,)
+)
+TIMEOUT = Option("--timeout", "wait S seconds for a response, by default 60", "S")
+TARGET_OPTIONS: Mapping[str, Sequence[Option]] = {
+    "options of the server": (
+        Option("--servers", "TARGET is a name in this file", "FILE", FILES),
+        Option(
+            "--env",
+            "set this variable, or pass ours on; for a command, may be repeated",
+            "NAME[=VALUE]",
+        ),
+        HEADER,
+        PROTOCOL,
+        TIMEOUT,
+        CONFIG,
+        TRACEBACK,
+        Option(
+            TRUST,
+            "run the server that an mcp.json of this folder lists by this name, without asking",
+        ),
+    ),
+    "options of the output": (JSON,),
 }
-FLAGS = ("--json", TRUST, *PROGRAM_FLAGS)
 
 _PROBE_TIMEOUT = 5.0
 

@@ -217,8 +217,8 @@ async def test_ledger_of_the_configuration_is_the_default(office: Path) -> None:
 WRONG = {
     (): "name what to do",
     ("lst",): "did you mean",
-    ("show",): "needs the ID",
-    ("cancel",): "needs the ID",
+    ("show",): "agents show needs ID",
+    ("cancel",): "agents cancel needs ID",
     ("requeue", "r1"): "--reason",
     ("requeue", "r1", "--reason", " "): "1 to 500",
     ("list", "--limit", "0"): "--limit is a number",

@@ -6,10 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.cli.args import CommandLineError, parse
+from foundation_rt.cli.args import Argument, CliCommand, CommandLine, CommandLineError, Option
 
-VALUED = {"--timeout": "a number of seconds", "--header": "NAME: VALUE"}
-FLAGS = ("--json",)
+OPTIONS = (
+    Option("--timeout", "wait so long", "S"),
+    Option("--header", "send this header", "'NAME: VALUE'"),
+    Option("--shape", "round or square", "SHAPE", ("round", "square")),
+    Option("--json", "print JSON"),
+)
+ANY = Argument("WORD", "a word", count="*")
+
+
+def parse(words: list[str], *arguments: Argument, takes_program: bool = False) -> CommandLine:
+    options = {"options": OPTIONS}
+    command = CliCommand("do", "", None, arguments, options, takes_program=takes_program)
+    return command.parse(words)
 
 
 @pytest.mark.rule("CLI-06", "CLI-22")
@@ -30,14 +41,14 @@ FLAGS = ("--json",)
 def test_options_stand_anywhere(
     words: list[str], positional: list[str], options: dict[str, list[str]]
 ) -> None:
-    line = parse(words, VALUED, FLAGS)
+    line = parse(words, ANY)
     assert line.positional == positional
     assert line.options == options
 
 
 @pytest.mark.rule("CLI-22")
 def test_the_last_value_of_an_option_counts() -> None:
-    line = parse(["--timeout", "1", "--timeout", "2"], VALUED)
+    line = parse(["--timeout", "1", "--timeout", "2"])
     assert line.option("--timeout") == "2"
     assert line.option("--header") is None
 
@@ -46,27 +57,29 @@ def test_the_last_value_of_an_option_counts() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--timeout"], "--timeout needs a number of seconds"),
+        (["--timeout"], "--timeout needs S"),
         (["--conquer"], "no option '--conquer'"),
         (["-x"], "no option '-x'"),
         (["--json=yes"], "--json takes no value"),
+        (["--shape", "flat"], "--shape is round or square"),
         (["a", "b", "c"], "'c' is one argument too many"),
+        ([], "do needs FIRST"),
     ],
 )
 def test_wrong_command_line_is_named(words: list[str], message: str) -> None:
     with pytest.raises(CommandLineError, match=message):
-        parse(words, VALUED, FLAGS, at_most=2)
+        parse(words, Argument("FIRST", ""), Argument("SECOND", "", count="?"))
 
 
 @pytest.mark.rule("CLI-06")
 @given(st.lists(st.text(max_size=10), max_size=5))
 def test_after_two_dashes_everything_is_an_argument(words: list[str]) -> None:
-    assert parse(["--", *words], VALUED, FLAGS).positional == words
+    assert parse(["--", *words], ANY).positional == words
 
 
 @pytest.mark.rule("CLI-38")
 @given(st.lists(st.text(max_size=10), max_size=5))
 def test_after_two_dashes_everything_is_for_the_program(words: list[str]) -> None:
-    line = parse(["a", "--json", "--", *words], VALUED, FLAGS, at_most=1, takes_program=True)
+    line = parse(["a", "--json", "--", *words], ANY, takes_program=True)
     assert (line.positional, [*line.options], line.program) == (["a"], ["--json"], words)
-    assert parse(["a"], VALUED, takes_program=True).program is None
+    assert parse(["a"], ANY, takes_program=True).program is None

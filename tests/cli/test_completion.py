@@ -1,69 +1,79 @@
-"""What `foundation-rt completion` prints, tried in the shells."""
+"""The help of commands, and what `foundation-rt completion` prints, tried in the shells."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from foundation_rt.cli.command_shapes import FILES, FOLDERS, SHELLS, command_shapes
-from foundation_rt.cli.help_texts import GENERAL, command_descriptions, fitted, help_text
-from foundation_rt.cli.main import CLIENT_COMMANDS, COMMANDS, main
-from tests.support.process import PATIENCE, run
+from foundation_rt.cli.args import FILES, FOLDERS, CliCommand
+from foundation_rt.cli.help import help_text
+from foundation_rt.cli.main import main
+from foundation_rt.cli.table import MODULES, load
+from tests.support.process import PATIENCE
 from tests.support.terminal import Terminal
 
 Captured = pytest.CaptureFixture[str]
 
-SHAPES = command_shapes()
+# How each shell is started, and how it reads the script and prints what it would run.
+SHELLS = {
+    "bash": (
+        ("bash", "--noprofile", "--norc", "-i"),
+        "bind 'set bell-style none'; foundation-rt() {{ echo '<'\"$*\"'>'; }}; source {}",
+    ),
+    "zsh": (
+        ("zsh", "-f", "-i"),
+        "unsetopt beep; autoload -Uz compinit; compinit -u -D;"
+        " function foundation-rt {{ print -r -- '<'\"$*\"'>' }}; source {}",
+    ),
+    "fish": (
+        ("fish", "--no-config", "-i", "-C", "function fish_prompt; echo 'ready> '; end"),
+        "function foundation-rt; echo '<'\"$argv\"'>'; end; source {}",
+    ),
+}
 
-# Bash parts words at `=` and `:`; the last word is the one to be completed.
+# Opened by the leader of a session, the terminal becomes the one that controls it.
+CONTROLLED = ("sh", "-c", 'exec 0<>"$(tty)"; exec "$@"', "sh")
+
+# What is typed, and what it becomes.
 CASES = {
-    ("",): {*COMMANDS, *CLIENT_COMMANDS, "help"},
-    ("ser",): {"serve"},
-    ("--",): {"--help", "--version"},
-    ("serve", "--tr"): {"--transport", "--traceback"},
-    ("serve", "--transport", ""): {"stdio", "http", "both"},
-    ("serve", "--transport", "=", "h"): {"http"},
-    ("serve", "--transport", "="): {"stdio", "http", "both"},
-    ("serve", "--http", "="): set(),
-    ("serve", "--http", "127.0.0.1", ":", "80", "to"): {"tools.py"},
-    ("serve", "tools.py", ":", "server", "--wor"): {"--workers"},
-    ("serve", "to"): {"tools.py"},
-    ("serve", "--config", "se"): {"settings.toml"},
-    ("serve", "tools.py", "--", "se"): {"settings.toml"},
-    ("serve", "tools.py", "to"): set(),
-    ("call", "tools.py", "forecast", "city", "=", "O", "--sa"): {"--save"},
-    ("call", "tools.py", "--save", "fo"): {"folder"},
-    ("call", "tools.py", "--protocol", "2026"): {"2026-07-28"},
-    ("gateway", "st"): {"status"},
-    ("gateway", "to"): {"tools.py"},
-    ("gateway", "status", "--js"): {"--json"},
-    ("gateway", "accept", "--lo"): {"--lock"},
-    ("gateway", "--prefix", ""): {"always", "never"},
-    ("task-server", ""): {"export", "import", "migrate"},
-    ("task-server", "export", "--format", "json"): {"json", "jsonl"},
-    ("install", "v"): {"vscode"},
-    ("install", "vscode", "to"): {"tools.py"},
-    ("uninstall", "cursor", ""): set(),
-    ("migrate", "a.py", "b.py", "to"): {"tools.py"},
-    ("help", "task"): {"task-server"},
-    ("completion", ""): {*SHELLS},
-    ("nonsense", ""): set(),
+    "ser\t": "serve",
+    "serve --transp\th\t": "serve --transport http",
+    "serve --transport=h\t": "serve --transport=http",
+    "serve --config se\t": "serve --config settings.toml",
+    "serve --config=se\t": "serve --config=settings.toml",
+    "serve to\t": "serve tools.py",
+    "serve --http 127.0.0.1:80 to\t": "serve --http 127.0.0.1:80 tools.py",
+    "serve tools.py:server --wor\t2": "serve tools.py:server --workers 2",
+    "call tools.py forecast city=O --sa\tfo\t": "call tools.py forecast city=O --save folder",
+    "call tools.py --protocol 2026\t": "call tools.py --protocol 2026-07-28",
+    "check --port\t to\t": "check --portable tools.py",
+    "gateway st\t": "gateway status",
+    "gateway to\t": "gateway tools.py",
+    "gateway accept --loc\tx": "gateway accept --lock x",
+    "gateway --prefix al\t": "gateway --prefix always",
+    "task-server expo\t - --form\tcsv\t": "task-server export - --format csv",
+    "agents list --stat\tCL\t": "agents list --state CLAIMED",
+    "install vs\t to\t": "install vscode tools.py",
+    "migrate to\t": "migrate tools.py",
+    "help tas\t": "help task-server",
+    "completion fi\t": "completion fish",
 }
 
-# A function is called as `complete -F` does it, and what it offers is printed.
-ASK = """
-type_in() {
-    COMP_WORDS=(foundation-rt "$@") COMP_CWORD=$#
-    _foundation_rt
-    printf '%s\\t' "${COMPREPLY[@]}"
-    echo
-}
-[[ $(complete -p foundation-rt) == 'complete -F _foundation_rt foundation-rt' ]] || exit 9
-"""
+
+def every_command() -> Iterator[CliCommand]:
+    for name in MODULES:
+        command = load(name)
+        yield command
+        yield from command.within
+
+
+COMMANDS = {each.name: each for each in every_command()}
 
 
 def script(shell: str, capsys: Captured) -> str:
@@ -82,80 +92,88 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.rule("CLI-56")
-def test_bash_completes_commands_options_values_and_files(folder: Path, capsys: Captured) -> None:
-    calls = "\n".join("type_in " + " ".join(map(repr, words)) for words in CASES)
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-u", "-c", script("bash", capsys) + ASK + calls],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    offered = [{*filter(None, line.split("\t"))} for line in done.stdout.splitlines()]
-    assert dict(zip(CASES, offered, strict=True)) == CASES
+@pytest.mark.parametrize("shell", SHELLS)
+def test_shell_completes_commands_options_values_and_files(
+    shell: str, folder: Path, capsys: Captured
+) -> None:
+    program, setup = SHELLS[shell]
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell} on this machine")
+    (folder / ".script").write_text(script(shell, capsys))
+    terminal = "xterm" if shell == "fish" else "dumb"
+    variables = {"PS1": "ready> ", "HOME": str(folder), "TERM": terminal}
+    with Terminal(*program, cwd=folder, program=CONTROLLED, variables=variables) as shown:
+        shown.wait_for("ready> ")
+        shown.type(f"{setup.format('.script')}\n")
+        completed = {}
+        for at, typed in enumerate(CASES):
+            # Quotes, so that the echo of what is typed is not what is waited for.
+            shown.type(f"foundation-rt {typed}\necho DO''NE-{at}-\n")
+            text = shown.wait_for(f"DONE-{at}-")
+            found = re.findall(r"<([a-z].*)>", text)[-1]
+            # zsh writes `=` between an option and its value.
+            completed[typed] = re.sub(r"(--[a-z]+)=", r"\1 ", found).rstrip(" /").split()
+    expected = {typed: re.sub(r"(--[a-z]+)=", r"\1 ", text) for typed, text in CASES.items()}
+    assert completed == {typed: text.split() for typed, text in expected.items()}
 
 
 @pytest.mark.rule("CLI-56")
 @pytest.mark.parametrize("shell", SHELLS)
 def test_script_has_every_command_option_and_value(shell: str, capsys: Captured) -> None:
     text = script(shell, capsys)
-    for command in SHAPES:
-        assert command.name.split()[-1] in text
-        for name, option in command.options.items():
-            assert (f"-l {name.removeprefix('--')} " if shell == "fish" else name) in text
-            if isinstance(option.value, tuple):
-                assert " ".join(option.value) in text
-    assert "\t" not in text and "\x1b" not in text
-    found = shutil.which(shell)  # zsh and fish are not on every machine
-    if found is not None:
-        parsed = subprocess.run(
-            [found, "-n", "/dev/stdin"], input=text, capture_output=True, text=True, check=False
-        )
-        assert (parsed.returncode, parsed.stderr) == (0, "")
+    for command in COMMANDS.values():
+        assert command.name.split()[-1].strip("-") in text
+        for option in command.every_option().values():
+            assert (f"-l {option.name[2:]} " if shell == "fish" else option.name) in text
+            if isinstance(option.words, tuple):
+                assert " ".join(option.words) in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.rule("CLI-56", "ERR-11")
+def test_completion_without_its_extra_is_refused(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and "foundation-rt[cli]" in err
 
 
 @pytest.mark.rule("CLI-56")
-def test_options_take_files_folders_or_words_as_the_parser_says() -> None:
-    shapes = {shape.name: shape for shape in SHAPES}
-    assert shapes["serve"].options["--config"].value == FILES
-    assert shapes["call"].options["--save"].value == FOLDERS
-    assert shapes["serve"].options["--transport"].value == ("stdio", "http", "both")
-    assert shapes["serve"].options["--no-auth"].value is None
-    assert shapes["serve"].options["--workers"].description == "serve HTTP in N processes"
+def test_options_take_files_folders_or_words() -> None:
+    serve = COMMANDS["serve"].every_option()
+    assert serve["--config"].words == FILES
+    assert COMMANDS["call"].every_option()["--save"].words == FOLDERS
+    assert serve["--transport"].words == ("stdio", "http", "both")
+    assert serve["--no-auth"].value == ""
 
 
 @pytest.mark.rule("CLI-55", "CLI-56")
-def test_every_command_and_option_is_described() -> None:
-    assert {*command_descriptions()} == {*COMMANDS, *CLIENT_COMMANDS, "help"}
-    assert all(command_descriptions().values())
-    bare = [
-        f"{shape.name} {name}"
-        for shape in SHAPES
-        for name, option in shape.options.items()
-        if not option.description
-    ]
-    assert bare == []
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_is_declared_by_its_name_and_described(name: str) -> None:
+    command = COMMANDS[name]
+    assert all(each.name.startswith(f"{name} ") for each in command.within)
+    assert command.run is not None or command.within
+    described = [command.summary, *(each.help for each in command.arguments)]
+    described += [each.help for each in command.every_option().values()]
+    assert all(each and not each.endswith(".") for each in described)
 
 
 @pytest.mark.rule("CLI-55")
-@pytest.mark.parametrize("command", [*COMMANDS, *CLIENT_COMMANDS])
-def test_help_of_a_command_has_usage_examples_and_its_options(
-    command: str, capsys: Captured
-) -> None:
-    assert main(["help", command]) == 0
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_has_usage_examples_and_its_options(name: str, capsys: Captured) -> None:
+    words = name.split()
+    assert main(["help", *words]) == 0
     shown = capsys.readouterr()
-    assert main([command, "--help"]) == 0
+    assert main([*words, "--help"]) == 0
     assert capsys.readouterr() == shown
     assert shown.err == ""
-    assert shown.out.startswith(f"usage: foundation-rt {command}")
-    assert f"examples:\n  foundation-rt {command}" in shown.out or "completion" in shown.out
+    assert shown.out.startswith(f"usage: foundation-rt {name}")
+    if len(words) == 1:
+        assert "examples:\n  " in shown.out
     assert all(len(line) <= 100 for line in shown.out.splitlines())
-    [shape] = [each for each in SHAPES if each.name == command]
-    own = [name for name in shape.options if name not in ("--help", "--portable")]
-    if command != "check":  # `check --portable` takes those of `tools`
-        assert [name for name in own if f"  {name}" not in shown.out] == []
+    assert [each for each in COMMANDS[name].every_option() if f"  {each}" not in shown.out] == []
 
 
 @pytest.mark.rule("CLI-55")
@@ -183,19 +201,13 @@ def test_mistyped_names_are_refused_with_the_nearest_ones(
     assert len(err) < 300 and "hush" not in err
 
 
-@pytest.mark.rule("CLI-55")
-def test_help_of_the_program_lists_every_command_in_its_width() -> None:
-    assert help_text("") == GENERAL
-    assert all(len(line) <= 100 for line in GENERAL.splitlines())
-
-
 @pytest.mark.rule("CLI-56")
 def test_serving_imports_nothing_of_help_and_completion() -> None:
     code = (
         "import sys\n"
         "from foundation_rt.cli.main import main\n"
         "main(['serve'])\n"
-        "print([name for name in sys.modules if name.startswith('foundation_rt.cli')])\n"
+        "print(sorted(sys.modules))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -207,32 +219,30 @@ def test_serving_imports_nothing_of_help_and_completion() -> None:
     )
     assert done.returncode == 0
     assert not any(
-        word in done.stdout for word in ("help_texts", "completion", "command_shapes", "nearest")
-    )
-
-
-@pytest.mark.rule("CLI-56", "CLI-30")
-def test_completion_is_printed_by_the_program() -> None:
-    done = run("completion", "bash")
-    assert done.returncode == 0 and done.stdout.endswith(
-        "complete -F _foundation_rt foundation-rt\n"
+        f"'{name}'" in done.stdout
+        for name in (
+            "argparse",
+            "shtab",
+            "foundation_rt.cli.help",
+            "foundation_rt.cli.completion",
+            "foundation_rt.cli.nearest",
+        )
     )
 
 
 @pytest.mark.rule("CLI-55", "CLI-32")
 @pytest.mark.parametrize("columns", [24, 40, 60, 80])
-@pytest.mark.parametrize("command", ["", *COMMANDS, *CLIENT_COMMANDS])
-def test_help_at_a_terminal_ends_its_lines_between_words(command: str, columns: int) -> None:
-    text = help_text(command)
-    shown = fitted(text, columns)
-    assert shown.split() == text.split()
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_at_a_terminal_ends_its_lines_between_words(name: str, columns: int) -> None:
+    command = COMMANDS.get(name)
+    shown = help_text(command, columns)
+    assert shown.split() == help_text(command).split()
     wide = [line for line in shown.splitlines() if len(line) > columns and " " in line.strip()]
     assert all("foundation-rt" in line or columns < 60 for line in wide), wide
-    assert fitted(text, 100) == text
 
 
 @pytest.mark.rule("CLI-55")
 def test_help_at_a_terminal_fits_it(tmp_path: Path) -> None:
     with Terminal("help", "serve", cwd=tmp_path, variables={"COLUMNS": "60"}) as shown:
         assert shown.exit_code() == 0
-        assert "\n  --http HOST:PORT                serve over HTTP at this\n" in shown.text
+        assert "\n  --http HOST:PORT       serve over HTTP at this address or\n" in shown.text

@@ -83,7 +83,7 @@ def test_version(capsys: Captured) -> None:
         (["--conquer"], "no command '--conquer'"),
         (["serve", "--conquer"], "no option '--conquer'"),
         (["serve", "app.py", "-c"], "no option '-c'"),
-        (["serve", "--config"], "--config needs a file"),
+        (["serve", "--config"], "--config needs FILE"),
         (["serve", "app.py", "other.py"], "'other.py' is one argument too many"),
         (["serve", "--transport", "pigeon"], "--transport is stdio, http or both"),
         (["serve", "--no-auth"], "--no-auth goes with --transport http or both"),
@@ -145,8 +145,8 @@ def test_http_options_become_settings(
         served.extend((settings, descriptors is not None))
         return 0
 
-    monkeypatch.setattr("foundation_rt.cli.main.serve_over_http", serve_over_http)
-    monkeypatch.setattr("foundation_rt.cli.main.load_isolated", lambda load: (load(), served))
+    monkeypatch.setattr("foundation_rt.cli.serve.serve_over_http", serve_over_http)
+    monkeypatch.setattr("foundation_rt.cli.serve.load_isolated", lambda load: (load(), served))
     assert main(["serve", *words]) == 0
     assert served == [settings, with_stdio]
 
@@ -166,7 +166,7 @@ def test_workers_are_given_the_same_command_line_and_start_none(
         return 0
 
     monkeypatch.setattr("foundation_rt.http.cluster.worker_processes.keep_workers", keep_workers)
-    monkeypatch.setattr("foundation_rt.cli.main.serve_over_http", serve_over_http)
+    monkeypatch.setattr("foundation_rt.cli.serve.serve_over_http", serve_over_http)
     words = ["serve", "--http", "127.0.0.1:1", "--workers", "3"]
     assert main(words) == 0
     assert kept == [words, 3]

@@ -15,8 +15,8 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt.cli.commands import CLIENT_COMMANDS
 from foundation_rt.cli.main import main
+from foundation_rt.cli.table import MODULES, load
 from tests.support.http_server import serve_http
 from tests.support.process import PATIENCE, command, environment, run
 
@@ -620,8 +620,9 @@ def test_unwritable_stderr_does_not_change_the_exit_code(folder: Path, streams: 
 def test_help_names_every_command(capsys: Captured) -> None:
     assert main(["help"]) == 0
     out = capsys.readouterr().out
-    for name, asked in CLIENT_COMMANDS.items():
-        assert f"  {name} {' '.join(asked.takes)}" in out
+    for name in MODULES:
+        for form in (load(name), *load(name).within):
+            assert form.run is None or f"  {form.shown()}" in out
 
 
 @pytest.mark.rule("CLI-09", "PROC-08")
@@ -637,5 +638,8 @@ def test_serve_does_not_import_the_client_commands(folder: Path) -> None:
         "foundation_rt.cli.apps",
         "foundation_rt.cli.main",
         "foundation_rt.cli.args",
+        "foundation_rt.cli.serve",
+        "foundation_rt.cli.table",
     }
+    assert "argparse" not in loaded
     assert not {name for name in loaded if name.startswith(("foundation_rt.client", "rich"))}

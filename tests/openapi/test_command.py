@@ -107,7 +107,7 @@ def test_wrong_command_lines_say_what_to_change(api: EchoApi, tmp_path: Path) ->
     old = tmp_path / "old.json"
     old.write_text('{"swagger": "2.0"}')
     for words, code, text in (
-        ((), 2, "needs FILE or URL"),
+        ((), 2, "needs FILE|URL"),
         ((str(file), "--header", "x"), 2, "NAME: VALUE"),
         ((str(file), "--secret-header", "x"), 2, "SCHEME: NAME"),
         ((str(file), "--secret", "token"), 2, "SCHEME=VARIABLE"),

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,8 +24,9 @@ class Terminal:
     """Runs a command with a pseudo-terminal as stdin, stdout and stderr.
 
     Args:
-        words: of the command, behind `foundation-rt`.
+        words: the words behind the program.
         cwd: where it runs.
+        program: what is run, `foundation-rt` by default.
         variables: more of the environment.
         stdout: where stdout goes instead, as a descriptor.
     """
@@ -34,13 +35,14 @@ class Terminal:
         self,
         *words: str,
         cwd: Path,
+        program: Sequence[str] = (sys.executable, "-m", "foundation_rt"),
         variables: Mapping[str, str] | None = None,
         stdout: int | None = None,
     ) -> None:
         self._ours, theirs = pty.openpty()
         self._text = ""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "foundation_rt", *words],
+            [*program, *words],
             stdin=theirs,
             stdout=theirs if stdout is None else stdout,
             stderr=theirs,

@@ -1,0 +1,131 @@
+"""The help of the command line and of each command, from their declarations (CLI-06, CLI-55).
+
+`argparse` lays it out; commands are read by `CliCommand.parse`.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from argparse import Action, ArgumentParser, HelpFormatter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from .args import CliCommand, Words
+from .serve import APP
+from .table import GROUPS, load
+from .targets import TARGET
+
+HELP_SUMMARY = "show this, or the help of a command"
+
+_WIDTH = 100
+_BESIDE = 34  # where descriptions begin
+
+_EXAMPLES = """\
+examples:
+  foundation-rt serve tools.py
+  foundation-rt serve tools.py --http 127.0.0.1:8000 --no-auth
+  foundation-rt check tools.py --config production.toml
+  foundation-rt call tools.py forecast city=Oslo days=3
+  foundation-rt inspect 'npx -y @modelcontextprotocol/server-everything'
+
+exit codes: 0; 1 the tool failed, or the APP cannot be served; 2 the command line is wrong; 3 the
+server cannot be reached, or has not sent the result; 4 stdout cannot be written; 130 interrupted"""
+
+
+def help_text(command: CliCommand | None, columns: int | None = None) -> str:
+    """Return the help of a command; of None, that of the whole command line.
+
+    Args:
+        command: as it is declared.
+        columns: the width of a terminal.
+    """
+    formatter = partial(_Formatter, max_help_position=_BESIDE, width=min(columns or _WIDTH, _WIDTH))
+    parser = ArgumentParser(add_help=False, formatter_class=formatter)
+    parser.color = False  # type: ignore[attr-defined] # from Python 3.14
+    if command is None:
+        _describe_program(parser)
+    else:
+        declare(parser, command)
+        _describe(parser, command)
+    return parser.format_help()
+
+
+def declare(parser: ArgumentParser, command: CliCommand) -> list[tuple[Action, Words]]:
+    """Add the arguments and options of a command; return them, with what their values can be."""
+    added: list[tuple[Action, Words]] = []
+    group = parser.add_argument_group("arguments")
+    for each in command.arguments:
+        count = None if each.count == "1" else each.count
+        action = group.add_argument(
+            each.name, metavar=each.name, help=_text(each.help), nargs=count
+        )
+        added.append((action, each.words))
+    for title, options in command.options.items():
+        group = parser.add_argument_group(title)
+        for option in options:
+            form: dict[str, Any] = {"metavar": option.value, "action": "append"}
+            form = form if option.value else {"action": "store_true"}
+            action = group.add_argument(option.name, help=_text(option.help), **form)
+            added.append((action, option.words))
+    return added
+
+
+def _describe(parser: ArgumentParser, command: CliCommand) -> None:
+    """Add what the help of a command says beside its arguments and options."""
+    usages = [f"foundation-rt {each.shown()} [OPTION ...]" for each in _forms(command)]
+    if command.takes_program:
+        usages[0] += " [-- ARGUMENT ...]"
+    parser.usage = "\n       ".join(usages)
+    parser.description = command.about or f"{command.summary[:1].upper()}{command.summary[1:]}."
+    if command.within:
+        _add_rows(parser, "commands", [(each.shown(), each.summary) for each in _forms(command)])
+        parser.epilog = f"foundation-rt help {command.name} COMMAND shows the options of one.\n\n"
+    parser.epilog = (parser.epilog or "") + command.notes
+
+
+def _describe_program(parser: ArgumentParser) -> None:
+    start = "foundation-rt"
+    parser.usage = (
+        f"{start} COMMAND [ARGUMENT ...]\n       {start} help COMMAND      its options and examples"
+    )
+    own = [("help [COMMAND]", HELP_SUMMARY), ("--version", "show the version")]
+    for title, names in GROUPS.items():
+        rows = [(each.shown(), each.summary) for name in names for each in _forms(load(name))]
+        _add_rows(parser, title, rows + own if title == "this program" else rows)
+    parser.epilog = f"APP is {APP.help}.\n\nTARGET is {TARGET.help}.\n\n{_EXAMPLES}"
+
+
+def _forms(command: CliCommand) -> Iterator[CliCommand]:
+    """Yield a command, and those within it; without one that cannot be run itself."""
+    for each in (command, *command.within):
+        if each.run is not None:
+            yield each
+
+
+def _add_rows(parser: ArgumentParser, title: str, rows: Sequence[tuple[str, str]]) -> None:
+    group = parser.add_argument_group(title)
+    for written, summary in rows:
+        group.add_argument(f"<{written}>", metavar=written, help=_text(summary))
+
+
+def _text(text: str) -> str:
+    """Return a text in which argparse replaces nothing."""
+    return text.replace("%", "%%")
+
+
+class _Formatter(HelpFormatter):
+    """Ends lines between words; paragraphs with lines that are indented, commands, stay whole."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(
+            each if "\n  " in each else "\n".join(_wrapped(each, width))
+            for each in text.split("\n\n")
+        )
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return _wrapped(text, width)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
