@@ -213,8 +213,12 @@ class Endpoint:
         connection = self.runtime.connect(
             response.deliver, "http", self.scheduler, principal=request.principal, stateless=True
         )
-        connection.handle_with(message, request.headers)
-        self._open[connection] = response
+        self._open[connection] = response  # with Python 3.12 the handler begins in what follows
+        try:
+            connection.handle_with(message, request.headers)
+        except BaseException:
+            del self._open[connection]
+            raise
         return self._respond_stateless(request, connection, response)
 
     async def _respond_stateless(
