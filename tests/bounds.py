@@ -2,11 +2,16 @@
 
 Each makes an environment below build, with every extra of the runtime, prints what it has
 installed, and runs the tests of what uses other packages.
+
+`python -m tests.bounds python` runs the tests that are quick, and those of the event loop, with the
+newest Python that is promised and present; where it is none but this one, it does nothing.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -32,6 +37,18 @@ TESTS = [
     "tests/transports/http/test_app.py",
     "tests/transports/http/test_oauth.py",
     "tests/transports/http/test_uvicorn_protocol.py",
+]
+
+PYTHONS = ("3.13", "3.12")
+"""The versions that are promised beside the oldest, newest first."""
+
+QUICK_TESTS = [
+    "tests/core",
+    "tests/engine",
+    "tests/integration/test_http_process.py",
+    "tests/protocol",
+    "tests/registry",
+    "tests/signatures",
 ]
 
 
@@ -79,8 +96,38 @@ def run(*words: object) -> None:
         sys.exit(ended.returncode)
 
 
+def newest_python() -> Path | None:
+    """Return the program of the first of `PYTHONS` that is here, and is another than this one."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    for version in PYTHONS:
+        found = shutil.which(f"python{version}")
+        for each in [*([Path(found)] if found else ()), *pyenv.glob(f"{version}.*/bin/python3")]:
+            asked = subprocess.run([each, "--version"], capture_output=True, text=True, check=False)
+            if asked.stdout.startswith(f"Python {version}."):
+                return None if sys.version.startswith(f"{version}.") else each
+    return None
+
+
+def with_newest_python() -> None:
+    """Test with the newest Python, with the versions of the lock."""
+    newest = newest_python()
+    if newest is None:
+        print(f"none of Python {', '.join(PYTHONS)} is here beside {sys.version.split()[0]}")
+        return
+    folder = ROOT / "build" / "bounds" / "python"
+    python = folder / "bin" / "python"
+    run(UV, "venv", "--quiet", "--clear", "--python", newest, folder)
+    into = (UV, "pip", "install", "--quiet", "--python", python)
+    run(*into, "--require-hashes", "--requirement", ROOT / "requirements-dev.txt")
+    run(*into, "--no-deps", "--no-build-isolation", "--editable", ".")
+    run(python, "-m", "pytest", "-n", "3", *QUICK_TESTS)
+
+
 def main(which: str) -> None:
-    """Test one end."""
+    """Test one end, or the newest Python."""
+    if which == "python":
+        with_newest_python()
+        return
     folder = ROOT / "build" / "bounds" / which
     folder.parent.mkdir(parents=True, exist_ok=True)
     python = folder / "bin" / "python"

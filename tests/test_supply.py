@@ -8,7 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.bounds import ROOT, TESTS, pins, project
+from tests.bounds import QUICK_TESTS, ROOT, TESTS, pins, project
 
 REQUIREMENTS = [Requirement(each) for some in project().values() for each in some]
 
@@ -35,6 +35,7 @@ def test_every_version_of_the_lock_has_hashes() -> None:
 
 def test_bounds_are_tested_by_tests_that_exist() -> None:
     assert [each for each in TESTS if not (ROOT / each).is_file()] == []
+    assert [each for each in QUICK_TESTS if not (ROOT / each).exists()] == []
 
 
 def test_threat_model_names_rules_that_exist() -> None:
