@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from foundation_rt.base.abort import AbortSignal
 from foundation_rt.errors import AbortError
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Alarm(BaseException):

@@ -26,7 +26,7 @@ from foundation_rt.protocol.jsonrpc import parse
 from tests.support.server_fixture import COMPLETED, ServerFixture, ServerPeer
 from tests.support.virtual_loop import VirtualLoop, run_virtual
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 ANYTHING = {"type": "object"}
 
 

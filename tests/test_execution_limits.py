@@ -24,7 +24,7 @@ from foundation_rt.kernel.execution_limits import (
 from foundation_rt.kernel.invocation import Raised, Returned
 from tests.support.core import completions, make_config, make_core, request
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def manager(max_slots: int = 10, **tools: Any) -> ResourceManager:

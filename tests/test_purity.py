@@ -17,7 +17,7 @@ from tests.support.core import INITIALIZE, INITIALIZED, request
 
 ROOT = Path(__file__).parent.parent / "foundation_rt"
 PACKAGE = "foundation_rt"
-PATIENCE = 40.0
+PATIENCE = 60.0
 
 PURE = (
     "protocol",

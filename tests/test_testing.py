@@ -23,7 +23,7 @@ from foundation_rt.testing import ManualClock, ProtocolError, SequentialIds, Tes
 from tests.support.server_fixture import LIST_CHANGED
 from tests.support.virtual_loop import run_bounded
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 UUID_4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 

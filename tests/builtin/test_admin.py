@@ -23,7 +23,7 @@ from tests.support.core import make_config
 from tests.support.server_fixture import LIST_CHANGED, ServerFixture, ServerPeer
 from tests.support.sizes import examples
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 ANYTHING = {"type": "object"}
 NOTHING = {"type": "object", "additionalProperties": False}
 REGISTER, UNREGISTER = REGISTER_TOOL.name, UNREGISTER_TOOL.name

@@ -29,7 +29,7 @@ from tests.support.terminal import Terminal
 
 Captured = pytest.CaptureFixture[str]
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @contextmanager

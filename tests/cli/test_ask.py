@@ -23,7 +23,7 @@ from tests.support.failing_vendor import FAILURES, KEY, failing_vendor, here
 from tests.support.fake_models import FakeModels
 from tests.support.process import environment, run
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 APP = """
 import asyncio, pathlib

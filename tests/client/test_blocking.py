@@ -32,7 +32,7 @@ from foundation_rt.errors import UsageError
 from tests.support.leaks import ResourceSnapshot
 from tests.support.recording_receiver import has_vanished, living
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 NAME = "foundation-rt-client"
 ROOT = Path(__file__).parents[2]
 

@@ -34,7 +34,7 @@ from foundation_rt.errors import UsageError
 from tests.support.postgres_proxy import ProxyFault, postgres_proxy
 from tests.support.services import postgres_schema, unique_name
 
-PATIENCE = 40.0
+PATIENCE = 60.0
 ROOT = Path(__file__).parents[2]
 
 Place = tuple[str, str]

@@ -31,7 +31,7 @@ from foundation_rt.errors import UsageError
 from tests.support.sizes import size
 from tests.support.sqlite import Pause, a_small_disk
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 ROOT = Path(__file__).parents[2]
 VERSIONS = [(3, 40, 1), WAL_VERSION]
 

@@ -15,7 +15,7 @@ from foundation_rt import ToolContext, ToolDefinition
 from foundation_rt.kernel.dispatcher import Dispatcher
 from tests.support.server_fixture import HANDSHAKE, LIST_CHANGED, ServerFixture, ServerPeer
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 ANYTHING = {"type": "object"}
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 

@@ -16,7 +16,7 @@ from foundation_rt.kernel.engine.scheduling import HostLoop
 from tests.support.engine_harness import ANYTHING, EngineHarness, HeldHandler
 from tests.support.server_fixture import ServerFixture, ServerPeer
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 # -- how a handler ends ----------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from tests.support.hostile_values import ENDINGS, RESULTS, Hostile, explode
 from tests.support.interrupter import Interrupter, throw_into
 
 PACKAGE = foundation_rt.__path__[0]
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Thrown(Exception):

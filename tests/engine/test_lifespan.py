@@ -15,7 +15,7 @@ from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.kernel.engine.lifespan import Lifespan, LifespanError
 from tests.support.virtual_loop import run_bounded
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Diary:

@@ -18,7 +18,7 @@ from foundation_rt.kernel.engine.scheduling import Background, HostLoop
 from foundation_rt.kernel.engine.timers import TimerQueue, TimerThread
 from tests.support.virtual_loop import VirtualLoop
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 # -- a queue of timers -----------------------------------------------------------------------------

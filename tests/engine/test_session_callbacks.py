@@ -18,7 +18,7 @@ from tests.support.asgi import META
 from tests.support.engine_harness import EngineHarness, HeldHandler
 from tests.support.server_fixture import LIST_CHANGED, ServerFixture, ServerPeer
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 ANYTHING = {"type": "object"}
 KEY = re.compile(r"[0-9a-f]{64}")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from foundation_rt.kernel.engine.worker_threads import WorkerPool
 from tests.support.sizes import examples
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Gate:

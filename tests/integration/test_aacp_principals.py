@@ -12,7 +12,7 @@ import pytest
 from tests.support.http_server import HttpServerProcess, serve_http
 
 KEYS = {"alice": "4f2a9c" * 6, "bob": "b81d07" * 6}
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 APP = """
 import asyncio

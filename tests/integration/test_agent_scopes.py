@@ -12,7 +12,7 @@ import pytest
 from tests.support.http_server import HttpServerProcess, serve_http
 from tests.support.issuer import AUDIENCE, running_issuer, token
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 APP = """
 from foundation_rt import AgentContext, AgentMessage, Server

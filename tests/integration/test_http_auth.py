@@ -15,7 +15,7 @@ from tests.support.issuer import running_issuer, token
 from tests.support.services import need_redis, unique_name
 
 KEY, OTHER_KEY = "4f2a9c" * 6, "b81d07" * 6
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 APP = """
 from foundation_rt import Server, ToolContext

@@ -19,7 +19,7 @@ from foundation_rt.testing import ManualClock, TestClient
 from tests.support.process import ServerProcess, command, environment, run, serve
 from tests.support.server_fixture import HANDSHAKE
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 APP = """
 import asyncio, os, sys, threading

@@ -24,7 +24,7 @@ from foundation_rt.base.logs.redaction import CIRCULAR, REDACTED, UNREADABLE, Re
 from foundation_rt.errors import ErrorCode, ToolCompletionOutcome, UsageError
 from tests.support.pipes import fill, pipe
 
-PATIENCE = 30.0  # seconds after which a test that waits has failed
+PATIENCE = 60.0  # seconds after which a test that waits has failed
 NOW = "2024-01-01T00:00:00.000Z"
 COMPLETION = {
     "runId": "00000000-0000-4000-8000-000000000001",

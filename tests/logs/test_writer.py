@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from foundation_rt.base.logs.writer import BackgroundWriter
 from tests.support.pipes import fill, pipe
 
-PATIENCE = 30.0  # seconds after which a test that waits has failed
+PATIENCE = 60.0  # seconds after which a test that waits has failed
 
 
 def is_writable(fd: int) -> bool:

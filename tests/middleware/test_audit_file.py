@@ -22,7 +22,7 @@ from foundation_rt.features.audit_file import AuditFile, check_path
 from tests.support.observed import call_everything, converse, make_server
 from tests.support.process import environment
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Bench:

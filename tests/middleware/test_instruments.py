@@ -24,7 +24,7 @@ from foundation_rt.kernel.runtime import ServerOptions
 from tests.support.asgi import visit
 from tests.support.process import environment
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 LONG = 20_000
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]

@@ -34,7 +34,7 @@ from tests.support.server_fixture import ServerFixture
 from tests.support.services import need_redis, unique_name
 
 DECIDED = Notify(b"decided")
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Logger:

@@ -26,7 +26,7 @@ from tests.support.engine_harness import EngineHarness, HeldHandler
 from tests.support.process import environment, serve
 from tests.support.virtual_loop import VirtualLoop, run_bounded
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 Proceed = Callable[[], Awaitable[Any]]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from foundation_rt.kernel.engine.connection import Connection
     from foundation_rt.server import Server
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 PREFIX = "io.modelcontextprotocol/"
 
 

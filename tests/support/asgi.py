@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from attrs import define, field
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 JSON_HEADERS = {
     "host": "127.0.0.1",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds that a thread has to end which has nothing more to do."""
 
 

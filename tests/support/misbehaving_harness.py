@@ -26,7 +26,7 @@ from tests.support.misbehaving_script import Act
 ROOT = Path(__file__).parents[2]
 HANDSHAKE = "2025-11-25"
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds within which a killed process must have ended."""
 
 Acts = dict[str, list[Act]]

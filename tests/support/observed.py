@@ -10,7 +10,7 @@ from foundation_rt import Server, ToolError
 from foundation_rt.protocol.content import ToolResult
 from foundation_rt.testing import ManualClock, ProtocolError, TestClient
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def make_server(config: Mapping[str, Mapping[str, Any]] | None = None) -> Server:

@@ -29,7 +29,7 @@ from typing import Any
 
 import orjson
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which something that should have happened counts as hanging."""
 
 PLUGINS = str(Path(__file__).with_name("plugins"))

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import orjson
 from attrs import define
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 REVISION = "2026-07-28"
 META = {

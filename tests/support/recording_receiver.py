@@ -15,7 +15,7 @@ from foundation_rt.client.transports.stdio import ChildProcessTransport
 from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.protocol.framing import LineTooLong
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which something that should have happened counts as hanging."""
 
 LONG = 1_000.0

@@ -17,7 +17,7 @@ from attrs import define, field
 
 from .services import REQUIRED
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 
 
 @define(eq=False)

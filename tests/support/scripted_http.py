@@ -40,7 +40,7 @@ from foundation_rt.protocol.revisions import (
     Revision,
 )
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which something that should have happened counts as hanging."""
 
 SESSIONS = REVISIONS[NEWEST_HANDSHAKE_REVISION]

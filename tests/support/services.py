@@ -27,7 +27,7 @@ REDIS_URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
 
 REQUIRED = os.environ.get("FOUNDATION_RT_TEST_SERVICES") == "required"
 
-_PATIENCE_S = 2.0
+_PATIENCE_S = 20.0
 
 
 def need_postgres() -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Pause:

@@ -17,7 +17,7 @@ from foundation_rt.base.clock import ManualClock
 
 T = TypeVar("T")
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which something that should have happened counts as hanging."""
 
 

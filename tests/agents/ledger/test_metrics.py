@@ -21,7 +21,7 @@ from foundation_rt.features.metrics import Metrics
 from foundation_rt.kernel.runtime import ServerOptions
 from tests.support.faulty_store import FaultyStore
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

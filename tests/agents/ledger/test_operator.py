@@ -17,7 +17,7 @@ from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import UsageError
 from tests.support.faulty_store import FaultyStore
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class Clerk:

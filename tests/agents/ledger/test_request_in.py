@@ -45,7 +45,7 @@ from tests.support.aacp_peer import Part, Peers, make_store, wait_for
 from tests.support.services import need_nats, postgres_schema, unique_name
 from tests.support.sizes import size
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 Connection = psycopg.AsyncConnection[Any]
 

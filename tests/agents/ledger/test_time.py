@@ -25,7 +25,7 @@ from tests.support.sizes import size
 
 LEASE_MS = 1_500
 AGENTS = [f"clerk-{number}" for number in range(4)]
-PATIENCE = 30.0
+PATIENCE = 60.0
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 

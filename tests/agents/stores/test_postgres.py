@@ -58,7 +58,7 @@ from tests.support.sizes import size
 
 ROOT = Path(__file__).parents[3]
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which something that should have happened counts as hanging."""
 
 

@@ -42,7 +42,7 @@ from tests.agents.stores.schedule_contract import DurableScheduleContract
 from tests.support.sizes import size
 from tests.support.sqlite import Pause, a_small_disk
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 JOURNAL = "wal" if sqlite3.sqlite_version_info >= WAL_VERSION else "persist"
 

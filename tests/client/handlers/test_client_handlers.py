@@ -33,7 +33,7 @@ from foundation_rt.protocol.jsonrpc import ABSENT
 from foundation_rt.protocol.revisions import REVISIONS
 from tests.support.peers import peer
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 NEWEST = REVISIONS["2026-07-28"]
 SESSION = REVISIONS["2025-11-25"]
 FORM = {

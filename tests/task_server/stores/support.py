@@ -18,7 +18,7 @@ from foundation_rt.apps.task_server.store import Change, TaskServerStore, TaskUp
 from foundation_rt.apps.task_server.tasks import NewTask, Task, text_bytes
 from tests.task_server.stores.places import Make
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which something that should have happened counts as hanging."""
 
 LEASE = 600_000

@@ -29,7 +29,7 @@ RECORD = SessionRecord("alice", "2025-11-25")
 MAX_EVENTS = 5
 MAX_SESSION_BYTES = 4000
 TTL_MS = 60_000
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Logger:

@@ -29,7 +29,7 @@ from tests.support.core import INITIALIZE, INITIALIZED, make_core, replies, requ
 from tests.support.issuer import AUDIENCE, Issuer, running_issuer, token
 
 API_KEY = "k" * 32
-PATIENCE = 30.0
+PATIENCE = 60.0
 HEADERS = {
     "host": "localhost",
     "accept": "application/json, text/event-stream",

@@ -10,7 +10,7 @@ import pytest
 from foundation_rt import Server, UsageError
 from foundation_rt.http.serve import collecting_rarely
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @pytest.mark.rule("HTTP-22")

@@ -25,7 +25,7 @@ from foundation_rt.http.uvicorn_protocol import (
     UnreadBytes,
 )
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 LONG = 60_000
 CHUNKED = b"POST /read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 TRAILERS = CHUNKED + b"1\r\nx\r\n0\r\nX-Key: trailer\r\n\r\n"

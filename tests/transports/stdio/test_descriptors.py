@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.process import environment
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 PREAMBLE = """
 import os, sys, fcntl

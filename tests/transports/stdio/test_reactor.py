@@ -16,7 +16,7 @@ import pytest
 from foundation_rt.kernel.stdio.reactor import GONE, READABLE, Reactor
 from tests.support.process import environment
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.fixture

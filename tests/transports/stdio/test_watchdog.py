@@ -18,7 +18,7 @@ from attrs import define, field
 from foundation_rt.kernel.engine.loop_monitor import LoopMonitor
 from foundation_rt.kernel.stdio.watchdog import Watchdog
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 LONG_AGO = -3600.0
 AN_HOUR = 3600.0
 
