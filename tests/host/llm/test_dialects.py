@@ -141,6 +141,26 @@ async def test_blocks_of_thought_stand_before_what_anthropic_said() -> None:
         assert kinds == ["thinking", "text", "tool_use", "tool_use", "tool_use"]
 
 
+@pytest.mark.rule("LLM-123")
+@pytest.mark.parametrize("dialect", ["openrouter", "mistral", "anthropic", "gemini-openai"])
+async def test_chat_goes_on_where_what_the_model_wanted_back_is_refused(dialect: str) -> None:
+    async with FakeModels([ANSWER], dialect=dialect) as fake:
+        chat = Chat(fake.service(DIALECTS[dialect].wire), ALL)
+        answer = await chat.say("go")
+        refuse = [{"status": 400, "message": "messages.1.content.0: Invalid `signature`"}]
+        fake.play(refuse, ["Done."])
+        assert [m.content for m in await give(chat, answer) if m.is_said] == ["Done."]
+        sent = [str(each.body) for each in fake.requests[1:]]
+        assert [any(own in each for own in ("I think", "c2lnbmVk")) for each in sent] == [
+            True,
+            False,
+        ]
+        fake.play(refuse)
+        with pytest.raises(LLMServiceError, match="Invalid"):
+            await chat.say("more")
+        assert len(fake.requests) == 5
+
+
 @pytest.mark.rule("LLM-27")
 async def test_server_that_refuses_thoughts_gets_none() -> None:
     async with FakeModels([ANSWER]) as fake:

@@ -85,6 +85,7 @@ class _Answer:
     has_text: bool = False
     has_ended: bool = False
     has_pictures: bool = True
+    has_thoughts: bool = True
     no_tools: str = ""  # why it is asked in text mode
     forms: ToolForms | None = None  # that are tried; None: those of all
     written: int = 0  # bytes
@@ -253,6 +254,10 @@ class ModelService:
         elif failure in _OF_PICTURES and answer.has_pictures:  # LLM-22
             is_adapted = any(each.metadata.get("pictures") for each in request.history)
             answer.has_pictures = False
+        if failure is LLMFailure.BAD_REQUEST and not is_adapted and answer.has_thoughts:  # LLM-123
+            own = self._provider.name
+            is_adapted = any(own in each.metadata for each in request.history if each.is_call)
+            answer.has_thoughts = False
         if failure in _OWN_FAILURES:
             error.failure = LLMFailure.BAD_REQUEST
         return is_adapted and not error.text_shown
@@ -288,6 +293,7 @@ class ModelService:
             is_text_mode=is_text_mode,
             forms=forms,
             has_pictures=answer.has_pictures,
+            has_thoughts=answer.has_thoughts,
             session_id=options.session_id,
             temperature=self._config.temperature,
             max_tokens=options.max_tokens or self._config.max_output_tokens,

@@ -96,6 +96,7 @@ class ModelRequest:
         is_text_mode: calls and results are written as text.
         forms: of all tools, by their names, for the calls in the history.
         has_pictures: whether pictures are sent; otherwise a note stands for each.
+        has_thoughts: whether calls have what their provider wants back with them.
         session_id: whose chat it is.
         temperature: None: the provider's default.
         max_tokens: of the answer; None: the provider's default.
@@ -107,6 +108,7 @@ class ModelRequest:
     is_text_mode: bool = False
     forms: Mapping[str, ToolForm] = field(factory=dict)
     has_pictures: bool = True
+    has_thoughts: bool = True
     session_id: str = ""
     temperature: float | None = None
     max_tokens: int | None = None

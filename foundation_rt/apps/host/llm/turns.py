@@ -228,7 +228,7 @@ def _call_part(
         wire_call_id(call_id, wire_ids[call_id]),
         form.name,
         form.outward(_arguments(call)),
-        call.metadata.get(provider),
+        call.metadata.get(provider) if request.has_thoughts else None,
     )
 
 
