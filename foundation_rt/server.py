@@ -680,7 +680,10 @@ class Server:
             TypeError: `value` cannot be written as JSON.
             UsageError: the context was made by hand.
         """
-        return self.runtime.dispatcher.client_input.seal_value(_call_of(context), value)
+        from .features.server_requests.client_input import ClientInput
+
+        asking = self.runtime.engine.part(ClientInput)
+        return asking.seal_value(_call_of(context), value)
 
     def open_state(self, state: object, context: ToolContext) -> Any:
         """Return the value of a `requestState` that `seal_state` made for the same request.
@@ -690,7 +693,10 @@ class Server:
                 was changed (ASK-33). A forwarder lets it pass.
             UsageError: the context was made by hand.
         """
-        return self.runtime.dispatcher.client_input.open_value(_call_of(context), state)
+        from .features.server_requests.client_input import ClientInput
+
+        asking = self.runtime.engine.part(ClientInput)
+        return asking.open_value(_call_of(context), state)
 
     # -- notifications ---------------------------------------------------------------------------
 

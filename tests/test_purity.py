@@ -118,7 +118,14 @@ ALSO_IMPURE = {
 # It reads and writes times that are given to it.
 ARITHMETIC = {"agents.ledger.encoder": {"datetime"}, "protocol.content": {"datetime"}}
 
-OF_FEATURES = ("batch", "session_state", "stored_state", "principal_state")
+OF_FEATURES = (
+    "batch",
+    "session_state",
+    "stored_state",
+    "principal_state",
+    "client_input",
+    "sampling",
+)
 """The words of features that no identifier in the kernel has, nor its modules."""
 
 

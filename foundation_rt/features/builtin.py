@@ -5,10 +5,12 @@ What stands in a row is imported when it is first used: most servers never need 
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, ClassVar
 
 from ..kernel.feature import Feature, lazy
 from ..protocol.jsonrpc import Batch
+from .server_requests.client_input import ClientInput
 
 if TYPE_CHECKING:
     from ..base.clock import Clock
@@ -28,7 +30,13 @@ def built_in(config: ServerConfig, clock: Clock, logger: StructuredLogger) -> li
     Raises:
         MissingExtraError: the extra of a feature is not installed.
     """
-    features: list[Feature] = [Batches()]
+    key = config.security.state_key
+    asking = ClientInput(
+        os.urandom(32) if key is None else bytes.fromhex(key),
+        config,
+        lambda: int(clock.now().timestamp() * 1000),
+    )
+    features: list[Feature] = [Batches(), asking]
     if config.server.session_state_store != "memory":
         from .state.stored_states import StoredStates
 

@@ -211,8 +211,13 @@ class ToolContext(HandlerContext[State]):
     def _requester(self) -> ServerRequester:
         found: ServerRequester | None = getattr(self, "_server_requester", None)
         if found is None:
+            from .server_requests.client_input import ClientInput
+            from .server_requests.open_requests import ConnectionSender
+
             call, connection = self._own_call()
-            found = connection.server_requester(call, self.abort_signal)
+            asking = connection.engine.part(ClientInput)
+            sender = ConnectionSender(connection)
+            found = asking.server_requester(call, sender, self.abort_signal)
             self._server_requester = found
         return found
 

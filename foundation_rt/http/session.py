@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from ..features.server_requests.open_requests import fail_requests, open_requests
 from ..kernel.effects import Reply
 from ..protocol.jsonrpc import Batch, Request
 from ..protocol.methods import facts
@@ -75,7 +76,7 @@ class ClientAbsence:
             self._timer = None
 
     def _is_waited_for(self) -> bool:
-        return bool(self.connection.session.server_requests) and not self._is_here()
+        return bool(open_requests(self.connection.session)) and not self._is_here()
 
     def _left(self) -> float:
         """Return the rest of the grace, in seconds."""
@@ -86,7 +87,7 @@ class ClientAbsence:
         if self._left() > 0:
             self.watch()  # the client was here in between
         elif self._is_waited_for():
-            self.connection.fail_requests(self._grace_ms)
+            self.connection.apply(fail_requests, self._grace_ms)
 
 
 @define(eq=False, repr=False)

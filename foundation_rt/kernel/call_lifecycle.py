@@ -13,6 +13,7 @@ a `try` costs nothing where nothing is raised.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -49,12 +50,14 @@ if TYPE_CHECKING:
     from .effects import CallCompleted, Effect, Reply
     from .execution_limits import ResourceManager
     from .forwarding.forwarding import Forwarding
-    from .input_required import ClientInput
     from .invocation import CallKind
     from .registry.tools import ToolRegistry
     from .replies import ResultWriter
     from .session import Session
     from .tasks.policy import TaskPolicy
+
+Hooks = tuple[Callable[..., Any], ...]
+"""A hook of each feature that has it, in their order."""
 
 MIN_ERROR_LIMIT = 4096
 """Bytes that an error reply may always have, however small `tools.max_response_bytes` is."""
@@ -95,6 +98,7 @@ class CallLifecycle:
         limits: the `tools` section of the configuration.
 
     Attributes:
+        prepared, raised: the hooks of features; see `Feature`.
         forwarding: handles the calls of tools that are not registered; None without a forwarder.
     """
 
@@ -104,7 +108,8 @@ class CallLifecycle:
     ids: IdGenerator
     results: ResultWriter
     tasks: TaskPolicy
-    client_input: ClientInput
+    prepared: Hooks = field(default=(), init=False)
+    raised: Hooks = field(default=(), init=False)
     forwarding: Forwarding | None = field(default=None, init=False)
 
     # -- steps 1 to 7: before the handler ------------------------------------------------------
@@ -122,8 +127,9 @@ class CallLifecycle:
         try:
             self.check_payload_size(call)  # step 4
             self.find_tool(call, params)  # step 5
-            if peer.revision.is_stateless and call.kind is TOOL:
-                self.client_input.open(call, params)
+            if peer.revision.is_stateless:
+                for prepared in self.prepared:
+                    prepared(call, params)
             if not call.tool.reserved:  # a reserved tool has a slot of its own (RES-09)
                 call.slot = self.resources.take_slot(call.principal)  # step 6 (CALL-07)
             self.validate_arguments(call)  # step 7
@@ -362,7 +368,11 @@ class CallLifecycle:
                 return answer_error(self, call, raised, duration_ms)
             if call.peer.revision.is_stateless:
                 return None  # its questions are results (FWD-09)
-        return self.client_input.answer(call, raised, duration_ms)
+        for answer in self.raised:
+            answered: tuple[Reply, CallCompleted] | None = answer(call, raised, duration_ms)
+            if answered is not None:
+                return answered
+        return None
 
     def _unexpected_failure(
         self, call: Invocation, raised: BaseException | None

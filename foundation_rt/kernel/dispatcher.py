@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ..errors import JsonRpcError, JsonRpcErrorCode, ToolError, UsageError, describe_exception
+from ..errors import JsonRpcError, JsonRpcErrorCode, ToolError, describe_exception
 from ..protocol.framing import LineTooLong
 from ..protocol.jsonrpc import (
     ABSENT,
@@ -26,7 +26,6 @@ from ..protocol.jsonrpc import (
     Message,
     Notification,
     Request,
-    Response,
     encode,
 )
 from ..protocol.methods import (
@@ -40,8 +39,7 @@ from ..protocol.methods import (
     facts,
 )
 from ..protocol.peer import Peer, brings_peer, is_wanted, read_stateless_peer
-from .effects import ClientDisconnected, Log, Notify, Resolve, RootsChanged, SessionEnded
-from .invocation import Phase
+from .effects import ClientDisconnected, Log, Notify, RootsChanged, SessionEnded
 from .methods import METHODS, lifecycle
 from .records import protocol_error_record
 from .replies import (
@@ -55,13 +53,11 @@ from .replies import (
     not_initialized,
 )
 from .session import Session, SessionEvent, State
-from .subscriptions import MAX_ELICITATION_ID_LENGTH, Subscriptions, list_changed_method
+from .subscriptions import Subscriptions, list_changed_method
 
 if TYPE_CHECKING:
-    from ..features.server_requests.requests import PreparedRequest
     from .call_lifecycle import CallLifecycle
     from .effects import Effect, Publish
-    from .input_required import ClientInput
     from .invocation import CallOutcome, Invocation
     from .registry.features import Features
     from .tasks.policy import TaskPolicy
@@ -95,7 +91,6 @@ class Dispatcher:
     calls: CallLifecycle
     tasks: TaskPolicy
     page_size: int
-    client_input: ClientInput
     subscriptions: Subscriptions
     features: Features | None = field(default=None, init=False)
     around: Around | None = field(default=None, init=False)
@@ -105,7 +100,6 @@ class Dispatcher:
         self.messages = {
             Malformed: _malformed,
             LineTooLong: _line_too_long,
-            Response: _response,
         }
 
     def dispatch(self, session: Session, message: Message | LineTooLong) -> list[Effect]:
@@ -177,47 +171,6 @@ class Dispatcher:
                 return []
             call.progress = params["progress"]
         return self.calls.notify(call, method, params)
-
-    def ask(self, call: Invocation, request: PreparedRequest) -> tuple[str | None, list[Effect]]:
-        """Return the id of a new request to the client of `call`, and the effects that send it.
-
-        The id is None if the call has been answered or aborted.
-
-        Raises:
-            TypeError: its params cannot be written as JSON.
-            UsageError: the call has ended, but code that it started still sends requests.
-        """
-        session = call.session
-        if session.in_flight.get(call.request_id) is not call:
-            if call.phase is Phase.PENDING:
-                raise UsageError("the call has ended: a handler asks its client while it runs")
-            return None, []
-        session.server_request_count += 1
-        request_id = f"server-{session.server_request_count}"
-        line = encode({"jsonrpc": "2.0", "id": request_id, **request.to_wire()})
-        session.server_requests.add(request_id)
-        elicitation_id = request.params.get("elicitationId")
-        if type(elicitation_id) is str and len(elicitation_id) <= MAX_ELICITATION_ID_LENGTH:
-            self.subscriptions.follow_elicitation(session, elicitation_id)
-        return request_id, [Notify(line, call.request_id)]
-
-    def cancel_requests(self, call: Invocation, request_ids: list[str]) -> list[Effect]:
-        """Cancel those requests to the client of `call` that have no response yet."""
-        session = call.session
-        open_ids = [each for each in request_ids if each in session.server_requests]
-        session.server_requests.difference_update(open_ids)
-        belongs = call.request_id if session.in_flight.get(call.request_id) is call else None
-        return [Notify(_cancelled(request_id), belongs) for request_id in open_ids]
-
-    def fail_requests(self, session: Session, away_ms: int) -> list[Effect]:
-        """Raise `ClientGoneError` in the handlers that wait for a response (ASK-19).
-
-        They cancel their requests, as after any other failure.
-        """
-        from ..features.server_requests.errors import ClientGoneError
-
-        waiting = sorted(session.server_requests)
-        return [Resolve(each, None, ClientGoneError(away_ms)) for each in waiting]
 
     def list_changed(self, session: Session, kind: str) -> list[Effect]:
         """Notify a RUNNING connection that a list has changed (LIFE-10).
@@ -434,20 +387,6 @@ def _line_too_long(dispatcher: Dispatcher, session: Session, event: LineTooLong)
     }
     message = f"Invalid Request: a line is longer than {event.limit} bytes"
     return [error_reply(JsonRpcErrorCode.INVALID_REQUEST, message, data, None)]
-
-
-def _response(dispatcher: Dispatcher, session: Session, response: Response) -> list[Effect]:
-    """Pass a response on to the request that it answers (ASK-17); drop any other (RPC-07)."""
-    request_id = response.id
-    if type(request_id) is not str or request_id not in session.server_requests:
-        return [Log("debug", "response dropped: nothing was asked", {})]
-    session.server_requests.remove(request_id)
-    return [Resolve(request_id, response.result, response.error)]
-
-
-def _cancelled(request_id: str) -> bytes:
-    params = {"requestId": request_id, "reason": "The answer is not needed any more."}
-    return encode({"jsonrpc": "2.0", "method": NOTIFICATIONS_CANCELLED, "params": params})
 
 
 def _dropped(notification: Notification, reason: str) -> list[Effect]:

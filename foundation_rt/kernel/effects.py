@@ -9,7 +9,7 @@ A decision is a list of these values. They are performed in order:
 * `Extend`: give a running handler another deadline;
 * `Subscribe`: keep the session's connection within reach of `Publish`;
 * `Publish`: send a notification to a subscriber, on the connection of another session;
-* `Resolve`: pass on the response to a request of the server's;
+* `FeatureCallback`: call a function of a feature;
 * `SessionEnded`: report the end of a session whose key a handler has read;
 * `RootsChanged`: report that the roots of such a session have changed;
 * `Log`: write a log record. Observers are also given the subclasses of `Event`: `CallCompleted`,
@@ -18,6 +18,7 @@ A decision is a list of these values. They are performed in order:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import define, field
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from .subscriptions import Topic
 
     Performed: TypeAlias = (
-        "Invocation | Abort | Extend | Publish | Resolve | SessionEnded | RootsChanged"
+        "Invocation | Abort | Extend | Publish | FeatureCallback | SessionEnded | RootsChanged"
     )
     Effect: TypeAlias = "Reply | Notify | Log | Subscribe | Performed"
 
@@ -105,16 +106,10 @@ class Publish(Shown):
 
 
 @define(eq=False, repr=False)
-class Resolve(Shown):
-    """Pass the response to the server's request `request_id` on to its caller.
+class FeatureCallback:
+    """Call `function`, which belongs to a feature, without the lock of the session."""
 
-    Attributes:
-        error: the error of the response; a `ServerRequestError` where there will be no response.
-    """
-
-    request_id: str
-    result: Any
-    error: Any
+    function: Callable[[], object]
 
 
 @define(eq=False, repr=False)

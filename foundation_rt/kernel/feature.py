@@ -16,8 +16,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from .dispatcher import Decision
+    from .dispatcher import Decision, Dispatcher
+    from .effects import CallCompleted, Reply
     from .engine.executor import Engine, RunningCall
+    from .invocation import Invocation
 
 NO_ROWS: Mapping[Any, Any] = MappingProxyType({})
 
@@ -32,6 +34,28 @@ class Feature:
     """
 
     messages: ClassVar[Mapping[type, Decision]] = NO_ROWS
+
+    def decide(self, dispatcher: Dispatcher) -> None:
+        """Take note of what decides, before `join`."""
+
+    def prepared(self, call: Invocation, params: Mapping[str, Any]) -> None:
+        """Read what came with a call of the stateless mode, after step 5.
+
+        Raises:
+            JsonRpcError, ToolError: the call is refused.
+        """
+
+    def raised(
+        self, call: Invocation, error: BaseException, duration_ms: float
+    ) -> tuple[Reply, CallCompleted] | None:
+        """Return the reply and the record of a call whose handler raised `error`, in step 10.
+
+        Returns:
+            None where it is an error like any other.
+
+        Raises:
+            ToolError: the call fails with this error instead.
+        """
 
     def join(self, engine: Engine) -> None:
         """Take note of the server, which has been composed and is not served yet."""
@@ -55,6 +79,15 @@ def hooks(features: Iterable[Feature], name: str) -> tuple[Callable[..., Any], .
     default = getattr(Feature, name)
     having = [each for each in features if getattr(type(each), name) is not default]
     return tuple(getattr(each, name) for each in having)
+
+
+def use(dispatcher: Dispatcher, features: Iterable[Feature]) -> None:
+    """Let features take part in the decisions of `dispatcher`."""
+    dispatcher.calls.prepared = hooks(features, "prepared")
+    dispatcher.calls.raised = hooks(features, "raised")
+    for feature in features:
+        dispatcher.messages.update(feature.messages)
+        feature.decide(dispatcher)
 
 
 def lazy(module: str, name: str) -> Callable[..., Any]:

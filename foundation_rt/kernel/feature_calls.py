@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, JsonRpcErrorCode, StructuredError, ToolError
 from ..protocol.jsonrpc import ABSENT
-from ..protocol.methods import RESOURCES_READ, facts
+from ..protocol.methods import RESOURCES_READ
 from .invocation import CallKind
 from .replies import derive_correlation_id, error_reply, invalid_params, result_reply
 
@@ -45,8 +45,9 @@ def begin_feature_call(
     call.execution = handler.execution
     call.to_result = to_result
     call.timeout_ms = handler.timeout_ms or calls.limits.default_timeout_ms
-    if peer.revision.is_stateless and facts(call.method).may_ask:
-        calls.client_input.open(call, request.params)
+    if peer.revision.is_stateless:
+        for prepared in calls.prepared:
+            prepared(call, request.params)
     return admit(calls, call)
 
 

@@ -21,7 +21,6 @@ from .session import NO_HEADERS
 
 if TYPE_CHECKING:
     from ..errors import StructuredError
-    from ..features.server_requests.round_trips import MultiRoundTrip
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal
@@ -94,7 +93,6 @@ class Invocation:
         slot: None until one is taken, and for calls that need none.
         timeout_ms: the deadline, in ms from the start of the handler.
         arguments_as_sent: the arguments of a stateless call as JSON in UTF-8.
-        rounds: the answers of its client so far; None where nothing was asked or sent along.
         promotion: how the call becomes a task; None where it never does.
         continuation: decides what follows the handler; of a call that waits for the rate limit.
         progress: the highest progress that was sent to the client.
@@ -123,7 +121,6 @@ class Invocation:
     slot: Slot | None = field(default=None, init=False)
     timeout_ms: int = field(default=0, init=False)
     arguments_as_sent: bytes = field(default=b"", init=False)
-    rounds: MultiRoundTrip | None = field(default=None, init=False)
     promotion: Promotion | None = field(default=None, init=False)
     continuation: Continuation | None = field(default=None, init=False)
     progress: float = field(default=-math.inf, init=False)

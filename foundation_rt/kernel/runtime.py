@@ -17,17 +17,16 @@ from ..base.logs.logger import FormedSink, StderrSink, StructuredLogger
 from ..base.logs.redaction import Redactor
 from ..errors import MissingExtraError, UsageError, describe_exception
 from ..protocol.framing import LineReader
-from .call_lifecycle import CallLifecycle
+from .call_lifecycle import CallLifecycle, Hooks
 from .dispatcher import Dispatcher
 from .effects import Abort, Publish
 from .engine.connection import Connection, Deliver, Observe, Send
-from .engine.executor import Engine, Hooks
+from .engine.executor import Engine
 from .engine.publisher import Publisher
 from .engine.scheduling import Background, HostLoop, running_loop
 from .engine.worker_threads import WorkerPool
 from .execution_limits import ResourceManager, resident_memory_bytes
-from .feature import hooks
-from .input_required import ClientInput
+from .feature import hooks, use
 from .registry.tools import ToolRegistry
 from .replies import ResultWriter, ServerInfo
 from .session import Session, TransportType, create_session
@@ -249,8 +248,8 @@ class Runtime:
         self._closing = hooks(features, "close")
         self.engine.starting = hooks(features, "starting")
         self.engine.forgetting = hooks(features, "forget")
+        use(self.dispatcher, features)
         for feature in features:
-            self.dispatcher.messages.update(feature.messages)
             feature.join(self.engine)
 
     def use_stack(self, stack: MiddlewareStack) -> None:
@@ -518,31 +517,22 @@ def compose(
     publisher = options.publisher or Publisher(Subscriptions(config, threading.RLock()), clock)
     registry.observe(publisher)
     subscriptions = publisher.subscriptions
-    client_input = ClientInput(
-        _state_key(config.security.state_key),
-        config,
-        lambda: int(clock.now().timestamp() * 1000),
-        results,
-        subscriptions,
-    )
     tasks = TaskPolicy(
         registry,
         config,
         clock,
         results,
         subscriptions,
-        client_input,
         publisher.publish,
         threading.RLock,
         _new_task_id,
     )
-    calls = CallLifecycle(resources, config.tools, registry, ids, results, tasks, client_input)
+    calls = CallLifecycle(resources, config.tools, registry, ids, results, tasks)
     dispatcher = Dispatcher(
         results,
         calls,
         tasks,
         config.server.page_size,
-        client_input,
         subscriptions,
     )
     workers = WorkerPool(resources.config.resources.max_concurrent_executions)
@@ -626,12 +616,3 @@ def _add_session_callbacks(
         engine.on_roots_changed = partial(
             call_each, options.roots_callbacks, logger, "changed roots"
         )
-
-
-def _state_key(configured: str | None) -> bytes:
-    """Return the key of request states: the configured one, or a new one."""
-    if configured is not None:
-        return bytes.fromhex(configured)
-    import os
-
-    return os.urandom(32)

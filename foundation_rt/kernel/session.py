@@ -105,8 +105,6 @@ class Session(Shown):
         in_flight: the calls that have not been answered, by request id.
         subscribers: the open `subscriptions/listen` requests by id; under None the session itself.
         parts: what features keep for it, by the class of that; changed under its lock.
-        server_requests: the ids of the server's own requests that have no response yet.
-        server_request_count: how many requests the server has sent; makes their ids unique.
     """
 
     connection_correlation_id: str
@@ -122,8 +120,6 @@ class Session(Shown):
     in_flight: dict[RequestId, Invocation] = field(factory=dict, init=False)
     subscribers: dict[RequestId | None, Subscriber] = field(factory=dict, init=False)
     parts: dict[type[SessionPart], Any] = field(factory=dict, init=False)
-    server_requests: set[str] = field(factory=set, init=False)
-    server_request_count: int = field(default=0, init=False)
     _key: str | None = field(default=None, init=False)
 
     @property

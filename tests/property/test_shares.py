@@ -19,6 +19,7 @@ from foundation_rt.base.config.settings import (
     ServerConfig,
     TasksSection,
 )
+from foundation_rt.features.server_requests.client_input import ClientInput
 from foundation_rt.http.app import HttpApplication
 from foundation_rt.kernel.runtime import ServerOptions
 from tests.support.asgi import META, REVISION, Visit, post, request, visit
@@ -200,7 +201,7 @@ async def run_history(history: list[tuple[str, str, int]]) -> None:
     quotas = {
         "sessions": sessions._quota,
         "subscriptions": runtime.dispatcher.subscriptions.quota,
-        "server requests": runtime.dispatcher.client_input.open_requests,
+        "server requests": runtime.engine.part(ClientInput).open_requests,
         "tasks": manager.store.record_quota,  # type: ignore[attr-defined]
         "results": manager.store.outcome_bytes,  # type: ignore[attr-defined]
     }

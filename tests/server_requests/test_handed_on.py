@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from foundation_rt import ClientCapabilityError, ClientErrorResponse, ToolContext, UsageError
 from foundation_rt.base.config.settings import HttpSection, ServerConfig
+from foundation_rt.features.server_requests.client_input import ClientInput
 from foundation_rt.features.server_requests.errors import InvalidClientResult
 from foundation_rt.features.server_requests.forms import Forms
 from foundation_rt.features.server_requests.handed_on import HandedOn
+from foundation_rt.features.server_requests.open_requests import open_requests
 from tests.support.answering_client import AnsweringClient, value_of
 from tests.support.asgi import open_session
 from tests.support.peers import ABLE, peer
@@ -176,7 +178,7 @@ async def test_request_is_cancelled_with_its_call() -> None:
     assert withdrawn["method"] == "notifications/cancelled"
     assert withdrawn["params"]["requestId"] == asked["id"]
     await client.settle()
-    assert client.connection.session.server_requests == set()
+    assert not open_requests(client.connection.session)
     rig.assert_all_ended()
 
 
@@ -217,8 +219,8 @@ async def test_params_that_are_no_json_leave_no_request_open() -> None:
     client = AnsweringClient(rig.server)
     await client.call("hand_on")
     assert len(raised) == 1
-    assert client.connection.session.server_requests == set()
-    assert rig.server.runtime.dispatcher.client_input.open_requests._used == 0
+    assert not open_requests(client.connection.session)
+    assert rig.server.runtime.engine.part(ClientInput).open_requests._used == 0
     rig.assert_all_ended()
 
 

@@ -26,6 +26,8 @@ from foundation_rt import (
     UsageError,
 )
 from foundation_rt.base.config.settings import ServerConfig, ServerSection, ToolsSection
+from foundation_rt.features.server_requests.client_input import ClientInput
+from foundation_rt.features.server_requests.open_requests import open_requests
 from foundation_rt.features.server_requests.requests import PreparedRequest
 from foundation_rt.features.server_requests.session_requests import SessionRequests
 from foundation_rt.kernel.principal_shares import Limit, Quota
@@ -74,7 +76,7 @@ async def test_handler_waits_for_the_response(rig: ServerFixture) -> None:
     assert response["id"] == call
     assert value_of(response) == "Hi Ann ['file:///a']"
     assert len({form["id"], sample["id"], roots["id"]}) == 3
-    assert client.connection.session.server_requests == set()
+    assert not open_requests(client.connection.session)
 
 
 @pytest.mark.rule("ASK-03", "ASK-17")
@@ -202,7 +204,7 @@ def test_aborted_call_cancels_its_requests(ending: str) -> None:
             withdrawn = await client.next()
             assert withdrawn["method"] == "notifications/cancelled"
             assert withdrawn["params"]["requestId"] == server_request["id"]
-        assert client.connection.session.server_requests == set()
+        assert not open_requests(client.connection.session)
         await client.settle()
         client.answer(server_request, accepted(name="late"))
         await client.settle()
@@ -268,8 +270,8 @@ async def test_requests_beyond_the_limit_are_refused_and_none_is_sent(rig: Serve
     for server_request in asked:
         client.answer(server_request, {"roots": []})
     assert value_of(await client.next()) is None
-    assert rig.server.runtime.dispatcher.client_input.open_requests.used() == {}
-    assert client.connection.session.server_requests == set()
+    assert rig.server.runtime.engine.part(ClientInput).open_requests.used() == {}
+    assert not open_requests(client.connection.session)
 
 
 @pytest.mark.rule("ASK-18")
@@ -447,7 +449,7 @@ def test_request_without_a_response_times_out() -> None:
                 assert value["details"] == {"reason": "no_answer", "timeoutMs": 1}
             else:
                 assert value == "gave up"
-        assert client.connection.session.server_requests == set()
+        assert not open_requests(client.connection.session)
 
     asyncio.run(scene())
     rig.assert_all_ended()

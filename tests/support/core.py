@@ -27,7 +27,7 @@ from foundation_rt.kernel.call_lifecycle import CallLifecycle
 from foundation_rt.kernel.dispatcher import Dispatcher
 from foundation_rt.kernel.effects import Log, Notify, Reply
 from foundation_rt.kernel.execution_limits import ResourceManager
-from foundation_rt.kernel.input_required import ClientInput
+from foundation_rt.kernel.feature import use
 from foundation_rt.kernel.invocation import CallOutcome, Invocation
 from foundation_rt.kernel.records import TOOL_CALL_COMPLETED
 from foundation_rt.kernel.registry.tools import ToolDefinition, ToolRegistry
@@ -159,10 +159,6 @@ class Core:
         return self.dispatcher.conclude(call, outcome, duration_ms)
 
 
-STATE_KEY = bytes(32)
-"""Seals the states that clients carry."""
-
-
 def _never(arguments: dict[str, Any], context: Any) -> Any:
     raise AssertionError("the pure core calls no handler")
 
@@ -184,35 +180,25 @@ def make_core(
     resources = ResourceManager(whole, lambda: 0)
     results = ResultWriter(ServerInfo(whole.server.name, whole.server.version, instructions))
     subscriptions = Subscriptions(whole)
-    client_input = ClientInput(
-        STATE_KEY,
-        whole,
-        lambda: int(clock.now().timestamp() * 1000),
-        results,
-        subscriptions,
-    )
     tasks = TaskPolicy(
         registry,
         whole,
         clock,
         results,
         subscriptions,
-        client_input,
         lambda published: None,
         threading.RLock,
         token_urlsafe,
     )
-    calls = CallLifecycle(resources, whole.tools, registry, ids, results, tasks, client_input)
+    calls = CallLifecycle(resources, whole.tools, registry, ids, results, tasks)
     dispatcher = Dispatcher(
         results,
         calls,
         tasks,
         whole.server.page_size,
-        client_input,
         subscriptions,
     )
-    for feature in built_in(whole, clock, logger):
-        dispatcher.messages.update(feature.messages)
+    use(dispatcher, built_in(whole, clock, logger))
     return Core(whole, registry, resources, dispatcher, sink, ids, clock, logger)
 
 

@@ -37,10 +37,6 @@ from ..invocation import Invocation
 from ..session import NO_HEADERS, Session, State
 
 if TYPE_CHECKING:
-    from ...base.abort import AbortSignal
-    from ...features.server_requests.requester import ServerRequester
-    from ...features.server_requests.requests import PreparedRequest
-    from ...features.server_requests.session_requests import OnResponse
     from ...protocol.jsonrpc import RequestId
     from ..dispatcher import Dispatcher
     from ..effects import Effect, Performed
@@ -97,8 +93,6 @@ class Connection:
     close_response: Callable[[RequestId], object] | None = field(default=None, init=False)
     make_key: Callable[[], str] = field(default=_random_key, init=False)
     shared_id: Callable[[], str] | None = field(default=None, init=False)
-    # By its id, the caller of each request of the server's that has no response yet.
-    _callers: dict[str, OnResponse] = field(factory=dict, init=False)
 
     @property
     def closed(self) -> bool:
@@ -224,10 +218,6 @@ class Connection:
                 self.engine.publisher.name_session(key, self.session.id)
             return self.session.key
 
-    def server_requester(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
-        """Return the way of a handler to ask its client; raise `UsageError` if it may not."""
-        return self.dispatcher.client_input.server_requester(call, self, signal)
-
     @property
     def dependency_overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
         """The functions that replace those of dependencies."""
@@ -241,45 +231,6 @@ class Connection:
     async def run_in_worker(self, function: Callable[[], _T]) -> _T:
         """Run `function` in a worker thread of the server; return or raise what it does."""
         return await self.engine.run_in_worker(function)
-
-    def request(
-        self, call: Invocation, request: PreparedRequest, on_response: OnResponse
-    ) -> str | None:
-        """Send a request to the peer for a call; `on_response` is given the response (ASK-17).
-
-        Returns:
-            The id of the request; None if the call has been answered or aborted.
-
-        Raises:
-            ToolError: too many requests are open.
-        """
-        with self.lock:
-            request_id, effects = self.dispatcher.ask(call, request)
-            if request_id is not None:
-                self._callers[request_id] = on_response
-            rest = self.emit_from_thread(effects)
-        self.perform(rest)
-        return request_id
-
-    def cancel_requests(self, call: Invocation, request_ids: list[str]) -> None:
-        """Cancel those requests of a call that have no response yet."""
-        with self.lock:
-            for request_id in request_ids:
-                self._callers.pop(request_id, None)
-            rest = self.emit_from_thread(self.dispatcher.cancel_requests(call, request_ids))
-        self.perform(rest)
-
-    def fail_requests(self, away_ms: int) -> None:
-        """Fail all requests of the server's: the peer has been away for `away_ms` (ASK-19)."""
-        self.apply(self.dispatcher.fail_requests, away_ms)
-
-    def pause_deadline(self, call: Invocation) -> None:
-        """Stop the deadline of a call that waits for the peer, until `resume_deadline` (ASK-17)."""
-        self.engine.pause_deadline(call)
-
-    def resume_deadline(self, call: Invocation) -> None:
-        """Let the deadline of a call go on."""
-        self.engine.resume_deadline(call)
 
     # -- effects -----------------------------------------------------------------------------
 
@@ -349,9 +300,7 @@ class Connection:
                 if self.engine.on_roots_changed is not None:
                     self.engine.on_roots_changed(effect.key)
             else:
-                on_response = self._callers.pop(effect.request_id, None)
-                if on_response is not None:
-                    on_response(effect.result, effect.error)
+                effect.function()
 
     def _notify_observers(self, event: Event) -> None:
         for observe in self.observers:

@@ -35,6 +35,7 @@ from ...base.shown import Shown
 from ...errors import AbortError, describe_exception, has_type
 from ...protocol.methods import TOOLS_CALL
 from ...protocol.plain_values import settled
+from ..call_lifecycle import Hooks
 from ..context import HandlerContext
 from ..dispatcher import Dispatcher
 from ..effects import Reply
@@ -61,8 +62,6 @@ Emit = Callable[["list[Effect]"], "list[Performed]"]
 
 Proceed = Callable[[], Awaitable[Any]]
 """Runs a handler, or a handler with middleware around it."""
-
-Hooks = tuple[Callable[..., Any], ...]
 
 
 LARGE_REPLY_BYTES = 1024 * 1024
@@ -128,6 +127,7 @@ class Engine:
         dependency_overrides: by function of a dependency, the one that is called instead.
         is_one_of_several: this process is one of several workers.
         session_ends: reports the ends of sessions; None if nothing is to be called with them.
+        parts: what features keep for the server, by the class of that; see `part`.
         starting, forgetting: the hooks of features; see `Feature.starting` and `Feature.forget`.
         on_roots_changed: called with the key of a session whose roots have changed.
     """
@@ -148,7 +148,7 @@ class Engine:
     is_one_of_several: bool = field(default=False, init=False)
     starting: Hooks = field(default=(), init=False)
     forgetting: Hooks = field(default=(), init=False)
-    _parts: dict[type, Any] = field(factory=dict, init=False)
+    parts: dict[type, Any] = field(factory=dict, init=False)
     session_ends: SessionEnds | None = field(default=None, init=False)
     on_roots_changed: SessionCallback | None = field(default=None, init=False)
     _runs: dict[str, RunningCall] = field(factory=dict, init=False)
@@ -286,11 +286,11 @@ class Engine:
 
     def part(self, cls: type[_T]) -> _T:
         """Return what a feature keeps for the server; made, with the engine, when first needed."""
-        found = self._parts.get(cls)
+        found = self.parts.get(cls)
         if found is None:
             made: Callable[[Engine], Any] = cls
             with self._ended:  # the first one wins, should two threads make one
-                found = self._parts.setdefault(cls, made(self))
+                found = self.parts.setdefault(cls, made(self))
         return cast("_T", found)
 
     def forget_session(self, session_id: str) -> None:

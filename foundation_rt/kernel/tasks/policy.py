@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ...base.clock import Clock
     from ...base.config.settings import ServerConfig
     from ..effects import Publish, Reply
-    from ..input_required import ClientInput
     from ..invocation import Invocation
+    from ..principal_shares import Quota
     from ..registry.tools import TaskSupport, ToolRegistry
     from ..replies import ResultWriter
     from ..subscriptions import Subscriptions
@@ -40,6 +40,9 @@ class TaskPolicy:
         publish: sends notifications of changed tasks; called from any thread.
         new_lock: makes the locks of the manager, of its store and of each task.
         new_id: makes ids that cannot be guessed (TASK-10).
+
+    Attributes:
+        open_requests: returns the quota of requests to clients.
     """
 
     registry: ToolRegistry
@@ -47,10 +50,10 @@ class TaskPolicy:
     clock: Clock
     results: ResultWriter
     subscriptions: Subscriptions
-    client_input: ClientInput
     publish: Callable[[list[Publish]], object]
     new_lock: NewLock
     new_id: Callable[[], str]
+    open_requests: Callable[[], Quota] = field(init=False)
     _manager: TaskManager | None = field(default=None, init=False)
     _lock: AbstractContextManager[Any] = field(init=False)
 
@@ -80,9 +83,14 @@ class TaskPolicy:
         store = MemoryTaskStore(
             self.clock, Quota(self.config, records), Quota(self.config, size), self.new_lock()
         )
-        open_requests = self.client_input.open_requests
         return TaskManager(
-            self.clock, limits, store, open_requests, self.new_id, self._announce, self.publish
+            self.clock,
+            limits,
+            store,
+            self.open_requests(),
+            self.new_id,
+            self._announce,
+            self.publish,
         )
 
     def offer(self, call: Invocation, support: TaskSupport) -> Reply | None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from foundation_rt.base.clock import ManualClock
+from foundation_rt.features.server_requests.client_input import ClientInput
+from foundation_rt.features.server_requests.open_requests import SentRequests, fail_requests
 from foundation_rt.http.session import ClientAbsence
 from tests.support.asgi import AsgiSession, Visit, open_session, request
 from tests.support.fake_scheduler import FakeTimer
@@ -29,23 +31,23 @@ class SessionClient:
         self.is_here = True
         self.timers: list[FakeTimer] = []
         self.given_up: list[int] = []
-        self.session = SimpleNamespace(server_requests=set())
+        self.open = SentRequests()
+        self.session = SimpleNamespace(parts={SentRequests: self.open})
         self.absence = ClientAbsence(self.clock, GRACE_MS, lambda: self.is_here)
-        connection: Any = SimpleNamespace(
-            session=self.session, scheduler=self, fail_requests=self.fail_requests
-        )
+        connection: Any = SimpleNamespace(session=self.session, scheduler=self, apply=self.apply)
         self.absence.connection = connection
 
     def call_later(self, seconds: float, callback: Any) -> FakeTimer:
         self.timers.append(FakeTimer(self.clock.monotonic() + seconds, callback))
         return self.timers[-1]
 
-    def fail_requests(self, away_ms: int) -> None:
+    def apply(self, decide: Any, away_ms: int) -> None:
+        assert decide is fail_requests
         self.given_up.append(away_ms)
-        self.session.server_requests.clear()
+        self.open.callers.clear()
 
     def ask(self) -> None:
-        self.session.server_requests.add("server-1")
+        self.open.callers["server-1"] = print
         self.absence.watch()
 
     def leave(self) -> None:
@@ -119,7 +121,7 @@ class Absences(RuleBasedStateMachine):
 
     @rule()
     def answer(self) -> None:
-        self.client.session.server_requests.clear()
+        self.client.open.callers.clear()
 
     @rule()
     def leave(self) -> None:
@@ -138,7 +140,7 @@ class Absences(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.0, 1.0, 9.0, 11.0]))
     def wait(self, seconds: float) -> None:
-        asked = bool(self.client.session.server_requests)
+        asked = bool(self.client.open.callers)
         self.client.given_up.clear()
         self.client.pass_time(seconds)
         gone = self.client.clock.monotonic() - self.seen >= GRACE_MS / 1000
@@ -191,7 +193,7 @@ async def test_server_request_of_gone_client_releases_its_slot(one: HttpHarness)
     withdrawn, error = back.messages
     assert withdrawn["method"] == "notifications/cancelled"
     assert "client_gone" in error["result"]["content"][0]["text"]
-    assert one.server.runtime.dispatcher.client_input.open_requests.used() == {}
+    assert one.server.runtime.engine.part(ClientInput).open_requests.used() == {}
 
 
 @pytest.mark.rule("ASK-19")
@@ -215,7 +217,7 @@ async def test_deleted_session_ends_its_server_requests(one: HttpHarness) -> Non
     await call.finish()
     await one.idle()
     assert one.server.runtime.resources.concurrent_executions == 0
-    assert one.server.runtime.dispatcher.client_input.open_requests.used() == {}
+    assert one.server.runtime.engine.part(ClientInput).open_requests.used() == {}
 
 
 @pytest.mark.rule("ASK-19")

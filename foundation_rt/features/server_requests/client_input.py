@@ -1,23 +1,23 @@
 """Requests to the client, as they concern a call: its answers come in, and requests go out.
 
-`server_requests` makes the requests themselves; here they meet the protocol
+The other modules of this folder make the requests themselves; here they meet the protocol
 (spec/server-requests.md). A stateless call may bring answers, and a state that says to which
 requests they belong. It may end without a result: because answers are missing, or because its
 client cannot be asked.
 
-`server_requests` is imported when a handler first asks: few servers ever do.
+Those modules are imported when a handler first asks: few servers ever do.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import define, field
 
-from ..base.exact_json import dumps, loads
-from ..errors import (
+from ...base.exact_json import dumps, loads
+from ...errors import (
     ErrorCode,
     JsonRpcError,
     JsonRpcErrorCode,
@@ -27,26 +27,30 @@ from ..errors import (
     UsageError,
     has_type,
 )
-from ..protocol.methods import facts
-from ..protocol.principal import identity_of
-from .records import completion_record
-from .replies import error_reply, invalid_params, result_reply
+from ...kernel.feature import Feature, lazy
+from ...kernel.records import completion_record
+from ...kernel.replies import error_reply, invalid_params, result_reply
+from ...protocol.jsonrpc import Response
+from ...protocol.methods import facts
+from ...protocol.principal import identity_of
 
 if TYPE_CHECKING:
-    from ..base.abort import AbortSignal
-    from ..base.config.settings import ServerConfig
-    from ..features.server_requests.errors import UrlElicitationRequired
-    from ..features.server_requests.forms import Forms
-    from ..features.server_requests.request_state import StateScope
-    from ..features.server_requests.requester import RequestStrategy, ServerRequester
-    from ..features.server_requests.requests import PreparedRequest
-    from ..features.server_requests.round_trips import MultiRoundTrip
-    from ..features.server_requests.session_requests import RequestSender
-    from .effects import CallCompleted, Reply
-    from .invocation import Invocation
-    from .principal_shares import Quota
-    from .replies import ResultWriter
-    from .subscriptions import Subscriptions
+    from ...base.abort import AbortSignal
+    from ...base.config.settings import ServerConfig
+    from ...kernel.dispatcher import Dispatcher
+    from ...kernel.effects import CallCompleted, Reply
+    from ...kernel.engine.executor import Engine
+    from ...kernel.invocation import Invocation
+    from ...kernel.principal_shares import Quota
+    from ...kernel.replies import ResultWriter
+    from ...kernel.subscriptions import Subscriptions
+    from .errors import UrlElicitationRequired
+    from .forms import Forms
+    from .request_state import StateScope
+    from .requester import RequestStrategy, ServerRequester
+    from .requests import PreparedRequest
+    from .round_trips import MultiRoundTrip
+    from .session_requests import RequestSender
 
 _ANSWER_MEMBERS = frozenset(("inputResponses", "requestState"))
 
@@ -56,7 +60,7 @@ _ERRORS = "foundation_rt.features.server_requests.errors"
 
 
 @define(eq=False, repr=False)
-class ClientInput:
+class ClientInput(Feature):
     """Reads the answers that a call brings, and writes the requests that it ends with.
 
     Args:
@@ -69,19 +73,33 @@ class ClientInput:
     key: bytes
     config: ServerConfig
     now_ms: Callable[[], int]
-    results: ResultWriter
-    subscriptions: Subscriptions
+    results: ResultWriter = field(init=False)
+    subscriptions: Subscriptions = field(init=False)
     _forms: Forms | None = field(default=None, init=False)
     _open_requests: Quota | None = field(default=None, init=False)
 
+    messages: ClassVar = {Response: lazy(f"{__package__}.open_requests", "take_response")}
+
+    def decide(self, dispatcher: Dispatcher) -> None:
+        """Take part in the decisions of a server."""
+        self.results = dispatcher.results
+        self.subscriptions = dispatcher.subscriptions
+        dispatcher.tasks.open_requests = lambda: self.open_requests
+
+    def join(self, engine: Engine) -> None:
+        """Be found by the handlers of a server."""
+        engine.parts[ClientInput] = self
+
     # -- before the handler runs ---------------------------------------------------------------
 
-    def open(self, call: Invocation, params: Mapping[str, Any]) -> None:
+    def prepared(self, call: Invocation, params: Mapping[str, Any]) -> None:
         """Read the answers that came with a stateless call (ASK-11, ASK-14).
 
         Raises:
             JsonRpcError: they are malformed, or the state is not valid for this call.
         """
+        if call.kind.is_forwarded or not facts(call.method).may_ask:
+            return
         # The scope of a state follows from the arguments, and a handler may change its own. To
         # work the scope out now would cost every call 13 us.
         call.arguments_as_sent = dumps(call.arguments)
@@ -96,7 +114,7 @@ class ClientInput:
         rounds = _rounds_of(call)
         rounds.responses = responses
         if "requestState" in params:
-            from ..features.server_requests.request_state import StateRefused, unseal
+            from .request_state import StateRefused, unseal
 
             try:
                 rounds.earlier = unseal(self.key, sealed, rounds.scope, self.now_ms())
@@ -119,7 +137,7 @@ class ClientInput:
             raise UsageError(
                 "a forwarder asks a client of the stateless mode by an input_required result"
             )
-        from ..features.server_requests.requester import ServerRequester
+        from .requester import ServerRequester
 
         strategy = self._strategy_of(call, sender, signal)
         return ServerRequester(call.run_id, call.peer, self.forms, strategy, signal)
@@ -129,7 +147,7 @@ class ClientInput:
     ) -> RequestStrategy:
         """Return the way in which requests reach the client of `call`, and answers come back."""
         if not call.peer.revision.is_stateless:
-            from ..features.server_requests.session_requests import SessionRequests
+            from .session_requests import SessionRequests
 
             ttl_ms = self.config.server.input_ttl_ms
             identity = identity_of(call.principal)
@@ -137,7 +155,7 @@ class ClientInput:
         rounds = _rounds_of(call)
         if call.promotion is None:
             return rounds
-        from .tasks.task_requests import TaskRequests
+        from .task_requests import TaskRequests
 
         return TaskRequests(call.promotion, rounds, signal)
 
@@ -145,7 +163,7 @@ class ClientInput:
     def forms(self) -> Forms:
         """Return the compiled forms of all calls."""
         if self._forms is None:
-            from ..features.server_requests.forms import Forms
+            from .forms import Forms
 
             self._forms = Forms()
         return self._forms
@@ -154,7 +172,7 @@ class ClientInput:
     def open_requests(self) -> Quota:
         """Return the quota of open requests of all calls (RES-17)."""
         if self._open_requests is None:
-            from .principal_shares import Limit, Quota
+            from ...kernel.principal_shares import Limit, Quota
 
             limit = Limit(
                 self.config.resources.max_server_requests,
@@ -175,7 +193,7 @@ class ClientInput:
             ToolError: it would be too large.
             TypeError: `value` cannot be written as JSON.
         """
-        from ..features.server_requests.request_state import StateTooLarge, seal_value
+        from .request_state import StateTooLarge, seal_value
 
         expires_ms = self.now_ms() + self.config.server.input_ttl_ms
         try:
@@ -189,8 +207,8 @@ class ClientInput:
         Raises:
             ForwardedError: the state is not valid for this call.
         """
-        from ..features.server_requests.request_state import StateRefused, unseal_value
-        from .forwarding.forwarder import ForwardedError
+        from ...kernel.forwarding.forwarder import ForwardedError
+        from .request_state import StateRefused, unseal_value
 
         try:
             if type(sealed) is not str:
@@ -202,7 +220,7 @@ class ClientInput:
 
     # -- when it has ended ---------------------------------------------------------------------
 
-    def answer(
+    def raised(
         self, call: Invocation, error: BaseException, duration_ms: float
     ) -> tuple[Reply, CallCompleted] | None:
         """Return the reply and the record of a call whose handler stopped to ask its client.
@@ -215,8 +233,8 @@ class ClientInput:
         """
         if _ERRORS not in sys.modules:
             return None
-        from ..features.server_requests.errors import ClientCapabilityError, UrlElicitationRequired
-        from ..features.server_requests.round_trips import missing_in
+        from .errors import ClientCapabilityError, UrlElicitationRequired
+        from .round_trips import missing_in
 
         missing = missing_in(error)
         if missing is not None:
@@ -233,7 +251,7 @@ class ClientInput:
         self, call: Invocation, missing: Mapping[str, PreparedRequest], duration_ms: float
     ) -> tuple[Reply, CallCompleted]:
         """Reply with the requests, and a state that has all answers so far (ASK-10, ASK-14)."""
-        from ..features.server_requests.request_state import StateTooLarge, seal
+        from .request_state import StateTooLarge, seal
 
         rounds = _rounds_of(call)
         expires_ms = self.now_ms() + self.config.server.input_ttl_ms
@@ -254,7 +272,7 @@ class ClientInput:
         self, call: Invocation, error: UrlElicitationRequired, duration_ms: float
     ) -> tuple[Reply, CallCompleted]:
         """Reply with the pages that the user has to visit first (ASK-18)."""
-        from ..features.server_requests.errors import ClientCapabilityError
+        from .errors import ClientCapabilityError
 
         try:
             pages = {
@@ -264,7 +282,7 @@ class ClientInput:
                 for number, page in enumerate(error.pages, 1)
             }
         except ClientCapabilityError as missing:
-            asked = self.answer(call, missing, duration_ms)
+            asked = self.raised(call, missing, duration_ms)
             if asked is None:
                 raise
             return asked
@@ -300,7 +318,7 @@ def _too_large() -> ToolError:
 
 def _scope_of(call: Invocation) -> StateScope:
     """Return what a state of the handler of `call` is bound to."""
-    from ..features.server_requests.request_state import state_scope
+    from .request_state import state_scope
 
     sent = call.arguments_as_sent
     arguments = loads(sent) if sent else call.arguments
@@ -313,11 +331,13 @@ def _invalid_input(call: Invocation, problem: str, reason: str = "invalid_params
 
 def _rounds_of(call: Invocation) -> MultiRoundTrip:
     """Return the rounds of a stateless call; without earlier ones this is the first."""
-    if call.rounds is None:
-        from ..features.server_requests.request_state import state_scope
-        from ..features.server_requests.round_trips import MultiRoundTrip
+    from .request_state import state_scope
+    from .round_trips import MultiRoundTrip
 
+    rounds: MultiRoundTrip | None = call.parts.get(MultiRoundTrip)
+    if rounds is None:
         arguments = loads(call.arguments_as_sent)
         scope = state_scope(call.method, call.name, arguments, call.principal)
-        call.rounds = MultiRoundTrip(scope, None, {})
-    return call.rounds
+        rounds = MultiRoundTrip(scope, None, {})
+        call.keep(rounds)
+    return rounds
