@@ -43,17 +43,17 @@ if TYPE_CHECKING:
     from .base.config.settings import ServerConfig, Settings
     from .base.jsonschema.compilation import ValidationResult
     from .features.instruments import Instruments
+    from .features.lifespan import Lifetime
     from .features.middleware import Middleware
     from .features.mounting import Mount
     from .features.observers import CallObserver
     from .features.openapi.api import Api, OpenApiOptions
     from .features.openapi.documents import Document
+    from .features.readiness import ReadinessChecks
+    from .features.session_callbacks import SessionCallback
     from .http.app import HttpApplication
     from .http.asgi import App
     from .http.page_access import PageAccess
-    from .kernel.engine.lifespan import Lifetime
-    from .kernel.engine.readiness import ReadinessChecks
-    from .kernel.engine.session_callbacks import SessionCallback
     from .kernel.forwarding.forwarder import ForwardedRequest, RequestForwarder
     from .kernel.invocation import Invocation
     from .kernel.registry.features import Features
@@ -873,7 +873,7 @@ class Server:
             RegistrationError: `hook` is neither.
             UsageError: the server has been started already.
         """
-        from .kernel.engine.lifespan import Lifespan
+        from .features.lifespan import Lifespan
 
         def register(hook: Callable[..., Any]) -> Callable[..., Any]:
             self._refuse_when_started("register a lifespan hook", if_mounted=False)
@@ -908,7 +908,7 @@ class Server:
         The lifespan hooks are entered at its beginning and left at its end. The host makes its
         connections within it; a server without hooks does not need it.
         """
-        from .kernel.engine.lifespan import Lifetime
+        from .features.lifespan import Lifetime
 
         return Lifetime(self.runtime)
 
@@ -1046,7 +1046,7 @@ class Server:
             RegistrationError: the name is taken, or is none.
             UsageError: the function or the time cannot be used, or the server has been started.
         """
-        from .kernel.engine.readiness import ReadinessChecks
+        from .features.readiness import ReadinessChecks
 
         self._refuse_when_started("register a readiness check")
 
@@ -1183,7 +1183,9 @@ class Server:
             if config.aacp.is_ledger_named():
                 _ = self.agents  # an operator may want a ledger where the author has no agents
             runtime = compose(self._registry, self._options, config, ToolContext)
-            runtime.use(built_in(config, runtime.clock, runtime.logger))
+            options, clock, logger = self._options, runtime.clock, runtime.logger
+            callbacks = options.session_end_callbacks, options.roots_callbacks
+            runtime.use(built_in(config, clock, logger, *callbacks))
             self._runtime = runtime
         return self._runtime
 

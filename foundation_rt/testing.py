@@ -414,5 +414,6 @@ def _composed(
         publisher=runtime.publisher,
     )
     composed = compose(runtime.registry, options, runtime.config, ToolContext)
-    composed.use(built_in(composed.config, composed.clock, composed.logger))
+    callbacks = options.session_end_callbacks, options.roots_callbacks
+    composed.use(built_in(composed.config, composed.clock, composed.logger, *callbacks))
     return composed

@@ -6,26 +6,42 @@ What stands in a row is imported when it is first used: most servers never need 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from ..kernel.feature import Feature, lazy
 from ..protocol.jsonrpc import Batch
 from .server_requests.client_input import ClientInput
+from .session_callbacks import RootsChanges, SessionEnds
 
 if TYPE_CHECKING:
     from ..base.clock import Clock
     from ..base.config.settings import ServerConfig
     from ..base.logs.logger import StructuredLogger
+    from .session_callbacks import SessionCallback
 
 
 class Batches(Feature):
     """JSON-RPC batches (RPC-13)."""
 
-    messages: ClassVar = {Batch: lazy("foundation_rt.features.batches", "answer_batch")}
+    messages = MappingProxyType({Batch: lazy(f"{__package__}.batches", "answer_batch")})
 
 
-def built_in(config: ServerConfig, clock: Clock, logger: StructuredLogger) -> list[Feature]:
+def built_in(
+    config: ServerConfig,
+    clock: Clock,
+    logger: StructuredLogger,
+    session_ended: tuple[SessionCallback, ...] = (),
+    roots_changed: tuple[SessionCallback, ...] = (),
+) -> list[Feature]:
     """Return the features of a server with this configuration.
+
+    Args:
+        config: the configuration.
+        clock: the clock of the server.
+        logger: the logger of the server.
+        session_ended: called with the key of a session that has ended.
+        roots_changed: called with the key of a session whose client has changed its roots.
 
     Raises:
         MissingExtraError: the extra of a feature is not installed.
@@ -36,7 +52,9 @@ def built_in(config: ServerConfig, clock: Clock, logger: StructuredLogger) -> li
         config,
         lambda: int(clock.now().timestamp() * 1000),
     )
-    features: list[Feature] = [Batches(), asking]
+    features: list[Feature] = [Batches(), asking, RootsChanges(roots_changed, logger)]
+    if session_ended:
+        features.append(SessionEnds(session_ended, logger))
     if config.server.session_state_store != "memory":
         from .state.stored_states import StoredStates
 

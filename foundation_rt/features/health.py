@@ -8,8 +8,8 @@ from ..kernel.registry.tool_definition import ToolDefinition
 
 if TYPE_CHECKING:
     from ..base.config.settings import ServerConfig
-    from ..kernel.engine.readiness import ReadinessChecks
     from ..kernel.execution_limits import ResourceManager
+    from .readiness import ReadinessChecks
 
 HEALTH = ToolDefinition(
     name="health",
@@ -37,7 +37,7 @@ async def checked_report(
     config: ServerConfig, resources: ResourceManager, checks: ReadinessChecks
 ) -> dict[str, Any]:
     """Return the report with the results of the readiness checks (HEALTH-03)."""
-    from ..kernel.engine.readiness import OK
+    from .readiness import OK
 
     results = await checks.results()
     report = health_report(config, resources) | {"checks": results}

@@ -21,7 +21,7 @@ from attrs import define, field, frozen
 
 from ..base.clock import Clock, SystemClock
 from ..errors import RegistrationError, UsageError
-from ..kernel.engine.probes import Probe
+from .probes import Probe
 
 if TYPE_CHECKING:
     from ..base.logs.logger import StructuredLogger

@@ -42,9 +42,9 @@ except ImportError:
 
 if TYPE_CHECKING:
     from ..errors import StructuredError
-    from ..kernel.engine.probes import Probe, ProbeAnswer
     from ..kernel.execution_limits import ResourceManager
     from ..kernel.session import Session
+    from .probes import Probe, ProbeAnswer
 
 _MAX_NAMES = 1000
 

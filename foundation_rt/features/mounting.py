@@ -25,12 +25,12 @@ from ..protocol.uri_template import parse_template
 from .context import ToolContext
 
 if TYPE_CHECKING:
-    from ..kernel.engine.lifespan import Lifespan
     from ..kernel.registry.catalog import Predicate
     from ..kernel.registry.features import Features
     from ..kernel.registry.prompts import RegisteredPrompt
     from ..kernel.registry.tools import Handler, RegisteredTool, ToolRegistry
     from ..protocol.content import ResourceContents
+    from .lifespan import Lifespan
 
 _Overrides = Mapping[Callable[..., Any], Callable[..., Any]]
 

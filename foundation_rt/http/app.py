@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from ..features.metrics import Metrics
-    from ..kernel.engine.readiness import ReadinessChecks
+    from ..features.readiness import ReadinessChecks
     from ..kernel.runtime import HttpPage, Runtime
     from .asgi import App, Receive, Scope, Send
     from .auth.authentication import Authenticator

@@ -34,12 +34,11 @@ from ..protocol.methods import (
     NOTIFICATIONS_CANCELLED,
     NOTIFICATIONS_INITIALIZED,
     NOTIFICATIONS_PROGRESS,
-    NOTIFICATIONS_ROOTS_LIST_CHANGED,
     TOOLS_CALL,
     facts,
 )
 from ..protocol.peer import Peer, brings_peer, is_wanted, read_stateless_peer
-from .effects import ClientDisconnected, Log, Notify, RootsChanged, SessionEnded
+from .effects import ClientDisconnected, Log, Notify, SessionEnded
 from .methods import METHODS, lifecycle
 from .records import protocol_error_record
 from .replies import (
@@ -85,6 +84,7 @@ class Dispatcher:
         features: the resources, prompts and completions of the server; None while it has none.
         around: called instead of the decision about a request; None where nothing is around it.
         messages: decides about messages that are neither requests nor notifications, by class.
+        notifications: decides about notifications, by method.
     """
 
     results: ResultWriter
@@ -95,12 +95,14 @@ class Dispatcher:
     features: Features | None = field(default=None, init=False)
     around: Around | None = field(default=None, init=False)
     messages: dict[type, Decision] = field(init=False)
+    notifications: dict[str, Decision] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.messages = {
             Malformed: _malformed,
             LineTooLong: _line_too_long,
         }
+        self.notifications = {**NOTIFICATIONS}
 
     def dispatch(self, session: Session, message: Message | LineTooLong) -> list[Effect]:
         """Return the effects of one message, in the order in which to perform them."""
@@ -288,30 +290,24 @@ class Dispatcher:
         return method(self, session, peer, request)
 
     def _notification(self, session: Session, notification: Notification) -> list[Effect]:
-        handler = NOTIFICATIONS.get(notification.method)
+        handler = self.notifications.get(notification.method)
         if handler is not None:
             return handler(self, session, notification)
-        return _dropped(notification, "unknown notification")
+        return dropped(notification, "unknown notification")
 
     # -- notifications -----------------------------------------------------------------------
 
     def _on_initialized(self, session: Session, notification: Notification) -> list[Effect]:
         if session.advance(SessionEvent.INITIALIZED):
             return []
-        return _dropped(notification, f"not expected in state {session.state.value}")
+        return dropped(notification, f"not expected in state {session.state.value}")
 
     def _on_cancelled(self, session: Session, notification: Notification) -> list[Effect]:
         """Abort the call and never answer it (TIME-05)."""
         params = notification.params
         request_id = params.get("requestId") if type(params) is dict else None
         effects = self.cancel(session, request_id)
-        return effects or _dropped(notification, "no such call is in flight")
-
-    def _on_roots_changed(self, session: Session, notification: Notification) -> list[Effect]:
-        """Report new roots to an application that knows the session (ASK-47)."""
-        if session.state is not State.RUNNING or session.key is None:
-            return _dropped(notification, "no handler has asked for the key of the session")
-        return [RootsChanged(session.key)]
+        return effects or dropped(notification, "no such call is in flight")
 
 
 HANDSHAKE: dict[str, Callable[[Dispatcher, Session, Request], list[Effect]]] = {
@@ -324,7 +320,6 @@ NOTIFICATIONS: dict[str, Callable[[Dispatcher, Session, Notification], list[Effe
     INITIALIZED_SHORT: Dispatcher._on_initialized,
     NOTIFICATIONS_INITIALIZED: Dispatcher._on_initialized,
     NOTIFICATIONS_CANCELLED: Dispatcher._on_cancelled,
-    NOTIFICATIONS_ROOTS_LIST_CHANGED: Dispatcher._on_roots_changed,
 }
 
 
@@ -389,6 +384,7 @@ def _line_too_long(dispatcher: Dispatcher, session: Session, event: LineTooLong)
     return [error_reply(JsonRpcErrorCode.INVALID_REQUEST, message, data, None)]
 
 
-def _dropped(notification: Notification, reason: str) -> list[Effect]:
+def dropped(notification: Notification, reason: str) -> list[Effect]:
+    """Log a notification that has no effect."""
     fields = {"method": notification.method, "why": reason}
     return [Log("debug", "notification dropped", fields)]

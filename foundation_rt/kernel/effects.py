@@ -11,7 +11,6 @@ A decision is a list of these values. They are performed in order:
 * `Publish`: send a notification to a subscriber, on the connection of another session;
 * `FeatureCallback`: call a function of a feature;
 * `SessionEnded`: report the end of a session whose key a handler has read;
-* `RootsChanged`: report that the roots of such a session have changed;
 * `Log`: write a log record. Observers are also given the subclasses of `Event`: `CallCompleted`,
   `ClientConnected` and `ClientDisconnected`.
 """
@@ -30,9 +29,7 @@ if TYPE_CHECKING:
     from .invocation import Invocation
     from .subscriptions import Topic
 
-    Performed: TypeAlias = (
-        "Invocation | Abort | Extend | Publish | FeatureCallback | SessionEnded | RootsChanged"
-    )
+    Performed: TypeAlias = "Invocation | Abort | Extend | Publish | FeatureCallback | SessionEnded"
     Effect: TypeAlias = "Reply | Notify | Log | Subscribe | Performed"
 
 
@@ -115,13 +112,6 @@ class FeatureCallback:
 @define(eq=False, repr=False)
 class SessionEnded:
     """Report the end of the session that handlers know by `key` (LIFE-18)."""
-
-    key: str
-
-
-@define(eq=False, repr=False)
-class RootsChanged:
-    """Report that the roots of the session have changed that handlers know by `key` (ASK-47)."""
 
     key: str
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .dispatcher import Decision, Dispatcher
@@ -31,9 +31,11 @@ class Feature:
 
     Attributes:
         messages: the function that decides about a message, by the class of the message.
+        notifications: the function that decides about a notification, by its method.
     """
 
-    messages: ClassVar[Mapping[type, Decision]] = NO_ROWS
+    messages: Mapping[type, Decision] = NO_ROWS
+    notifications: Mapping[str, Decision] = NO_ROWS
 
     def decide(self, dispatcher: Dispatcher) -> None:
         """Take note of what decides, before `join`."""
@@ -67,6 +69,12 @@ class Feature:
         wait, is added to `RunningCall.finishers`.
         """
 
+    def session_ended(self, key: str) -> None:
+        """Take note that a session has ended whose key a handler has read (LIFE-18).
+
+        Called in any thread, after the last of its handlers has ended.
+        """
+
     def forget(self, session_id: str) -> None:
         """Drop what is kept for a session that has ended, by the id it has in all workers."""
 
@@ -87,6 +95,7 @@ def use(dispatcher: Dispatcher, features: Iterable[Feature]) -> None:
     dispatcher.calls.raised = hooks(features, "raised")
     for feature in features:
         dispatcher.messages.update(feature.messages)
+        dispatcher.notifications.update(feature.notifications)
         feature.decide(dispatcher)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
@@ -40,19 +39,19 @@ if TYPE_CHECKING:
     from ..agents.local import AgentCoordinator
     from ..features.audit import AuditLog
     from ..features.instruments import Instruments
+    from ..features.lifespan import Lifespan
     from ..features.metrics import Metrics
     from ..features.middleware import Middleware, MiddlewareStack
     from ..features.observers import CallObserver
     from ..features.rate_limit import RateLimit
+    from ..features.readiness import ReadinessChecks
+    from ..features.session_callbacks import SessionCallback
     from ..protocol.content import Icon
     from ..protocol.principal import Principal
     from .context import HandlerContext
     from .effects import Notify, Reply
-    from .engine.lifespan import Lifespan
     from .engine.loop_monitor import Closable, HostLoopMonitor
-    from .engine.readiness import ReadinessChecks
     from .engine.scheduling import Scheduler
-    from .engine.session_callbacks import SessionCallback
     from .feature import Feature
     from .forwarding.forwarder import ForwardedRequest, RequestForwarder
     from .registry.features import Features
@@ -248,6 +247,7 @@ class Runtime:
         self._closing = hooks(features, "close")
         self.engine.starting = hooks(features, "starting")
         self.engine.forgetting = hooks(features, "forget")
+        self.engine.ended = hooks(features, "session_ended")
         use(self.dispatcher, features)
         for feature in features:
             feature.join(self.engine)
@@ -585,8 +585,6 @@ def compose(
         except MissingExtraError as error:
             raise error.also(*config.extras()) from None
         runtime.use_stack(stack)
-    if options.session_end_callbacks or options.roots_callbacks:
-        _add_session_callbacks(engine, options, logger)
     if options.checks is not None:
         runtime.checks = options.checks
         options.checks.attach(clock, logger)
@@ -603,16 +601,3 @@ def compose(
 
         add_agent_admin_tools(registry, config.tools, lambda: runtime.agents)
     return runtime
-
-
-def _add_session_callbacks(
-    engine: Engine, options: ServerOptions, logger: StructuredLogger
-) -> None:
-    from .engine.session_callbacks import SessionEnds, call_each
-
-    if options.session_end_callbacks:
-        engine.session_ends = SessionEnds(options.session_end_callbacks, logger)
-    if options.roots_callbacks:
-        engine.on_roots_changed = partial(
-            call_each, options.roots_callbacks, logger, "changed roots"
-        )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from foundation_rt import Server, ToolContext, UsageError
-from foundation_rt.kernel.engine.lifespan import LifespanError
+from foundation_rt.features.lifespan import LifespanError
 from foundation_rt.testing import ManualClock, TestClient
 from tests.support.process import ServerProcess, command, environment, run, serve
 from tests.support.server_fixture import HANDSHAKE

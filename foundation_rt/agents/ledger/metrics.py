@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from ...features.instruments import CALLBACK_TIMEOUT_MS, Family, LabelValues
-from ...kernel.engine.probes import Probe
+from ...features.probes import Probe
 from .counts import MAX_AGENTS
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
@@ -78,7 +79,7 @@ class ClientInput(Feature):
     _forms: Forms | None = field(default=None, init=False)
     _open_requests: Quota | None = field(default=None, init=False)
 
-    messages: ClassVar = {Response: lazy(f"{__package__}.open_requests", "take_response")}
+    messages = MappingProxyType({Response: lazy(f"{__package__}.open_requests", "take_response")})
 
     def decide(self, dispatcher: Dispatcher) -> None:
         """Take part in the decisions of a server."""

@@ -29,7 +29,6 @@ from ..effects import (
     Notify,
     Publish,
     Reply,
-    RootsChanged,
     SessionEnded,
     Subscribe,
 )
@@ -296,9 +295,6 @@ class Connection:
                 self.engine.publisher.publish((effect,))
             elif isinstance(effect, SessionEnded):
                 self.engine.end_session(self, effect.key)
-            elif isinstance(effect, RootsChanged):
-                if self.engine.on_roots_changed is not None:
-                    self.engine.on_roots_changed(effect.key)
             else:
                 effect.function()
 

@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from attrs import define, field
 
@@ -49,9 +49,7 @@ if TYPE_CHECKING:
 
     from ..effects import Effect, Performed
     from .connection import Connection
-    from .lifespan import Lifespan
     from .publisher import Publisher
-    from .session_callbacks import SessionCallback, SessionEnds
     from .timers import Timer
 
 
@@ -66,6 +64,14 @@ Proceed = Callable[[], Awaitable[Any]]
 
 LARGE_REPLY_BYTES = 1024 * 1024
 """The length from which on a reply has a turn of the event loop for itself."""
+
+
+class HoldsState(Protocol):
+    """Holds the state that handlers get."""
+
+    @property
+    def state(self) -> Any:
+        """The state of the application, as its lifespan has made it."""
 
 
 @define(eq=False, repr=False)
@@ -126,10 +132,9 @@ class Engine:
     Attributes:
         dependency_overrides: by function of a dependency, the one that is called instead.
         is_one_of_several: this process is one of several workers.
-        session_ends: reports the ends of sessions; None if nothing is to be called with them.
         parts: what features keep for the server, by the class of that; see `part`.
-        starting, forgetting: the hooks of features; see `Feature.starting` and `Feature.forget`.
-        on_roots_changed: called with the key of a session whose roots have changed.
+        starting, forgetting, ended: the hooks of features; see `Feature.starting`,
+            `Feature.forget` and `Feature.session_ended`.
     """
 
     dispatcher: Dispatcher
@@ -140,7 +145,7 @@ class Engine:
     on_idle: Callable[[], object] = field(default=lambda: None)
     on_unanswered: Callable[[Invocation, CallOutcome | None], object] | None = field(default=None)
     around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
-    lifespan: Lifespan[Any] | None = field(default=None)
+    lifespan: HoldsState | None = field(default=None)
     make_context: type[HandlerContext[Any]] = HandlerContext
     dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
         factory=dict, init=False
@@ -149,8 +154,8 @@ class Engine:
     starting: Hooks = field(default=(), init=False)
     forgetting: Hooks = field(default=(), init=False)
     parts: dict[type, Any] = field(factory=dict, init=False)
-    session_ends: SessionEnds | None = field(default=None, init=False)
-    on_roots_changed: SessionCallback | None = field(default=None, init=False)
+    ended: Hooks = field(default=(), init=False)
+    _ended_sessions: dict[Connection, str] = field(factory=dict, init=False)
     _runs: dict[str, RunningCall] = field(factory=dict, init=False)
     _inline: RunningCall | None = field(default=None, init=False)
     _large_reply: asyncio.Future[None] | None = field(default=None, init=False)
@@ -266,11 +271,11 @@ class Engine:
     def end_session(self, connection: Connection, key: str) -> None:
         """Report the end of a session as soon as none of its handlers runs (LIFE-18)."""
         self.publisher.forget_key(key)
-        if self.session_ends is not None:
-            self.session_ends.add(connection, key)
-            self._report_session_end(self.session_ends, connection)
+        if self.ended:
+            self._ended_sessions[connection] = key
+            self._report_session_end(connection)
 
-    def _report_session_end(self, ends: SessionEnds, connection: Connection) -> None:
+    def _report_session_end(self, connection: Connection) -> None:
         """Report a session that has ended, unless a handler of it runs.
 
         The calls of the stateless mode that came over the same connection are not of the session.
@@ -278,7 +283,10 @@ class Engine:
         for run in list(self._runs.values()):
             if run.connection is connection and not run.call.peer.revision.is_stateless:
                 return
-        ends.report(connection)
+        key = self._ended_sessions.pop(connection, None)
+        if key is not None:
+            for ended in self.ended:
+                ended(key)
 
     def run_of(self, call: Invocation) -> RunningCall | None:
         """Return the run of a call; None once its handler has ended."""
@@ -633,8 +641,8 @@ class Engine:
         finally:
             # Last of all: an idle engine has sent its last reply.
             self._runs.pop(call.run_id, None)
-            if self.session_ends is not None and self.session_ends.awaits(connection):
-                self._report_session_end(self.session_ends, connection)
+            if connection in self._ended_sessions:
+                self._report_session_end(connection)
             if not self._runs:
                 self._report_idle()
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from foundation_rt import RegistrationError, Server, ToolContext, ToolDefinition, UsageError
 from foundation_rt.base.logs.logger import StructuredLogger
-from foundation_rt.kernel.engine.session_callbacks import SessionEnds
+from foundation_rt.features.session_callbacks import SessionEnds
 from foundation_rt.protocol.principal import Principal
 from tests.support.asgi import META
 from tests.support.engine_harness import EngineHarness, HeldHandler
@@ -265,7 +265,8 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.ended: list[str] = []
         self.bench = EngineHarness(default_timeout_ms=10**6)
-        self.bench.engine.session_ends = SessionEnds((self.ended.append,), self.logger)
+        ends = SessionEnds((self.ended.append,), self.logger)
+        self.bench.engine.ended = (ends.session_ended,)
         self.running: list[tuple[ServerPeer, HeldHandler]] = []
         self.peers: list[ServerPeer] = []
         self.keys: dict[ServerPeer, str] = {}

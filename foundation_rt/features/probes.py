@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import define, field
 
-from ...base.clock import Clock, SystemClock
-from ...errors import UsageError, describe_exception
-from ..registry.tools import is_async_callable
+from ..base.clock import Clock, SystemClock
+from ..errors import UsageError, describe_exception
+from ..kernel.registry.tools import is_async_callable
 
 if TYPE_CHECKING:
     import asyncio
 
-    from ...base.logs.logger import StructuredLogger
+    from ..base.logs.logger import StructuredLogger
 
 KEEP_SECONDS = 1.0
 """The time for which the answer of a run is the answer of the probe, by default."""

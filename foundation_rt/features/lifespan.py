@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from attrs import define, field
 
-from ...errors import RegistrationError, UsageError, describe_exception
-from .shutdown import HANDLER_SHARE
+from ..errors import RegistrationError, UsageError, describe_exception
+from ..kernel.engine.shutdown import HANDLER_SHARE
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator
 
-    from ...base.logs.logger import StructuredLogger
+    from ..base.logs.logger import StructuredLogger
 
     LifespanHook = (
         Callable[[Any], AbstractAsyncContextManager[Any]]

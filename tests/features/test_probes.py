@@ -12,7 +12,7 @@ import pytest
 from foundation_rt import UsageError
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.kernel.engine.probes import KEEP_SECONDS, Probe, ProbeAnswer
+from foundation_rt.features.probes import KEEP_SECONDS, Probe, ProbeAnswer
 
 PATIENCE_MS = 20_000
 

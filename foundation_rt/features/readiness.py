@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ...errors import RegistrationError
+from ..errors import RegistrationError
 from .probes import Probe
 
 if TYPE_CHECKING:
-    from ...base.clock import Clock
-    from ...base.logs.logger import StructuredLogger
+    from ..base.clock import Clock
+    from ..base.logs.logger import StructuredLogger
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}", re.ASCII)
 OK = "ok"
