@@ -31,6 +31,7 @@ _STATES = ("SENT", "HELD", "DELAYED", "RECEIVED", "CLAIMED", "COMPLETED", "FAILE
 _REFUSED_EXIT = 1
 _UNREACHABLE_EXIT = 3
 _MAX_IDS = 1_000
+_DEFAULT_LIMIT = 100
 _MAX_REASON = 500
 _MAX_SECONDS = 10**10
 
@@ -111,8 +112,8 @@ def _configured(line: CommandLine) -> ServerConfig:
 def _list(line: CommandLine, output: Output) -> int:
     from ..agents.ledger.outlines import show_agent, show_outline
 
-    limit = _number(line, "--limit", 100, _MAX_IDS)
-    age_s = _number(line, "--older-than", None, _MAX_SECONDS)
+    limit = line.number("--limit") or _DEFAULT_LIMIT
+    age_s = line.number("--older-than")
     filters = ("--agent", "--state", "--older-than", "--after")
     is_whole = not any(option in line.options for option in filters)
 
@@ -134,9 +135,7 @@ def _list(line: CommandLine, output: Output) -> int:
     return output.result(data, page)
 
 
-async def _query(
-    ledger: _Ledger, line: CommandLine, limit: int | None, age_s: int | None
-) -> RequestQuery:
+async def _query(ledger: _Ledger, line: CommandLine, limit: int, age_s: int | None) -> RequestQuery:
     from ..agents.ledger.administration import PAGE_START, RequestQuery, key_of
     from ..agents.ledger.types import RequestState
 
@@ -148,17 +147,7 @@ async def _query(
         after = key_of(record)
     states = [RequestState(each) for each in line.options.get("--state", ())]
     before_ms = None if age_s is None else ledger.now_ms - age_s * 1000 + 1
-    return RequestQuery(line.option("--agent"), states, before_ms, None, after, limit or _MAX_IDS)
-
-
-def _number(line: CommandLine, option: str, default: int | None, most: int) -> Any:
-    text = line.option(option)
-    if text is None:
-        return default
-    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
-    if not (is_number and (option != "--limit" or int(text)) and int(text) <= most):
-        raise CommandLineError(f"{option} is a number up to {most}, not {text!r}")
-    return int(text)
+    return RequestQuery(line.option("--agent"), states, before_ms, None, after, limit)
 
 
 def _show(line: CommandLine, output: Output) -> int:
@@ -272,7 +261,7 @@ def _is_agreed(line: CommandLine, output: Output, question: str) -> bool:
 def _schedules(line: CommandLine, output: Output) -> int:
     from ..agents.ledger.outlines import show_time
 
-    limit = _number(line, "--limit", 100, _MAX_IDS)
+    limit = line.number("--limit") or _DEFAULT_LIMIT
     after = line.option("--after") or ""
     found = _at_ledger(line, lambda ledger: ledger.store.list_schedules(after, limit))
     following = found[-1].name if len(found) == limit else None
@@ -374,7 +363,12 @@ _OF_EVERY = {
         JSON,
     )
 }
-_LIMIT = Option("--limit", "show at most N of them, by default 100, up to 1000", "N")
+_LIMIT = Option(
+    "--limit",
+    f"show at most N of them, by default {_DEFAULT_LIMIT}, up to {_MAX_IDS}",
+    "N",
+    range(1, _MAX_IDS + 1),
+)
 _YES = Option("--yes", "do it without asking")
 _OF_CHANGES = {
     "options": (Option("--reason", "why, for the audit record on stderr", "TEXT"), _YES),
@@ -428,7 +422,12 @@ cannot be reached; 4 stdout cannot be written; 130 interrupted""",
                     Option(
                         "--state", "only requests in this state; may be repeated", "STATE", _STATES
                     ),
-                    Option("--older-than", "only requests made at least S seconds ago", "S"),
+                    Option(
+                        "--older-than",
+                        "only requests made at least S seconds ago",
+                        "S",
+                        range(_MAX_SECONDS + 1),
+                    ),
                     Option("--after", "the page behind this request", "ID"),
                     _LIMIT,
                 ),

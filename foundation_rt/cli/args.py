@@ -15,8 +15,8 @@ from ..base.shown import Shown
 FILES = "files"
 FOLDERS = "folders"
 
-Words: TypeAlias = "str | tuple[str, ...]"
-"""The kinds of a value: `FILES`, `FOLDERS`, one of these words, or "" for anything."""
+Words: TypeAlias = "str | tuple[str, ...] | range"
+"""The kinds of a value: `FILES`, `FOLDERS`, one of these words or numbers, or "" for anything."""
 
 
 class CommandLineError(Exception):
@@ -92,6 +92,22 @@ class CommandLine(Shown):
         """Return the value of an option, the last one if it was given several times."""
         given = self.options.get(name)
         return None if given is None else given[-1]
+
+    def number(self, name: str) -> int | None:
+        """Return the value of an option that is declared as a number."""
+        text = self.option(name)
+        return None if text is None else int(text)
+
+    def refuse_program(self) -> None:
+        """Raise `CommandLineError` if there is a `--`, and no APP that it could be for."""
+        if self.program is not None:
+            raise CommandLineError("-- goes with an APP: what follows is for its program")
+
+    def refuse_app_options(self) -> None:
+        """Raise `CommandLineError` if there is an option of an APP, and no APP."""
+        if "--config" in self.options:
+            raise CommandLineError("--config goes with an APP")
+        self.refuse_program()
 
 
 class CliCommand(Shown):
@@ -206,7 +222,15 @@ def _checked(option: Option, value: str | None) -> str:
     if isinstance(option.words, tuple) and value not in option.words:
         *first, last = option.words
         raise CommandLineError(f"{option.name} is {', '.join(first)} or {last}")
+    if isinstance(option.words, range) and not _is_number(value, option.words):
+        numbers = f"{option.words.start} to {option.words.stop - 1}"
+        raise CommandLineError(f"{option.name} is a number from {numbers}")
     return value
+
+
+def _is_number(text: str, numbers: range) -> bool:
+    is_short = text.isascii() and text.isdecimal() and len(text) <= len(str(numbers.stop))
+    return is_short and int(text) in numbers
 
 
 def _unknown(name: str, known: Collection[str]) -> CommandLineError:

@@ -71,7 +71,7 @@ async def _prompt(client: Client, line: CommandLine, view: LiveView | None) -> A
 
 
 async def _ping(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
-    count = _count(line.option("--count"))
+    count = line.number("--count") or _DEFAULT_PINGS
     await client.initialize()
     times = []
     for _ in range(count):
@@ -84,15 +84,6 @@ async def _ping(client: Client, line: CommandLine, view: LiveView | None) -> Ans
     found, lost = percentiles(times), count - len(times)
     data = {"sent": count, "lost": lost, "ms": dict(found)}
     return Answer(data, ping_report(count, lost, found))
-
-
-def _count(text: str | None) -> int:
-    if text is None:
-        return _DEFAULT_PINGS
-    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_PINGS))
-    if not (is_number and 1 <= int(text) <= MAX_PINGS):
-        raise CommandLineError(f"--count is a number from 1 to {MAX_PINGS}, not {text!r}")
-    return int(text)
 
 
 async def _inspect(client: Client, line: CommandLine, view: LiveView | None) -> Answer:
@@ -172,6 +163,7 @@ _EXIT_CODES = """
 
 exit codes: 0; 1 the tool failed; 2 the command line or the arguments are wrong; 3 the server cannot
 be reached, or has not sent the result; 4 stdout cannot be written; 130 interrupted"""
+_COUNT = Option("--count", "send N pings, by default 10", "N", range(1, MAX_PINGS + 1))
 _SAVE = Option(
     "--save", "write images, audio and other bytes to new files in it", "FOLDER", FOLDERS
 )
@@ -280,7 +272,7 @@ PING = CliCommand(
         ClientCommand(_ping, options={"breaker": BreakerSettings(failure_threshold=MAX_PINGS + 1)}),
     ),
     (TARGET,),
-    {"options": (Option("--count", "send N pings, by default 10", "N"),), **TARGET_OPTIONS},
+    {"options": (_COUNT,), **TARGET_OPTIONS},
     takes_program=True,
     usage_exit=2,
     about="""\

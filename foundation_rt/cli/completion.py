@@ -11,7 +11,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError
-from .args import FILES, FOLDERS, Argument, CliCommand, CommandLine, CommandLineError, Words
+from .args import FILES, FOLDERS, Argument, CliCommand, CommandLine, CommandLineError
 from .help import HELP_SUMMARY, declare
 from .nearest import did_you_mean
 from .render import write_output
@@ -96,7 +96,7 @@ def _add(parsers: Parsers, command: CliCommand, shell: str) -> None:
             action.metavar = str(action.metavar).replace(":", " ")
         if isinstance(words, tuple) and FILES not in words:
             action.choices = words
-        elif words:
+        elif words and not isinstance(words, range):
             action.complete = _completer(words)  # type: ignore[attr-defined] # of shtab
 
 
@@ -116,7 +116,7 @@ def _with_others(command: CliCommand) -> CliCommand:
     return CliCommand(command.name, "", None, (first, *others), {"options": [*options.values()]})
 
 
-def _completer(words: Words) -> dict[str, Any]:
+def _completer(words: str | tuple[str, ...]) -> dict[str, Any]:
     """Return how each shell completes files, folders, or files and words."""
     import shtab
 

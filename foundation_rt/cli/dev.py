@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 from .agreement import TRUST
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
-from .serve import CONFIG
+from .serve import CONFIG, PORTS
 from .targets import AppTarget, find_target
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def _dev(line: CommandLine) -> int:
     from ..apps.dev.terminal import Terminal
     from ..http.serve import serve
 
-    front = create_front(target, {"port": _port(line.option("--port"))})
+    port = line.number("--port")
+    front = create_front(target, {"port": _free_port() if port is None else port})
     write = _writer()
     front.journal.listeners.append(Terminal(write, many=target.kind == "file").take)
     return serve(
@@ -75,12 +76,8 @@ def _writer() -> Callable[[list[Styled]], object]:
     return write
 
 
-def _port(text: str | None) -> int:
-    """Return the port of `--port`, or one that is free."""
-    if text is not None:
-        if not (text.isascii() and text.isdecimal() and int(text) <= 65_535):
-            raise CommandLineError("--port is a number from 0 to 65535")
-        return int(text)
+def _free_port() -> int:
+    """Return the default port, or one that is free."""
     try:
         with socket.create_server(("127.0.0.1", DEFAULT_PORT)):
             return DEFAULT_PORT
@@ -102,10 +99,10 @@ def _read_target(line: CommandLine) -> DevTarget:
     text = line.positional[0] if line.positional else None
     extra = _extra_files(line.options.get("--watch", []))
     if text is not None and text.endswith(".json") and len(text.split()) == 1:
-        _refuse_app_options(line)
+        line.refuse_app_options()
         return DevTarget(text, "file", file_source(Path(text)), _watch(extra))
     if text is None:
-        _refuse_app_options(line)
+        line.refuse_app_options()
         found: Any = AppTarget("")
     else:
         places = usual_places(Path(), Path.home())
@@ -119,7 +116,7 @@ def _read_target(line: CommandLine) -> DevTarget:
         serve = _serve_words(found.source, line) if found.source else None
         source = Source(source.read, (), f"dev {found.source}")
         return DevTarget(shown, "program", source, _watch(extra, files), serve)
-    _refuse_app_options(line)
+    line.refuse_app_options()
     kind = "url" if isinstance(found, HttpServer) else "command"
     shown = found.url if isinstance(found, HttpServer) else found.description
     source = Source(single_source("server", found).read, (), f"dev {text}")
@@ -130,13 +127,6 @@ def _without_secrets(url: str) -> str:
     from ..client.transports.http_headers import describe
 
     return describe(url) if "://" in url else url
-
-
-def _refuse_app_options(line: CommandLine) -> None:
-    if line.option("--config") is not None:
-        raise CommandLineError("--config goes with an APP")
-    if line.program is not None:
-        raise CommandLineError("-- goes with an APP: what follows is for its program")
 
 
 def _program(source: str, line: CommandLine) -> tuple[StdioServer, WatchedFiles]:
@@ -241,7 +231,12 @@ DEV = CliCommand(
     ),
     {
         "options": (
-            Option("--port", f"the port; by default {DEFAULT_PORT}, or any if that is taken", "N"),
+            Option(
+                "--port",
+                f"the port; by default {DEFAULT_PORT}, or any if that is taken",
+                "N",
+                PORTS,
+            ),
             Option("--open", "open the page in a browser"),
             Option(
                 "--watch",

@@ -66,8 +66,8 @@ def _show_servers(status: Mapping[str, Any]) -> None:
 def _source(line: CommandLine) -> Source:
     """Return the servers of the gateway: of FILE, of TARGET, or of the usual places."""
     source, is_app = _source_of(line)
-    if line.program is not None and not is_app:
-        raise CommandLineError("-- goes with an APP: what follows is for its program")
+    if not is_app:
+        line.refuse_program()
     return source
 
 

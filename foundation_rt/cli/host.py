@@ -15,7 +15,7 @@ from .agreement import TRUST, settle
 from .args import FILES, CliCommand, CommandLine, CommandLineError, Option
 from .person import is_terminal
 from .render import write_output
-from .serve import CONFIG, WORKERS, read_address, read_workers
+from .serve import CONFIG, PORTS, WORKERS, http_settings
 
 if TYPE_CHECKING:
     from ..apps.coordinator import CircuitOptions, Coordinator
@@ -54,7 +54,7 @@ def _start(line: CommandLine) -> int:
         from ..apps.host.examples import write_examples
 
         return write_output(write_examples(Path()).encode())
-    workers = read_workers(line.option("--workers"))
+    workers = line.number("--workers") or 1
     if workers > 1:
         from ..http.cluster.worker_processes import keep_workers, worker_place
 
@@ -147,14 +147,9 @@ def _add_gateway(
 
 
 def _overrides(line: CommandLine) -> dict[str, dict[str, Any]]:
-    http = read_address(line.option("--http"))
-    port = line.option("--port")
+    http, port = http_settings(line), line.number("--port")
     if port is not None:
-        if not (port.isascii() and port.isdecimal() and int(port) <= 65_535):
-            raise CommandLineError("--port is a number from 0 to 65535")
-        http["port"] = int(port)
-    if "--no-auth" in line.options:
-        http["no_auth"] = True
+        http["port"] = port
     given = {"servers": line.option("--servers"), "store": line.option("--store")}
     settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if "--yes" in line.options:
@@ -217,13 +212,16 @@ HOST = CliCommand(
             Option("--init", "write mcp.json, .env.example and compose.yaml, and end"),
         ),
         "options of the address": (
-            Option("--port", "the port; by default 3000", "N"),
+            Option("--port", "the port; by default 3000", "N", PORTS),
             Option(
                 "--http", "the address, if others than this machine are to reach it", "HOST:PORT"
             ),
             Option("--no-auth", "serve everybody who reaches the port, without a token or key"),
             Option(
-                WORKERS.name, "with --store postgresql://..., serve in N processes", WORKERS.value
+                WORKERS.name,
+                "with --store postgresql://..., serve in N processes",
+                WORKERS.value,
+                WORKERS.words,
             ),
             Option("--gateway", "serve the same servers as one MCP server, at /mcp"),
             Option(

@@ -25,7 +25,7 @@ from .desktop_clients import DesktopClient, desktop_clients
 from .person import confirm
 from .render import Output, Table, write_output
 from .serve import CONFIG, TRACEBACK
-from .targets import HEADER, TARGET, AppTarget, find_target, read_headers
+from .targets import HEADER, TARGET, AppTarget, find_target, read_headers, read_variables
 
 _REFUSED_EXIT = 1
 _NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -188,8 +188,8 @@ def _find(line: CommandLine) -> _Found:
             found = _found_app(target, line)
         else:
             found = _Found(_anywhere(target), _name_of(text, target))
-    if not is_app and (line.option("--config") is not None or line.program is not None):
-        raise CommandLineError("--config and -- go with an APP")
+    if not is_app:
+        line.refuse_app_options()
     if not headers:
         return _with_env(found, line)
     if not isinstance(found.server, HttpServer):
@@ -266,21 +266,12 @@ def _name_of(text: str, target: StdioServer | HttpServer) -> str:
 
 
 def _with_env(found: _Found, line: CommandLine) -> _Found:
-    given = dict(map(_variable, line.options.get("--env", ())))
+    given = read_variables(line)
     if not given:
         return found
     if isinstance(found.server, HttpServer):
         raise CommandLineError("--env goes with a server that is started, not with a URL")
     return evolve(found, server=evolve(found.server, env={**(found.server.env or {}), **given}))
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if equals:
-        return name, value
-    if name not in os.environ:
-        raise CommandLineError(f"--env {name}: the variable is not set; --env {name}=VALUE sets it")
-    return name, os.environ[name]
 
 
 def _as_client_starts_it(

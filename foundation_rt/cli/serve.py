@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..kernel.stdio.descriptors import ProtocolDescriptors
     from ..server import Server
 
-_MAX_WORKERS = 256
+PORTS = range(65_536)
 
 APP = Argument(
     "APP",
@@ -33,7 +33,7 @@ CONFIG = Option("--config", "a configuration file, .toml or .json", "FILE", FILE
 TRACEBACK = Option("--traceback", "show the whole traceback if the program cannot be loaded")
 """Of the commands that load a program (CLI-57)."""
 
-WORKERS = Option("--workers", "serve HTTP in N processes", "N")
+WORKERS = Option("--workers", "serve HTTP in N processes", "N", range(1, 257))
 TRANSPORT_OPTIONS = (
     Option("--http", "serve over HTTP at this address or port (extra `http`)", "HOST:PORT"),
     Option(
@@ -105,10 +105,8 @@ def serve_line(line: CommandLine, load: Callable[[bool], Server]) -> int:
         return serve(server.runtime, descriptors=descriptors)
     if "--workers" in line.options and transport == "both":
         raise CommandLineError("--workers goes with --transport http")
-    settings = read_address(line.option("--http"))
-    if "--no-auth" in line.options:
-        settings["no_auth"] = True
-    workers = read_workers(line.option("--workers"))
+    settings = http_settings(line)
+    workers = line.number("--workers") or 1
     try:
         if workers > 1:
             from ..http.cluster.worker_processes import keep_workers, worker_place
@@ -183,8 +181,13 @@ def _is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def read_address(text: str | None) -> dict[str, Any]:
-    """Return the settings of `--http HOST:PORT`; each part may be left out (CLI-07)."""
+def http_settings(line: CommandLine) -> dict[str, Any]:
+    """Return the settings of `--no-auth` and `--http HOST:PORT`, whose parts may each be missing.
+
+    Raises:
+        CommandLineError: there is no such address (CLI-07).
+    """
+    text = line.option("--http")
     host, colon, port = (text or "").rpartition(":")
     if text and (text.endswith("]") or not (colon or text.isdecimal())):
         host, port = text, ""
@@ -192,17 +195,12 @@ def read_address(text: str | None) -> dict[str, Any]:
         raise CommandLineError(f"an IPv6 address stands in brackets: --http [{text}]")
     if port and not (port.isascii() and port.isdecimal() and len(port) <= 5):
         raise CommandLineError(f"--http is HOST:PORT, not {text!r}")
-    settings: dict[str, Any] = {"host": host.strip("[]")} if host else {}
-    return settings | ({"port": int(port)} if port else {})
-
-
-def read_workers(text: str | None) -> int:
-    """Return the number of `--workers`."""
-    if text is None:
-        return 1
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MAX_WORKERS):
-        raise CommandLineError(f"--workers is a number from 1 to {_MAX_WORKERS}")
-    return int(text)
+    settings: dict[str, Any] = {"no_auth": True} if "--no-auth" in line.options else {}
+    if host:
+        settings["host"] = host.strip("[]")
+    if port:
+        settings["port"] = int(port)
+    return settings
 
 
 def load_program(line: CommandLine) -> Server:
@@ -215,8 +213,7 @@ def load_program(line: CommandLine) -> Server:
     if not line.positional:
         from .demo import demo_server
 
-        if line.program is not None:
-            raise CommandLineError("-- goes with an APP: what follows is for its program")
+        line.refuse_program()
         server = demo_server()
     else:
         from .apps import load_app

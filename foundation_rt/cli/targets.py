@@ -143,10 +143,8 @@ def target_of(line: CommandLine) -> Target:
         target = find_target(text, places, os.environ, trusts=TRUST in line.options)
     else:
         target = find_listed(text, Path(listed), os.environ)
-    if line.option("--config") is not None and not isinstance(target, AppTarget):
-        raise CommandLineError("--config goes with an APP")
-    if line.program is not None and not isinstance(target, AppTarget):
-        raise CommandLineError("-- goes with an APP: what follows is for its program")
+    if not isinstance(target, AppTarget):
+        line.refuse_app_options()
     if variables:
         if not isinstance(target, StdioServer):
             raise CommandLineError("--env goes with a command")

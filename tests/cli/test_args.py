@@ -12,6 +12,7 @@ OPTIONS = (
     Option("--timeout", "wait so long", "S"),
     Option("--header", "send this header", "'NAME: VALUE'"),
     Option("--shape", "round or square", "SHAPE", ("round", "square")),
+    Option("--times", "do it so often", "N", range(1, 4)),
     Option("--json", "print JSON"),
 )
 ANY = Argument("WORD", "a word", count="*")
@@ -50,6 +51,7 @@ def test_options_stand_anywhere(
 def test_the_last_value_of_an_option_counts() -> None:
     line = parse(["--timeout", "1", "--timeout", "2"])
     assert line.option("--timeout") == "2"
+    assert parse(["--times=3"]).number("--times") == 3
     assert line.option("--header") is None
 
 
@@ -62,6 +64,8 @@ def test_the_last_value_of_an_option_counts() -> None:
         (["-x"], "no option '-x'"),
         (["--json=yes"], "--json takes no value"),
         (["--shape", "flat"], "--shape is round or square"),
+        (["--times", "0"], "--times is a number from 1 to 3"),
+        (["--times", "9" * 5000], "--times is a number from 1 to 3"),
         (["a", "b", "c"], "'c' is one argument too many"),
         ([], "do needs FIRST"),
     ],

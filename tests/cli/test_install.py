@@ -306,7 +306,7 @@ def test_marks_line_ends_and_blank_lines_stay(home: Path) -> None:
         (["install", "claude-desktop", "tools.py", "--project"], 2, "--project"),
         (["install", "cursor", "none.py"], 1, "there is no file none.py"),
         (["install", "cursor", "tools.py", "--name", "a b"], 2, "a-b"),
-        (["install", "cursor", "tools.py", "--env", "NOT_SET"], 2, "NOT_SET"),
+        (["install", "cursor", "tools.py", "--env", "NOT_SET"], 2, "--env NAME: there is no such"),
         (["install", "cursor", "tools.py", "--header", "A: b"], 2, "URL"),
         (["install", "claude-desktop", "http://a/b", "--header", "A: b"], 1, "bridge"),
         (["uninstall", "cursor", "none"], 1, "does not list 'none'"),
