@@ -9,11 +9,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..client.targets import HttpServer
 from ..errors import MissingExtraError
 from .agreement import TRUST, settle
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
 from .serve import CONFIG, TRACEBACK, TRANSPORT_OPTIONS, serve_line
-from .targets import HEADER, JSON, PROTOCOL, TIMEOUT, AppTarget, find_target, read_headers
+from .targets import (
+    HEADER,
+    JSON,
+    PROTOCOL,
+    TIMEOUT,
+    AppTarget,
+    find_target,
+    read_headers,
+    with_login,
+)
 
 if TYPE_CHECKING:
     from ..apps.gateway.source import Source
@@ -100,6 +110,8 @@ def _source_of(line: CommandLine) -> tuple[Source, bool]:
         from .apps import load_app
 
         target = load_app(target.source, line.program or ())
+    elif isinstance(target, HttpServer):
+        target = with_login(target)
     return single_source(None, target), is_app
 
 

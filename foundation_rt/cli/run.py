@@ -94,7 +94,7 @@ def run(command: ClientCommand, line: CommandLine) -> int:
             page = _saved(answer.page, line)
         return output.result(answer.data, page) or answer.exit_code
     except (MCPError, ToolCallError) as error:
-        return _report(error, output)
+        return report(error, output)
 
 
 def fill_descriptors() -> None:
@@ -196,7 +196,7 @@ def run_to_end(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         raise
 
 
-def _report(error: MCPError | ToolCallError, output: Output) -> int:
+def report(error: MCPError | ToolCallError, output: Output) -> int:
     if isinstance(error, ToolCallError):
         details = f"\n{pretty_json(error.details)}" if error.details else ""
         output.error(_tool_error(error), f"the tool failed: {error}{details}")

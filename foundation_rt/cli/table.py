@@ -29,6 +29,9 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "prompt": "commands",
         "inspect": "commands",
         "ping": "commands",
+        "login": "login",
+        "logout": "login",
+        "whoami": "login",
     },
     "commands for a ledger of agents": {"agents": "agents"},
     "applications that come with the runtime": {

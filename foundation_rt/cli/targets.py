@@ -149,11 +149,23 @@ def target_of(line: CommandLine) -> Target:
         if not isinstance(target, StdioServer):
             raise CommandLineError("--env goes with a command")
         target = evolve(target, env={**(target.env or {}), **variables})
-    if not headers:
-        return target
-    if isinstance(target, AppTarget | StdioServer):
-        raise CommandLineError("--header goes with a URL")
-    return evolve(target, headers=_merged(target.headers, headers.items()))
+    if headers:
+        if isinstance(target, AppTarget | StdioServer):
+            raise CommandLineError("--header goes with a URL")
+        target = evolve(target, headers=_merged(target.headers, headers.items()))
+    return with_login(target) if isinstance(target, HttpServer) else target
+
+
+def with_login(server: HttpServer) -> HttpServer:
+    """Return a server with what `login` has stored for it, if it goes with that (CLI-104)."""
+    if server.auth is not None:
+        return server
+    from .login import login_of
+
+    try:
+        return evolve(server, auth=login_of(server.url))
+    except UsageError:  # it has a user or a token of its own, or is reached without TLS
+        return server
 
 
 @contextmanager

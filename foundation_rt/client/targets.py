@@ -226,11 +226,30 @@ def server_of(entry: ServerEntry) -> StdioServer | HttpServer:
 
     try:
         if entry.url is not None:
-            return HttpServer(entry.url, headers=entry.headers)
+            return HttpServer(entry.url, headers=entry.headers, auth=_auth_of(entry))
         assert entry.command is not None  # it has one of them
         return StdioServer(entry.command, args=entry.args, env=entry.env, cwd=entry.cwd)
     except UsageError as error:
         raise ServerFileError(f"{entry.place}: {error}") from None
+
+
+def _auth_of(entry: ServerEntry) -> Authorization | None:
+    """Return how a person is logged in to the server of an entry; None if nobody is."""
+    given = entry.oauth
+    if given is None:
+        return None
+    from .auth.descriptions import OAuth
+    from .auth.stores import FileTokenStore
+
+    port = given.callback_port
+    return OAuth(
+        scopes=given.scopes,
+        client_id=given.client_id,
+        client_secret=given.client_secret,
+        issuer=given.issuer,
+        redirect_uri=None if port is None else f"http://127.0.0.1:{port}/callback",
+        store=FileTokenStore(),
+    )
 
 
 def _refuse_for_no_command(env: object, cwd: object) -> None:

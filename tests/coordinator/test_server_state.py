@@ -14,7 +14,7 @@ from foundation_rt.apps.coordinator.server_state import (
     ServerState,
 )
 
-STARTING, READY, LOST, FAILED, DISABLED = ServerState
+STARTING, READY, LOST, FAILED, NEEDS_LOGIN, DISABLED = ServerState
 
 
 def ready(now: float = 0.0) -> ServerLifecycle:
@@ -37,6 +37,10 @@ def test_states_follow_the_table() -> None:
     assert (server.state, server.reason) == (LOST, "no such program")
     server.connected(72)
     assert server.state is READY
+    server.attempt_failed(73, "Run: foundation-rt login", 1, needs_login=True)
+    assert (server.state, server.attempt_at) == (NEEDS_LOGIN, 74)
+    server.attempt_failed(74, "no connection", 1)
+    assert server.state is FAILED
     assert ServerLifecycle.disabled().state is DISABLED
     unusable = ServerLifecycle.unusable("bad id")
     assert (unusable.state, unusable.reason, unusable.attempt_at) == (FAILED, "bad id", None)

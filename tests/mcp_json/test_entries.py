@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.base.mcp_json import ServerEntry, ServerFile, ServerFileError, ServerSettings
+from foundation_rt.base.mcp_json import (
+    OAuthEntry,
+    ServerEntry,
+    ServerFile,
+    ServerFileError,
+    ServerSettings,
+)
 from foundation_rt.base.mcp_json.members import MEMBERS, file_schema
+from foundation_rt.client.auth.descriptions import OAuth
 from foundation_rt.client.targets import HttpServer, StdioServer, server_of
 
 VALIDATOR = jsonschema_rs.validator_for(file_schema())
@@ -107,11 +114,58 @@ def test_every_setting_is_read() -> None:
         ({"alwaysAllow": "*"}, '"alwaysAllow" should be a list of strings'),
         ({"trust": "yes"}, '"trust" should be true or false'),
         ({"headersFrom": {"A": "B"}}, '"headersFrom" goes with "url"'),
+        ({"oauth": {}}, '"oauth" goes with "url"'),
         ({"headersFrom": {"A B": "B"}}, '"headersFrom" should be an object of names of headers'),
     ],
 )
 def test_member_that_cannot_be_used_is_named(members: dict[str, Any], said: str) -> None:
     assert said in refusal({"command": "a", **members})
+
+
+@pytest.mark.rule("MCPJSON-18")
+def test_entry_says_how_a_person_logs_in() -> None:
+    assert entry({"url": "https://a"}).oauth is None
+    assert entry({"url": "https://a", "oauth": {"other": 5}}).oauth == OAuthEntry()
+    given = {
+        "clientId": "me",
+        "clientSecret": "${SECRET}",
+        "issuer": "https://b",
+        "scopes": ["x"],
+        "callbackPort": 8123,
+        "shared": True,
+    }
+    found = entry({"url": "https://a", "oauth": given}, SECRET="hush")
+    assert found.oauth == OAuthEntry(
+        client_id="me",
+        client_secret="hush",
+        issuer="https://b",
+        scopes=("x",),
+        callback_port=8123,
+        shared=True,
+    )
+    assert "hush" not in repr(found)
+    described = server_of(found).auth
+    assert isinstance(described, OAuth)
+    assert described.redirect_uri == "http://127.0.0.1:8123/callback"
+    assert (described.client_id, described.issuer) == ("me", "https://b")
+
+
+@pytest.mark.rule("MCPJSON-18")
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (5, "should be an object"),
+        ({"clientId": "me"}, 'has a "clientId" and needs "issuer"'),
+        ({"clientSecret": "hush"}, 'has a "clientSecret" and needs the "clientId"'),
+        ({"scopes": "a b"}, 'has a "scopes" that should be a list of strings'),
+        ({"callbackPort": 0}, 'has a "callbackPort" that should be a whole number'),
+        ({"issuer": None}, 'has a "issuer" that should be a string'),
+    ],
+)
+def test_login_that_cannot_be_used_is_named(given: Any, said: str) -> None:
+    found = refusal({"url": "https://a", "oauth": given})
+    assert said in found
+    assert "hush" not in found
 
 
 @pytest.mark.rule("MCPJSON-04")

@@ -190,7 +190,9 @@ class World:
             scopes = self.valid.get(token)
         needed = self.scopes_needed.get(message["method"], "")
         if scopes is None or not {*needed.split()} <= {*scopes.split()}:
-            named = dict(self.challenge)
+            place = self.url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
+            named = {} if self.resource is None else {"resource_metadata": place}
+            named |= self.challenge
             if scopes is not None:
                 named |= {"error": "insufficient_scope", "scope": needed}
             said = ", ".join(f'{name}="{value}"' for name, value in named.items())
@@ -202,6 +204,7 @@ class World:
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "world", "version": "1"},
             },
+            "ping": {},
             "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
             "tools/call": {"content": [{"type": "text", "text": "done"}]},
         }[message["method"]]

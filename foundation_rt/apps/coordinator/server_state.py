@@ -40,6 +40,8 @@ class ServerState(StrEnum):
     """It was ready; the connection ended, and is made again."""
     FAILED = "failed"
     """It cannot be started or reached, keeps ending, or its entry cannot be used."""
+    NEEDS_LOGIN = "needs login"
+    """Its server wants a person, who has not logged in yet; the reason has the command."""
     DISABLED = "disabled"
     """Its entry says so."""
 
@@ -50,7 +52,7 @@ class ServerLifecycle:
 
     Attributes:
         state: the present one.
-        reason: why it is lost or failed; None otherwise.
+        reason: why it is not ready; None where that needs no reason.
         attempt_at: when the next attempt is due; None: there is none to make.
         listed_until: when its tools leave the lists; None: they stay, or have left.
         is_listed: whether its tools are in the lists.
@@ -86,9 +88,13 @@ class ServerLifecycle:
         self._failed_attempts = 0
         self._ready_since = now
 
-    def attempt_failed(self, now: float, reason: str, draw: float) -> None:
-        """Note that an attempt to connect has failed."""
-        if self.state is not ServerState.LOST:
+    def attempt_failed(
+        self, now: float, reason: str, draw: float, *, needs_login: bool = False
+    ) -> None:
+        """Note that an attempt to connect has failed, perhaps for want of a login."""
+        if needs_login:
+            self.state = ServerState.NEEDS_LOGIN
+        elif self.state is not ServerState.LOST:
             self.state = ServerState.FAILED
         self.reason = reason
         self._failed_attempts += 1

@@ -19,8 +19,8 @@ class ServerStatus:
     """The state of one server.
 
     Attributes:
-        state: `starting`, `ready`, `lost`, `failed` or `disabled`.
-        reason: why it is lost or failed.
+        state: `starting`, `ready`, `lost`, `failed`, `needs login` or `disabled`.
+        reason: why it is lost or failed, or how to log in.
         transport_type: `stdio`, `http` or `memory`.
         revision: of the protocol; None without a connection.
         tools: how many it lists, of those that its settings allow.

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from attrs import define, evolve, field
 
 from ...client import (
+    AuthorizationError,
     BreakerSettings,
     CallTimeoutError,
     CircuitBreaker,
@@ -441,7 +442,12 @@ class ServerSupervisor:
         said = error.message if isinstance(error, MCPError) else str(error)
         text = "server %r is not ready: %s"
         self._log(logging.WARNING, "connection_failed", text, said.rstrip())
-        self.lifecycle.attempt_failed(self._loop.time(), self.last_error or "", self.draw())
+        self.lifecycle.attempt_failed(
+            self._loop.time(),
+            self.last_error or "",
+            self.draw(),
+            needs_login=isinstance(error, AuthorizationError),
+        )
         self._schedule()
         self.observer.server_changed(self)
 
@@ -456,6 +462,8 @@ class ServerSupervisor:
     def _note_error(self, error: BaseException) -> None:
         self.ends += 1
         self.last_error = first_line(error) if isinstance(error, MCPError) else str(error)
+        if isinstance(error, AuthorizationError):
+            self.last_error = f"{error.message}. {error.suggested_action}"
         self.is_refused = isinstance(error, MCPError) and error.code == "E207"
 
     # -- called by the client

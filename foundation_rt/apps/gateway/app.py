@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -16,7 +16,7 @@ from .forwarder import GatewayForwarder
 from .parked_calls import ParkedCalls
 from .relay import Relay
 from .settings import SEARCH, SECTION, GatewaySettings
-from .source import client_headers
+from .source import client_headers, log, shared_logins, with_logins
 from .status import URI
 from .subscriptions import ForwardedSubscriptions
 from .task_ids import TaskIds
@@ -125,6 +125,8 @@ def add_gateway(
         server.configure(config)
     for section, settings in (overrides or {}).items():
         server.override(section, **settings)
+    is_for_many = server.load_config().has_shares()
+    source = with_logins(source, is_for_many=is_for_many)
     _allow_headers(server, source)
     found = server.load_config()
     loaded = found.section(GatewaySettings)
@@ -142,7 +144,8 @@ def add_gateway(
     if has_status:
         _add_status(server, upstreams)
     server.readiness_check("servers")(upstreams.has_ready_server)
-    _add_lifespan(server, upstreams, relay, subscriptions)
+    shared = shared_logins(source) if is_for_many else []
+    _add_lifespan(server, upstreams, relay, subscriptions, shared)
     return Gateway(server, upstreams.coordinator)
 
 
@@ -174,13 +177,19 @@ def _add_status(server: Server, upstreams: Upstreams) -> None:
 
 
 def _add_lifespan(
-    server: Server, upstreams: Upstreams, relay: Relay, subscriptions: ForwardedSubscriptions
+    server: Server,
+    upstreams: Upstreams,
+    relay: Relay,
+    subscriptions: ForwardedSubscriptions,
+    shared: Sequence[str],
 ) -> None:
     server.on_session_end(upstreams.session_ended)
     server.on_roots_changed(upstreams.roots_changed)
 
     async def gateway(_: Server) -> AsyncIterator[None]:
         with records_written_to(server.runtime.logger, _LOGGERS):
+            for name in shared:
+                log.warning("at server %r everybody acts as the person who logged in", name)
             upstreams.start()
             try:
                 with calls_on_signal(upstreams.reload):

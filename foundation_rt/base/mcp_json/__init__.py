@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from .agreement import Agreement, WaitingEntry, agree, record_path
-from .entries import ServerEntry, ServerSettings
+from .entries import OAuthEntry, ServerEntry, ServerSettings
 from .files import ServerFile, is_at_home, is_of_folder, usual_places
 from .problems import ServerFileError
 
 __all__ = [
     "Agreement",
+    "OAuthEntry",
     "ServerEntry",
     "ServerFile",
     "ServerFileError",

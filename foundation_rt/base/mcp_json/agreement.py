@@ -67,7 +67,7 @@ class WaitingEntry:
         """
         is_secret = Redactor().is_secret
         kept = dict(self.members)
-        for member in ("env", "headers"):
+        for member in ("env", "headers", "oauth"):
             texts = kept.get(member, {})
             kept[member] = {key: text for key, text in texts.items() if not is_secret(key)}
         return frozenset(filter(is_secret, self.from_folder.keys() - _taken(kept)))
@@ -212,4 +212,4 @@ def _texts(members: Mapping[str, Any]) -> Iterator[str]:
         elif isinstance(value, list):
             yield from value
         elif isinstance(value, dict):
-            yield from value.values()
+            yield from (each for each in value.values() if isinstance(each, str))

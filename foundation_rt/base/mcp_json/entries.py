@@ -81,6 +81,26 @@ class ServerSettings:
 
 
 @frozen(kw_only=True)
+class OAuthEntry:
+    """How the client of a server is known to its authorization server (MCPJSON-18).
+
+    Attributes:
+        client_id: None if the client is registered by itself, or not at all.
+        issuer: the authorization server that knows it.
+        scopes: asked for besides those that the server names.
+        callback_port: that the browser comes back to; None: any that is free.
+        shared: whether all users of a gateway act as the person who logged in.
+    """
+
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    issuer: str | None = None
+    scopes: tuple[str, ...] = ()
+    callback_port: int | None = None
+    shared: bool = False
+
+
+@frozen(kw_only=True)
 class ServerEntry:
     """A server of a file, its variables replaced by their values.
 
@@ -95,6 +115,7 @@ class ServerEntry:
         cwd: of the program; None: that of this process. An entry of the home's has it (MCPJSON-16).
         url: None if there is a command.
         headers: for the URL.
+        oauth: how a person logs in to the URL; None: nobody does.
         settings: for those who run many servers.
     """
 
@@ -107,6 +128,7 @@ class ServerEntry:
     cwd: str | None = None
     url: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(factory=dict, repr=False)
+    oauth: OAuthEntry | None = None
     settings: ServerSettings = field(factory=ServerSettings)
 
 
@@ -145,7 +167,12 @@ class EntryReader:
         settings = self._settings()
         shared: dict[str, Any] = {"name": self.name, "place": self.place, "settings": settings}
         if self._given("url") is not None:
-            return ServerEntry(url=self._text("url"), headers=self._texts("headers"), **shared)
+            return ServerEntry(
+                url=self._text("url"),
+                headers=self._texts("headers"),
+                oauth=self._oauth(),
+                **shared,
+            )
         return ServerEntry(
             command=self._text("command"),
             args=tuple(self._expand(each, "args") for each in self._given("args") or ()),
@@ -189,8 +216,9 @@ class EntryReader:
                 raise self.refusal(f'"{name}" {problem} beside "{given}"')
         if not over_http and self._given("envFile") is not None:
             raise self.refusal('"envFile" is not read: put its variables into "env"')
-        if not over_http and self._given("headersFrom") is not None:
-            raise self.refusal('"headersFrom" goes with "url"')
+        for name in ("headersFrom", "oauth"):
+            if not over_http and self._given(name) is not None:
+                raise self.refusal(f'"{name}" goes with "url"')
 
     def _settings(self) -> ServerSettings:
         timeout = self._number("timeoutMs", self._default_timeout())
@@ -214,6 +242,25 @@ class EntryReader:
             always_allow=tuple(self._given("alwaysAllow") or ()),
             trust=self._given("trust") is True,
             headers_from=self._given("headersFrom") or {},
+        )
+
+    def _oauth(self) -> OAuthEntry | None:
+        given = self._given("oauth")
+        if given is None:
+            return None
+
+        def text(member: str) -> str | None:
+            value = given.get(member)
+            return None if value is None else self._expand(value, "oauth")
+
+        port = given.get("callbackPort")
+        return OAuthEntry(
+            client_id=text("clientId"),
+            client_secret=text("clientSecret"),
+            issuer=text("issuer"),
+            scopes=tuple(given.get("scopes") or ()),
+            callback_port=None if port is None else int(port),
+            shared=given.get("shared") is True,
         )
 
     def _default_timeout(self) -> int:

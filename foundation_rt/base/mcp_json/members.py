@@ -150,6 +150,33 @@ class HeaderMapKind:
 
 
 @frozen
+class OAuthKind:
+    """An object that says how its client is known to an authorization server."""
+
+    def problem(self, value: Any) -> str | None:
+        """See `MemberKind`."""
+        if not isinstance(value, dict):
+            return "should be an object"
+        for name, kind in OAUTH_MEMBERS.items():
+            problem = kind.problem(value[name]) if name in value else None
+            if problem is not None:
+                return f'has a "{name}" that {problem}'
+        if "clientId" in value and "issuer" not in value:
+            return 'has a "clientId" and needs "issuer", the authorization server that knows it'
+        if "clientSecret" in value and "clientId" not in value:
+            return 'has a "clientSecret" and needs the "clientId" that it belongs to'
+        return None
+
+    def schema(self) -> dict[str, Any]:
+        """See `MemberKind`."""
+        return {
+            "type": "object",
+            "properties": {name: kind.schema() for name, kind in OAUTH_MEMBERS.items()},
+            "dependentRequired": {"clientId": ["issuer"], "clientSecret": ["clientId"]},
+        }
+
+
+@frozen
 class EntryMember:
     """One member of an entry.
 
@@ -165,6 +192,16 @@ class EntryMember:
 
 _TIME = WholeNumberKind(_DAY_MS)
 
+OAUTH_MEMBERS: Mapping[str, MemberKind] = {
+    "clientId": TextKind(),
+    "clientSecret": TextKind(),
+    "issuer": TextKind(),
+    "scopes": TextListKind(),
+    "callbackPort": WholeNumberKind(65_535),
+    "shared": FlagKind(),
+}
+"""The members of `oauth`; others are passed over."""
+
 MEMBERS: Mapping[str, EntryMember] = {
     "id": EntryMember(TextKind(), "The name of the server once more; equal to its key."),
     "type": EntryMember(
@@ -179,6 +216,9 @@ MEMBERS: Mapping[str, EntryMember] = {
     "cwd": EntryMember(TextKind(), "The working directory of the program."),
     "url": EntryMember(TextKind(), "The MCP endpoint of the server."),
     "headers": EntryMember(TextMapKind(), "Sent to the server with every request."),
+    "oauth": EntryMember(
+        OAuthKind(), "A person logs in to the server, with foundation-rt login NAME."
+    ),
     "timeoutMs": EntryMember(_TIME, "The time of a call, in ms.", 60_000),
     "maxTimeoutMs": EntryMember(
         _TIME, "The time of a call whose progress extends its deadline, in ms.", 600_000
@@ -243,7 +283,7 @@ def _entry_schema() -> dict[str, Any]:
         "type": "object",
         "properties": {name: _member_schema(member) for name, member in MEMBERS.items()},
         "oneOf": [
-            _way("command", "url", STDIO_TYPES, STDIO_TYPES[:1], absent=("headersFrom",)),
+            _way("command", "url", STDIO_TYPES, STDIO_TYPES[:1], absent=("headersFrom", "oauth")),
             _way("url", "command", HTTP_TYPES, HTTP_TRANSPORTS),
         ],
     }

@@ -148,12 +148,18 @@ class Authorizer:
             return is_first and self._dpop is not None
         if status == 403 and not challenge.lacks_scope:
             return False
-        if turn.attempts == MAX_ATTEMPTS:
+        if turn.attempts == MAX_ATTEMPTS or self._is_for_others(turn, challenge):
             return False
         turn.attempts += 1
         if self._grant is None or self._grant is turn.grant:  # else another request has got one
             await self._share(lambda: self._renew(challenge, turn.grant, turn.may_login))
         return True
+
+    def _is_for_others(self, turn: Turn, challenge: Challenge) -> bool:
+        """Return whether a server that was sent no token may want something else, such as a key."""
+        described = self.description
+        is_told = turn.grant is not None or "resource_metadata" in challenge.parameters
+        return isinstance(described, OAuth) and described.login is None and not is_told
 
     async def settled(self) -> None:
         """Wait until a refresh that is under way has been stored; a login is ended."""
@@ -173,6 +179,26 @@ class Authorizer:
         grant = await self._share(lambda: self._obtain(asked, None, may_login=True))
         assert grant is not None
         return grant
+
+    async def challenged(self) -> Challenge:
+        """Return the challenge of the server to a request without a token.
+
+        Raises:
+            AuthorizationError: it asks for no login.
+            ConnectionLostError: it does not answer.
+        """
+        return await self._its_flows().challenge()
+
+    async def logout(self) -> tuple[bool, bool]:
+        """Revoke the stored token, then delete it; return whether it was there, and revoked."""
+        async with self._store.lock(self._key):
+            grant = await self._load()
+            if grant is None:
+                return False, False
+            is_revoked = await self._its_flows().revoke(grant)
+            await self._store.delete(self._key)
+        self._take(None)
+        return True, is_revoked
 
     async def stored(self) -> Grant | None:
         """Return the stored token; None if there is none."""

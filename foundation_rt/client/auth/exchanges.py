@@ -112,13 +112,14 @@ async def _exchange(
     url: str, method: str, body: bytes, headers: Mapping[str, str], most: int
 ) -> Answer:
     parsed = httpx2.URL(url)
-    raw = [
-        (b"host", parsed.netloc),
-        (b"user-agent", f"foundation-rt/{__version__}".encode()),
-        (b"accept", b"application/json"),
-        (b"accept-encoding", b"identity"),
-        *((name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()),
-    ]
+    named = {
+        "user-agent": f"foundation-rt/{__version__}",
+        "accept": "application/json",
+        "accept-encoding": "identity",
+        **headers,
+    }
+    raw = [(name.encode("ascii"), value.encode("ascii")) for name, value in named.items()]
+    raw.insert(0, (b"host", parsed.netloc))
     if method == "POST":
         raw.append((b"content-length", b"%d" % len(body)))
     connection = connection_maker(url, CONNECT_TIMEOUT)()

@@ -21,6 +21,7 @@ from attrs import define, evolve, field, frozen
 
 from ..errors import AuthorizationError, ConnectionLostError, MCPError, place_of
 from ..safe_text import readable
+from .challenges import Challenge, choose_challenge
 from .clients import (
     ASSERTION_TYPE,
     OAuthClient,
@@ -65,7 +66,6 @@ from .grants import (
 from .urls import host_of, is_loopback, may_ask
 
 if TYPE_CHECKING:
-    from .challenges import Challenge
     from .exchanges import Answer, Exchanges
     from .proofs import DpopKey
 
@@ -75,6 +75,7 @@ EXCHANGE_GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 _ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
 
+_PING = b'{"jsonrpc":"2.0","id":"login","method":"ping"}'
 _NOT_SECRET = (
     *("grant_type", "client_id", "resource", "scope", "redirect_uri", "audience"),
     *("client_assertion_type", "subject_token_type", "requested_token_type"),
@@ -209,6 +210,24 @@ class Flows:
         return answer.status == 200
 
     # -- discovery
+
+    async def challenge(self) -> Challenge:
+        """Return the challenge of the server to a request without a token.
+
+        Raises:
+            AuthorizationError: it asks for no login.
+            ConnectionLostError: it does not answer.
+        """
+        accepted = {"accept": "application/json, text/event-stream"}
+        answer = await self.exchanges.post(self.url, _PING, accepted)
+        if answer.status >= 500:
+            raise _unavailable(self.url, answer.status)
+        challenge = choose_challenge(answer.headers.get("www-authenticate", ""))
+        if answer.status != 401 and await self._resource_metadata(None) is None:
+            raise AuthorizationError(
+                f"{host_of(self.url)} asks for no login", "Call it without one."
+            )
+        return challenge
 
     async def discover(self, challenge: Challenge) -> Discovered:
         """Find the authorization server of the server.

@@ -110,7 +110,7 @@ class FileTokenStore:
         finally:
             os.close(descriptor)
 
-    def keys(self) -> list[StoreKey]:
+    def stored_keys(self) -> list[StoreKey]:
         """Return the keys of all entries, the one that was saved last first."""
         found = []
         for path in self.folder.glob("*.json"):

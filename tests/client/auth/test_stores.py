@@ -69,7 +69,7 @@ async def test_files_are_their_owners_alone(tmp_path: Path, monkeypatch: Any) ->
         pass
     assert store.folder.stat().st_mode & 0o777 == 0o700
     assert {each.stat().st_mode & 0o777 for each in store.folder.iterdir()} == {0o600}
-    assert store.keys() == [KEY]
+    assert store.stored_keys() == [KEY]
     [path] = store.folder.glob("*.json")
     path.chmod(0o644)
     with pytest.raises(UsageError, match="can be read by others"):
@@ -88,7 +88,7 @@ async def test_file_that_cannot_be_read_is_no_entry(tmp_path: Path) -> None:
     for content in ("", "{", "[]", '{"entry": 5}'):
         path.write_text(content)
         assert await store.load(KEY) is None
-        assert store.keys() == []
+        assert store.stored_keys() == []
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
     assert await store.load(KEY) is None
