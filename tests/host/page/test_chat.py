@@ -165,6 +165,17 @@ def test_an_approval_shows_what_is_not_seen(page: Page, host: ScriptedHost) -> N
     assert host.next_said("approval")["decision"] == "deny"
 
 
+@pytest.mark.rule("HPAGE-39")
+def test_an_approval_hides_nothing_at_its_side(page: Page, host: ScriptedHost) -> None:
+    begin(page, host)
+    arguments = {"command": "ls" + " " * 3000 + "; rm -rf ~", "path": "x" * 3000}
+    host.event("approval", {**APPROVAL, "arguments": arguments})
+    shown = page.locator(".approval pre")
+    expect(page.locator(".approval .code-head")).to_contain_text("characters: scroll to read all")
+    assert shown.evaluate("each => each.scrollWidth <= each.clientWidth")
+    assert json.loads(shown.inner_text()) == arguments
+
+
 @pytest.mark.rule("HPAGE-13")
 def test_a_request_of_a_server_to_the_model_is_approved_too(page: Page, host: ScriptedHost) -> None:
     begin(page, host)

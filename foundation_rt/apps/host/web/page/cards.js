@@ -15,6 +15,9 @@ export const DECISIONS = [
   { decision: "trust", key: "5" },
 ];
 
+// Characters of arguments that are seen at a glance.
+const SHORT = 1000;
+
 const DECIDED = new Map([
   ["once", "Allowed once"],
   ["session", "Allowed in this chat"],
@@ -183,6 +186,13 @@ function errorNodes({ message = "The call failed.", code, details }) {
   return [el("div", { class: "error-text" }, textNode(message), noted), more];
 }
 
+/** Make the node of what is sent exactly: nothing of it is unseen, or runs off to the side (HPAGE-38, HPAGE-39). */
+function argumentsBlock(values) {
+  const text = visible(JSON.stringify(values, null, 2));
+  const size = text.length > SHORT ? `, ${count(text.length, "character")}: scroll to read all` : "";
+  return codeBlock(text, "", `Exact arguments${size}`);
+}
+
 function approvalOf({ tool, approval }, pending, decide) {
   if (approval === null) return null;
   if (approval.decision !== null) {
@@ -216,7 +226,7 @@ function approvalOf({ tool, approval }, pending, decide) {
     el("p", { class: "approval-question" }, question),
     approval.description ? el("p", { class: "muted" }, approval.description) : null,
     el("p", { class: "hints" }, ...hintsOf(approval.annotations)),
-    codeBlock(visible(JSON.stringify(approval.arguments, null, 2)), "", "Exact arguments"),
+    argumentsBlock(approval.arguments),
     el("div", { class: "buttons" }, ...buttons),
     trusting && trustOf(server, trusting),
     el(
