@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from .features.instruments import Gauge as Gauge
     from .features.instruments import Histogram as Histogram
     from .features.observers import CompletedCall as CompletedCall
+    from .features.proxy.forwarder import ForwardedError as ForwardedError
+    from .features.proxy.forwarder import ForwardedRequest as ForwardedRequest
+    from .features.proxy.forwarder import ForwardTarget as ForwardTarget
+    from .features.proxy.forwarder import RequestForwarder as RequestForwarder
     from .features.server_requests.elicitation import Elicit as Elicit
     from .features.server_requests.elicitation import ElicitResult as ElicitResult
     from .features.server_requests.elicitation import ElicitUrl as ElicitUrl
@@ -63,10 +67,6 @@ if TYPE_CHECKING:
     from .kernel.context import SessionLog as SessionLog
     from .kernel.dispatcher import Dispatcher as Dispatcher
     from .kernel.engine.connection import Connection as Connection
-    from .kernel.forwarding.forwarder import ForwardedError as ForwardedError
-    from .kernel.forwarding.forwarder import ForwardedRequest as ForwardedRequest
-    from .kernel.forwarding.forwarder import ForwardTarget as ForwardTarget
-    from .kernel.forwarding.forwarder import RequestForwarder as RequestForwarder
     from .kernel.invocation import Invocation as Invocation
     from .kernel.registry.completions import Completion as Completion
     from .kernel.registry.completions import CompletionRequest as CompletionRequest
@@ -133,9 +133,9 @@ _HOMES = {
     "ElicitUrl": "features.server_requests.elicitation",
     "EmbeddedResource": "protocol.content",
     "ErrorCode": "errors",
-    "ForwardTarget": "kernel.forwarding.forwarder",
-    "ForwardedError": "kernel.forwarding.forwarder",
-    "ForwardedRequest": "kernel.forwarding.forwarder",
+    "ForwardTarget": "features.proxy.forwarder",
+    "ForwardedError": "features.proxy.forwarder",
+    "ForwardedRequest": "features.proxy.forwarder",
     "Gauge": "features.instruments",
     "Header": "features.signatures.constraints",
     "Histogram": "features.instruments",
@@ -152,7 +152,7 @@ _HOMES = {
     "PromptResult": "kernel.registry.prompt_results",
     "RegistrationError": "errors",
     "RequestConflictError": "agents.ledger.errors",
-    "RequestForwarder": "kernel.forwarding.forwarder",
+    "RequestForwarder": "features.proxy.forwarder",
     "RequestFailedError": "agents.ledger.errors",
     "ResourceDefinition": "kernel.registry.resources",
     "ResourceLink": "protocol.content",

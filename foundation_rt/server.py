@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from .features.observers import CallObserver
     from .features.openapi.api import Api, OpenApiOptions
     from .features.openapi.documents import Document
+    from .features.proxy.forwarder import ForwardedRequest, RequestForwarder
     from .features.readiness import ReadinessChecks
     from .features.session_callbacks import SessionCallback
     from .http.app import HttpApplication
     from .http.asgi import App
     from .http.page_access import PageAccess
-    from .kernel.forwarding.forwarder import ForwardedRequest, RequestForwarder
     from .kernel.invocation import Invocation
     from .kernel.registry.features import Features
     from .kernel.registry.options import (
@@ -1184,8 +1184,8 @@ class Server:
                 _ = self.agents  # an operator may want a ledger where the author has no agents
             runtime = compose(self._registry, self._options, config, ToolContext)
             options, clock, logger = self._options, runtime.clock, runtime.logger
-            callbacks = options.session_end_callbacks, options.roots_callbacks
-            runtime.use(built_in(config, clock, logger, *callbacks))
+            given = options.session_end_callbacks, options.roots_callbacks, options.forwarder
+            runtime.use(built_in(config, clock, logger, *given))
             self._runtime = runtime
         return self._runtime
 

@@ -414,6 +414,6 @@ def _composed(
         publisher=runtime.publisher,
     )
     composed = compose(runtime.registry, options, runtime.config, ToolContext)
-    callbacks = options.session_end_callbacks, options.roots_callbacks
-    composed.use(built_in(composed.config, composed.clock, composed.logger, *callbacks))
+    given = options.session_end_callbacks, options.roots_callbacks, options.forwarder
+    composed.use(built_in(composed.config, composed.clock, composed.logger, *given))
     return composed

@@ -125,6 +125,8 @@ OF_FEATURES = (
     "principal_state",
     "client_input",
     "sampling",
+    "forwarding",
+    "forwarded",
 )
 """The words of features that no identifier in the kernel has, nor its modules."""
 
@@ -390,4 +392,4 @@ def test_server_without_coroutines_loads_neither_asyncio_nor_unused_parts(
         assert "orjson" in loaded
         assert not (loaded - loaded_by("pass")) & EXPENSIVE
         assert f"{PACKAGE}.features.admin" not in loaded
-        assert f"{PACKAGE}.kernel.forwarding" not in loaded
+        assert f"{PACKAGE}.features.proxy" not in loaded

@@ -194,7 +194,7 @@ def _client(session: Session) -> dict[str, Any]:
 def _identity(call: Invocation) -> dict[str, Any]:
     ids = {"correlationId": call.correlation_id, "runId": call.run_id}
     fields = _client(call.session) | ids | _subject(call.method, call.name)
-    return fields | call.forwarded.log_fields() if call.kind.is_forwarded else fields
+    return fields if call.kind.log_fields is None else {**fields, **call.kind.log_fields(call)}
 
 
 def identity_of_context(context: ToolContext) -> dict[str, Any]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..base.clock import Clock
     from ..base.config.settings import ServerConfig
     from ..base.logs.logger import StructuredLogger
+    from .proxy.forwarder import RequestForwarder
     from .session_callbacks import SessionCallback
 
 
@@ -33,6 +34,7 @@ def built_in(
     logger: StructuredLogger,
     session_ended: tuple[SessionCallback, ...] = (),
     roots_changed: tuple[SessionCallback, ...] = (),
+    forwarder: RequestForwarder | None = None,
 ) -> list[Feature]:
     """Return the features of a server with this configuration.
 
@@ -42,6 +44,7 @@ def built_in(
         logger: the logger of the server.
         session_ended: called with the key of a session that has ended.
         roots_changed: called with the key of a session whose client has changed its roots.
+        forwarder: answers what the server itself does not have (FWD-01).
 
     Raises:
         MissingExtraError: the extra of a feature is not installed.
@@ -55,6 +58,10 @@ def built_in(
     features: list[Feature] = [Batches(), asking, RootsChanges(roots_changed, logger)]
     if session_ended:
         features.append(SessionEnds(session_ended, logger))
+    if forwarder is not None:
+        from .proxy.forwarding import Forwarding
+
+        features.append(Forwarding(forwarder, logger))
     if config.server.session_state_store != "memory":
         from .state.stored_states import StoredStates
 

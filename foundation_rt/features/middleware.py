@@ -97,10 +97,12 @@ def build_stack(
     logger: StructuredLogger,
     own: Sequence[Middleware],
     call_observers: Sequence[CallObserver] = (),
+    *,
+    has_others: bool = False,
 ) -> MiddlewareStack:
     """Return the middleware that `config` asks for, and the author's `own` within it.
 
-    `call_observers` are the author's too.
+    `call_observers` are the author's too. `has_others`: other servers stand behind this one.
 
     Raises:
         MissingExtraError: the extra of a part is not installed.
@@ -118,7 +120,7 @@ def build_stack(
         stack.metrics = Metrics(
             resources,
             partial(_is_registered, registry, dispatcher),
-            dispatcher.calls.forwarding is not None,
+            has_others,
         )
         stack.observers.append(stack.metrics.observe)
     if config.audit.enabled:
@@ -171,12 +173,12 @@ def _audit_file(config: ServerConfig, logger: StructuredLogger) -> AuditFile | N
 
 def _is_registered(registry: ToolRegistry, dispatcher: Dispatcher, method: str, name: str) -> bool:
     """Return whether there is such a tool or prompt, here or behind the forwarder (FWD-11)."""
-    features, forwarding = dispatcher.features, dispatcher.calls.forwarding
+    features = dispatcher.features
     if method == TOOLS_CALL:
         found = registry.get(name) is not None
     else:
         found = features is not None and features.prompts.prompts.get(name) is not None
-    return found or (forwarding is not None and forwarding.knows(method, name))
+    return found or any(knows(method, name) for knows in dispatcher.knows)
 
 
 def _is_administrative(registry: ToolRegistry, name: str) -> bool:

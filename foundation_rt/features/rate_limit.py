@@ -183,8 +183,8 @@ class RateLimit:
             TOOL if request.method == TOOLS_CALL else FEATURE,
             session.headers,
         )
-        if calls.forwarding is not None:
-            calls.forwarding.label(call, request)
+        for label in self._dispatcher.label:
+            label(call, request)
         return call
 
     def _admit(self, call: Invocation, tool: str | None, decide: Decide) -> Invocation:

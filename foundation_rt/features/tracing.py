@@ -17,11 +17,11 @@ from attrs import define, field
 
 from ..errors import ErrorCode, MissingExtraError, ToolError
 from ..kernel.feature_calls import json_rpc_code
-from ..kernel.forwarding.forwarder import ForwardedError
 from ..kernel.invocation import Phase
 from ..protocol.content import ToolResult
 from ..protocol.methods import TOOLS_CALL, facts
 from ..version import __version__
+from .proxy.forwarder import ForwardedError, ForwardedRequest
 from .server_requests.round_trips import InputRequired
 
 try:
@@ -123,8 +123,9 @@ def _attributes(call: Invocation) -> dict[str, str]:
         "foundation_rt.run_id": call.run_id,
         "foundation_rt.correlation_id": call.correlation_id,
     }
-    if call.kind.is_forwarded and call.forwarded.target is not None:
-        attributes["foundation_rt.server"] = call.forwarded.target.server
+    forwarded: ForwardedRequest | None = call.parts.get(ForwardedRequest)
+    if forwarded is not None and forwarded.target is not None:
+        attributes["foundation_rt.server"] = forwarded.target.server
     transport = _NETWORK.get(call.session.transport_type)
     if transport is not None:
         attributes["network.transport"] = transport
@@ -147,7 +148,7 @@ def _is_failure(call: Invocation, value: Any) -> bool:
     """Return whether a tool, or the server behind a forwarder, calls its result a failure."""
     if isinstance(value, ToolResult):
         return value.is_error
-    is_result = call.kind.is_forwarded and isinstance(value, Mapping)
+    is_result = ForwardedRequest in call.parts and isinstance(value, Mapping)
     return is_result and value.get("isError") is True
 
 
@@ -155,7 +156,7 @@ def _note_error(span: trace.Span, call: Invocation, error: BaseException) -> Non
     """Note the error that the client receives, or else the exception (OPS-18)."""
     if call.phase is not Phase.PENDING:
         _note_failure(span, _ENDED_EARLY[call.phase])
-    elif call.kind.is_forwarded and isinstance(error, ForwardedError):
+    elif ForwardedRequest in call.parts and isinstance(error, ForwardedError):
         _note_failure(span, str(error.code))
         span.set_attribute("rpc.response.status_code", str(error.code))
     elif not isinstance(error, InputRequired):  # which asks the client and is not a failure

@@ -268,7 +268,7 @@ class HttpApplication:
         if self.group is not None:
             runtime.dispatcher.tasks.new_id = self.group.new_task_id
             await self.group.start(runtime.publisher)
-            if runtime.dispatcher.calls.forwarding is None:
+            if not runtime.dispatcher.knows:  # else each worker learns of changes by itself
                 runtime.publisher.relay = self.group.events.announce
             if runtime.metrics is not None and self.group.folder is not None:
                 from .cluster.worker_metrics import WorkerMetrics

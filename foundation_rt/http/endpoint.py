@@ -238,11 +238,13 @@ class Endpoint:
         tool = self._find_tool(message, principal)
         if tool is not None:
             return tool.header_parameters
-        forwarding = self.runtime.dispatcher.calls.forwarding
-        if forwarding is None or message.method != TOOLS_CALL or type(message.params) is not dict:
+        if message.method != TOOLS_CALL or type(message.params) is not dict:
             return ()
         name = message.params.get("name")
-        return forwarding.header_parameters(name) if type(name) is str else ()
+        if type(name) is not str:
+            return ()
+        found = (each(name) for each in self.runtime.dispatcher.header_parameters)
+        return next(filter(None, found), ())
 
     def _find_tool(self, message: Request, principal: Principal | None) -> RegisteredTool | None:
         """Return the tool that a request calls, if there is one that the principal sees."""

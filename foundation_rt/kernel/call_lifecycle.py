@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from ..protocol.peer import Peer
     from .effects import CallCompleted, Effect, Reply
     from .execution_limits import ResourceManager
-    from .forwarding.forwarding import Forwarding
     from .invocation import CallKind
     from .registry.tools import ToolRegistry
     from .replies import ResultWriter
@@ -98,8 +97,7 @@ class CallLifecycle:
         limits: the `tools` section of the configuration.
 
     Attributes:
-        prepared, raised: the hooks of features; see `Feature`.
-        forwarding: handles the calls of tools that are not registered; None without a forwarder.
+        find, prepared, raised, dropped: the hooks of features; see `Feature`.
     """
 
     resources: ResourceManager
@@ -108,9 +106,10 @@ class CallLifecycle:
     ids: IdGenerator
     results: ResultWriter
     tasks: TaskPolicy
+    find: Hooks = field(default=(), init=False)
     prepared: Hooks = field(default=(), init=False)
     raised: Hooks = field(default=(), init=False)
-    forwarding: Forwarding | None = field(default=None, init=False)
+    dropped: Hooks = field(default=(), init=False)
 
     # -- steps 1 to 7: before the handler ------------------------------------------------------
 
@@ -127,7 +126,7 @@ class CallLifecycle:
         try:
             self.check_payload_size(call)  # step 4
             self.find_tool(call, params)  # step 5
-            if peer.revision.is_stateless:
+            if peer.revision.is_stateless and call.kind is TOOL:
                 for prepared in self.prepared:
                     prepared(call, params)
             if not call.tool.reserved:  # a reserved tool has a slot of its own (RES-09)
@@ -206,13 +205,13 @@ class CallLifecycle:
     def find_tool(self, call: Invocation, params: dict[str, Any]) -> None:
         """Step 5: find the tool (CALL-06), and refuse it where policy does (ADMIN-03).
 
-        Tools that are not registered belong to the forwarder, if there is one (FWD-01).
+        Tools that are not registered may be a feature's (FWD-01).
         """
         tool = self.registry.get(call.name)
         if tool is None:
-            if self.forwarding is not None:
-                self.forwarding.take_tool(call, params)
-                return
+            for find in self.find:
+                if find(call, params):
+                    return
             raise no_such_tool(call.name)
         if tool.is_restricted:
             enforce_policies(call, tool, self.limits.admin_policy)
@@ -305,17 +304,17 @@ class CallLifecycle:
             del call.session.in_flight[call.request_id]
             return self.answer(call, outcome, duration_ms)  # step 10
         if type(outcome) is Returned:
-            self._drop_subscription(call)
+            self._drop(call)
         effects: list[Effect] = [late_record(call, outcome, duration_ms)]
         if type(outcome) is Raised and not _is_chosen(call, outcome.error):
             message = f"{call.kind.label}handler failed"
             effects.insert(0, failure_log(call, message, outcome.error))
         return effects
 
-    def _drop_subscription(self, call: Invocation) -> None:
-        """End what a forwarder has accepted for a client that is not given it (FWD-25)."""
-        if call.kind.is_forwarded and self.forwarding is not None:
-            self.forwarding.drop(call)
+    def _drop(self, call: Invocation) -> None:
+        """Tell features that the client is not given what the handler has returned (FWD-25)."""
+        for dropped in self.dropped:
+            dropped(call)
 
     def release_slot(self, call: Invocation) -> None:
         """Step 9: give the slot back, exactly once (CALL-09)."""
@@ -329,7 +328,7 @@ class CallLifecycle:
             try:
                 reply, is_error = call.kind.to_reply(self, call, outcome.value)
             except ToolError as refusal:
-                self._drop_subscription(call)
+                self._drop(call)
                 error, cause = refusal.to_structured(), refusal.__cause__
                 return self._fail(call, error, duration_ms, "result refused", cause)
             how = ToolCompletionOutcome.TOOL_ERROR if is_error else ToolCompletionOutcome.SUCCESS
@@ -361,13 +360,6 @@ class CallLifecycle:
         Raises:
             ToolError: the call fails with this error instead.
         """
-        if call.kind.is_forwarded:
-            from .forwarding.calls import answer_error, is_forwarded_error
-
-            if is_forwarded_error(raised):
-                return answer_error(self, call, raised, duration_ms)
-            if call.peer.revision.is_stateless:
-                return None  # its questions are results (FWD-09)
         for answer in self.raised:
             answered: tuple[Reply, CallCompleted] | None = answer(call, raised, duration_ms)
             if answered is not None:
@@ -428,11 +420,7 @@ def _is_chosen(call: Invocation, error: BaseException) -> bool:
     """Return whether an error is what the handler has to say, and no failure of it."""
     if chosen_error(error) is not None:
         return True
-    if not call.kind.is_forwarded:
-        return False
-    from .forwarding.calls import is_forwarded_error
-
-    return is_forwarded_error(error)
+    return call.kind.is_chosen is not None and call.kind.is_chosen(error)
 
 
 def _deliver(call: Invocation, reply: Reply | Notify) -> list[Effect]:

@@ -55,7 +55,7 @@ from .session import Session, SessionEvent, State
 from .subscriptions import Subscriptions, list_changed_method
 
 if TYPE_CHECKING:
-    from .call_lifecycle import CallLifecycle
+    from .call_lifecycle import CallLifecycle, Hooks
     from .effects import Effect, Publish
     from .invocation import CallOutcome, Invocation
     from .registry.features import Features
@@ -85,6 +85,8 @@ class Dispatcher:
         around: called instead of the decision about a request; None where nothing is around it.
         messages: decides about messages that are neither requests nor notifications, by class.
         notifications: decides about notifications, by method.
+        instructions, advertise, answer, knows, label, header_parameters: the hooks of features;
+            see `Feature`.
     """
 
     results: ResultWriter
@@ -96,6 +98,12 @@ class Dispatcher:
     around: Around | None = field(default=None, init=False)
     messages: dict[type, Decision] = field(init=False)
     notifications: dict[str, Decision] = field(init=False)
+    instructions: Hooks = field(default=(), init=False)
+    advertise: Hooks = field(default=(), init=False)
+    answer: Hooks = field(default=(), init=False)
+    knows: Hooks = field(default=(), init=False)
+    label: Hooks = field(default=(), init=False)
+    header_parameters: Hooks = field(default=(), init=False)
 
     def __attrs_post_init__(self) -> None:
         self.messages = {
@@ -285,8 +293,10 @@ class Dispatcher:
         if method is None or peer is None or request.method not in peer.revision.requests:
             raise method_not_found(request)
         _require_object(request)
-        if self.calls.forwarding is not None:
-            return self.calls.forwarding.answer(session, peer, request, method)
+        for answer in self.answer:
+            answered: list[Effect] | None = answer(session, peer, request)
+            if answered is not None:
+                return answered
         return method(self, session, peer, request)
 
     def _notification(self, session: Session, notification: Notification) -> list[Effect]:

@@ -16,10 +16,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..base.jsonschema.header_params import HeaderParameter
+    from ..protocol.jsonrpc import Request
+    from ..protocol.peer import Peer
     from .dispatcher import Decision, Dispatcher
-    from .effects import CallCompleted, Reply
+    from .effects import CallCompleted, Effect, Reply
     from .engine.executor import Engine, RunningCall
     from .invocation import Invocation
+    from .session import Session
 
 NO_ROWS: Mapping[Any, Any] = MappingProxyType({})
 
@@ -30,18 +34,53 @@ class Feature:
     A subclass states its rows, and overrides the hooks that it needs.
 
     Attributes:
+        needs_event_loop: some handlers of it are tasks.
         messages: the function that decides about a message, by the class of the message.
         notifications: the function that decides about a notification, by its method.
     """
 
+    needs_event_loop = False
     messages: Mapping[type, Decision] = NO_ROWS
     notifications: Mapping[str, Decision] = NO_ROWS
 
     def decide(self, dispatcher: Dispatcher) -> None:
         """Take note of what decides, before `join`."""
 
+    def instructions(self) -> str | None:
+        """Return advice for the model, after that of the server; read at each handshake."""
+
+    def advertise(self, capabilities: dict[str, Any]) -> None:
+        """Add to the capabilities of the server; called at each handshake."""
+
+    def answer(self, session: Session, peer: Peer, request: Request) -> list[Effect] | None:
+        """Answer a request of any method but `tools/call`; None: its method answers.
+
+        Raises:
+            JsonRpcError, ToolError: the request is refused.
+        """
+
+    def find(self, call: Invocation, params: dict[str, Any]) -> bool:
+        """Give a `tools/call` its handler, in step 5, where no such tool is registered."""
+        return False
+
+    def knows(self, method: str, name: str) -> bool:
+        """Return whether `find` or `answer` has a tool or a prompt of this name."""
+        return False
+
+    def label(self, call: Invocation, request: Request) -> None:
+        """Name the target of a call that nothing has checked yet."""
+
+    def header_parameters(self, name: str) -> tuple[HeaderParameter, ...]:
+        """Return the arguments of a tool that `find` has, and that HTTP headers repeat."""
+        return ()
+
+    def dropped(self, call: Invocation) -> None:
+        """Take note that the client is not given what the handler of `call` has returned."""
+
     def prepared(self, call: Invocation, params: Mapping[str, Any]) -> None:
-        """Read what came with a call of the stateless mode, after step 5.
+        """Read what came with a call of the stateless mode, whose handler is the server's.
+
+        Called after step 5.
 
         Raises:
             JsonRpcError, ToolError: the call is refused.
@@ -91,8 +130,10 @@ def hooks(features: Iterable[Feature], name: str) -> tuple[Callable[..., Any], .
 
 def use(dispatcher: Dispatcher, features: Iterable[Feature]) -> None:
     """Let features take part in the decisions of `dispatcher`."""
-    dispatcher.calls.prepared = hooks(features, "prepared")
-    dispatcher.calls.raised = hooks(features, "raised")
+    for name in ("find", "prepared", "raised", "dropped"):
+        setattr(dispatcher.calls, name, hooks(features, name))
+    for name in ("instructions", "advertise", "answer", "knows", "label", "header_parameters"):
+        setattr(dispatcher, name, hooks(features, name))
     for feature in features:
         dispatcher.messages.update(feature.messages)
         dispatcher.notifications.update(feature.notifications)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .call_lifecycle import CallLifecycle
     from .effects import Effect, Notify, Reply
     from .execution_limits import Slot
-    from .forwarding.forwarder import ForwardedRequest
     from .registry.tools import ExecutionMode, Handler, RegisteredTool
     from .session import Session
     from .tasks.promotion import Promotion
@@ -63,14 +62,18 @@ class CallKind(Shown):
         to_reply: writes the reply for the value that a handler returned, or another message of the
             request, and says whether that is an error; raises `ToolError` to refuse the value.
         to_error: writes the reply for an error.
-        is_forwarded: the handler is the forwarder of the server.
+        has_grace: the handler may go on for `tools.cancel_grace_ms` after its abort.
+        is_chosen: returns whether an exception is what the handler has to say.
+        log_fields: returns what log lines about a call have besides its ids and its name.
     """
 
     subject: str
     label: str
     to_reply: Callable[[CallLifecycle, Invocation, Any], tuple[Reply | Notify, bool]]
     to_error: Callable[[CallLifecycle, Invocation, StructuredError], Reply]
-    is_forwarded: bool = False
+    has_grace: bool = True
+    is_chosen: Callable[[BaseException], bool] | None = None
+    log_fields: Callable[[Invocation], Mapping[str, Any]] | None = None
 
 
 @define(eq=False, repr=False)
@@ -89,7 +92,6 @@ class Invocation:
         tool: the tool of a `tools/call`, from step 5 on.
         handler: called with `arguments` and a `ToolContext`, as `execution` says.
         to_result: makes the result of any method but `tools/call`.
-        forwarded: the request, of a call that the forwarder of the server handles.
         slot: None until one is taken, and for calls that need none.
         timeout_ms: the deadline, in ms from the start of the handler.
         arguments_as_sent: the arguments of a stateless call as JSON in UTF-8.
@@ -117,7 +119,6 @@ class Invocation:
     handler: Handler = field(init=False)
     execution: ExecutionMode = field(init=False)
     to_result: ToResult = field(init=False)
-    forwarded: ForwardedRequest = field(init=False)
     slot: Slot | None = field(default=None, init=False)
     timeout_ms: int = field(default=0, init=False)
     arguments_as_sent: bytes = field(default=b"", init=False)

@@ -139,6 +139,6 @@ def identity_fields(call: Invocation) -> dict[str, Any]:
     else:
         fields["method"] = call.method
         fields["name"] = call.name
-    if call.kind.is_forwarded:
-        fields |= call.forwarded.log_fields()
+    if call.kind.log_fields is not None:
+        fields |= call.kind.log_fields(call)
     return fields

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ..features.metrics import Metrics
     from ..features.middleware import Middleware, MiddlewareStack
     from ..features.observers import CallObserver
+    from ..features.proxy.forwarder import RequestForwarder
     from ..features.rate_limit import RateLimit
     from ..features.readiness import ReadinessChecks
     from ..features.session_callbacks import SessionCallback
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from .engine.loop_monitor import Closable, HostLoopMonitor
     from .engine.scheduling import Scheduler
     from .feature import Feature
-    from .forwarding.forwarder import ForwardedRequest, RequestForwarder
     from .registry.features import Features
 
 
@@ -190,6 +190,7 @@ class Runtime:
     rate_limit: RateLimit | None = field(default=None, init=False)
     _background: Background = field(init=False)
     _closing: Hooks = field(default=(), init=False)
+    _needs_event_loop: bool = field(default=False, init=False)
     _monitored_host: HostLoopMonitor | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -222,19 +223,6 @@ class Runtime:
         self.dispatcher.features = features
         features.observe(self.publisher)
 
-    def attach_forwarder(self, forwarder: RequestForwarder) -> None:
-        """Hand to `forwarder` what the server itself does not have, from now on (FWD-01)."""
-        from .forwarding.forwarding import Forwarding
-
-        def on_ended(request: ForwardedRequest) -> None:
-            try:
-                forwarder.subscription_ended(request)
-            except Exception as error:
-                self.logger.error("forwarder failed", {"error": describe_exception(error)})
-
-        self.dispatcher.calls.forwarding = Forwarding(forwarder, self.dispatcher, on_ended)
-        self.publisher.subscriptions.on_forwarded_end = on_ended
-
     def attach_instruments(self, instruments: Instruments) -> None:
         """Show `instruments` in the metrics from now on; without metrics they stay off."""
         self.instruments = instruments
@@ -245,6 +233,7 @@ class Runtime:
     def use(self, features: Sequence[Feature]) -> None:
         """Let features join, before the server is served."""
         self._closing = hooks(features, "close")
+        self._needs_event_loop = any(each.needs_event_loop for each in features)
         self.engine.starting = hooks(features, "starting")
         self.engine.forgetting = hooks(features, "forget")
         self.engine.ended = hooks(features, "session_ended")
@@ -307,7 +296,7 @@ class Runtime:
         """Return whether any call will be a task."""
         if self.engine.around is not None or self.registry.has_async_tools():
             return True
-        if self.dispatcher.calls.forwarding is not None:
+        if self._needs_event_loop:
             return True
         if self.rate_limit is not None and self.rate_limit.waits:
             return True
@@ -566,8 +555,6 @@ def compose(
         runtime.attach_features(options.features)
     if options.agent_coordinator is not None:
         runtime.attach_agents(options.agent_coordinator)
-    if options.forwarder is not None:
-        runtime.attach_forwarder(options.forwarder)
     if middleware or options.call_observers or config.is_operated():
         from ..features.middleware import build_stack
 
@@ -581,6 +568,7 @@ def compose(
                 logger,
                 middleware,
                 options.call_observers,
+                has_others=options.forwarder is not None,
             )
         except MissingExtraError as error:
             raise error.also(*config.extras()) from None

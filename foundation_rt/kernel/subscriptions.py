@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal
-    from .forwarding.forwarder import ForwardedRequest
     from .principal_shares import Quota
     from .session import Session
 
@@ -59,8 +58,7 @@ class Subscriber(Shown):
         peer: the sender of the request; None for a session.
         identity: of its principal, whose share it counts for (RES-18).
         topics: what it is notified of, by kind; in the order in which the topics were added.
-        forwarded: the requests that a forwarder has accepted, by topic; under None the request
-            of the subscriber itself (FWD-25).
+        grants: by topic, what a feature has granted it by; under None that of all of them.
     """
 
     session: Session
@@ -68,17 +66,17 @@ class Subscriber(Shown):
     peer: Peer | None
     identity: str | None
     topics: dict[str, dict[str, None]] = field(factory=dict, init=False)
-    forwarded: dict[Topic | None, ForwardedRequest] | None = field(default=None, init=False)
+    grants: dict[Topic | None, Any] | None = field(default=None, init=False)
 
     def has(self, topic: Topic) -> bool:
         """Return whether it is subscribed to `topic`."""
         kind, name = topic
         return name in self.topics.get(kind, ())
 
-    def request_of(self, topic: Topic) -> ForwardedRequest | None:
-        """Return the request by which a forwarder has accepted `topic`; None without one."""
-        accepted = self.forwarded or {}
-        return accepted.get(topic) or accepted.get(None)
+    def grant_of(self, topic: Topic) -> Any:
+        """Return what a feature has granted `topic` by; None without that."""
+        grants = self.grants or {}
+        return grants.get(topic) or grants.get(None)
 
 
 @define(eq=False, repr=False)
@@ -90,8 +88,8 @@ class Subscriptions:
         guard: held by every operation; a reentrant lock where several threads share them.
 
     Attributes:
-        on_forwarded_end: called with each request that a forwarder has accepted, when its
-            subscription ends; under the guard, in any thread.
+        on_grant_end: called with each grant of a feature, when its subscription ends; under the
+            guard, in any thread.
     """
 
     _config: ServerConfig = field(factory=ServerConfig)
@@ -99,7 +97,7 @@ class Subscriptions:
     _quota: Quota | None = field(default=None, init=False)
     _by_topic: dict[Topic, set[Subscriber]] = field(factory=dict, init=False)
     _open: set[Subscriber] = field(factory=set, init=False)
-    on_forwarded_end: Callable[[ForwardedRequest], object] | None = field(default=None, init=False)
+    on_grant_end: Callable[[Any], object] | None = field(default=None, init=False)
 
     def subscribe(
         self,
@@ -148,22 +146,20 @@ class Subscriptions:
         """Return whether a subscriber may have this topic besides its others (SUB-05)."""
         return subscriber.has(topic) or len(subscriber.topics.get(topic[0], ())) < MAX_TOPICS
 
-    def keep_forwarded(
-        self, subscriber: Subscriber, topic: Topic | None, request: ForwardedRequest
-    ) -> None:
-        """Report the end of `request` when `topic`, or the whole subscriber for None, ends."""
+    def keep_grant(self, subscriber: Subscriber, topic: Topic | None, grant: object) -> None:
+        """Report the end of `grant` when `topic`, or the whole subscriber for None, ends."""
         with self._guard:
-            self._end_forwarded(subscriber, topic)
-            if subscriber.forwarded is None:
-                subscriber.forwarded = {}
-            subscriber.forwarded[topic] = request
+            self._end_grant(subscriber, topic)
+            if subscriber.grants is None:
+                subscriber.grants = {}
+            subscriber.grants[topic] = grant
 
-    def _end_forwarded(self, subscriber: Subscriber, topic: Topic | None) -> None:
-        if subscriber.forwarded is None:
+    def _end_grant(self, subscriber: Subscriber, topic: Topic | None) -> None:
+        if subscriber.grants is None:
             return
-        request = subscriber.forwarded.pop(topic, None)
-        if request is not None and self.on_forwarded_end is not None:
-            self.on_forwarded_end(request)
+        grant = subscriber.grants.pop(topic, None)
+        if grant is not None and self.on_grant_end is not None:
+            self.on_grant_end(grant)
 
     def _enter(self, subscriber: Subscriber, topic: Topic) -> None:
         kind, name = topic
@@ -182,7 +178,7 @@ class Subscriptions:
             subscribers.discard(subscriber)
             if not subscribers:
                 self._by_topic.pop(topic, None)
-            self._end_forwarded(subscriber, topic)
+            self._end_grant(subscriber, topic)
 
     def end(self, subscriber: Subscriber) -> None:
         """Remove a subscriber, with all of its topics."""
@@ -194,7 +190,7 @@ class Subscriptions:
             if subscriber in self._open:
                 self._open.discard(subscriber)
                 self.quota.give_back(subscriber.identity, _weight_of(subscriber))
-            self._end_forwarded(subscriber, None)
+            self._end_grant(subscriber, None)
 
     def end_session(self, session: Session) -> None:
         """Remove all subscribers of a session, whose client has gone."""
@@ -229,7 +225,7 @@ class Subscriptions:
         *,
         is_last: bool = False,
         seen_by: Callable[[Principal | None], bool] | None = None,
-        requests: Collection[ForwardedRequest] | None = None,
+        grants: Collection[Any] | None = None,
     ) -> Iterator[Publish]:
         """Return the notifications to the subscribers of `topic`, and to no others (SUB-02).
 
@@ -241,13 +237,12 @@ class Subscriptions:
             params: its params, without the id of the subscription.
             is_last: nothing more will happen to the topic: it is removed from its subscribers.
             seen_by: returns whether the subscribers of a principal are notified; None: all are.
-            requests: those whose subscriptions alone are notified, which a forwarder has accepted;
-                None for all.
+            grants: those whose subscriptions alone are notified; None for all.
         """
         with self._guard:
             subscribers = list(self._by_topic.get(topic, ()))
-            if requests is not None:
-                subscribers = [each for each in subscribers if each.request_of(topic) in requests]
+            if grants is not None:
+                subscribers = [each for each in subscribers if each.grant_of(topic) in grants]
         if seen_by is not None:
             subscribers = [each for each in subscribers if seen_by(each.session.principal)]
         return (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...client import MCPError
 from ...errors import ErrorCode, ToolError
-from ...kernel.forwarding.forwarder import ForwardedError
+from ...features.proxy.forwarder import ForwardedError
 
 _CODES = {
     "E201": ErrorCode.RESOURCE_EXHAUSTED,

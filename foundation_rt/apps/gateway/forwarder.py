@@ -14,7 +14,7 @@ from attrs import define
 
 from ...client import MCPError
 from ...errors import ErrorCode, JsonRpcErrorCode, ToolError
-from ...kernel.forwarding.forwarder import ForwardedError, ForwardedRequest, ForwardTarget
+from ...features.proxy.forwarder import ForwardedError, ForwardedRequest, ForwardTarget
 from ...protocol.methods import (
     COMPLETION_COMPLETE,
     PROMPTS_GET,

@@ -25,8 +25,8 @@ from attrs import define
 
 from ...client import InvalidResponseError, MCPError, ServerRequestRefused
 from ...errors import JsonRpcErrorCode
+from ...features.proxy.forwarder import ForwardedError
 from ...features.server_requests.errors import ClientErrorResponse, ServerRequestError
-from ...kernel.forwarding.forwarder import ForwardedError
 from ...protocol.methods import (
     CLIENT_CAPABILITIES,
 )

@@ -19,7 +19,7 @@ from .relay import client_of
 
 if TYPE_CHECKING:
     from ...features.context import ToolContext
-    from ...kernel.forwarding.forwarder import ForwardedRequest
+    from ...features.proxy.forwarder import ForwardedRequest
     from ...server import Server
     from .upstreams import Upstreams
 

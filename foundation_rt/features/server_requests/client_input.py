@@ -99,7 +99,7 @@ class ClientInput(Feature):
         Raises:
             JsonRpcError: they are malformed, or the state is not valid for this call.
         """
-        if call.kind.is_forwarded or not facts(call.method).may_ask:
+        if not facts(call.method).may_ask:
             return
         # The scope of a state follows from the arguments, and a handler may change its own. To
         # work the scope out now would cost every call 13 us.
@@ -134,7 +134,7 @@ class ClientInput(Feature):
         """
         if not facts(call.method).may_ask:
             raise UsageError(f"a handler of {call.method} cannot ask the client")
-        if call.kind.is_forwarded and call.peer.revision.is_stateless:
+        if call.peer.revision.is_stateless and _is_forwarded(call):
             raise UsageError(
                 "a forwarder asks a client of the stateless mode by an input_required result"
             )
@@ -208,7 +208,7 @@ class ClientInput(Feature):
         Raises:
             ForwardedError: the state is not valid for this call.
         """
-        from ...kernel.forwarding.forwarder import ForwardedError
+        from ..proxy.forwarder import ForwardedError
         from .request_state import StateRefused, unseal_value
 
         try:
@@ -234,6 +234,8 @@ class ClientInput(Feature):
         """
         if _ERRORS not in sys.modules:
             return None
+        if call.peer.revision.is_stateless and _is_forwarded(call):
+            return None  # its questions are results (FWD-09)
         from .errors import ClientCapabilityError, UrlElicitationRequired
         from .round_trips import missing_in
 
@@ -307,6 +309,12 @@ def _refuse(
     error = StructuredError(ErrorCode.INVALID_ARGUMENT, message)
     record = completion_record(call, ToolCompletionOutcome.TOOL_ERROR, error, duration_ms)
     return error_reply(code, message, data, call.request_id), record
+
+
+def _is_forwarded(call: Invocation) -> bool:
+    from ..proxy.forwarder import ForwardedRequest
+
+    return ForwardedRequest in call.parts
 
 
 def _too_large() -> ToolError:

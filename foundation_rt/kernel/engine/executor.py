@@ -12,8 +12,8 @@ An awaitable that a handler returns is awaited in a task, wherever the handler r
 With middleware every call is a task, in which the handler is called in its own way (OPS-09).
 
 The deadline answers and aborts; it stops nothing. A coroutine that runs for `cancel_grace_ms` after
-its abort is cancelled at its next await, that of a forwarder at once; a thread cannot be stopped
-(TIME-04, FWD-31).
+its abort is cancelled at its next await, or at once where its kind has no grace; a thread cannot be
+stopped (TIME-04, FWD-31).
 """
 
 from __future__ import annotations
@@ -586,8 +586,7 @@ class Engine:
 
     def _cancel_later(self, run: RunningCall) -> None:
         """Cancel the task of an aborted call after its grace."""
-        # A forwarder has nothing to finish: the server behind it has to learn of this (FWD-31).
-        grace = 0 if run.call.kind.is_forwarded else self.config.tools.cancel_grace_ms / 1000
+        grace = self.config.tools.cancel_grace_ms / 1000 if run.call.kind.has_grace else 0
         run.cancellation = run.connection.scheduler.call_later(grace, partial(self._cancel, run))
 
     def _cancel(self, run: RunningCall) -> None:

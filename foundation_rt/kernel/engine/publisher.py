@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ...base.clock import Clock
     from ...protocol.principal import Principal
     from ..effects import Effect, Publish
-    from ..forwarding.forwarder import ForwardedRequest
     from ..session import Session
     from ..subscriptions import Subscriptions
     from .connection import Connection
@@ -247,7 +246,7 @@ class Publisher:
         uri: str,
         seen_by: Callable[[Principal | None], bool] | None = None,
         key: str | None = None,
-        requests: Collection[ForwardedRequest] | None = None,
+        grants: Collection[Any] | None = None,
     ) -> None:
         """Notify the subscribers of a resource that it has changed.
 
@@ -255,14 +254,14 @@ class Publisher:
             uri: of the resource.
             seen_by: returns whether a principal's clients are notified (SUB-16); None: all are.
             key: of the session that alone is notified; None for all.
-            requests: those whose subscriptions alone are notified (FWD-32); None for all.
+            grants: those whose subscriptions alone are notified (FWD-32); None for all.
         """
         found = self.subscriptions.publish(
             ("resource", uri),
             NOTIFICATIONS_RESOURCES_UPDATED,
             {"uri": uri},
             seen_by=seen_by,
-            requests=requests,
+            grants=grants,
         )
         if key is not None:
             session_id = self._ids_by_key.get(key, 0)

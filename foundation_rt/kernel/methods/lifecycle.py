@@ -102,12 +102,12 @@ def ping(dispatcher: Dispatcher, session: Session, peer: Peer, request: Request)
 
 
 def instructions_of(dispatcher: Dispatcher) -> str | None:
-    """Return the advice of the server, and that of its forwarder after it (FWD-28)."""
+    """Return the advice of the server, and that of features after it (FWD-28)."""
     own = dispatcher.results.info.instructions
-    if dispatcher.calls.forwarding is None:
+    if not dispatcher.instructions:
         return own
-    others = dispatcher.calls.forwarding.forwarder.instructions
-    return "\n\n".join(each for each in (own, others) if each) or None
+    others = (instructions() for instructions in dispatcher.instructions)
+    return "\n\n".join(each for each in (own, *others) if each) or None
 
 
 def capabilities_of(dispatcher: Dispatcher, revision: Revision) -> dict[str, Any]:
@@ -120,8 +120,8 @@ def capabilities_of(dispatcher: Dispatcher, revision: Revision) -> dict[str, Any
         capabilities["experimental"] = dispatcher.results.info.experimental
     if dispatcher.tasks.offered:
         capabilities["extensions"] = {EXTENSION: {}}
-    if dispatcher.calls.forwarding is not None:
-        dispatcher.calls.forwarding.add_capabilities(capabilities)
+    for advertise in dispatcher.advertise:
+        advertise(capabilities)
     return revision.keep("capabilities", capabilities)
 
 

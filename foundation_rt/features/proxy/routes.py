@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import define
 
 from ...base.shown import Shown
+from ...kernel.methods.resources import read_uri
+from ...kernel.replies import invalid_params
+from ...kernel.tasks.support import EXTENSION
 from ...protocol.jsonrpc import ABSENT
 from ...protocol.methods import (
     COMPLETION_COMPLETE,
@@ -24,14 +27,11 @@ from ...protocol.methods import (
     TASKS_UPDATE,
     TOOLS_LIST,
 )
-from ..methods.resources import read_uri
-from ..replies import invalid_params
-from ..tasks.support import EXTENSION
 
 if TYPE_CHECKING:
+    from ...kernel.dispatcher import Dispatcher
+    from ...kernel.session import Session
     from ...protocol.jsonrpc import Request
-    from ..dispatcher import Dispatcher
-    from ..session import Session
     from .forwarder import ListKind
 
     Owns = Callable[[Dispatcher, Session, Request], bool]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from attrs import define, field, frozen
 
 from ...base.shown import Shown
+
+if TYPE_CHECKING:
+    from ...kernel.invocation import Invocation
+    from ..context import ToolContext
 
 ListKind = Literal["tools", "resources", "resourceTemplates", "prompts"]
 """A list, by the member of its result that holds the entries."""
@@ -56,6 +60,12 @@ class ForwardedRequest(Shown):
         return fields if self.result_type is None else {**fields, "resultType": self.result_type}
 
 
+def forwarded(call: Invocation) -> ForwardedRequest:
+    """Return the request of a call that a forwarder handles."""
+    request: ForwardedRequest = call.parts[ForwardedRequest]
+    return request
+
+
 class ForwardedError(Exception):
     """Raised by a forwarder: the client gets exactly this JSON-RPC error (FWD-08).
 
@@ -101,7 +111,7 @@ class RequestForwarder(Protocol):
         """
         ...
 
-    def list_entries(self, kind: ListKind, context: Any) -> Entries | Awaitable[Entries]:
+    def list_entries(self, kind: ListKind, context: ToolContext) -> Entries | Awaitable[Entries]:
         """Return the definitions of a list for this client, in any order.
 
         A plain function or a coroutine function; a plain one runs in place. What is prepared for a
@@ -112,7 +122,7 @@ class RequestForwarder(Protocol):
         """
         ...
 
-    async def forward(self, request: ForwardedRequest, context: Any) -> Mapping[str, Any]:
+    async def forward(self, request: ForwardedRequest, context: ToolContext) -> Mapping[str, Any]:
         """Return the result of a request, as its server has sent it.
 
         Raises:

@@ -16,9 +16,9 @@ from ...protocol.peer import SERVER_INFO_KEY
 from ...protocol.revisions import VARYING_MEMBERS
 
 if TYPE_CHECKING:
+    from ...kernel.replies import ResultWriter
     from ...protocol.peer import Peer
     from ...protocol.revisions import Revision
-    from ..replies import ResultWriter
     from .forwarder import ListKind
 
 Wire = Mapping[str, Any]

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ...base.exact_json import dumps
 from ...errors import ErrorCode, ToolCompletionOutcome, ToolError, has_type
-from ..effects import Reply
-from ..feature_calls import FEATURE
-from ..invocation import CallKind
-from ..records import completion_record
-from ..tasks.support import can_have_tasks
-from ..tool_policies import TOOL
-from .forwarder import ForwardedError
+from ...kernel.effects import Reply
+from ...kernel.feature_calls import FEATURE
+from ...kernel.invocation import CallKind
+from ...kernel.records import completion_record
+from ...kernel.tasks.support import can_have_tasks
+from ...kernel.tool_policies import TOOL
+from .forwarder import ForwardedError, forwarded
 from .results import adapt_result, complete
 
 if TYPE_CHECKING:
-    from ..call_lifecycle import CallLifecycle
-    from ..effects import CallCompleted
-    from ..invocation import Invocation
+    from ...kernel.call_lifecycle import CallLifecycle
+    from ...kernel.effects import CallCompleted
+    from ...kernel.invocation import Invocation
 
 _COMPLETE, _INPUT_REQUIRED, _TASK = "complete", "input_required", "task"
 
@@ -62,7 +62,7 @@ def _check_type(call: Invocation, result: Mapping[str, Any]) -> None:
     kind = result.get("resultType", _COMPLETE)
     if kind == _COMPLETE:
         return
-    call.forwarded.result_type = kind if type(kind) is str else None
+    forwarded(call).result_type = kind if type(kind) is str else None
     stateless = call.peer.revision.is_stateless
     if not stateless or (kind == _TASK and not can_have_tasks(call.peer)):
         problem = "The result is of a type that this client cannot take."
@@ -73,7 +73,7 @@ def _refusal(problem: str, reason: str, **details: Any) -> ToolError:
     return ToolError(ErrorCode.INTERNAL, problem, {"reason": reason, **details})
 
 
-def is_forwarded_error(error: BaseException) -> TypeGuard[ForwardedError]:
+def is_error_of_another(error: BaseException) -> TypeGuard[ForwardedError]:
     """Return whether an exception is the error of another server."""
     return has_type(error, ForwardedError)
 
@@ -108,6 +108,14 @@ def _write(call: Invocation, member: dict[str, Any]) -> bytes:
     return dumps({"jsonrpc": "2.0", "id": call.request_id, **member})
 
 
-FORWARDED_TOOL = CallKind(TOOL.subject, TOOL.label, to_reply, TOOL.to_error, True)
-FORWARDED = CallKind(FEATURE.subject, FEATURE.label, to_reply, FEATURE.to_error, True)
+def log_fields(call: Invocation) -> dict[str, str]:
+    """Return what log lines about a call have besides its ids and its name (FWD-11)."""
+    return forwarded(call).log_fields()
+
+
+RULES = (False, is_error_of_another, log_fields)
+"""What all kinds of calls of a forwarder have in common."""
+
+FORWARDED_TOOL = CallKind(TOOL.subject, TOOL.label, to_reply, TOOL.to_error, *RULES)
+FORWARDED = CallKind(FEATURE.subject, FEATURE.label, to_reply, FEATURE.to_error, *RULES)
 FORWARDED_LIST = CallKind(FEATURE.subject, FEATURE.label, _to_list_reply, FEATURE.to_error, True)

@@ -7,14 +7,21 @@ cancelled, and ends with one record. A server without a forwarder imports nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ...errors import ErrorCode, JsonRpcError, RegistrationError, ToolError
+from ...errors import ErrorCode, JsonRpcError, RegistrationError, ToolError, describe_exception
+from ...kernel.feature import Feature
+from ...kernel.feature_calls import admit, assign_feature_ids
+from ...kernel.registry.catalog import InvalidCursor, read_cursor
+from ...kernel.registry.tool_definition import ToolDefinition
+from ...kernel.registry.tools import ExecutionMode, RegisteredTool, is_async_callable
+from ...kernel.replies import invalid_params
+from ...kernel.tasks.support import EXTENSION, require_extension
 from ...protocol.jsonrpc import ABSENT
 from ...protocol.methods import (
     RESOURCES_SUBSCRIBE,
@@ -23,47 +30,38 @@ from ...protocol.methods import (
     TASKS_GET,
     TOOLS_CALL,
 )
-from ..feature_calls import admit, assign_feature_ids
-from ..registry.catalog import InvalidCursor, read_cursor
-from ..registry.tool_definition import ToolDefinition
-from ..registry.tools import ExecutionMode, RegisteredTool, is_async_callable
-from ..replies import invalid_params
-from ..tasks.support import EXTENSION, require_extension
 from . import subscriptions
-from .calls import FORWARDED, FORWARDED_LIST, FORWARDED_TOOL
-from .forwarder import ForwardedRequest
+from .calls import FORWARDED, FORWARDED_LIST, FORWARDED_TOOL, answer_error, is_error_of_another
+from .forwarder import ForwardedRequest, forwarded
 from .lists import ForwardedLists, merged_page
 from .routes import ROUTES
 
 if TYPE_CHECKING:
     from ...base.jsonschema.header_params import HeaderParameter
+    from ...base.logs.logger import StructuredLogger
+    from ...kernel.dispatcher import Dispatcher
+    from ...kernel.effects import CallCompleted, Effect, Reply
+    from ...kernel.invocation import CallKind, Invocation
+    from ...kernel.session import Session
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
-    from ..context import HandlerContext
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
-    from ..invocation import CallKind, Invocation
-    from ..methods import Method
-    from ..session import Session
+    from ..context import ToolContext
     from .forwarder import ListKind, RequestForwarder
     from .lists import OwnEntries
     from .routes import Route
 
 
 @define(eq=False, repr=False)
-class Forwarding:
+class Forwarding(Feature):
     """Hands requests to the forwarder of a server.
-
-    Args:
-        on_ended: reports the end of a subscription to the forwarder.
 
     Attributes:
         tool: stands for every tool of the forwarder, whose server checks the arguments itself.
     """
 
     forwarder: RequestForwarder
-    dispatcher: Dispatcher
-    on_ended: Callable[[ForwardedRequest], object]
+    _logger: StructuredLogger
+    dispatcher: Dispatcher = field(init=False)
     tool: RegisteredTool = field(init=False)
     _lists: ForwardedLists = field(factory=ForwardedLists, init=False)
     _list_execution: ExecutionMode = field(init=False)
@@ -89,9 +87,27 @@ class Forwarding:
         is_async = is_async_callable(self.forwarder.list_entries)
         self._list_execution = ExecutionMode.ASYNC if is_async else ExecutionMode.INLINE
 
+    needs_event_loop = True
+
+    def decide(self, dispatcher: Dispatcher) -> None:
+        """Take part in the decisions of a server."""
+        self.dispatcher = dispatcher
+        dispatcher.subscriptions.on_grant_end = self.on_ended
+
+    def on_ended(self, request: ForwardedRequest) -> None:
+        """Report the end of a subscription to the forwarder."""
+        try:
+            self.forwarder.subscription_ended(request)
+        except Exception as error:
+            self._logger.error("forwarder failed", {"error": describe_exception(error)})
+
     # -- what there is -------------------------------------------------------------------------
 
-    def add_capabilities(self, own: dict[str, Any]) -> None:
+    def instructions(self) -> str | None:
+        """Return the advice of the forwarder (FWD-28)."""
+        return self.forwarder.instructions
+
+    def advertise(self, own: dict[str, Any]) -> None:
         """Add the capabilities of the forwarder to those of the server (FWD-02)."""
         for name, value in self.forwarder.capabilities.items():
             present = own.get(name, value)
@@ -138,30 +154,28 @@ class Forwarding:
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def take_tool(self, call: Invocation, params: dict[str, Any]) -> None:
+    def find(self, call: Invocation, params: dict[str, Any]) -> bool:
         """Make the forwarder the handler of a `tools/call` (FWD-03)."""
         self._take(call, FORWARDED_TOOL, params)
         call.tool = self.tool
+        return True
 
-    def answer(
-        self, session: Session, peer: Peer, request: Request, method: Method
-    ) -> list[Effect]:
-        """Answer a request of any method but `tools/call`: by `method`, or by the forwarder.
+    def answer(self, session: Session, peer: Peer, request: Request) -> list[Effect] | None:
+        """Answer a request of any method but `tools/call`, unless the server has what it names.
 
         Raises:
             JsonRpcError, ToolError: the request is refused.
         """
         route = self._route(request.method)
         if route is None:
-            return method(self.dispatcher, session, peer, request)
+            return None
         if route.list_kind is not None:
             return self._list(route.list_kind, session, peer, request)
         if request.method == SUBSCRIPTIONS_LISTEN:
-            begun = subscriptions.listen(self, session, peer, request)
-            return method(self.dispatcher, session, peer, request) if begun is None else begun
+            return subscriptions.listen(self, session, peer, request)
         name = route.name_of(request)
         if route.owns(self.dispatcher, session, request):
-            return method(self.dispatcher, session, peer, request)
+            return None
         if request.method in _SUBSCRIBING:
             return _SUBSCRIBING[request.method](self, session, peer, request, name)
         if route.capability == EXTENSION:
@@ -169,10 +183,18 @@ class Forwarding:
         call = self.begin(FORWARDED, session, peer, request, name)
         return admit(self.dispatcher.calls, call)
 
-    def drop(self, call: Invocation) -> None:
+    def raised(
+        self, call: Invocation, error: BaseException, duration_ms: float
+    ) -> tuple[Reply, CallCompleted] | None:
+        """Return the reply with the error of another server, as it came (FWD-08)."""
+        if ForwardedRequest not in call.parts or not is_error_of_another(error):
+            return None
+        return answer_error(self.dispatcher.calls, call, error, duration_ms)
+
+    def dropped(self, call: Invocation) -> None:
         """Report the end of a subscription that the client is not given (FWD-25)."""
         if call.kind in (subscriptions.FORWARDED_SUBSCRIBE, subscriptions.FORWARDED_LISTEN):
-            self.on_ended(call.forwarded)
+            self.on_ended(forwarded(call))
 
     def label(self, call: Invocation, request: Request) -> None:
         """Name the target of a call that nothing has checked yet (FWD-11)."""
@@ -209,13 +231,14 @@ class Forwarding:
 
     def _take(self, call: Invocation, kind: CallKind, params: dict[str, Any]) -> None:
         call.kind = kind
-        call.forwarded = ForwardedRequest(call.method, params, call.name)
-        call.forwarded.target = target = self.forwarder.target(call.forwarded)
+        request = ForwardedRequest(call.method, params, call.name)
+        request.target = target = self.forwarder.target(request)
+        call.keep(request)
         call.handler, call.execution = self._forward, ExecutionMode.ASYNC
         timeout_ms = None if target is None else target.timeout_ms
         call.timeout_ms = timeout_ms or self.dispatcher.calls.limits.default_timeout_ms
 
-    def _forward(self, arguments: dict[str, Any], context: HandlerContext[Any]) -> Any:
+    def _forward(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         return self.forwarder.forward(_request_of(context), context)
 
     # -- lists ---------------------------------------------------------------------------------
@@ -223,14 +246,12 @@ class Forwarding:
     def _list(self, kind: ListKind, session: Session, peer: Peer, request: Request) -> list[Effect]:
         """Begin the call that lists what the server and the forwarder have (FWD-06)."""
         call = self.begin(FORWARDED_LIST, session, peer, request, "")
-        after = _read_position(call.forwarded.params.get("cursor"))
+        after = _read_position(forwarded(call).params.get("cursor"))
         call.handler, call.execution = partial(self._entries, kind), self._list_execution
         call.to_result = partial(self._page, kind, after)
         return admit(self.dispatcher.calls, call, needs_slot=call.execution is ExecutionMode.ASYNC)
 
-    def _entries(
-        self, kind: ListKind, arguments: dict[str, Any], context: HandlerContext[Any]
-    ) -> Any:
+    def _entries(self, kind: ListKind, arguments: dict[str, Any], context: ToolContext) -> Any:
         return self.forwarder.list_entries(kind, context)
 
     def _page(
@@ -277,9 +298,9 @@ _SUBSCRIBING = {
 }
 
 
-def _request_of(context: HandlerContext[Any]) -> ForwardedRequest:
+def _request_of(context: ToolContext) -> ForwardedRequest:
     assert context.call is not None  # the runtime has made the context
-    return context.call.forwarded
+    return forwarded(context.call)
 
 
 def _read_position(cursor: Any) -> str | None:

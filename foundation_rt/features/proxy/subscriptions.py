@@ -12,30 +12,31 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ErrorCode, ToolError
-from ...protocol.jsonrpc import ABSENT
-from ...protocol.uri_template import MAX_URI_LENGTH
-from ..effects import Subscribe
-from ..feature_calls import FEATURE, admit
-from ..invocation import CallKind
-from ..methods.subscriptions import (
+from ...kernel.effects import Subscribe
+from ...kernel.feature_calls import FEATURE, admit
+from ...kernel.invocation import CallKind
+from ...kernel.methods.subscriptions import (
     acknowledgement,
     honour,
     read_names,
     read_wanted,
     too_many_topics,
 )
-from ..replies import result_reply
-from ..subscriptions import MAX_LISTENING, MAX_TOPICS
-from .calls import to_reply
+from ...kernel.replies import result_reply
+from ...kernel.subscriptions import MAX_LISTENING, MAX_TOPICS
+from ...protocol.jsonrpc import ABSENT
+from ...protocol.uri_template import MAX_URI_LENGTH
+from .calls import RULES, to_reply
+from .forwarder import forwarded
 
 if TYPE_CHECKING:
+    from ...kernel.call_lifecycle import CallLifecycle
+    from ...kernel.effects import Effect, Notify, Reply
+    from ...kernel.invocation import Invocation
+    from ...kernel.session import Session
+    from ...kernel.subscriptions import Topic
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
-    from ..call_lifecycle import CallLifecycle
-    from ..effects import Effect, Notify, Reply
-    from ..invocation import Invocation
-    from ..session import Session
-    from ..subscriptions import Topic
     from .forwarding import Forwarding
 
 KINDS: Mapping[str, str] = {"resourceSubscriptions": "resource", "taskIds": "task"}
@@ -56,12 +57,12 @@ def subscribe(
 
 def _subscribed(forwarding: Forwarding, value: Any, call: Invocation) -> dict[str, Any]:
     subscriptions = forwarding.dispatcher.subscriptions
-    call.forwarded.params = {"uri": call.name}  # what is kept is bounded
+    forwarded(call).params = {"uri": call.name}  # what is kept is bounded
     topic = ("resource", call.name)
     subscriber = subscriptions.subscribe(call.session)
     if not subscriptions.add(subscriber, topic):
         raise _too_many(MAX_TOPICS)
-    subscriptions.keep_forwarded(subscriber, topic, call.forwarded)
+    subscriptions.keep_grant(subscriber, topic, forwarded(call))
     return {}
 
 
@@ -96,7 +97,7 @@ def listen(
         return None
     params = {} if request.params is ABSENT else request.params
     call = forwarding.begin(FORWARDED_LISTEN, session, peer, request, "")
-    call.forwarded.params = {**params, "notifications": foreign}
+    forwarded(call).params = {**params, "notifications": foreign}
     call.to_result = partial(_listened, forwarding, honoured, topics, foreign)
     # Before the forwarder starts: no event after that may be lost.
     return [Subscribe(), *admit(forwarding.dispatcher.calls, call)]
@@ -122,9 +123,9 @@ def _listened(
     session, subscriptions = call.session, forwarding.dispatcher.subscriptions
     if len(session.subscribers) >= MAX_LISTENING:
         raise _too_many(MAX_LISTENING)
-    call.forwarded.params = {"notifications": kept}  # what is kept is bounded
+    forwarded(call).params = {"notifications": kept}  # what is kept is bounded
     subscriber = subscriptions.subscribe(session, call.request_id, call.peer.retain(), topics)
-    subscriptions.keep_forwarded(subscriber, None, call.forwarded)
+    subscriptions.keep_grant(subscriber, None, forwarded(call))
     return honoured
 
 
@@ -144,6 +145,6 @@ def _too_many(limit: int) -> ToolError:
 
 
 FORWARDED_SUBSCRIBE = CallKind(
-    FEATURE.subject, FEATURE.label, _subscribe_reply, FEATURE.to_error, True
+    FEATURE.subject, FEATURE.label, _subscribe_reply, FEATURE.to_error, *RULES
 )
-FORWARDED_LISTEN = CallKind(FEATURE.subject, FEATURE.label, _listen_reply, FEATURE.to_error, True)
+FORWARDED_LISTEN = CallKind(FEATURE.subject, FEATURE.label, _listen_reply, FEATURE.to_error, *RULES)

@@ -15,13 +15,13 @@ from attrs import define, field
 
 from ...base.exact_json import compact, dumps
 from ...base.shown import Shown
-from ..registry.catalog import names_after, write_cursor
+from ...kernel.registry.catalog import names_after, write_cursor
 from .results import adapt_entry
 
 if TYPE_CHECKING:
+    from ...kernel.registry.catalog import Page
     from ...protocol.principal import Principal
     from ...protocol.revisions import Revision
-    from ..registry.catalog import Page
     from .forwarder import ListKind
 
 MAX_KEPT_LISTS = 16
