@@ -137,7 +137,8 @@ class Rig:
     async def opened(
         self, ledger: RecordingLedger | None = None, uid: str = LEDGER, **options: Any
     ) -> NatsTransport:
-        options = {"prefix": self.prefix, "logger": self.log.logger(), **options}
+        defaults = {"prefix": self.prefix, "logger": self.log.logger(), "timeout_ms": 60_000}
+        options = defaults | options
         transport = NatsTransport(self.url, **options)
         self.transports.append(transport)
         await transport.open((ledger or RecordingLedger()).deliver, uid)
@@ -533,7 +534,8 @@ async def test_connection_that_comes_back_delivers_and_says_that_much_may_be_los
 @requires_nats_server
 async def test_server_that_is_stopped_fails_a_send_in_time(tmp_path: Path) -> None:
     async with own_rig(tmp_path) as (here, server):
-        transport = await here.opened(timeout_ms=100)
+        transport = await here.opened()
+        transport.timeout_ms = 100
         server.stop()
         with pytest.raises(TransportError, match="no answer in time"):
             await transport.send([event(1)])
@@ -543,8 +545,9 @@ async def test_server_that_is_stopped_fails_a_send_in_time(tmp_path: Path) -> No
 @pytest.mark.rule("AACP-77")
 async def test_frozen_server_fills_no_memory_and_keeps_no_close_waiting(tmp_path: Path) -> None:
     async with own_rig(tmp_path) as (here, server):
-        transport = await here.opened(timeout_ms=100)
+        transport = await here.opened()
         await transport.listen("b")
+        transport.timeout_ms = 100
         client, tasks = transport.connected(), asyncio.all_tasks()
         server.stop()
         many = [event(seq, payload=b'"%s"' % (b"x" * 500_000)) for seq in range(100)]
@@ -564,7 +567,8 @@ async def test_connection_to_a_frozen_server_is_made_again(
 ) -> None:
     monkeypatch.setattr(nats, "_PING_INTERVAL", 0.1)
     async with own_rig(tmp_path) as (here, server):
-        transport = await here.opened(timeout_ms=100)
+        transport = await here.opened()
+        transport.timeout_ms = 100
         losses = Losses(transport)
         many = [event(seq, payload=b'"%s"' % (b"x" * 500_000)) for seq in range(100)]
         server.stop()
@@ -573,6 +577,7 @@ async def test_connection_to_a_frozen_server_is_made_again(
                 await transport.send(many)
         await here.log.says("nats: connection lost")
         server.kill()
+        transport.timeout_ms = 60_000
         server.start()
         await losses.has(None)
 
