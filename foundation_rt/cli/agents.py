@@ -438,7 +438,7 @@ cannot be reached; 4 stdout cannot be written; 130 interrupted""",
             "show",
             "show a request with its payload and outcome",
             _show,
-            (_ID.as_many("1"),),
+            (Argument("ID", "the id of a request"),),
             _OF_EVERY,
         ),
         _command(

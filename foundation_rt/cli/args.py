@@ -60,10 +60,6 @@ class Argument(Shown):
         self.words = words
         self.count = count
 
-    def as_many(self, count: str) -> Argument:
-        """Return this argument with another count."""
-        return Argument(self.name, self.help, self.words, count)
-
     def shown(self) -> str:
         """Return how the help shows it: `FILE`, `[FILE]`, `[FILE ...]` or `FILE ...`."""
         forms = {"1": "{}", "?": "[{}]", "*": "[{} ...]", "+": "{} ..."}

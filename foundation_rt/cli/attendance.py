@@ -1,13 +1,8 @@
-"""The person who waits for a request: sees how it goes on, and answers what the server asks.
-
-A command is attended where stdin, stdout and stderr are terminals and no JSON was asked for
-(CLI-47): a pager that reads stdout has the keyboard.
-"""
+"""The person who waits for a request: sees how it goes on, and answers what the server asks."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from .live_view import LiveView
-from .person import Person, is_terminal
+from .person import Person
 from .questions import answer_as_model, ask_form, ask_page
 
 if TYPE_CHECKING:
@@ -28,11 +23,6 @@ _HOUR = 3600.0
 """Seconds that a person has for an answer; meanwhile no deadline of the client runs."""
 
 _WHO = "the server"
-
-
-def is_attended(*, as_json: bool) -> bool:
-    """Return whether a person waits for the result, and can be asked (CLI-47)."""
-    return not as_json and all(map(is_terminal, (sys.stdin, sys.stdout, sys.stderr)))
 
 
 @define(eq=False)

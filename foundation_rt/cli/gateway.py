@@ -13,7 +13,7 @@ from ..client.targets import HttpServer
 from ..errors import MissingExtraError
 from .agreement import TRUST, settle
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
-from .serve import CONFIG, TRACEBACK, TRANSPORT_OPTIONS, serve_line
+from .serve import CONFIG, TRACEBACK, TRANSPORT_OPTIONS, is_terminal, serve_line
 from .targets import (
     HEADER,
     JSON,
@@ -55,12 +55,8 @@ def _load(line: CommandLine, sources: list[Source]) -> Server:
         source,
         _overrides(line, source),
         config=line.option("--config"),
-        on_started=_show_servers if _is_terminal() else None,
+        on_started=_show_servers if is_terminal(sys.stderr) else None,
     )
-
-
-def _is_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def _show_servers(status: Mapping[str, Any]) -> None:

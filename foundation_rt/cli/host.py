@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import MissingExtraError
 from .agreement import TRUST, settle
 from .args import FILES, CliCommand, CommandLine, CommandLineError, Option
-from .person import is_terminal
 from .render import write_output
-from .serve import CONFIG, PORTS, WORKERS, http_settings
+from .serve import CONFIG, PORTS, WORKERS, http_settings, is_terminal
 
 if TYPE_CHECKING:
     from ..apps.coordinator import CircuitOptions, Coordinator

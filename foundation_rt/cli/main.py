@@ -75,9 +75,10 @@ def _require_name(outer: CliCommand, own: list[str]) -> None:
 
 def _help(command: CliCommand | None) -> int:
     from .help import help_text
+    from .serve import is_terminal
 
     columns = None
-    if sys.stdout is not None and sys.stdout.isatty():
+    if is_terminal(sys.stdout):
         from shutil import get_terminal_size
 
         columns = get_terminal_size().columns

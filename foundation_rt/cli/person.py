@@ -6,20 +6,16 @@ import asyncio
 import os
 import sys
 import termios
-from typing import Any
 
 from attrs import define, field
+
+from .serve import is_terminal
 
 _MAX_LINE = 32_768
 
 
 class InputClosedError(Exception):
     """The person has ended the input (Ctrl-D) instead of answering."""
-
-
-def is_terminal(stream: Any) -> bool:
-    """Return whether a stream is a terminal; one that is closed is None."""
-    return stream is not None and stream.isatty()
 
 
 def _find_terminal() -> int | None:

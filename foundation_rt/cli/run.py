@@ -19,6 +19,7 @@ from ..errors import JsonRpcErrorCode
 from ..kernel.engine.shutdown import ending_signals
 from .args import CommandLine, CommandLineError
 from .render import Output, Page, pretty_json
+from .serve import is_terminal
 from .targets import reach
 
 if TYPE_CHECKING:
@@ -129,19 +130,22 @@ def _perform(command: ClientCommand, line: CommandLine) -> Answer:
 
 
 def _attendance(command: ClientCommand, line: CommandLine) -> Attendance | None:
-    if not command.is_attended:
+    """Return the person who waits for the result, and can be asked; None if nobody does (CLI-47).
+
+    Stdout is a terminal then: a pager that reads it would have the keyboard.
+    """
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    if not command.is_attended or "--json" in line.options or not all(map(is_terminal, streams)):
         return None
-    from .attendance import Attendance, is_attended
+    from .attendance import Attendance
     from .live_view import LiveView
 
-    if not is_attended(as_json="--json" in line.options):
-        return None
     return Attendance(LiveView(line.positional[1]))
 
 
 def _log_form(*, as_json: bool) -> Callable[[bytes], bytes] | None:
     """Return how the log of an APP is written: in lines for people if stderr is a terminal."""
-    if as_json or sys.stderr is None or not sys.stderr.isatty():
+    if as_json or not is_terminal(sys.stderr):
         return None
     from .terminal import has_colours, readable_problem
 

@@ -93,7 +93,7 @@ def serve_line(line: CommandLine, load: Callable[[bool], Server]) -> int:
         for option in ("--http", "--no-auth", "--workers"):
             if option in line.options:
                 raise CommandLineError(f"{option} goes with --transport http or both")
-        is_watched = _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
+        is_watched = is_terminal(sys.stdin) and is_terminal(sys.stderr)
         server, descriptors = load_isolated(lambda: load(False))
         if is_watched:
             from .terminal import greet_over_stdio, log_to_terminal
@@ -156,7 +156,7 @@ def serve_over_http(
     except MissingExtraError as error:
         raise error.also(*server.load_config().extras()) from None
     greet = None
-    if _is_terminal(sys.stderr) and (descriptors is None or os.isatty(descriptors.input)):
+    if is_terminal(sys.stderr) and (descriptors is None or os.isatty(descriptors.input)):
         from .terminal import greet_over_http, log_to_terminal
 
         log_to_terminal(server)
@@ -176,7 +176,7 @@ def serve_over_http(
     return serve_stdio(server.runtime, descriptors=descriptors, companion=companion)
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
     """Return whether a person is at a stream; one that is closed is None."""
     return stream is not None and stream.isatty()
 
