@@ -23,6 +23,7 @@ from foundation_rt.client import connect as client_connect
 from foundation_rt.testing import ProtocolError, SequentialIds, TestClient
 from tests.client.document_server import server as document_server
 from tests.support.asgi import ask
+from tests.support.oauth_world import log_in, running_world
 from tests.support.pages import GUIDES, blocks_of
 from tests.support.pytest_run import run_pytest
 from tests.support.services import postgres_schema
@@ -489,3 +490,10 @@ async def test_program_of_the_official_sdk_guide_runs() -> None:
     async with TestClient(run({"__name__": "guide"}, 'app = Server("shop")')["app"]) as client:
         result = await client.call("search", words="tea")
         assert result == "nothing is called tea"
+
+
+def test_guide_logs_a_program_in() -> None:
+    with running_world() as world:
+        search = run({}, "async def search(url, query")["search"]
+        found = asyncio.run(search(world.url, "x", login=log_in))
+    assert found == "done"

@@ -128,7 +128,7 @@ def test_files_of_servers_in_blocks_are_read() -> None:
     for text in files:
         found = ServerFile.of(Path("mcp.json"), orjson.loads(text))
         for name in found.entries:
-            entry = found.entry(name, {"CRM_TOKEN": "secret"})
+            entry = found.entry(name, {"CRM_TOKEN": "secret", "GITHUB_CLIENT_SECRET": "secret"})
             assert entry.command or entry.url
 
 

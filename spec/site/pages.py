@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 GUIDES = {
     "Start": ("tutorial", "dev", "servers", "deadlines", "testing", "errors", "configuration"),
-    "Use": ("clients", "command-line", "openapi", "agents", "database", "embedding"),
+    "Use": ("clients", "logins", "command-line", "openapi", "agents", "database", "embedding"),
     "Applications": ("task-server", "gateway", "host"),
     "Run": ("deployment", "security", "operations"),
     "Move": ("from-fastmcp", "from-the-official-sdk"),

@@ -80,6 +80,9 @@ _NOT_SECRET = (
     *("grant_type", "client_id", "resource", "scope", "redirect_uri", "audience"),
     *("client_assertion_type", "subject_token_type", "requested_token_type"),
 )
+_OVER = ("invalid_grant", "invalid_client", "unauthorized_client", "bad_refresh_token")
+"""Errors after which only a login helps; the last one is GitHub's."""
+
 _SHORTEST_SECRET = 8  # characters; shorter values are common in texts
 _POLL_SECONDS = 5.0  # s; between two questions whether a device is admitted, if none is named
 
@@ -178,7 +181,7 @@ class Flows:
         answer = await self._post_token(server, client, parameters, dpop)
         if answer.error == "invalid_client":
             await self.forget_client(grant.issuer, grant.client_id)
-        if answer.error in ("invalid_grant", "invalid_client", "unauthorized_client"):
+        if answer.error in _OVER:
             return None
         self._check(answer, server, client, parameters)
         found = read_grant(

@@ -264,7 +264,11 @@ def _lifetime(seconds: Any) -> float | None:
 
 
 def _granted(scope: Any, requested: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(scope.split()) if isinstance(scope, str) else requested
+    if not isinstance(scope, str):
+        return requested
+    if "," in scope and not any("," in each for each in requested):
+        scope = scope.replace(",", " ")  # as GitHub separates them
+    return tuple(scope.split())
 
 
 def _is_visible(token: str) -> bool:

@@ -561,3 +561,38 @@ async def test_token_of_a_short_life_is_not_refreshed_for_every_request(world: W
         for _ in range(3):
             await client.call("echo")
     assert len(world.paths("/token")) == 1
+
+
+# -- peculiarities of big servers
+
+
+@pytest.mark.rule("CAUTH-31", "CAUTH-33")
+async def test_github_reports_errors_with_200_and_separates_scopes_by_commas(world: World) -> None:
+    store = MemoryTokenStore()
+    world.granted, world.token_lifetime = "repo,read:org", None
+    async with client_of(world, store=store, scopes=["repo", "read:org"]) as client:
+        await client.call("echo")
+    grant = await grant_of(store, world)
+    assert (grant["scopes"], grant["expires_at"]) == (["repo", "read:org"], None)
+    world.valid.clear()
+    world.answers["/token"] = (200, b'{"error": "bad_refresh_token"}')
+    assert "Not logged in" in str(await error_of(world, store=store, login=None))
+    assert await store.load(StoreKey(world.url)) is None
+    world.answers["/token"] = (200, b'{"error": "bad_verification_code"}')
+    assert "bad_verification_code" in str(await error_of(world, store=store))
+
+
+@pytest.mark.rule("CAUTH-31")
+async def test_refresh_token_that_does_not_rotate_stays(world: World) -> None:
+    store = MemoryTokenStore()
+    async with client_of(world, store=store) as client:
+        await client.call("echo")
+    before = await grant_of(store, world)
+    await expire(store, world)
+    world.answers["/token"] = (200, b'{"access_token": "next-token", "expires_in": "60"}')
+    world.valid["next-token"] = ""
+    async with client_of(world, store=store, login=None) as client:
+        await client.call("echo")
+    after = await grant_of(store, world)
+    assert (after["access_token"], after["token_type"]) == ("next-token", "Bearer")
+    assert after["refresh_token"] == before["refresh_token"]
