@@ -30,7 +30,7 @@ async def clerk(message: AgentMessage, context: AgentContext) -> object:
     return {"got": message.payload}
 
 
-@server.tool
+@server.tool(timeout_ms=500)
 def slow() -> str:
     """Waits, in a thread, until the file "go" is there."""
     while not executed.with_name("go").exists():
@@ -125,7 +125,7 @@ def test_a_request_that_a_kill_interrupts_is_finished_when_its_lease_has_lapsed(
 def test_a_call_that_timed_out_is_known_by_its_run_id_now_and_in_the_next_life(
     tmp_path: Path,
 ) -> None:
-    limits = settings(tmp_path, **{"tools.default_timeout_ms": 500})
+    limits = settings(tmp_path)
     with serve(APP, limits) as server:
         timed_out = server.call("slow")
         assert timed_out["code"] == "TIMEOUT"

@@ -56,7 +56,7 @@ together = threading.Barrier(20)
 @server.tool
 def meet(size: int):
     """Returns when all worker threads are here."""
-    together.wait(timeout=15)
+    together.wait(timeout=60)
 
 
 @server.tool
