@@ -19,7 +19,7 @@ from .service import NATIVE_MODE, LLMConfig
 GEMINI, OPENAI, ANTHROPIC, RULES = "gemini", "openai", "anthropic", "rules"
 PROVIDERS = (GEMINI, OPENAI, ANTHROPIC, RULES)
 
-ENTRY_POINTS = "foundation_rt.llm_providers"
+ENTRY_POINTS = "foundation-rt.llm_providers"
 """The group of the entry points by which packages add providers (LLM-19)."""
 
 KEY_VARIABLES = {
