@@ -114,7 +114,7 @@ def log_fields(call: Invocation) -> dict[str, str]:
 
 
 RULES = (False, is_error_of_another, log_fields)
-"""What all kinds of calls of a forwarder have in common."""
+"""The rules that all kinds of calls of a forwarder have in common."""
 
 FORWARDED_TOOL = CallKind(TOOL.subject, TOOL.label, to_reply, TOOL.to_error, *RULES)
 FORWARDED = CallKind(FEATURE.subject, FEATURE.label, to_reply, FEATURE.to_error, *RULES)

@@ -643,17 +643,17 @@ class Engine:
             if connection in self._ended_sessions:
                 self._report_session_end(connection)
             if not self._runs:
-                self._report_idle()
+                if self._waiting:
+                    self._wake_waiting()
+                self.on_idle()
 
     def _note_unanswered(self, call: Invocation, outcome: CallOutcome | None) -> None:
         if self.on_unanswered is not None and call.method == TOOLS_CALL:
             self.on_unanswered(call, outcome)
 
-    def _report_idle(self) -> None:
-        if self._waiting:
-            with self._ended:
-                self._ended.notify_all()
-        self.on_idle()
+    def _wake_waiting(self) -> None:
+        with self._ended:
+            self._ended.notify_all()
 
 
 def _work_for(
