@@ -149,7 +149,8 @@ class Session(Shown):
         return (
             request_id in self.in_flight
             or (request_id is not None and request_id in self.subscribers)
-            or any(part.holds(request_id) for part in self.parts.values())
+            # A copy: a handler may add a part in another thread.
+            or any(part.holds(request_id) for part in list(self.parts.values()))
         )
 
     @property
