@@ -30,7 +30,6 @@ from .run import FAILURE_EXIT, report
 from .targets import JSON, find_listed, find_target
 
 _TARGET = "a URL, or a name in an mcp.json"
-_MAX_PORT = 65_535
 
 
 def login_of(url: str) -> OAuth:
@@ -158,11 +157,8 @@ def _described(line: CommandLine, server: HttpServer) -> OAuth:
         if variable not in os.environ:
             raise CommandLineError("--client-secret-env: there is no such environment variable")
         given["client_secret"] = os.environ[variable]
-    port = line.option("--port")
+    port = line.number("--port")
     if port is not None:
-        is_port = port.isascii() and port.isdecimal() and 1 <= int(port[:6]) <= _MAX_PORT
-        if not is_port:
-            raise CommandLineError(f"--port is a number from 1 to {_MAX_PORT}, not {port!r}")
         given["redirect_uri"] = f"http://127.0.0.1:{port}/callback"
     try:
         return evolve(found, **given)
@@ -218,7 +214,12 @@ LOGIN = CliCommand(
             Option("--client-metadata", "name the client by this description of it", "URL"),
             Option("--no-browser", "print the page's URL, and read the answer that is pasted"),
             Option("--device", "log in on another device, with a code"),
-            Option("--port", "come back to this port of 127.0.0.1, by default a free one", "N"),
+            Option(
+                "--port",
+                "come back to this port of 127.0.0.1, by default a free one",
+                "N",
+                range(1, 65_536),
+            ),
         ),
         "options of the server": _OF_FILES,
         "options of the output": (JSON,),
