@@ -27,10 +27,13 @@ from ..base.shown import Shown
 if TYPE_CHECKING:
     from ..protocol.jsonrpc import RequestId
     from .invocation import Invocation
-    from .subscriptions import Topic
 
     Performed: TypeAlias = "Invocation | Abort | Extend | Publish | FeatureCallback | SessionEnded"
     Effect: TypeAlias = "Reply | Notify | Log | Subscribe | Performed"
+
+
+Topic = tuple[str, str]
+"""A kind (`list`, `resource`, `elicitation`, ...) and a name of that kind: `("resource", uri)`."""
 
 
 @define(repr=False)

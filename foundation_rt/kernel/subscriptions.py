@@ -22,7 +22,7 @@ from ..base.shown import Shown
 from ..protocol.jsonrpc import encode
 from ..protocol.peer import SUBSCRIPTION_ID_KEY
 from ..protocol.principal import identity_of
-from .effects import Publish
+from .effects import Publish, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from ..protocol.principal import Principal
     from .principal_shares import Quota
     from .session import Session
-
-Topic = tuple[str, str]
-"""A kind (`list`, `resource`, `elicitation`, ...) and a name of that kind: `("resource", uri)`."""
 
 MAX_TOPICS = 1000
 """Most topics of a kind that one subscriber can have."""

@@ -31,10 +31,9 @@ from .forwarder import forwarded
 
 if TYPE_CHECKING:
     from ...kernel.call_lifecycle import CallLifecycle
-    from ...kernel.effects import Effect, Notify, Reply
+    from ...kernel.effects import Effect, Notify, Reply, Topic
     from ...kernel.invocation import Invocation
     from ...kernel.session import Session
-    from ...kernel.subscriptions import Topic
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
     from .forwarding import Forwarding

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ...protocol.jsonrpc import Request, RequestId
     from ...protocol.peer import Peer
     from ..dispatcher import Dispatcher
-    from ..effects import Effect
+    from ..effects import Effect, Topic
     from ..session import Session
-    from ..subscriptions import Subscriber, Topic
+    from ..subscriptions import Subscriber
 
 _CANCELLED_REASON = "The server ends the subscription."
 
