@@ -24,7 +24,7 @@ GROUPS = {
     "Errors": ("errors",),
     "Agents": ("agents",),
     "Metrics": ("features.observers", "features.instruments"),
-    "Embedding and forwarding": ("kernel",),
+    "Embedding and forwarding": ("kernel", "features.proxy"),
 }
 """The headings for the names of the package, each with the modules that define them."""
 

@@ -82,7 +82,7 @@ class ServerSettings:
 
 @frozen(kw_only=True)
 class OAuthEntry:
-    """How the client of a server is known to its authorization server (MCPJSON-18).
+    """The client's registration at a server's authorization server (MCPJSON-18).
 
     Attributes:
         client_id: None if the client is registered by itself, or not at all.

@@ -42,7 +42,7 @@ _NONCE = "use_dpop_nonce"
 
 
 @define(eq=False)
-class Turn:
+class AuthorizedRequest:
     """One request, as often as it is sent.
 
     Args:
@@ -102,11 +102,11 @@ class Authorizer:
 
     # -- around a request
 
-    def turn(self, may_login: bool) -> Turn:
+    def turn(self, may_login: bool) -> AuthorizedRequest:
         """Return the state of one request, for which a person may be asked or not."""
-        return Turn(may_login)
+        return AuthorizedRequest(may_login)
 
-    async def headers(self, turn: Turn, method: str, url: str) -> RawHeaders:
+    async def headers(self, turn: AuthorizedRequest, method: str, url: str) -> RawHeaders:
         """Return the headers that authorize a request; none if there is no token.
 
         Raises:
@@ -125,7 +125,7 @@ class Authorizer:
             return [(b"authorization", self._header), (b"dpop", proof.encode("ascii"))]
         return [(b"authorization", self._header)]
 
-    async def refused(self, turn: Turn, status: int, headers: Mapping[str, str]) -> bool:
+    async def refused(self, turn: AuthorizedRequest, status: int, headers: Mapping[str, str]) -> bool:
         """Get another token, if that helps; return whether to send the request again.
 
         Args:
@@ -155,7 +155,7 @@ class Authorizer:
             await self._share(lambda: self._renew(challenge, turn.grant, turn.may_login))
         return True
 
-    def _is_for_others(self, turn: Turn, challenge: Challenge) -> bool:
+    def _is_for_others(self, turn: AuthorizedRequest, challenge: Challenge) -> bool:
         """Return whether a server that was sent no token may want something else, such as a key."""
         described = self.description
         is_told = turn.grant is not None or "resource_metadata" in challenge.parameters
@@ -327,11 +327,11 @@ class Authorizer:
 
     def _its_flows(self) -> Flows:
         if self.flows is None:
-            from .exchanges import HttpExchanges
+            from .exchanges import AuthExchanges
             from .flows import Flows
 
             self.flows = Flows(
-                self.url, self.description, self._store, HttpExchanges(), self.now, self._asking
+                self.url, self.description, self._store, AuthExchanges(), self.now, self._asking
             )
         return self.flows
 

@@ -1,4 +1,4 @@
-"""What a server says of the authorization that a request lacks. Pure (CAUTH-12, RFC 9110, 11.6.1).
+"""Challenges: the authorization that a request lacks. Pure (CAUTH-12, RFC 9110, 11.6.1).
 
 A `WWW-Authenticate` may hold several challenges, whose parameters are separated by commas as the
 challenges are.

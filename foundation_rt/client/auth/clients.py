@@ -1,4 +1,4 @@
-"""Which client is used at an authorization server. Pure (CAUTH-20 to CAUTH-24, RFC 7591)."""
+"""The choice of the client for an authorization server. Pure (CAUTH-20 to CAUTH-24, RFC 7591)."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class TokenStore(Protocol):
 
 @frozen
 class LoginRequest:
-    """What a login shows to a person.
+    """The page of a login, as it is shown to a person.
 
     Attributes:
         url: the page to open.
@@ -234,7 +234,7 @@ class EnterpriseManaged:
 
 
 Authorization = OAuth | ClientCredentials | WorkloadIdentity | EnterpriseManaged
-"""What `auth=` takes besides an `auth` of httpx2."""
+"""Values that `auth=` takes besides an `auth` of httpx2."""
 
 
 def is_description(auth: object) -> TypeGuard[Authorization]:

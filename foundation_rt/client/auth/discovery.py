@@ -1,4 +1,4 @@
-"""Where metadata is found, and whether it may be used. Pure (CAUTH-13 to CAUTH-19).
+"""Discovery: places of metadata, and whether it may be used. Pure (CAUTH-13 to CAUTH-19).
 
     server URL ─► resource metadata ─► issuer ─► metadata of the authorization server
                   RFC 9728                       RFC 8414, OpenID Connect Discovery

@@ -34,12 +34,12 @@ MAX_ANSWER_BYTES: Final = 256 * 1024
 
 
 @frozen
-class Answer:
-    """What an authorization server answered.
+class AuthResponse:
+    """The response of an authorization server.
 
     Attributes:
-        status: of HTTP.
-        headers: by name in lower case.
+        status: the status of HTTP.
+        headers: the headers, by name in lower case.
         document: the body, parsed; None if it is no JSON, or too long.
     """
 
@@ -57,7 +57,7 @@ class Answer:
 class Exchanges(Protocol):
     """Sends requests to authorization servers."""
 
-    async def get(self, url: str) -> Answer:
+    async def get(self, url: str) -> AuthResponse:
         """Return a document of metadata.
 
         Raises:
@@ -66,7 +66,7 @@ class Exchanges(Protocol):
 
     async def post(
         self, url: str, body: Mapping[str, str] | bytes, headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> AuthResponse:
         """Return the answer to a form, or to JSON.
 
         Raises:
@@ -75,16 +75,16 @@ class Exchanges(Protocol):
 
 
 @define(eq=False)
-class HttpExchanges:
+class AuthExchanges:
     """`Exchanges` over HTTP."""
 
-    async def get(self, url: str) -> Answer:
+    async def get(self, url: str) -> AuthResponse:
         """See `Exchanges`."""
         return await _within(METADATA_TIMEOUT, url, "GET", b"", {}, MAX_METADATA_BYTES)
 
     async def post(
         self, url: str, body: Mapping[str, str] | bytes, headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> AuthResponse:
         """See `Exchanges`."""
         kind = "application/json" if isinstance(body, bytes) else _FORM
         sent = body if isinstance(body, bytes) else urlencode(body).encode("ascii")
@@ -97,7 +97,7 @@ _FORM = "application/x-www-form-urlencoded"
 
 async def _within(
     seconds: float, url: str, method: str, body: bytes, headers: Mapping[str, str], most: int
-) -> Answer:
+) -> AuthResponse:
     try:
         async with asyncio.timeout(seconds):
             return await _exchange(url, method, body, headers, most)
@@ -110,7 +110,7 @@ async def _within(
 
 async def _exchange(
     url: str, method: str, body: bytes, headers: Mapping[str, str], most: int
-) -> Answer:
+) -> AuthResponse:
     parsed = httpx2.URL(url)
     named = {
         "user-agent": f"foundation-rt/{__version__}",
@@ -133,7 +133,7 @@ async def _exchange(
     finally:
         await connection.aclose()
     parsed_body = _parsed(document) if isinstance(document, bytes) else None
-    return Answer(response.status_code, response.headers, parsed_body)
+    return AuthResponse(response.status_code, response.headers, parsed_body)
 
 
 def _parsed(body: bytes) -> Any:

@@ -66,7 +66,7 @@ from .grants import (
 from .urls import host_of, is_loopback, may_ask
 
 if TYPE_CHECKING:
-    from .exchanges import Answer, Exchanges
+    from .exchanges import AuthResponse, Exchanges
     from .proofs import DpopKey
 
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
@@ -377,9 +377,9 @@ class Flows:
         parameters: Mapping[str, str],
         interval: float,
         dpop: DpopKey | None,
-    ) -> Answer:
+    ) -> AuthResponse:
         """Show the page, and ask until the person has agreed there."""
-        answer: Answer | None = None
+        answer: AuthResponse | None = None
 
         async def ask(shown: LoginRequest) -> str:
             nonlocal answer, interval
@@ -467,7 +467,7 @@ class Flows:
         client: OAuthClient,
         parameters: Mapping[str, str],
         dpop: DpopKey | None,
-    ) -> Answer:
+    ) -> AuthResponse:
         answer = await self._post_token(server, client, parameters, dpop)
         if answer.error == "invalid_client" and client.is_dynamic:
             await self.forget_client(server.issuer, client.client_id)
@@ -480,7 +480,7 @@ class Flows:
         client: OAuthClient,
         parameters: Mapping[str, str],
         dpop: DpopKey | None,
-    ) -> Answer:
+    ) -> AuthResponse:
         """Return the answer of the token endpoint, asked once more if it wants a nonce."""
         named, headers = authenticate(client)
         body = {**named, **parameters}
@@ -514,7 +514,7 @@ class Flows:
 
     def _check(
         self,
-        answer: Answer,
+        answer: AuthResponse,
         server: ServerMetadata,
         client: OAuthClient,
         parameters: Mapping[str, str],
@@ -534,7 +534,7 @@ class Flows:
 
     def _read(
         self,
-        answer: Answer,
+        answer: AuthResponse,
         found: Discovered,
         client: OAuthClient,
         scopes: tuple[str, ...],

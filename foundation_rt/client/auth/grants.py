@@ -27,7 +27,7 @@ _LONGEST = 365 * 24 * 3600.0  # s; of a token that says it lasts longer
 
 @frozen
 class Grant:
-    """What a login has brought; a store keeps it.
+    """The tokens that a login has brought; a store keeps them.
 
     Attributes:
         resource: the server's name for itself; it goes with every request for a token.

@@ -1,4 +1,4 @@
-"""How a person logs in: in a browser of this machine, of another one, or by a code (CAUTH-50)."""
+"""Logins of a person: in a browser of this machine, of another one, or by a code (CAUTH-50)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where tokens are kept: in memory, or in files of the user (CAUTH-40 to CAUTH-44)."""
+"""Stores of tokens: in memory, or in files of the user (CAUTH-40 to CAUTH-44)."""
 
 from __future__ import annotations
 

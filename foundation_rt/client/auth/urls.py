@@ -1,4 +1,4 @@
-"""Which URLs are asked for metadata, tokens and logins. Pure (CAUTH-10, CAUTH-11)."""
+"""The URLs that metadata, tokens and logins are asked from. Pure (CAUTH-10, CAUTH-11)."""
 
 from __future__ import annotations
 

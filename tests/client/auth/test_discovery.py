@@ -25,7 +25,7 @@ from foundation_rt.client.auth.discovery import (
     resource_metadata_places,
     server_metadata_places,
 )
-from foundation_rt.client.auth.exchanges import Answer
+from foundation_rt.client.auth.exchanges import AuthResponse
 from foundation_rt.client.auth.flows import Flows
 from foundation_rt.client.auth.grants import (
     authorization_url,
@@ -328,19 +328,19 @@ class Net:
     evil: dict[str, Any]
     sent: list[tuple[str, str]] = field(factory=list)
 
-    async def get(self, url: str) -> Answer:
+    async def get(self, url: str) -> AuthResponse:
         if url.startswith("https://mcp."):
-            return Answer(200, {}, self.resource)
+            return AuthResponse(200, {}, self.resource)
         if url.startswith(f"{HONEST}/"):
-            return Answer(200, {}, honest_metadata())
-        return Answer(200, {}, self.evil)
+            return AuthResponse(200, {}, honest_metadata())
+        return AuthResponse(200, {}, self.evil)
 
-    async def post(self, url: str, body: Any, headers: Any) -> Answer:
+    async def post(self, url: str, body: Any, headers: Any) -> AuthResponse:
         if isinstance(body, bytes):
-            return Answer(201, {}, {"client_id": "c"})
+            return AuthResponse(201, {}, {"client_id": "c"})
         self.sent += [(value, url) for value in body.values()]
         granted = {"access_token": f"token of {url}".replace(" ", "-"), "refresh_token": f"r-{url}"}
-        return Answer(200, {}, granted)
+        return AuthResponse(200, {}, granted)
 
 
 def honest_metadata() -> dict[str, Any]:
