@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def run_server(url: str, revision: str, side: str = "server") -> Score:
 
 
 def run_client(revision: str, client: Path = HERE / "client.py") -> Score:
-    """Run everything the suite has for a revision's clients.
+    """Run everything the suite has for a revision's clients, two scenarios at a time.
 
     Args:
         client: the program that is the client; it is given a URL.
@@ -136,11 +137,11 @@ def run_client(revision: str, client: Path = HERE / "client.py") -> Score:
     Raises:
         RuntimeError: the suite itself failed; with what it wrote.
     """
-    scenarios: dict[str, tuple[int, int]] = {}
-    complaints: list[Check] = []
-    for scenario in client_scenarios(revision):
-        scenarios[scenario], more = _run_scenario(scenario, revision, client)
-        complaints += more
+    names = client_scenarios(revision)
+    with ThreadPoolExecutor(2) as pool:
+        ran = list(pool.map(lambda name: _run_scenario(name, revision, client), names))
+    scenarios = {name: counts for name, (counts, _) in zip(names, ran, strict=True)}
+    complaints = [check for _, found in ran for check in found]
     return Score("client", revision, scenarios, tuple(complaints))
 
 

@@ -125,7 +125,9 @@ class Authorizer:
             return [(b"authorization", self._header), (b"dpop", proof.encode("ascii"))]
         return [(b"authorization", self._header)]
 
-    async def refused(self, turn: AuthorizedRequest, status: int, headers: Mapping[str, str]) -> bool:
+    async def refused(
+        self, turn: AuthorizedRequest, status: int, headers: Mapping[str, str]
+    ) -> bool:
         """Get another token, if that helps; return whether to send the request again.
 
         Args:
