@@ -33,16 +33,19 @@ _TARGET = "a URL, or a name in an mcp.json"
 
 
 def login_of(url: str) -> OAuth:
-    """Return what uses the stored login of a server: the plain one, else the latest."""
-    store = FileTokenStore()
-    resource = without_secrets(url)
-    keys = [key for key in store.stored_keys() if key.resource == resource]
-    if StoreKey(resource) in keys or not keys:
-        return OAuth(store=store)
-    client = keys[0].client
-    if keys[0].issuer:
-        return OAuth(client_id=client, issuer=keys[0].issuer, store=store)
-    return OAuth(client_metadata_url=client, store=store)
+    """Return what uses the stored login of a server, the latest if there are several."""
+    return next(iter(_logins_of(url)), OAuth(store=FileTokenStore()))
+
+
+def _logins_of(url: str) -> list[OAuth]:
+    store, resource = FileTokenStore(), without_secrets(url)
+    return [_of_key(key, store) for key in store.stored_keys() if key.resource == resource]
+
+
+def _of_key(key: StoreKey, store: FileTokenStore) -> OAuth:
+    if key.issuer:
+        return OAuth(client_id=key.client, issuer=key.issuer, store=store)
+    return OAuth(client_metadata_url=key.client or None, store=store)
 
 
 def _login(line: CommandLine) -> int:
@@ -92,33 +95,34 @@ def _whoami(line: CommandLine) -> int:
 
 
 def _logout(line: CommandLine) -> int:
-    """Revoke and delete one login, or all (CLI-102)."""
+    """Revoke and delete the logins at one server, or all (CLI-102)."""
     output = Output(sys.stdout, sys.stderr)
     if "--all" in line.options:
         if line.positional:
             raise CommandLineError("--all goes without a TARGET")
         store = FileTokenStore()
-        keys = store.stored_keys()
-        servers = dict.fromkeys(key.resource for key in keys if key.resource)
-        code = max([0, *(_end(HttpServer(url, auth=login_of(url)), output) for url in servers)])
-        for key in store.stored_keys():  # what is left: registered clients
-            asyncio.run(store.delete(key))
+        keys = [key for key in store.stored_keys() if key.resource]
+        code = max([0, *(_end(key.resource, _of_key(key, store), output) for key in keys)])
+        store.clear()  # what is left: registered clients
         return code
     if not line.positional:
         raise CommandLineError("name the TARGET to log out of, or --all")
-    return _end(_server(line), output)
+    server = _server(line)
+    if isinstance(server.auth, OAuth):
+        return _end(server.url, server.auth, output)
+    logins = _logins_of(server.url) or [login_of(server.url)]
+    return max(_end(server.url, each, output) for each in logins)
 
 
-def _end(server: HttpServer, output: Output) -> int:
-    authorizer = _authorizer(server)
+def _end(url: str, login: OAuth, output: Output) -> int:
     try:
-        was_there, is_revoked = asyncio.run(authorizer.logout())
+        was_there, is_revoked = asyncio.run(Authorizer(url, login).logout())
     except MCPError as error:
         return report(error, output)
     if not was_there:
-        return report(not_logged_in(server.url), output)
+        return report(not_logged_in(url), output)
     kept = "" if is_revoked else " Its token was not revoked: it is good until it ends."
-    return output.write(f"Logged out of {host_of(server.url)}.{kept}\n".encode())
+    return output.write(f"Logged out of {host_of(url)}.{kept}\n".encode())
 
 
 def _authorizer(server: HttpServer) -> Authorizer:

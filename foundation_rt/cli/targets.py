@@ -162,8 +162,9 @@ def with_login(server: HttpServer) -> HttpServer:
         return server
     from .login import login_of
 
+    login = login_of(server.url)
     try:
-        return evolve(server, auth=login_of(server.url))
+        return evolve(server, auth=login)
     except UsageError:  # it has a user or a token of its own, or is reached without TLS
         return server
 

@@ -97,6 +97,21 @@ def test_entry_of_a_file_says_which_client_logs_in(person: Person) -> None:
     assert not person.tokens
 
 
+@pytest.mark.rule("CLI-102", "CLI-104")
+def test_latest_login_is_used_and_all_of_a_server_end_together(person: Person) -> None:
+    url, world = person.world.url, person.world
+    assert person.runs("login", url).returncode == 0
+    assert person.runs("login", url, "--client-id", "me", "--issuer", world.issuer).returncode == 0
+    assert orjson.loads(person.runs("whoami", url, "--json").stdout)["client"] == "me"
+    assert person.runs("logout", url).returncode == 0
+    assert len(world.paths("/revoke")) == 2
+    assert person.runs("whoami", url).returncode == 3
+    [client] = person.tokens
+    client.chmod(0o644)
+    assert person.runs("logout", "--all").returncode == 0
+    assert not person.tokens
+
+
 @pytest.mark.rule("CLI-101")
 def test_options_say_which_client_logs_in(person: Person) -> None:
     url, world = person.world.url, person.world

@@ -60,7 +60,7 @@ class AuthorizedRequest:
     has_nonce: bool = field(default=False, init=False)
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Authorizer:
     """The authorization of one client at one server; belongs to one event loop.
 
@@ -87,7 +87,8 @@ class Authorizer:
     _is_loaded: bool = field(default=False, init=False)
     _renewing: asyncio.Task[Grant | None] | None = field(default=None, init=False)
     _waiting: int = field(default=0, init=False)
-    _is_login: bool = field(default=False, init=False)
+    _may_login: bool = field(default=False, init=False)  # the task under way may ask a person
+    _is_sent: bool = field(default=False, init=False)  # it has used up a code or a refresh token
     _next_refresh: float = field(default=0.0, init=False)
     _secrets: deque[str] = field(factory=lambda: deque(maxlen=_KEPT_SECRETS), init=False)
 
@@ -154,7 +155,11 @@ class Authorizer:
             return False
         turn.attempts += 1
         if self._grant is None or self._grant is turn.grant:  # else another request has got one
-            await self._share(lambda: self._renew(challenge, turn.grant, turn.may_login))
+            is_again = turn.attempts > 1
+            await self._share(
+                lambda: self._renew(challenge, turn.grant, turn.may_login, is_again),
+                turn.may_login,
+            )
         return True
 
     def _is_for_others(self, turn: AuthorizedRequest, challenge: Challenge) -> bool:
@@ -164,9 +169,9 @@ class Authorizer:
         return isinstance(described, OAuth) and described.login is None and not is_told
 
     async def settled(self) -> None:
-        """Wait until a refresh that is under way has been stored; a login is ended."""
-        self._end_login()
-        if self._renewing is not None:
+        """Wait until a refresh that was sent has been stored; what nobody waits for is ended."""
+        self._end_unneeded()
+        if self._renewing is not None and not self._waiting:
             await asyncio.wait([self._renewing])
 
     # -- for the command line
@@ -178,7 +183,7 @@ class Authorizer:
             AuthorizationError: there is none to be had.
         """
         asked = challenge or Challenge("bearer", {})
-        grant = await self._share(lambda: self._obtain(asked, None, may_login=True))
+        grant = await self._share(lambda: self._obtain(asked, None, may_login=True), True)
         assert grant is not None
         return grant
 
@@ -248,11 +253,11 @@ class Authorizer:
         return found
 
     async def _renew(
-        self, challenge: Challenge, used: Grant | None, may_login: bool
+        self, challenge: Challenge, used: Grant | None, may_login: bool, is_again: bool
     ) -> Grant | None:
         """Get a token that the server takes: a newer one, a refreshed one, or by a login."""
         if used is not None and not challenge.lacks_scope:
-            found = await self._refresh(used)
+            found = await self._refresh(used, may_ask=not (is_again and self._has_login(may_login)))
             if found is not None:
                 self._take(found)
                 return found
@@ -262,8 +267,16 @@ class Authorizer:
                 return stored
         return await self._obtain(challenge, used, may_login)
 
-    async def _refresh(self, used: Grant) -> Grant | None:
-        """Return a newer token than `used`; None if only a login brings one."""
+    def _has_login(self, may_login: bool) -> bool:
+        described = self.description
+        return not isinstance(described, OAuth) or (may_login and described.login is not None)
+
+    async def _refresh(self, used: Grant, *, may_ask: bool = True) -> Grant | None:
+        """Return a newer token than `used`; None if only a login brings one.
+
+        Args:
+            may_ask: whether to ask the authorization server, if the store has none.
+        """
         if not isinstance(self.description, OAuth):
             return None
         async with self._store.lock(self._key):
@@ -272,8 +285,9 @@ class Authorizer:
                 return None
             if stored.access_token != used.access_token and not stored.is_due(self.now()):
                 return stored
-            if stored.refresh_token is None:
+            if stored.refresh_token is None or not may_ask:
                 return None
+            self._is_sent = True
             outcome = await self._its_flows().refresh(stored)
             if outcome is not None:
                 await self._store.save(self._key, outcome.to_entry())
@@ -285,8 +299,7 @@ class Authorizer:
 
     async def _obtain(self, challenge: Challenge, used: Grant | None, may_login: bool) -> Grant:
         """Return a new token, by a login or as the description says."""
-        described = self.description
-        if isinstance(described, OAuth) and (described.login is None or not may_login):
+        if not self._has_login(may_login):
             raise not_logged_in(self.url)
         before = used.requested if used is not None and challenge.lacks_scope else ()
         grant = await self._its_flows().obtain(challenge, before)
@@ -296,9 +309,16 @@ class Authorizer:
         self._is_loaded = True
         return grant
 
-    async def _share(self, work: Callable[[], Coroutine[Any, Any, Grant | None]]) -> Grant | None:
-        """Do it once for all requests that wait for it; a login ends with the last of them."""
+    async def _share(
+        self, work: Callable[[], Coroutine[Any, Any, Grant | None]], may_login: bool = False
+    ) -> Grant | None:
+        """Do it once for all requests that wait for it; it ends with the last of them."""
+        while (task := self._renewing) is not None and (
+            task.cancelling() or (may_login and not self._may_login)
+        ):
+            await asyncio.wait([task])
         if self._renewing is None:
+            self._may_login, self._is_sent = may_login, False
             self._renewing = shared(work())
             self._renewing.add_done_callback(self._renewed)
         self._waiting += 1
@@ -306,11 +326,11 @@ class Authorizer:
             return await join(self._renewing)
         finally:
             self._waiting -= 1
-            if not self._waiting:
-                self._end_login()
+            self._end_unneeded()
 
-    def _end_login(self) -> None:
-        if self._is_login and self._renewing is not None:
+    def _end_unneeded(self) -> None:
+        """End a refresh or login that nobody waits for, unless it would lose a token (CAUTH-34)."""
+        if self._renewing is not None and not self._waiting and not self._is_sent:
             self._renewing.cancel()
 
     def _renewed(self, task: asyncio.Task[Grant | None]) -> None:
@@ -319,13 +339,12 @@ class Authorizer:
     @contextmanager
     def _asking(self) -> Iterator[None]:
         """Ask a person: the deadlines of calls stand still (CAUTH-36)."""
-        self._is_login = True
         self.pause()
         try:
             yield
         finally:
             self.resume()
-            self._is_login = False
+        self._is_sent = True
 
     def _its_flows(self) -> Flows:
         if self.flows is None:

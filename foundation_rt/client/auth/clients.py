@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ..errors import AuthorizationError
 from ..safe_text import readable
-from .discovery import ServerMetadata
+
+if TYPE_CHECKING:
+    from .discovery import ServerMetadata
 
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
@@ -31,8 +33,8 @@ class OAuthClient:
 
     client_id: str
     method: str = "none"
-    secret: str | None = None
-    private_key: str | None = None
+    secret: str | None = field(default=None, repr=False)
+    private_key: str | None = field(default=None, repr=False)
     redirect_uri: str | None = None
     is_dynamic: bool = False
 

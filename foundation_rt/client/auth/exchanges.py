@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import httpcore2
 import httpx2
 import orjson
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from ...version import __version__
 from ..errors import ConnectionLostError
@@ -45,7 +45,7 @@ class AuthResponse:
 
     status: int
     headers: Mapping[str, str]
-    document: Any
+    document: Any = field(repr=False)
 
     @property
     def error(self) -> str | None:
@@ -103,7 +103,10 @@ async def _within(
             return await _exchange(url, method, body, headers, most)
     except (TimeoutError, httpcore2.TimeoutException):
         what = f"{host_of(url)} did not answer within {seconds:g} s"
-    except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError):
+    except (
+        *(httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError),
+        *(httpx2.InvalidURL, UnicodeError),  # a host that cannot be one
+    ):
         what = f"there is no connection to {host_of(url)}"
     raise ConnectionLostError(what, may_have_run=False) from None
 

@@ -323,9 +323,11 @@ class Flows:
                     return await described.login(request)
         except MCPError:
             raise
-        except TimeoutError:
+        except (TimeoutError, asyncio.CancelledError) as error:
             if client.is_dynamic:  # its server may have forgotten it, and said so to the browser
                 await self.forget_client(request.issuer, client.client_id)
+            if isinstance(error, asyncio.CancelledError):
+                raise
             raise AuthorizationError(
                 f"Nobody completed the login within {request.timeout:g} s",
                 "Run it again, or use --no-browser.",

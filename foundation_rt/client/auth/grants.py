@@ -8,15 +8,17 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from attrs import asdict, field, fields, frozen
 
 from ..errors import AuthorizationError
 from ..safe_text import readable
-from .clients import OAuthClient
-from .discovery import ResourceMetadata, ServerMetadata
+
+if TYPE_CHECKING:
+    from .clients import OAuthClient
+    from .discovery import ResourceMetadata, ServerMetadata
 
 REFRESH_SECONDS = 60.0
 """Seconds before its end at which a token is refreshed; half its life if that is shorter."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -43,7 +45,7 @@ def browser_login(open_page: Callable[[str], object] = webbrowser.open) -> Login
 
     async def login(request: LoginRequest) -> str:
         came: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        async with await _listen(request, came):
+        async with _listening(request, came):
             threading.Thread(target=open_page, args=(request.url,), daemon=True).start()
             return await came
 
@@ -73,7 +75,8 @@ def paste_login(
                 line = (read or sys.stdin.readline)()
             except (OSError, ValueError):
                 line = ""
-            loop.call_soon_threadsafe(_settle, came, line.strip())
+            with suppress(RuntimeError):  # nobody waits any more
+                loop.call_soon_threadsafe(_settle, came, line.strip())
 
         threading.Thread(target=work, daemon=True).start()
         pasted = await came
@@ -117,43 +120,58 @@ def _settle(came: asyncio.Future[str], text: str) -> None:
         came.set_result(text)
 
 
-async def _listen(request: LoginRequest, came: asyncio.Future[str]) -> asyncio.Server:
-    """Listen at the redirect URI, until the browser comes back with the state of this login."""
+@asynccontextmanager
+async def _listening(request: LoginRequest, came: asyncio.Future[str]) -> AsyncIterator[None]:
+    """Listen at the redirect URI, until the browser comes back with the state of this login.
+
+    Connections that it has opened and not used end with the block.
+    """
     place = urlsplit(request.redirect_uri)
     state = parse_qs(urlsplit(request.url).query)["state"]
-    connections = asyncio.Semaphore(_MOST_CONNECTIONS)
+    serving: dict[asyncio.Task[None], None] = {}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_HEAD_SECONDS):
-                if connections.locked():
-                    return
-                async with connections:
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    target = _target(head)
-                    asked = urlsplit(target)
-                    is_ours = asked.path == (place.path or "/")
-                    is_ours = is_ours and parse_qs(asked.query).get("state") == state
-                    writer.write(_response(is_ours))
-                    await writer.drain()
-                    if is_ours:
-                        _settle(came, f"{place.scheme}://{place.netloc}{target}")
+                target = _target(await reader.readuntil(b"\r\n\r\n"))
+                asked = urlsplit(target)
+                is_ours = asked.path == (place.path or "/")
+                is_ours = is_ours and parse_qs(asked.query).get("state") == state
+                writer.write(_response(is_ours))
+                await writer.drain()
+                if is_ours:
+                    _settle(came, f"{place.scheme}://{place.netloc}{target}")
         except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
             pass  # no browser, or one that has gone
         except asyncio.LimitOverrunError:
             pass
-        finally:
-            writer.close()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(serving) >= _MOST_CONNECTIONS:
+            next(iter(serving)).cancel()  # the oldest: the browser's own may be the latest
+        task = asyncio.create_task(serve(reader, writer))
+        serving[task] = None
+        task.add_done_callback(serving.pop)
+        task.add_done_callback(lambda _: writer.close())  # also if it was cancelled at once
 
     try:
-        return await asyncio.start_server(
-            serve, place.hostname, place.port or 80, limit=_MAX_HEAD_BYTES
+        server = await asyncio.start_server(
+            connected, place.hostname, place.port or 80, limit=_MAX_HEAD_BYTES
         )
     except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "it is taken"
         raise AuthorizationError(
-            f"The login cannot come back to {place.netloc}: {error.strerror or 'it is taken'}",
+            f"The login cannot come back to {place.netloc}: {reason}",
             "Choose another port, or use --no-browser.",
         ) from None
+    try:
+        yield
+    finally:
+        server.close()
+        for task in serving:
+            task.cancel()
+        if serving:
+            await asyncio.wait(serving)
 
 
 def _target(head: bytes) -> str:

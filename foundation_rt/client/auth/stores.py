@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
@@ -22,15 +23,15 @@ _OWNER_ONLY = 0o600
 _FOLDER_MODE = 0o700
 _MAX_FILE_BYTES = 1024 * 1024
 _LOCK_WAIT: Final = 0.02
-"""Seconds between two attempts to lock a file: a lock that blocks could not be cancelled."""
+"""Seconds between two attempts to lock: a lock that blocks could not be cancelled."""
 
 
 @define(eq=False)
 class MemoryTokenStore:
-    """Keeps tokens as long as the program runs."""
+    """Keeps tokens as long as the program runs; for clients of any thread."""
 
     _entries: dict[StoreKey, Mapping[str, Any]] = field(factory=dict, init=False, repr=False)
-    _locks: dict[StoreKey, asyncio.Lock] = field(factory=dict, init=False, repr=False)
+    _locks: dict[StoreKey, threading.Lock] = field(factory=dict, init=False, repr=False)
 
     async def load(self, key: StoreKey) -> Mapping[str, Any] | None:
         """See `TokenStore`."""
@@ -47,8 +48,13 @@ class MemoryTokenStore:
     @asynccontextmanager
     async def lock(self, key: StoreKey) -> AsyncIterator[None]:
         """See `TokenStore`."""
-        async with self._locks.setdefault(key, asyncio.Lock()):
+        lock = self._locks.setdefault(key, threading.Lock())
+        while not lock.acquire(blocking=False):
+            await asyncio.sleep(_LOCK_WAIT)
+        try:
             yield
+        finally:
+            lock.release()
 
 
 @define(eq=False)
@@ -93,8 +99,10 @@ class FileTokenStore:
 
     async def delete(self, key: StoreKey) -> None:
         """See `TokenStore`."""
+        path = self._path(key)
         with self._explained():
-            self._path(key).unlink(missing_ok=True)
+            for each in (path, *self.folder.glob(f"{path.stem}.*.new")):  # of a killed process
+                each.unlink(missing_ok=True)
 
     @asynccontextmanager
     async def lock(self, key: StoreKey) -> AsyncIterator[None]:
@@ -111,14 +119,20 @@ class FileTokenStore:
             os.close(descriptor)
 
     def stored_keys(self) -> list[StoreKey]:
-        """Return the keys of all entries, the one that was saved last first."""
+        """Return the keys of all entries that can be used, the one that was saved last first."""
         found = []
         for path in self.folder.glob("*.json"):
-            content = self._read(path)
-            with suppress(OSError, TypeError):
+            with suppress(OSError, TypeError, UsageError):
+                content = self._read(path)
                 if content is not None:
                     found.append((path.stat().st_mtime_ns, StoreKey(**content["key"])))
         return [key for _, key in sorted(found, key=lambda each: each[0], reverse=True)]
+
+    def clear(self) -> None:
+        """Delete all entries, also those that cannot be used, or that a killed process left."""
+        with self._explained():
+            for path in (*self.folder.glob("*.json"), *self.folder.glob("*.new")):
+                path.unlink(missing_ok=True)
 
     def _path(self, key: StoreKey) -> Path:
         whole = json.dumps([key.resource, key.issuer, key.client]).encode()

@@ -102,7 +102,9 @@ def _host(url: str) -> str:
 
 
 def _is_private(host: str) -> bool:
+    name = host.rstrip(".")
     try:
-        return not ip_address(host).is_global
-    except ValueError:
-        return host in _LOOPBACK_NAMES
+        return not ip_address(name).is_global
+    except ValueError:  # 127.1 and 0x7f000001 are addresses, too: no domain ends in such a label
+        last = name.rpartition(".")[2]
+        return last == "localhost" or last[:1].isdigit()

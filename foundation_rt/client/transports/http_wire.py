@@ -20,7 +20,13 @@ from attrs import define, field
 from ...base.shown import Shown
 from ...errors import MissingExtraError, UsageError
 from ...protocol.framing import LineTooLong
-from ..errors import ConnectionLostError, InvalidResponseError, MCPError, place_of
+from ..errors import (
+    AuthorizationError,
+    ConnectionLostError,
+    InvalidResponseError,
+    MCPError,
+    place_of,
+)
 from ..resilience.error_mapping import map_http_status
 from ..targets import HttpServer
 from .http_headers import (
@@ -366,7 +372,10 @@ class HttpWire:
         if auth is None:
             return HttpResponse.of(await connection.send(request))
         if self.authorizer is not None:
-            return await _send_authorized(request, connection, self.authorizer, may_login)
+            try:
+                return await _send_authorized(request, connection, self.authorizer, may_login)
+            except UsageError as error:  # the store of the tokens cannot be used
+                raise AuthorizationError(str(error), "Then run it again.") from None
         try:
             received = await send_authenticated(request, connection, cast(httpx2.Auth, auth))
         except (*_UNSENT, *_BROKEN, httpcore2.LocalProtocolError):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
@@ -47,6 +49,24 @@ async def test_browser_comes_back_and_its_process_is_not_waited_for(world: World
         closed.set()
     assert [status for status, _ in seen] == [400, 400, 400, 200]
     assert "You can close this page" in seen[-1][1]
+
+
+@pytest.mark.rule("CAUTH-50")
+async def test_connections_without_a_request_delay_no_login(world: World) -> None:
+    idle: list[socket.socket] = []
+
+    def browse(url: str) -> None:
+        back = where_it_leads(url)
+        port = urlsplit(back).port
+        idle.extend(socket.create_connection(("127.0.0.1", port), 60) for _ in range(40))
+        read(back)
+
+    auth = OAuth(login=browser_login(browse))
+    async with connect(world.url, auth=auth, timeout=60) as client:
+        assert (await client.call("echo")).text == "done"
+    assert [await asyncio.to_thread(each.recv, 1) for each in idle] == [b""] * 40
+    for each in idle:
+        each.close()
 
 
 @pytest.mark.rule("CAUTH-50")

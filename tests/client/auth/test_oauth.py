@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 
 from foundation_rt.client import Client, connect
+from foundation_rt.client.auth.authorizer import Authorizer
+from foundation_rt.client.auth.clients import OAuthClient
 from foundation_rt.client.auth.descriptions import LoginRequest, OAuth, StoreKey
+from foundation_rt.client.auth.exchanges import AuthExchanges, AuthResponse
 from foundation_rt.client.auth.stores import FileTokenStore, MemoryTokenStore
 from foundation_rt.client.errors import AuthorizationError, ConnectionLostError, MCPError
 from foundation_rt.client.resilience.deadline import Deadline, DeadlineTimer
@@ -80,7 +83,11 @@ def test_description_that_cannot_be_used_is_refused(given: dict[str, Any]) -> No
 @pytest.mark.rule("CAUTH-01")
 def test_description_shows_no_secret() -> None:
     described = OAuth(client_id="me", client_secret="hidden", issuer="https://login.example.com")
-    assert "hidden" not in repr(described)
+    client = OAuthClient("me", secret="hidden", private_key="hidden")
+    answer = AuthResponse(200, {}, {"access_token": "hidden"})
+    authorizer = Authorizer("https://mcp.example.com/mcp", described)
+    authorizer._secrets.append("hidden")
+    assert "hidden" not in f"{described} {client} {answer} {authorizer}"
 
 
 @pytest.mark.rule("CAUTH-02")
@@ -246,6 +253,93 @@ async def test_login_that_nobody_completes_is_over_and_its_client_is_discarded(
         "E207 Nobody completed the login within 0.05 s. Run it again, or use --no-browser."
     )
     assert await store.load(StoreKey("", world.issuer)) is None
+
+
+@pytest.mark.rule("CAUTH-23")
+async def test_client_of_a_cancelled_login_is_discarded(world: World) -> None:
+    store, began = MemoryTokenStore(), asyncio.Event()
+
+    async def login(request: LoginRequest) -> str:
+        assert await store.load(StoreKey("", world.issuer)) is not None
+        began.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    authorizer = Authorizer(world.url, OAuth(login=login, store=store))
+    task = asyncio.create_task(authorizer.login())
+    await began.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    await authorizer.settled()
+    assert await store.load(StoreKey("", world.issuer)) is None
+
+
+@pytest.mark.rule("CAUTH-34")
+async def test_nobody_is_asked_for_a_caller_who_has_gone(world: World) -> None:
+    asked: list[LoginRequest] = []
+
+    async def login(request: LoginRequest) -> str:
+        asked.append(request)
+        return await log_in(request)
+
+    authorizer = Authorizer(world.url, OAuth(login=login))
+    with world.lock:  # the authorization server does not answer yet
+        task = asyncio.create_task(authorizer.login())
+        while authorizer.flows is None:
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+    await authorizer.settled()
+    assert not asked
+    assert await authorizer.stored() is None
+
+
+@pytest.mark.rule("CAUTH-34")
+async def test_request_that_may_ask_a_person_waits_for_none_that_may_not(world: World) -> None:
+    authorizer = Authorizer(world.url, OAuth(login=log_in))
+    challenge = {"www-authenticate": "Bearer"}
+    turns = [authorizer.turn(may_login) for may_login in (False, True)]
+    for turn in turns:
+        assert await authorizer.headers(turn, "POST", world.url) == []
+    ended = await asyncio.gather(
+        *(authorizer.refused(turn, 401, challenge) for turn in turns), return_exceptions=True
+    )
+    assert isinstance(ended[0], AuthorizationError)
+    assert ended[1] is True
+
+
+@pytest.mark.rule("CAUTH-28")
+async def test_person_is_asked_when_a_refreshed_token_is_refused(world: World) -> None:
+    def token(form: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        answer = world.token(form)
+        if form["grant_type"] == "refresh_token":
+            world.valid.clear()
+        return answer
+
+    async with client_of(world) as client:
+        await client.call("echo")
+        world.valid.clear()
+        world.on_token = token
+        assert (await client.call("echo")).text == "done"
+    assert len(world.paths("/authorize")) == 2
+    assert len(world.paths("/token")) == 3
+
+
+@pytest.mark.rule("CAUTH-42")
+async def test_store_that_cannot_be_used_is_named(world: World, tmp_path: Any) -> None:
+    store = FileTokenStore(tmp_path)
+    await store.save(StoreKey(world.url), {})
+    [path] = tmp_path.glob("*.json")
+    path.chmod(0o644)
+    error = await error_of(world, store=store)
+    assert (error.code, "can be read by others" in str(error)) == ("E207", True)
+
+
+@pytest.mark.rule("CAUTH-11")
+@pytest.mark.parametrize("host", ["a..b", "a" * 64, "[v1.x]"])
+async def test_host_that_cannot_be_is_not_there(host: str) -> None:
+    with pytest.raises(ConnectionLostError, match="there is no connection to"):
+        await AuthExchanges().get(f"https://{host}/")
 
 
 @pytest.mark.rule("CAUTH-21", "CAUTH-23")
@@ -463,7 +557,7 @@ async def test_refresh_goes_on_when_its_caller_has_gone(world: World) -> None:
 
 def client_is_refreshing(client: Client) -> bool:
     transport: Any = client._link.transport
-    return transport is not None and transport.authorizer._renewing is not None
+    return transport is not None and transport.authorizer._is_sent
 
 
 # -- secrets
@@ -536,7 +630,7 @@ async def test_stored_token_needs_none_of_the_modules_that_get_one(
     )
     loaded = {each.removeprefix("foundation_rt.client.auth.") for each in ran.stdout.split()}
     assert loaded, ran.stderr
-    assert not loaded & {"flows", "exchanges", "logins", "proofs"}
+    assert not loaded & {"flows", "exchanges", "logins", "proofs", "discovery", "clients"}
     assert not {each for each in loaded if each.startswith("joserfc")}
 
 

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,41 @@ async def test_files_are_their_owners_alone(tmp_path: Path, monkeypatch: Any) ->
     await store.save(KEY, {"a": 2})
     assert await store.load(KEY) == {"a": 2}
     assert store.folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.rule("CAUTH-44")
+def test_store_in_memory_serves_clients_of_any_thread() -> None:
+    store, together = MemoryTokenStore(), threading.Barrier(2)
+
+    async def work() -> None:
+        for _ in range(20):
+            async with store.lock(KEY):
+                await asyncio.sleep(0.001)
+
+    def run() -> None:
+        together.wait(PATIENCE)
+        asyncio.run(work())
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(run) for _ in range(2)]:
+            done.result(PATIENCE)
+
+
+@pytest.mark.rule("CAUTH-43")
+async def test_nothing_is_left_of_a_deleted_entry(tmp_path: Path) -> None:
+    store, other = FileTokenStore(tmp_path), StoreKey("https://other.example.com")
+    for key in (KEY, other):
+        await store.save(key, {"a": 1})
+    [path, another] = [store._path(key) for key in (KEY, other)]
+    left = tmp_path / f"{path.stem}.x.new"
+    left.write_text("of a killed process")
+    await store.delete(KEY)
+    assert [*tmp_path.iterdir()] == [another]
+    left.write_text("of a killed process")
+    another.chmod(0o644)
+    assert store.stored_keys() == []
+    store.clear()
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.rule("CAUTH-42")
