@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from foundation_rt.client import HttpServer, connect
-from tests.gateway.test_faults import error_in
+from tests.gateway.test_faults import error_in, write
 from tests.support.dev_front import DevFront, dev_front
+from tests.support.oauth_world import running_world
 from tests.support.process import PATIENCE
 
 OLD, NEW = "2025-11-25", "2026-07-28"
@@ -211,6 +212,17 @@ def test_program_that_hangs_at_its_start_is_replaced(tmp_path: Path) -> None:
         assert "after 5 s the program has not answered initialize" in slow["message"]
         assert front.server()["state"] == "starting"
         assert front.next_restart(lambda: tools.write_text(SHOP))["outcome"] == "running"
+
+
+@pytest.mark.rule("DEV-17")
+def test_server_that_wants_a_login_says_how(tmp_path: Path) -> None:
+    with running_world() as world:
+        write(tmp_path / "mcp.json", it={"url": world.url, "oauth": {}})
+        with dev_front(tmp_path, "mcp.json", env={"XDG_DATA_HOME": str(tmp_path)}) as front:
+            assert front.reader.wait_for("restart", first=True)["outcome"] == "failed"
+            server = front.server()
+    assert server["state"] == "failed"
+    assert f"Run: foundation-rt login {world.url}" in server["error"]["message"]
 
 
 @pytest.mark.rule("DEV-16", "DEV-23")

@@ -424,7 +424,7 @@ def _launch_of(target: Any) -> Launch:
 def _state_of(program: Program | None, status: ServerStatus) -> str:
     if status.state is ServerState.DISABLED:
         return "disabled"
-    if program is None:
+    if program is None or status.state is ServerState.NEEDS_LOGIN:
         return "failed"
     if program.state is ProgramState.RUNNING and status.state is not ServerState.READY:
         return "starting"  # its lists are being read
@@ -436,7 +436,7 @@ def _state_of(program: Program | None, status: ServerStatus) -> str:
 def _error_of(program: Program | None, status: ServerStatus) -> dict[str, Any] | None:
     if program is not None and program.problem is not None:
         return program.problem.to_json()
-    if status.state is not ServerState.FAILED:
+    if status.state not in (ServerState.FAILED, ServerState.NEEDS_LOGIN):
         return None
     said = status.reason or status.last_error or "it cannot be used"
     return {"message": said, **dict.fromkeys(("file", "line", "source", "traceback"))}

@@ -189,7 +189,7 @@ class Restarts:
             status = self.coordinator.states.get(program.server_id)
             if program.state is ProgramState.FAILED or status is None:
                 return False
-            if status.state is ServerState.FAILED:
+            if status.state in (ServerState.FAILED, ServerState.NEEDS_LOGIN):
                 program.give_up(status.reason or "it did not answer")
                 return False
             if program.state is ProgramState.RUNNING and status.state is ServerState.READY:

@@ -285,6 +285,17 @@ def test_words_are_read_as_they_are(modules: Page, text: str, words: str) -> Non
     assert heard == words
 
 
+@pytest.mark.rule("HPAGE-18")
+def test_server_that_wants_a_login_is_down(modules: Page) -> None:
+    servers = [{"id": "one", "state": "ready"}, {"id": "two", "state": "needs login"}]
+    found = modules.evaluate(
+        """(servers) => import("/servers_panel.js").then(
+          (panel) => panel.summary(panel.described(servers)))""",
+        servers,
+    )
+    assert (found["text"], found["state"]) == ("1 down", "bad")
+
+
 @pytest.mark.rule("HPAGE-19")
 def test_examples_take_one_tool_of_each_server_at_first(modules: Page) -> None:
     tool = {

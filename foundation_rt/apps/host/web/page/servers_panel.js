@@ -9,8 +9,10 @@ const STATES = new Map([
   ["ready", "Ready"],
   ["lost", "Lost"],
   ["failed", "Failed"],
+  ["needs login", "Needs a login"],
   ["disabled", "Disabled"],
 ]);
+const DOWN = new Set(["lost", "failed", "needs login"]);
 const CIRCUITS = new Map([
   ["open", "Circuit open: calls are refused for a while"],
   ["half_open", "Circuit half open: one call is tried"],
@@ -40,7 +42,7 @@ export function described(servers) {
 /** Return what is said of all of them: {text, label: the same at length, state: good | busy | bad}. Pure. */
 export function summary(servers) {
   const used = servers.filter(({ state }) => state !== "disabled");
-  const isBad = ({ state, circuit }) => state === "failed" || state === "lost" || circuit === "open";
+  const isBad = ({ state, circuit }) => DOWN.has(state) || circuit === "open";
   const bad = used.filter(isBad).length;
   const tools = used.reduce((sum, { toolCount }) => sum + toolCount, 0);
   const whole = `${count(used.length, "server")}, ${count(tools, "tool")}`;
@@ -83,7 +85,7 @@ export class ServersPanel {
 }
 
 function serverNode({ id, state, reason, circuit, lastError, tools, toolCount }, isOpen) {
-  const tone = circuit === "open" ? "lost" : state;
+  const tone = circuit === "open" ? "lost" : state === "needs login" ? "failed" : state;
   return el(
     "section",
     { class: "server", "aria-label": `Server ${id}` },
