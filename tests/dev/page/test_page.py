@@ -277,6 +277,24 @@ def test_programs_that_complete_nothing_are_not_asked(browser: Browser, tmp_path
             assert not front.reader.of("call", method="completion/complete")
 
 
+@pytest.mark.rule("DEV-81")
+def test_first_entry_is_not_chosen_once_another_was(page: Page) -> None:
+    page.add_init_script("""
+        const add = window.addEventListener, late = [];
+        const held = (listener) => (event) => late.push(() => listener(event));
+        window.addEventListener = (type, listener, ...rest) =>
+            add.call(window, type, type === "hashchange" ? held(listener) : listener, ...rest);
+        window.deliver = () => late.forEach((each) => each());
+        add.call(window, "DOMContentLoaded", () => (location.hash = "#/tools/survey"));
+    """)
+    page.evaluate("location.hash = '#/tools'")
+    page.reload()
+    page.get_by_role("link", name="restock").wait_for()
+    page.evaluate("deliver()")
+    details = page.get_by_role("region", name="Details")
+    expect(details.get_by_role("heading", name="survey", exact=True)).to_be_visible()
+
+
 @pytest.mark.rule("DEV-71")
 def test_tool_runs_as_a_task(page: Page, opened: Opened) -> None:
     opened("survey").get_by_role("button", name="Run as task").click()

@@ -35,6 +35,7 @@ class DevPage {
   #reloads = new Map();
   #isRefused = false;
   #hasChosen = false;
+  #routed = "";
   #link = "open";
   #session = "connecting";
 
@@ -317,7 +318,8 @@ class DevPage {
   #route(isMove) {
     if (isMove) this.unfinished = null;
     this.#showBanner();
-    const [, id = "", ...rest] = location.hash.split("/");
+    this.#routed = location.hash;
+    const [, id = "", ...rest] = this.#routed.split("/");
     const view = this.#viewOf(id) ?? this.views[0];
     this.key = rest.length > 0 ? decoded(rest.join("/")) : null;
     const isOther = view !== this.view;
@@ -339,7 +341,9 @@ class DevPage {
     const first = this.view.split?.items[0];
     if (this.#hasChosen || first === undefined || this.unfinished !== null) return;
     this.#hasChosen = true;
-    if (this.key !== null || getComputedStyle(this.view.split.back).display !== "none") return;
+    // The address may have changed already, and its event not have come.
+    const isOnItsWay = location.hash !== this.#routed;
+    if (this.key !== null || isOnItsWay || getComputedStyle(this.view.split.back).display !== "none") return;
     this.key = first.key;
     history.replaceState(null, "", `${this.view.split.base}/${encodeURIComponent(first.key)}`);
   }
