@@ -180,7 +180,9 @@ async def test_cancelled_and_disconnected_calls_are_recorded(
         await asyncio.sleep(0.4 if "timed" not in how else 1.3)
         return "done"
 
-    rig.server.runtime.engine.limits = ToolsSection(default_timeout_ms=1000, cancel_grace_ms=10_000)
+    engine = rig.server.runtime.engine
+    limits = ToolsSection(default_timeout_ms=1000, cancel_grace_ms=10_000)
+    engine.config = attrs.evolve(engine.config, tools=limits)
     add(rig, slow)
     peer = rig.connect()
     request_id = peer.start("work")
