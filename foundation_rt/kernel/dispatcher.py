@@ -4,7 +4,7 @@
 reads no clock. The engine (or a host of its own, or a simulation) performs the effects and reports
 back through `conclude`, `expire` and `close`. Callers serialize the calls for one session.
 
-`methods.METHODS` has the function for each method; the peer's revision says which methods it may
+`Dispatcher.methods` has the function for each method; the peer's revision says which methods it may
 use. A stateless request names a revision in its `_meta`, brings its peer along and needs no
 handshake (REV-04); every other request passes the gate of the session's state (LIFE-03).
 """
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .call_lifecycle import CallLifecycle, Hooks
     from .effects import Effect, Publish
     from .invocation import CallOutcome, Invocation
+    from .methods import Method
     from .registry.features import Features
     from .tasks.policy import TaskPolicy
 
@@ -83,8 +84,10 @@ class Dispatcher:
     Attributes:
         features: the resources, prompts and completions of the server; None while it has none.
         around: called instead of the decision about a request; None where nothing is around it.
+        methods: answers requests, by method.
         messages: decides about messages that are neither requests nor notifications, by class.
         notifications: decides about notifications, by method.
+        parts: what features decide with, by the class of that.
         instructions, advertise, answer, knows, label, header_parameters: the hooks of features;
             see `Feature`.
     """
@@ -96,8 +99,10 @@ class Dispatcher:
     subscriptions: Subscriptions
     features: Features | None = field(default=None, init=False)
     around: Around | None = field(default=None, init=False)
+    methods: dict[str, Method] = field(init=False)
     messages: dict[type, Decision] = field(init=False)
     notifications: dict[str, Decision] = field(init=False)
+    parts: dict[type, Any] = field(factory=dict, init=False)
     instructions: Hooks = field(default=(), init=False)
     advertise: Hooks = field(default=(), init=False)
     answer: Hooks = field(default=(), init=False)
@@ -106,6 +111,7 @@ class Dispatcher:
     header_parameters: Hooks = field(default=(), init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.methods = {**METHODS}
         self.messages = {
             Malformed: _malformed,
             LineTooLong: _line_too_long,
@@ -289,7 +295,7 @@ class Dispatcher:
             if request.method in HANDSHAKE:
                 _require_object(request)
                 return HANDSHAKE[request.method](self, session, request)
-        method = METHODS.get(request.method)
+        method = self.methods.get(request.method)
         if method is None or peer is None or request.method not in peer.revision.requests:
             raise method_not_found(request)
         _require_object(request)

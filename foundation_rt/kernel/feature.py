@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .effects import CallCompleted, Effect, Reply
     from .engine.executor import Engine, RunningCall
     from .invocation import Invocation
+    from .methods import Method
     from .session import Session
 
 NO_ROWS: Mapping[Any, Any] = MappingProxyType({})
@@ -35,11 +36,13 @@ class Feature:
 
     Attributes:
         needs_event_loop: some handlers of it are tasks.
+        requests: the function that answers a request, by its method.
         messages: the function that decides about a message, by the class of the message.
         notifications: the function that decides about a notification, by its method.
     """
 
     needs_event_loop = False
+    requests: Mapping[str, Method] = NO_ROWS
     messages: Mapping[type, Decision] = NO_ROWS
     notifications: Mapping[str, Decision] = NO_ROWS
 
@@ -135,6 +138,7 @@ def use(dispatcher: Dispatcher, features: Iterable[Feature]) -> None:
     for name in ("instructions", "advertise", "answer", "knows", "label", "header_parameters"):
         setattr(dispatcher, name, hooks(features, name))
     for feature in features:
+        dispatcher.methods.update(feature.requests)
         dispatcher.messages.update(feature.messages)
         dispatcher.notifications.update(feature.notifications)
         feature.decide(dispatcher)
