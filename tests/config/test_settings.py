@@ -107,6 +107,8 @@ EXAMPLES = {
         [None, "https://example.com/mcp", "http://10.0.0.1:8000/mcp"],
         ["", "api://example", "https://a.b/#c", 'https://a.b/"', "https://a.b/\n"],
     ),
+    config.CLIENT_ID: ([None, "Iv1.0f", "https://a.b/c"], ["", "a\n", "ä", "x" * 2049]),
+    config.CLIENT_SECRET: ([None, "a b:%", "s" * 2048], ["", "a\n", "ä", "x" * 2049]),
     config.SCOPE: (["mcp", "tools:call", "https://a.b/c"], ["", "a b", 'a"b', "a\\b", "a\n", "ä"]),
     config.HEADER_NAME: (["X-Tenant", "a", "x" * 64], ["", "a b", "a:", "a\n", "ä", "x" * 65]),
     config.TOOL_LIMIT: (

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl
 
 from attrs import define, field
 from joserfc import jwt
@@ -32,11 +33,15 @@ class Issuer:
         documents: what it publishes, by path.
         statuses: other than 200 and 404, by path.
         asked: the paths, in order.
+        forms: the bodies of requests to `/introspect`, with their Authorization.
+        active: what is answered there, by token; any other is not active.
     """
 
     documents: dict[str, Any] = field(factory=dict)
     statuses: dict[str, int] = field(factory=dict)
     asked: list[str] = field(factory=list)
+    forms: list[tuple[str | None, dict[str, str]]] = field(factory=list)
+    active: dict[str, dict[str, Any]] = field(factory=dict)
     url: str = ""
 
     def publish(self, *keys: Any) -> None:
@@ -47,6 +52,11 @@ class Issuer:
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         self.asked.append(handler.path)
         document = self.documents.get(handler.path)
+        if handler.command == "POST":
+            body = handler.rfile.read(int(handler.headers["content-length"])).decode()
+            form = dict(parse_qsl(body))
+            self.forms.append((handler.headers["authorization"], form))
+            document = document or {"active": False, **self.active.get(form["token"], {})}
         status = self.statuses.get(handler.path, 404 if document is None else 200)
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         handler.send_response(status)
@@ -65,6 +75,8 @@ def running_issuer() -> Iterator[Issuer]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             it.answer(self)
+
+        do_POST = do_GET
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -24,6 +24,8 @@ from ...version import __version__
 from .types import (
     ADDRESS_RANGE,
     API_KEY,
+    CLIENT_ID,
+    CLIENT_SECRET,
     FILE_PATH,
     HEADER_NAME,
     HOST_NAME,
@@ -465,6 +467,13 @@ class OauthSection(Settings):
         ListOf(Choice(SIGNATURE_ALGORITHMS)),
         "Algorithms that a token may be signed with.",
     )
+    introspection_uri: str | None = setting(
+        None, ISSUER_URL, "URL at which the issuer is asked about every token, instead of its keys."
+    )
+    introspection_client_id: str | None = setting(
+        None, CLIENT_ID, "Client as which this server asks there."
+    )
+    introspection_client_secret: str | None = setting(None, CLIENT_SECRET, "Secret of that client.")
 
 
 @frozen(eq=False, repr=False)

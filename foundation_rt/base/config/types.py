@@ -252,6 +252,10 @@ TOOL_LIMIT = Pattern(
     "NAME=CALLS: the name of a tool, and 0 to 1000000 calls",
 )
 HEADER_NAME = Pattern("[A-Za-z0-9._-]{1,64}", "the name of a header, such as X-Tenant")
+CLIENT_ID = Pattern("[ -~]{1,2048}", "1 to 2048 characters of ASCII", optional=True)
+CLIENT_SECRET = Pattern(
+    "[ -~]{1,2048}", "1 to 2048 characters of ASCII", optional=True, is_secret=True
+)
 STATE_KEY = Pattern(
     "([0-9A-Fa-f]{2}){32,64}", "32 to 64 bytes in hexadecimal", optional=True, is_secret=True
 )

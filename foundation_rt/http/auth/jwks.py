@@ -13,9 +13,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Mapping
 from http.client import HTTPException
 from itertools import islice
 from time import monotonic
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -49,6 +51,8 @@ MAX_DOCUMENT_BYTES = 256 * 1024
 MAX_KEYS = 100
 FETCH_SECONDS = 5.0  # for one document; there are three at most
 _TOTAL_FETCH_SECONDS = 3 * FETCH_SECONDS
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 _KEY_TYPES: dict[str, type[VerificationKey]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
 _MIN_MODULUS = 342  # characters of 2,048 bits in base64 (NIST SP 800-131A)
@@ -166,7 +170,7 @@ def fetch_keys(issuer: str, jwks_uri: str | None) -> list[Any]:
         OSError: the issuer does not answer, or not in time.
         ValueError: the response is not a JWK set.
     """
-    document = _fetch_json(jwks_uri or _discover(issuer))
+    document = fetch_json(jwks_uri or _discover(issuer))
     keys = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(keys, list):
         raise ValueError("the response is no set of keys")
@@ -184,7 +188,7 @@ def _discover(issuer: str) -> str:
     )
     for place in places:
         try:
-            metadata = _fetch_json(place)
+            metadata = fetch_json(place)
         except HTTPError as error:
             error.close()
             continue
@@ -204,18 +208,35 @@ class _NoRedirects(HTTPRedirectHandler):
         return None
 
 
-def _fetch_json(url: str) -> Any:
+def fetch_json(
+    url: str,
+    form: bytes | None = None,
+    headers: Mapping[str, str] = NO_HEADERS,
+    most: int = MAX_DOCUMENT_BYTES,
+) -> Any:
+    """Fetch a JSON document, or the answer to a form; blocks, for `FETCH_SECONDS` (AUTH-29).
+
+    Args:
+        url: `https`, or of this machine.
+        form: the encoded parameters to POST; None to GET.
+        headers: further headers.
+        most: the most bytes of the answer.
+
+    Raises:
+        OSError: there is no answer, or not in time, or one with another status than 2xx.
+        ValueError: the answer is no JSON, or too long.
+    """
     handlers: list[Any] = [_NoRedirects]
     if url.startswith("http:"):  # this machine, which no proxy reaches
         handlers.append(ProxyHandler({}))
     deadline = monotonic() + FETCH_SECONDS
-    request = Request(url, headers={"Accept": "application/json"})
+    request = Request(url, form, {"Accept": "application/json", **headers})
     try:
         with build_opener(*handlers).open(request, timeout=FETCH_SECONDS) as response:
             body = b""
             while chunk := response.read1(65536):
                 body += chunk
-                if len(body) > MAX_DOCUMENT_BYTES:
+                if len(body) > most:
                     raise ValueError("the response is too long")
                 if monotonic() > deadline:
                     raise TimeoutError

@@ -1,6 +1,7 @@
 """The server as a resource server of OAuth 2.1: its access tokens, and its metadata for clients.
 
-A token is a JWT of the one configured issuer, for this server and no other (RFC 8707, RFC 9068).
+A token is of the one configured issuer, for this server and no other (RFC 8707): a JWT (RFC 9068),
+or with introspection whatever the issuer knows (RFC 7662).
 Clients learn where to get one from the protected resource metadata (RFC 9728), to which every
 refusal points. Needs the extra `http` (joserfc).
 """
@@ -8,7 +9,7 @@ refusal points. Needs the extra `http` (joserfc).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import ceil
+from math import ceil, inf
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -24,6 +25,7 @@ from ...errors import UsageError
 from ...protocol.principal import Principal, TokenClaims
 from ..asgi import HttpRefusal
 from .authentication import KEY_SUBJECT
+from .introspection import Introspection, IntrospectionUnavailable
 from .jwks import KeySource, KeysUnavailable
 
 MAX_TOKEN_LENGTH = 16 * 1024
@@ -49,6 +51,7 @@ class ResourceServer:
         settings: the section `oauth`, with an issuer.
         keys: the keys of the issuer.
         clock: gives the time to compare expiry times with.
+        introspection: asks the issuer about every token instead; None to verify signatures.
 
     Raises:
         UsageError: a setting is missing.
@@ -57,6 +60,7 @@ class ResourceServer:
     _settings: OauthSection
     _keys: KeySource
     _clock: Clock
+    _introspection: Introspection | None = None
     _issuer: str = field(init=False)
     _audience: str = field(init=False)
 
@@ -66,6 +70,15 @@ class ResourceServer:
                 "oauth.issuer and oauth.audience go together: set oauth.audience to the URL of "
                 "this server's endpoint, as clients know it"
             )
+        if self._settings.introspection_uri is not None:
+            for name in ("introspection_client_id", "introspection_client_secret"):
+                if getattr(self._settings, name) is None:
+                    raise UsageError(f"oauth.introspection_uri needs oauth.{name}: set both")
+            if self._settings.jwks_uri is not None:
+                raise UsageError(
+                    "oauth.jwks_uri and oauth.introspection_uri exclude each other: a token is"
+                    " verified with keys, or its issuer is asked"
+                )
         if not self._settings.algorithms:
             raise UsageError("oauth.algorithms is empty: no token could be accepted")
         self._issuer = self._settings.issuer
@@ -101,12 +114,9 @@ class ResourceServer:
         except TokenRefused as refused:
             return self.unauthorized(str(refused), mount)
         except KeysUnavailable as unavailable:
-            return HttpRefusal(
-                503,
-                "Service unavailable: the authorization server cannot be asked for its keys",
-                reason="keys_unavailable",
-                headers=((b"retry-after", b"%d" % max(1, ceil(unavailable.seconds))),),
-            )
+            return _unavailable("for its keys", "keys_unavailable", unavailable.seconds)
+        except IntrospectionUnavailable:
+            return _unavailable("about the token", "introspection_unavailable", 1.0)
         return self.forbidden((), principal, mount) or principal
 
     async def verify(self, token: str) -> Principal:
@@ -115,9 +125,12 @@ class ResourceServer:
         Raises:
             TokenRefused: the token is not valid for this server.
             KeysUnavailable: there are no keys to verify it with at the moment.
+            IntrospectionUnavailable: its issuer does not answer.
         """
         if len(token) > MAX_TOKEN_LENGTH:
             raise TokenRefused("the token is too long")
+        if self._introspection is not None:
+            return await self._introspect(self._introspection, token)
         try:
             signed = jws.extract_compact(token.encode())
         except (JoseError, ValueError, RecursionError):
@@ -139,7 +152,15 @@ class ResourceServer:
             is_genuine = False
         if not is_genuine:
             raise TokenRefused("the signature of the token is wrong")
-        return self._judge(signed.payload or b"")
+        payload = signed.payload or b""
+        return self._judge(_claims(payload), payload)
+
+    async def _introspect(self, introspection: Introspection, token: str) -> Principal:
+        payload = await introspection.ask(token)
+        if payload is None:
+            raise TokenRefused("the token is not valid, or not any more")
+        # The issuer itself has answered, and says that the time of the token has not passed.
+        return self._judge({"iss": self._issuer, "exp": inf, **_claims(payload)}, payload)
 
     def unauthorized(self, problem: str | None = None, mount: str = "") -> HttpRefusal:
         """Return the refusal that says where to get a token (AUTH-05).
@@ -190,9 +211,8 @@ class ResourceServer:
         headers = ((b"www-authenticate", value.encode("ascii")),)
         return HttpRefusal(status, message, reason=reason, headers=headers)
 
-    def _judge(self, payload: bytes) -> Principal:
+    def _judge(self, claims: dict[str, Any], payload: bytes) -> Principal:
         """Return the principal of a genuine token, if it is for this server and this time."""
-        claims = _claims(payload)
         if claims.get("iss") != self._issuer:
             raise TokenRefused("the token is another issuer's")
         audience = claims.get("aud")
@@ -217,7 +237,18 @@ def make_resource_server(
         UsageError: a setting is missing.
     """
     keys = KeySource(settings.issuer or "", settings.jwks_uri, clock, logger)
-    return ResourceServer(settings, keys, clock)
+    asks = settings.introspection_uri is not None
+    introspection = Introspection(settings, clock, logger) if asks else None
+    return ResourceServer(settings, keys, clock, introspection)
+
+
+def _unavailable(what: str, reason: str, seconds: float) -> HttpRefusal:
+    return HttpRefusal(
+        503,
+        f"Service unavailable: the authorization server cannot be asked {what}",
+        reason=reason,
+        headers=((b"retry-after", b"%d" % max(1, ceil(seconds))),),
+    )
 
 
 def _claims(payload: bytes) -> dict[str, Any]:
