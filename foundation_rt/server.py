@@ -21,13 +21,13 @@ from .errors import RegistrationError, UsageError
 from .features.builtin import built_in
 from .features.context import ToolContext
 from .features.health import HEALTH, checked_report, health_report
+from .features.tasks.support import tool_settings
 from .kernel.engine.connection import Connection, Send
 from .kernel.registry.tool_definition import ToolDefinition
 from .kernel.registry.tools import (
     ExecutionMode,
     RegisteredTool,
     ToolRegistry,
-    handler_settings,
     is_async_callable,
 )
 from .kernel.runtime import MountedApp, Runtime, ServerOptions, compose
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .features.proxy.forwarder import ForwardedRequest, RequestForwarder
     from .features.readiness import ReadinessChecks
     from .features.session_callbacks import SessionCallback
+    from .features.tool_options import ToolHandlerOptions, ToolOptions
     from .http.app import HttpApplication
     from .http.asgi import App
     from .http.page_access import PageAccess
@@ -63,8 +64,6 @@ if TYPE_CHECKING:
         PromptOptions,
         ResourceHandlerOptions,
         ResourceOptions,
-        ToolHandlerOptions,
-        ToolOptions,
     )
     from .kernel.registry.prompts import PromptDefinition
     from .kernel.registry.resources import ResourceDefinition, ResourceTemplateDefinition
@@ -105,7 +104,8 @@ class Server:
     """A set of tools and other features, and ways to serve them.
 
     Every decorator has a method beside it that takes a definition and a handler. The options of
-    both are described in `kernel.registry.options`; a name that is not among them is a `TypeError`.
+    both are described in `kernel.registry.options` and `features.tool_options`; a name that is not
+    among them is a `TypeError`.
 
     Args:
         name: of the server, as `initialize` has it; configuration can override it.
@@ -348,7 +348,7 @@ class Server:
         Raises:
             RegistrationError: names the problem of the definition or of an option.
         """
-        settings = handler_settings(definition.name, is_async_callable(handler), **options)
+        settings = tool_settings(definition.name, is_async_callable(handler), **options)
         self._registry.register(definition, handler, is_dynamic=is_dynamic, **settings)
 
     def unregister(self, name: str) -> bool:

@@ -127,6 +127,14 @@ OF_FEATURES = (
     "sampling",
     "forwarding",
     "forwarded",
+    "promotion",
+    "tasksupport",
+    "taskpolicy",
+    "task_after",
+    "has_tasks",
+    "stop_tasks",
+    "kernel.tasks",
+    "methods.tasks",
 )
 """The words of features that no identifier in the kernel has, nor its modules."""
 
@@ -393,3 +401,5 @@ def test_server_without_coroutines_loads_neither_asyncio_nor_unused_parts(
         assert not (loaded - loaded_by("pass")) & EXPENSIVE
         assert f"{PACKAGE}.features.admin" not in loaded
         assert f"{PACKAGE}.features.proxy" not in loaded
+        of_tasks = {each for each in loaded if each.startswith(f"{PACKAGE}.features.tasks.")}
+        assert of_tasks == {f"{PACKAGE}.features.tasks.{each}" for each in ("feature", "support")}

@@ -13,6 +13,7 @@ from ..kernel.feature import Feature, lazy
 from ..protocol.jsonrpc import Batch
 from .server_requests.client_input import ClientInput
 from .session_callbacks import RootsChanges, SessionEnds
+from .tasks.feature import Tasks
 
 if TYPE_CHECKING:
     from ..base.clock import Clock
@@ -55,7 +56,8 @@ def built_in(
         config,
         lambda: int(clock.now().timestamp() * 1000),
     )
-    features: list[Feature] = [Batches(), asking, RootsChanges(roots_changed, logger)]
+    tasks = Tasks(config, clock, asking)
+    features: list[Feature] = [Batches(), asking, RootsChanges(roots_changed, logger), tasks]
     if session_ended:
         features.append(SessionEnds(session_ended, logger))
     if forwarder is not None:

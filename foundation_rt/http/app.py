@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..errors import JsonRpcErrorCode, UsageError, describe_exception
+from ..features.tasks.feature import Tasks
 from ..kernel.engine.shutdown import FINAL_FLUSH_SECONDS, POLL_SECONDS
 from ..protocol.jsonrpc import encode
 from ..protocol.plain_values import write_json
@@ -219,7 +220,7 @@ class HttpApplication:
             service.close()
             if self._mounted is not None:
                 self._mounted.close()
-            self.runtime.stop_tasks(SERVER_STOPS)
+            self.runtime.stop_features(SERVER_STOPS)
             while self.runtime.engine.running and time.monotonic() < until:
                 await asyncio.sleep(POLL_SECONDS)
             if self._worker_metrics is not None:
@@ -266,7 +267,7 @@ class HttpApplication:
         events = _make_event_store(runtime)
         await events.start()
         if self.group is not None:
-            runtime.dispatcher.tasks.new_id = self.group.new_task_id
+            runtime.dispatcher.parts[Tasks].new_id = self.group.new_task_id
             await self.group.start(runtime.publisher)
             if not runtime.dispatcher.knows:  # else each worker learns of changes by itself
                 runtime.publisher.relay = self.group.events.announce

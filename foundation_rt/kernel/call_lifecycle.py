@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from .registry.tools import ToolRegistry
     from .replies import ResultWriter
     from .session import Session
-    from .tasks.policy import TaskPolicy
 
 Hooks = tuple[Callable[..., Any], ...]
 """A hook of each feature that has it, in their order."""
@@ -97,7 +96,7 @@ class CallLifecycle:
         limits: the `tools` section of the configuration.
 
     Attributes:
-        find, prepared, raised, dropped: the hooks of features; see `Feature`.
+        find, admit, prepared, ready, raised, dropped: the hooks of features; see `Feature`.
     """
 
     resources: ResourceManager
@@ -105,9 +104,10 @@ class CallLifecycle:
     registry: ToolRegistry
     ids: IdGenerator
     results: ResultWriter
-    tasks: TaskPolicy
     find: Hooks = field(default=(), init=False)
+    admit: Hooks = field(default=(), init=False)
     prepared: Hooks = field(default=(), init=False)
+    ready: Hooks = field(default=(), init=False)
     raised: Hooks = field(default=(), init=False)
     dropped: Hooks = field(default=(), init=False)
 
@@ -132,7 +132,7 @@ class CallLifecycle:
             if not call.tool.reserved:  # a reserved tool has a slot of its own (RES-09)
                 call.slot = self.resources.take_slot(call.principal)  # step 6 (CALL-07)
             self.validate_arguments(call)  # step 7
-            handle = None if call.tool.task is None else self.tasks.offer(call, call.tool.task)
+            effects = self._make_ready(call) if call.tool.parts else []
         except JsonRpcError:
             raise
         except ToolError as refusal:
@@ -144,8 +144,9 @@ class CallLifecycle:
             if call.slot is not None:
                 call.slot.release()
             raise
-        call.session.in_flight[call.request_id] = call  # a task has a session of its own
-        return [call] if handle is None else [handle, call]
+        call.session.in_flight[call.request_id] = call  # `ready` may give it another session
+        effects.append(call)
+        return effects
 
     def assign_ids(
         self,
@@ -213,9 +214,11 @@ class CallLifecycle:
                 if find(call, params):
                     return
             raise no_such_tool(call.name)
+        call.tool = tool
         if tool.is_restricted:
             enforce_policies(call, tool, self.limits.admin_policy)
-        call.tool = tool
+            for admit in self.admit:
+                admit(call)
         call.handler = tool.handler
         call.execution = tool.execution
         call.timeout_ms = tool.timeout_ms or self.limits.default_timeout_ms
@@ -232,6 +235,10 @@ class CallLifecycle:
                 {"reason": "too_complex"},
             )
         raise refusal(issues)
+
+    def _make_ready(self, call: Invocation) -> list[Effect]:
+        """Return what features do before the handler of a call starts; they may refuse it."""
+        return [effect for ready in self.ready for effect in ready(call)]
 
     def refuse(self, call: Invocation, error: StructuredError) -> list[Effect]:
         """Refuse a call before its handler runs: reply with `error` and write its record."""
@@ -254,19 +261,17 @@ class CallLifecycle:
         """Answer TIMEOUT and abort: the deadline has passed; the slot is kept (TIME-02)."""
         if call.continuation is not None:
             return []  # the deadline counts from the start of the handler (TIME-01)
-        if call.promotion is not None and call.promotion.is_due:
-            return call.promotion.promote_or_extend(call)
         if call.phase is Phase.PENDING:
             call.phase = Phase.EXPIRED
             del call.session.in_flight[call.request_id]
             reply = self.error_reply(call, timeout_error(call))
-            return [*_deliver(call, reply), Abort(call, "deadline")]
+            return [reply, Abort(call, "deadline")]
         if call.phase is Phase.DISCONNECTED:
             call.phase = Phase.DISCONNECTED_THEN_EXPIRED
         return []
 
     def cancel(self, call: Invocation) -> list[Effect]:
-        """Abort without a reply: the client has cancelled the request (TIME-05, TASK-09)."""
+        """Abort without a reply: the client has cancelled the request (TIME-05)."""
         return self._abandon(call, Phase.CANCELLED, "cancelled")
 
     def disconnect(self, call: Invocation, reason: str) -> list[Effect]:
@@ -274,20 +279,14 @@ class CallLifecycle:
         return self._abandon(call, Phase.DISCONNECTED, reason)
 
     def _abandon(self, call: Invocation, phase: Phase, reason: str) -> list[Effect]:
-        if not call.is_pending:  # a task may have ended in another thread
+        if not call.is_pending:  # it may have ended in another thread
             return []
         call.phase = phase
         del call.session.in_flight[call.request_id]
-        effects: list[Effect] = [Abort(call, reason)]
-        if call.promotion is not None:
-            effects += call.promotion.give_up(phase)
-        return effects
+        return [Abort(call, reason)]
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> list[Effect]:
-        """Send a notification that belongs to a pending call; a task sends none (TASK-07)."""
-        if call.promotion is not None and call.promotion.task is not None:
-            call.promotion.describe(params)
-            return []
+        """Send a notification that belongs to a pending call."""
         if not call.is_pending:
             return []
         line = encode({"jsonrpc": "2.0", "method": method, "params": params})
@@ -335,7 +334,7 @@ class CallLifecycle:
             record = completion_record(call, how, None, duration_ms)
             if is_error:
                 record.failure = reply
-            return [reply, record] if call.promotion is None else [*_deliver(call, reply), record]
+            return [reply, record]
         raised = outcome.error if isinstance(outcome, Raised) else None
         if raised is not None:
             try:
@@ -344,8 +343,7 @@ class CallLifecycle:
                 error, cause = refusal.to_structured(), refusal.__cause__
                 return self._fail(call, error, duration_ms, "error refused", cause)
             if asked is not None:
-                reply, record = asked
-                return [*_deliver(call, reply), record]
+                return [*asked]
         chosen = chosen_error(raised)
         if chosen is not None:
             return self._fail(call, chosen, duration_ms)
@@ -385,7 +383,7 @@ class CallLifecycle:
         cause: BaseException | None = None,
     ) -> list[Effect]:
         """Reply with `error`, log `cause` if there is one, and write the record."""
-        effects = _deliver(call, self.error_reply(call, error))
+        effects: list[Effect] = [self.error_reply(call, error)]
         if cause is not None:
             effects.append(failure_log(call, call.kind.label + message, cause))
         failed = ToolCompletionOutcome.TOOL_ERROR
@@ -413,7 +411,7 @@ class CallLifecycle:
         reply = internal_error_reply(call.request_id, call.correlation_id)
         failed = ToolCompletionOutcome.TOOL_ERROR
         record = completion_record(call, failed, failed_error(call), duration_ms, error)
-        return [*_deliver(call, reply), log, record]
+        return [reply, log, record]
 
 
 def _is_chosen(call: Invocation, error: BaseException) -> bool:
@@ -421,10 +419,3 @@ def _is_chosen(call: Invocation, error: BaseException) -> bool:
     if chosen_error(error) is not None:
         return True
     return call.kind.is_chosen is not None and call.kind.is_chosen(error)
-
-
-def _deliver(call: Invocation, reply: Reply | Notify) -> list[Effect]:
-    """Return the effects that carry the reply; that of a task is kept as its outcome (TASK-06)."""
-    if call.promotion is None or isinstance(reply, Notify):
-        return [reply]
-    return call.promotion.settle(reply)

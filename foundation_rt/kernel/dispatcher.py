@@ -57,10 +57,9 @@ from .subscriptions import Subscriptions, list_changed_method
 if TYPE_CHECKING:
     from .call_lifecycle import CallLifecycle, Hooks
     from .effects import Effect, Publish
-    from .invocation import CallOutcome, Invocation
+    from .invocation import CallOutcome, Invocation, Step
     from .methods import Method
     from .registry.features import Features
-    from .tasks.policy import TaskPolicy
 
 Around = Callable[
     ["Session", "Peer | None", "Request", Callable[[], "list[Effect]"]], "list[Effect]"
@@ -69,9 +68,6 @@ Around = Callable[
 
 Decision = Callable[["Dispatcher", "Session", Any], "list[Effect]"]
 """Decides about a message of one class."""
-
-Step = Callable[..., "list[Effect]"]
-"""A method of `CallLifecycle` that a call goes through."""
 
 
 @define(eq=False, repr=False)
@@ -94,7 +90,6 @@ class Dispatcher:
 
     results: ResultWriter
     calls: CallLifecycle
-    tasks: TaskPolicy
     page_size: int
     subscriptions: Subscriptions
     features: Features | None = field(default=None, init=False)
@@ -138,7 +133,7 @@ class Dispatcher:
 
     def conclude(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> list[Effect]:
         """Take steps 9 and 10: a handler has ended after `duration_ms`."""
-        if call.promotion is None and not call.session.parts:
+        if not (call.around_steps or call.session.parts):
             return self.calls.conclude(call, outcome, duration_ms)
         return self._take_step(call, self.calls.conclude, outcome, duration_ms)
 
@@ -155,12 +150,8 @@ class Dispatcher:
         return self._take_step(call, self.calls.cancel)
 
     def _take_step(self, call: Invocation, step: Step, *arguments: Any) -> list[Effect]:
-        """Take one step of a call: under the lock of its task; then its session is told."""
-        if call.promotion is None:
-            effects = step(call, *arguments)
-        else:
-            with call.promotion.lock:
-                effects = step(call, *arguments)
+        """Take one step of a call, within what features have around it; then tell its session."""
+        effects = _around(call, step)(call, *arguments)
         session = call.session
         if session.parts and call.request_id not in session.in_flight:
             # A call that was admitted goes on under its id.
@@ -186,7 +177,7 @@ class Dispatcher:
             if not call.progress < params["progress"] < math.inf:
                 return []
             call.progress = params["progress"]
-        return self.calls.notify(call, method, params)
+        return _around(call, self.calls.notify)(call, method, params)
 
     def list_changed(self, session: Session, kind: str) -> list[Effect]:
         """Notify a RUNNING connection that a list has changed (LIFE-10).
@@ -231,18 +222,15 @@ class Dispatcher:
         for part in session.parts.values():
             part.close()
         calls = list(session.in_flight.values())
-        effects = self._disconnect(calls, reason)
+        effects = self.disconnect(calls, reason)
         if session.peer is not None:
             effects.append(ClientDisconnected("debug", "client disconnected", {"reason": reason}))
         if session.key is not None:
             effects.append(SessionEnded(session.key))
         return effects
 
-    def stop_tasks(self, reason: str) -> list[Effect]:
-        """Abort all tasks: the server stops (TASK-13)."""
-        return self._disconnect(self.tasks.calls(), reason)
-
-    def _disconnect(self, calls: list[Invocation], reason: str) -> list[Effect]:
+    def disconnect(self, calls: list[Invocation], reason: str) -> list[Effect]:
+        """Abort calls whose client has gone, or whose server stops."""
         steps = [self._take_step(call, self.calls.disconnect, reason) for call in calls]
         return [effect for effects in steps for effect in effects]
 
@@ -324,6 +312,14 @@ class Dispatcher:
         request_id = params.get("requestId") if type(params) is dict else None
         effects = self.cancel(session, request_id)
         return effects or dropped(notification, "no such call is in flight")
+
+
+def _around(call: Invocation, step: Step) -> Step:
+    """Return a step of a call with what features have around it."""
+    name = step.__name__
+    for around in call.around_steps:
+        step = partial(around, name, step)
+    return step
 
 
 HANDSHAKE: dict[str, Callable[[Dispatcher, Session, Request], list[Effect]]] = {

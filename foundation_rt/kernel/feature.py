@@ -5,7 +5,8 @@ without features:
 
 * a server has `Feature` objects: rows of tables, and hooks;
 * a session has a `SessionPart` of each feature that it uses;
-* a call, and the engine of a server, have `parts` for what a feature keeps there.
+* a call, a tool, and the dispatcher and the engine of a server, have `parts` for what a feature
+  keeps there.
 """
 
 from __future__ import annotations
@@ -80,6 +81,13 @@ class Feature:
     def dropped(self, call: Invocation) -> None:
         """Take note that the client is not given what the handler of `call` has returned."""
 
+    def admit(self, call: Invocation) -> None:
+        """Refuse a call of a tool that a part of it restricts, in step 5; see `ToolPart`.
+
+        Raises:
+            JsonRpcError, ToolError: the call is refused.
+        """
+
     def prepared(self, call: Invocation, params: Mapping[str, Any]) -> None:
         """Read what came with a call of the stateless mode, whose handler is the server's.
 
@@ -88,6 +96,16 @@ class Feature:
         Raises:
             JsonRpcError, ToolError: the call is refused.
         """
+
+    def ready(self, call: Invocation) -> list[Effect]:
+        """Return what happens before the handler of a call starts whose tool has parts.
+
+        Called after step 7.
+
+        Raises:
+            JsonRpcError, ToolError: the call is refused.
+        """
+        return []
 
     def raised(
         self, call: Invocation, error: BaseException, duration_ms: float
@@ -120,6 +138,10 @@ class Feature:
     def forget(self, session_id: str) -> None:
         """Drop what is kept for a session that has ended, by the id it has in all workers."""
 
+    def stopping(self, reason: str) -> list[Effect]:
+        """End what goes on beside the calls of connections: the server stops."""
+        return []
+
     def close(self) -> None:
         """Release what the feature holds: no call is served any more."""
 
@@ -133,7 +155,7 @@ def hooks(features: Iterable[Feature], name: str) -> tuple[Callable[..., Any], .
 
 def use(dispatcher: Dispatcher, features: Iterable[Feature]) -> None:
     """Let features take part in the decisions of `dispatcher`."""
-    for name in ("find", "prepared", "raised", "dropped"):
+    for name in ("find", "admit", "prepared", "ready", "raised", "dropped"):
         setattr(dispatcher.calls, name, hooks(features, name))
     for name in ("instructions", "advertise", "answer", "knows", "label", "header_parameters"):
         setattr(dispatcher, name, hooks(features, name))

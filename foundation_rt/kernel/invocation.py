@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from .execution_limits import Slot
     from .registry.tools import ExecutionMode, Handler, RegisteredTool
     from .session import Session
-    from .tasks.promotion import Promotion
 
 ToResult = Callable[["Any", "Invocation"], dict[str, Any]]
 """Makes a result out of the value that a handler returned; raises `ToolError` to refuse it."""
@@ -37,6 +36,9 @@ ToResult = Callable[["Any", "Invocation"], dict[str, Any]]
 Continuation = Callable[["Invocation", "CallOutcome", float], "list[Effect]"]
 """Decides what follows when a handler has ended, instead of an answer."""
 
+
+Step = Callable[..., "list[Effect]"]
+"""A method of `CallLifecycle` that a call goes through, or a function around it."""
 
 NO_PARTS: Mapping[type, Any] = MappingProxyType({})
 """The parts of a call that no feature keeps anything for."""
@@ -95,7 +97,9 @@ class Invocation:
         slot: None until one is taken, and for calls that need none.
         timeout_ms: the deadline, in ms from the start of the handler.
         arguments_as_sent: the arguments of a stateless call as JSON in UTF-8.
-        promotion: how the call becomes a task; None where it never does.
+        around_steps: called in turn around each step of the call from the start of its handler on
+            (`expire`, `cancel`, `disconnect`, `notify`, `conclude`, `break_off`): with its name,
+            what takes it, the call and the arguments; the last one is outermost.
         continuation: decides what follows the handler; of a call that waits for the rate limit.
         progress: the highest progress that was sent to the client.
         phase: whether the reply is still to be sent.
@@ -122,7 +126,7 @@ class Invocation:
     slot: Slot | None = field(default=None, init=False)
     timeout_ms: int = field(default=0, init=False)
     arguments_as_sent: bytes = field(default=b"", init=False)
-    promotion: Promotion | None = field(default=None, init=False)
+    around_steps: tuple[Step, ...] = field(default=(), init=False)
     continuation: Continuation | None = field(default=None, init=False)
     progress: float = field(default=-math.inf, init=False)
     phase: Phase = field(default=Phase.PENDING, init=False)

@@ -30,7 +30,6 @@ from .registry.tools import ToolRegistry
 from .replies import ResultWriter, ServerInfo
 from .session import Session, TransportType, create_session
 from .subscriptions import Subscriptions
-from .tasks.policy import TaskPolicy
 
 if TYPE_CHECKING:
     import asyncio
@@ -190,6 +189,7 @@ class Runtime:
     rate_limit: RateLimit | None = field(default=None, init=False)
     _background: Background = field(init=False)
     _closing: Hooks = field(default=(), init=False)
+    _stopping: Hooks = field(default=(), init=False)
     _needs_event_loop: bool = field(default=False, init=False)
     _monitored_host: HostLoopMonitor | None = field(default=None, init=False)
 
@@ -233,6 +233,7 @@ class Runtime:
     def use(self, features: Sequence[Feature]) -> None:
         """Let features join, before the server is served."""
         self._closing = hooks(features, "close")
+        self._stopping = hooks(features, "stopping")
         self._needs_event_loop = any(each.needs_event_loop for each in features)
         self.engine.starting = hooks(features, "starting")
         self.engine.forgetting = hooks(features, "forget")
@@ -375,13 +376,14 @@ class Runtime:
             task.cancel()
             await asyncio.wait([task])
 
-    def stop_tasks(self, reason: str) -> None:
-        """Abort all tasks: the server stops (TASK-13)."""
-        for effect in self.dispatcher.stop_tasks(reason):
-            if isinstance(effect, Abort):
-                self.engine.abort(effect.invocation, effect.reason)
-            elif isinstance(effect, Publish):
-                self.publisher.publish((effect,))
+    def stop_features(self, reason: str) -> None:
+        """End what features have beside the calls of connections: the server stops."""
+        for stopping in self._stopping:
+            for effect in stopping(reason):
+                if isinstance(effect, Abort):
+                    self.engine.abort(effect.invocation, effect.reason)
+                elif isinstance(effect, Publish):
+                    self.publisher.publish((effect,))
 
     def connect_host(self, send: Send, transport_type: TransportType) -> Connection:
         """Return a connection of an embedding host, on its running event loop if it has one.
@@ -457,13 +459,6 @@ class Runtime:
             self._sink.close(timeout)
 
 
-def _new_task_id() -> str:
-    """Return 256 random bits, as text (TASK-10)."""
-    from secrets import token_urlsafe
-
-    return token_urlsafe()
-
-
 def compose(
     registry: ToolRegistry,
     options: ServerOptions,
@@ -505,25 +500,8 @@ def compose(
     results = ResultWriter(info, config.server.cache_ttl_ms, config.server.cache_scope)
     publisher = options.publisher or Publisher(Subscriptions(config, threading.RLock()), clock)
     registry.observe(publisher)
-    subscriptions = publisher.subscriptions
-    tasks = TaskPolicy(
-        registry,
-        config,
-        clock,
-        results,
-        subscriptions,
-        publisher.publish,
-        threading.RLock,
-        _new_task_id,
-    )
-    calls = CallLifecycle(resources, config.tools, registry, ids, results, tasks)
-    dispatcher = Dispatcher(
-        results,
-        calls,
-        tasks,
-        config.server.page_size,
-        subscriptions,
-    )
+    calls = CallLifecycle(resources, config.tools, registry, ids, results)
+    dispatcher = Dispatcher(results, calls, config.server.page_size, publisher.subscriptions)
     workers = WorkerPool(resources.config.resources.max_concurrent_executions)
     lifespan, middleware = options.lifespan, options.middleware
     if lifespan is not None:

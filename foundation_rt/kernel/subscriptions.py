@@ -87,6 +87,7 @@ class Subscriptions:
     Attributes:
         on_grant_end: called with each grant of a feature, when its subscription ends; under the
             guard, in any thread.
+        fields: the fields of a `subscriptions/listen` that features read, by name.
     """
 
     _config: ServerConfig = field(factory=ServerConfig)
@@ -95,6 +96,7 @@ class Subscriptions:
     _by_topic: dict[Topic, set[Subscriber]] = field(factory=dict, init=False)
     _open: set[Subscriber] = field(factory=set, init=False)
     on_grant_end: Callable[[Any], object] | None = field(default=None, init=False)
+    fields: dict[str, Callable[..., Any]] = field(factory=dict, init=False)
 
     def subscribe(
         self,

@@ -8,7 +8,6 @@ from ..errors import ErrorCode, StructuredError, ToolError, to_tool_error
 from .invocation import CallKind
 from .replies import MAX_ECHOED_NAME, result_reply
 from .results import tool_result
-from .tasks.support import require_extension
 
 if TYPE_CHECKING:
     from ..base.config.settings import AdminPolicy
@@ -36,15 +35,12 @@ def enforce_policies(call: Invocation, tool: RegisteredTool, admin_policy: Admin
     Raises:
         ToolError: NOT_FOUND: the principal does not see the tool (VIS-02). UNAUTHORIZED: the
             policy for administrative tools, or a missing scope.
-        JsonRpcError: the tool is only for clients with tasks.
     """
     if tool.visible is not None and not tool.visible(call.principal):
         raise no_such_tool(call.name)
     if tool.administrative:
         enforce_admin_policy(admin_policy, call.session.transport_type, call.principal)
     enforce_scopes(call, tool)
-    if tool.task is not None and tool.task.required:
-        require_extension(call.peer, correlationId=call.correlation_id)
 
 
 def no_such_tool(name: str) -> ToolError:

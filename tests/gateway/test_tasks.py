@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.client import MCPError, connect
-from foundation_rt.kernel.tasks.support import EXTENSION
+from foundation_rt.features.tasks.support import EXTENSION
 from tests.gateway.test_through import NEW, OLD, Answers, speaking
 from tests.support.gateway import serve_gateway
 from tests.support.http_server import HttpServerProcess, serve_http

@@ -20,6 +20,7 @@ from foundation_rt.base.config.settings import (
     TasksSection,
 )
 from foundation_rt.features.server_requests.client_input import ClientInput
+from foundation_rt.features.tasks.feature import Tasks
 from foundation_rt.http.app import HttpApplication
 from foundation_rt.kernel.runtime import ServerOptions
 from tests.support.asgi import META, REVISION, Visit, post, request, visit
@@ -197,7 +198,7 @@ async def run_history(history: list[tuple[str, str, int]]) -> None:
     await app.start()
     runtime = server.runtime
     sessions = app._service.endpoint.sessions  # type: ignore[union-attr]
-    manager = runtime.dispatcher.tasks.manager()
+    manager = runtime.dispatcher.parts[Tasks].manager()
     quotas = {
         "sessions": sessions._quota,
         "subscriptions": runtime.dispatcher.subscriptions.quota,
@@ -229,7 +230,7 @@ async def run_history(history: list[tuple[str, str, int]]) -> None:
     sessions.end_all("replaced")  # those that the test has lost the ids of
     for call in manager.calls():
         runtime.engine.abort(call, "cancelled")
-    runtime.stop_tasks("gone")
+    runtime.stop_features("gone")
     await until(lambda: not runtime.engine.running)
     clock.advance(3)
     manager.find("unknown", None)  # what has expired is dropped

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from foundation_rt.features.tasks.support import tool_settings
+from foundation_rt.features.tool_options import ToolHandlerOptions, ToolOptions
 from foundation_rt.features.typed.feature_signatures import add_prompt, add_resource
 from foundation_rt.features.typed.tool_signature import add_tool
 from foundation_rt.kernel.registry.completions import CompletionRegistry
@@ -18,8 +20,6 @@ from foundation_rt.kernel.registry.options import (
     PromptOptions,
     ResourceHandlerOptions,
     ResourceOptions,
-    ToolHandlerOptions,
-    ToolOptions,
 )
 from foundation_rt.kernel.registry.resources import ResourceRegistry
 from foundation_rt.kernel.registry.tools import handler_settings
@@ -39,8 +39,9 @@ def keywords(*functions: Callable[..., Any]) -> set[str]:
     ("options", "functions"),
     [
         (HandlerOptions, [DefinitionChecks.handler_spec]),
-        (ToolHandlerOptions, [handler_settings]),
-        (ToolOptions, [add_tool, handler_settings]),
+        (HandlerOptions, [handler_settings]),
+        (ToolHandlerOptions, [tool_settings, handler_settings]),
+        (ToolOptions, [add_tool, tool_settings, handler_settings]),
         (PromptOptions, [add_prompt, DefinitionChecks.handler_spec]),
         (ResourceHandlerOptions, [ResourceRegistry.add, DefinitionChecks.handler_spec]),
         (

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
-from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -34,7 +32,6 @@ from foundation_rt.kernel.registry.tools import ToolDefinition, ToolRegistry
 from foundation_rt.kernel.replies import ResultWriter, ServerInfo
 from foundation_rt.kernel.session import Session, TransportType, create_session
 from foundation_rt.kernel.subscriptions import Subscriptions
-from foundation_rt.kernel.tasks.policy import TaskPolicy
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.jsonrpc import parse
 
@@ -180,24 +177,8 @@ def make_core(
     resources = ResourceManager(whole, lambda: 0)
     results = ResultWriter(ServerInfo(whole.server.name, whole.server.version, instructions))
     subscriptions = Subscriptions(whole)
-    tasks = TaskPolicy(
-        registry,
-        whole,
-        clock,
-        results,
-        subscriptions,
-        lambda published: None,
-        threading.RLock,
-        token_urlsafe,
-    )
-    calls = CallLifecycle(resources, whole.tools, registry, ids, results, tasks)
-    dispatcher = Dispatcher(
-        results,
-        calls,
-        tasks,
-        whole.server.page_size,
-        subscriptions,
-    )
+    calls = CallLifecycle(resources, whole.tools, registry, ids, results)
+    dispatcher = Dispatcher(results, calls, whole.server.page_size, subscriptions)
     use(dispatcher, built_in(whole, clock, logger))
     return Core(whole, registry, resources, dispatcher, sink, ids, clock, logger)
 

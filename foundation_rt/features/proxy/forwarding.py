@@ -21,7 +21,6 @@ from ...kernel.registry.catalog import InvalidCursor, read_cursor
 from ...kernel.registry.tool_definition import ToolDefinition
 from ...kernel.registry.tools import ExecutionMode, RegisteredTool, is_async_callable
 from ...kernel.replies import invalid_params
-from ...kernel.tasks.support import EXTENSION, require_extension
 from ...protocol.jsonrpc import ABSENT
 from ...protocol.methods import (
     RESOURCES_SUBSCRIBE,
@@ -30,6 +29,7 @@ from ...protocol.methods import (
     TASKS_GET,
     TOOLS_CALL,
 )
+from ..tasks.support import EXTENSION, require_extension
 from . import subscriptions
 from .calls import FORWARDED, FORWARDED_LIST, FORWARDED_TOOL, answer_error, is_error_of_another
 from .forwarder import ForwardedRequest, forwarded

@@ -10,7 +10,6 @@ from attrs import define
 from ...base.shown import Shown
 from ...kernel.methods.resources import read_uri
 from ...kernel.replies import invalid_params
-from ...kernel.tasks.support import EXTENSION
 from ...protocol.jsonrpc import ABSENT
 from ...protocol.methods import (
     COMPLETION_COMPLETE,
@@ -27,6 +26,8 @@ from ...protocol.methods import (
     TASKS_UPDATE,
     TOOLS_LIST,
 )
+from ..tasks.feature import Tasks
+from ..tasks.support import EXTENSION
 
 if TYPE_CHECKING:
     from ...kernel.dispatcher import Dispatcher
@@ -143,11 +144,8 @@ def _has_reference(dispatcher: Dispatcher, session: Session, request: Request) -
 
 
 def _has_task(dispatcher: Dispatcher, session: Session, request: Request) -> bool:
-    if not dispatcher.tasks.offered:
-        return False
-    task_id = _params(request).get("taskId")
-    manager = dispatcher.tasks.manager()
-    return type(task_id) is str and manager.find(task_id, session.principal) is not None
+    task_id, tasks = _params(request).get("taskId"), dispatcher.parts[Tasks]
+    return type(task_id) is str and tasks.record_of(task_id, session.principal) is not None
 
 
 _task = Route(EXTENSION, _task_id, _has_task)

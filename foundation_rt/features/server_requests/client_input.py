@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from .round_trips import MultiRoundTrip
     from .session_requests import RequestSender
 
+    Strategy = Callable[[Invocation, MultiRoundTrip, AbortSignal], RequestStrategy | None]
+
 _ANSWER_MEMBERS = frozenset(("inputResponses", "requestState"))
 
 _NOT_GOOD = "requestState is not good here"
@@ -69,6 +71,9 @@ class ClientInput(Feature):
         config: how long a state is valid, how long to wait for an answer, and how many requests
             may be open.
         now_ms: returns the wall-clock time, in ms since 1970.
+
+    Attributes:
+        strategies: asked in turn how a call of the stateless mode asks; None: by round trips.
     """
 
     key: bytes
@@ -76,6 +81,7 @@ class ClientInput(Feature):
     now_ms: Callable[[], int]
     results: ResultWriter = field(init=False)
     subscriptions: Subscriptions = field(init=False)
+    strategies: list[Strategy] = field(factory=list, init=False)
     _forms: Forms | None = field(default=None, init=False)
     _open_requests: Quota | None = field(default=None, init=False)
 
@@ -85,7 +91,6 @@ class ClientInput(Feature):
         """Take part in the decisions of a server."""
         self.results = dispatcher.results
         self.subscriptions = dispatcher.subscriptions
-        dispatcher.tasks.open_requests = lambda: self.open_requests
 
     def join(self, engine: Engine) -> None:
         """Be found by the handlers of a server."""
@@ -154,11 +159,8 @@ class ClientInput(Feature):
             identity = identity_of(call.principal)
             return SessionRequests(sender, call, identity, signal, ttl_ms, self.open_requests)
         rounds = _rounds_of(call)
-        if call.promotion is None:
-            return rounds
-        from .task_requests import TaskRequests
-
-        return TaskRequests(call.promotion, rounds, signal)
+        found = (strategy(call, rounds, signal) for strategy in self.strategies)
+        return next((each for each in found if each is not None), rounds)
 
     @property
     def forms(self) -> Forms:

@@ -16,21 +16,21 @@ from attrs import frozen
 
 from ...errors import RegistrationError
 from ...kernel.registry.tool_definition import ToolDefinition
-from ...kernel.registry.tools import handler_settings
 from ...protocol.plain_values import settled
 from ..signatures.binding import Handler, make_check
 from ..signatures.function_signature import FunctionSignature
 from ..signatures.parameters import ParameterCollector
 from ..signatures.type_schema import UnsupportedType
+from ..tasks.support import tool_settings
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ...kernel.registry.options import ToolHandlerOptions
     from ...kernel.registry.tools import RegisteredTool, ToolRegistry
     from ...protocol.content import Icon
     from ...protocol.tool_annotations import ToolAnnotations
     from ..signatures.writers import Writer
+    from ..tool_options import ToolHandlerOptions
 
 _ADVICE = ", or give the schema by hand: @server.tool(input_schema={...})"
 _BY_NAME = (
@@ -224,5 +224,5 @@ def add_tool(
         icons=icons,
         meta=meta,
     )
-    settings = handler_settings(definition.name, typed.is_async, **options)
+    settings = tool_settings(definition.name, typed.is_async, **options)
     return registry.register(definition, typed.handler, **settings, is_typed=True)

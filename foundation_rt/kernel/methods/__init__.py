@@ -28,9 +28,6 @@ from ...protocol.methods import (
     RESOURCES_UNSUBSCRIBE,
     SERVER_DISCOVER,
     SUBSCRIPTIONS_LISTEN,
-    TASKS_CANCEL,
-    TASKS_GET,
-    TASKS_UPDATE,
     TOOLS_LIST,
 )
 
@@ -71,8 +68,5 @@ METHODS: dict[str, Method] = {
     RESOURCES_UNSUBSCRIBE: _lazy("subscriptions", "unsubscribe"),
     SERVER_DISCOVER: _lazy("lifecycle", "discover"),
     SUBSCRIPTIONS_LISTEN: _lazy("subscriptions", "listen"),
-    TASKS_CANCEL: _lazy("tasks", "cancel_task"),
-    TASKS_GET: _lazy("tasks", "get_task"),
-    TASKS_UPDATE: _lazy("tasks", "update_task"),
     TOOLS_LIST: _lazy("lists", "list_tools"),
 }

@@ -11,7 +11,6 @@ from ...protocol.revisions import negotiate
 from ..effects import ClientConnected
 from ..replies import invalid_params, result_reply
 from ..session import SessionEvent, State
-from ..tasks.support import EXTENSION
 
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import Request
@@ -118,8 +117,6 @@ def capabilities_of(dispatcher: Dispatcher, revision: Revision) -> dict[str, Any
         capabilities.update(_of_features(features))
     if dispatcher.results.info.experimental:
         capabilities["experimental"] = dispatcher.results.info.experimental
-    if dispatcher.tasks.offered:
-        capabilities["extensions"] = {EXTENSION: {}}
     for advertise in dispatcher.advertise:
         advertise(capabilities)
     return revision.keep("capabilities", capabilities)

@@ -12,7 +12,6 @@ from ...protocol.peer import SUBSCRIPTION_ID_KEY
 from ..effects import Notify, Subscribe
 from ..replies import invalid_params, result_reply
 from ..subscriptions import MAX_LISTENING, MAX_SUBSCRIPTION_ID_LENGTH, MAX_TOPICS
-from ..tasks.support import require_extension
 from .resources import read_uri, require_resources, resource_not_found
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def honour(
     """Return the part of `wanted` that the server honours, and its topics (SUB-04)."""
     honoured: dict[str, Any] = {}
     topics: list[Topic] = []
-    for name, read in _FIELDS.items():
+    for name, read in {**_FIELDS, **dispatcher.subscriptions.fields}.items():
         if wanted.get(name) is not None:
             value, found = read(dispatcher, session, peer, wanted[name])
             if found:
@@ -147,20 +146,11 @@ def _updates(dispatcher: Dispatcher, session: Session, peer: Peer, value: Any) -
     return [*known], [*known.values()]
 
 
-def _tasks(dispatcher: Dispatcher, session: Session, peer: Peer, value: Any) -> _Found:
-    ids = read_names(value, "taskIds")
-    require_extension(peer)
-    manager = dispatcher.tasks.manager() if dispatcher.tasks.offered else None
-    known = [one for one in ids if manager and manager.find(one, session.principal) is not None]
-    return known, [("task", one) for one in known]
-
-
 _FIELDS: dict[str, Callable[..., _Found]] = {
     "toolsListChanged": _changes_of("tools"),
     "promptsListChanged": _changes_of("prompts"),
     "resourcesListChanged": _changes_of("resources"),
     "resourceSubscriptions": _updates,
-    "taskIds": _tasks,
 }
 """The fields that a client may ask for; others are not honoured, and so not acknowledged."""
 

@@ -5,17 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ...protocol.content import Annotations, Icon
-    from ...protocol.tool_annotations import ToolAnnotations
     from .catalog import Predicate
-
-TaskUse = Literal["optional", "required"]
-"""The use of tasks by a tool: "required" refuses clients without the extension (TASK-02)."""
 
 
 class HandlerOptions(TypedDict, total=False):
@@ -36,19 +32,6 @@ class HandlerOptions(TypedDict, total=False):
     scopes: Iterable[str]
     tags: Iterable[str]
     visible: Predicate | Iterable[str] | None
-
-
-class ToolHandlerOptions(HandlerOptions, total=False):
-    """Options of the run of a tool's handler.
-
-    Attributes:
-        task: "optional": a call becomes a task if its client takes tasks. "required": the tool is
-            for such clients only (spec/tasks.md). None: a call never becomes a task.
-        task_after_ms: how long a call runs before it becomes a task, in ms.
-    """
-
-    task: TaskUse | None
-    task_after_ms: int
 
 
 class ResourceHandlerOptions(HandlerOptions, total=False):
@@ -78,23 +61,6 @@ class Presentation(TypedDict, total=False):
     description: str | None
     icons: Sequence[Icon]
     meta: Mapping[str, Any] | None
-
-
-class ToolOptions(Presentation, ToolHandlerOptions, total=False):
-    """The options of `Server.tool`.
-
-    Attributes:
-        version: of the tool.
-        input_schema: the schema of the arguments, instead of one derived from the signature.
-        output_schema: the schema that results are checked against; by default derived from the
-            return annotation if that says a structure; True: derived whatever it says; False: none.
-        annotations: hints about the effects of the tool.
-    """
-
-    version: str | None
-    input_schema: Mapping[str, Any] | None
-    output_schema: Mapping[str, Any] | bool | None
-    annotations: ToolAnnotations | None
 
 
 class PromptOptions(Presentation, HandlerOptions, total=False):

@@ -16,9 +16,10 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from ...base.config.types import SCOPE
 from ...base.jsonschema.budget import MAX_STEPS
@@ -41,13 +42,13 @@ if TYPE_CHECKING:
     from ...protocol.principal import Principal
     from ...protocol.revisions import Revision
     from .catalog import Observer, Page, Predicate
-    from .options import TaskUse
     from .visibility import Switch
 
 Handler = Callable[[dict[str, Any], Any], Any]
 """Called with the arguments of a call and its `ToolContext`."""
 
 _NONE: Final = frozenset[str]()
+_NO_PARTS: Final[Mapping[type, Any]] = MappingProxyType({})
 
 ArgumentScopes = Callable[[dict[str, Any]], frozenset[str]]
 
@@ -70,17 +71,15 @@ class ExecutionMode(Enum):
     """In place: for handlers that take microseconds and never block."""
 
 
-@frozen(eq=False, repr=False)
-class TaskSupport(Shown):
-    """Calls of a tool may become tasks.
+class ToolPart:
+    """The options of a feature for one tool."""
 
-    Attributes:
-        required: the tool is for clients with the tasks extension only (TASK-02).
-        after_ms: how long a call runs before it becomes a task, in ms; 0: at once.
-    """
+    __slots__ = ()
 
-    required: bool
-    after_ms: int = 0
+    @property
+    def restricts(self) -> bool:
+        """Return whether some clients may not call the tool: `Feature.admit` is asked."""
+        return False
 
 
 @define(eq=False, repr=False)
@@ -99,7 +98,7 @@ class RegisteredTool(Shown):
         reserved: it runs in a slot kept for it, so that it answers under overload (RES-09).
         administrative: calls of it are subject to `tools.admin_policy` (ADMIN-03).
         scopes: the scopes that the principal of a call needs, all of them.
-        task: whether its calls may become tasks, and when (TASK-03); None: never.
+        parts: what features keep for it, by the class of that.
         argument_scopes: returns the scopes that a call needs besides `scopes`, given its arguments,
             which are not validated yet; must not raise (AUTH-27).
         tags: by which it can be switched off and on.
@@ -123,7 +122,7 @@ class RegisteredTool(Shown):
     reserved: bool
     administrative: bool
     scopes: frozenset[str] = frozenset()
-    task: TaskSupport | None = None
+    parts: Mapping[type[ToolPart], Any] = _NO_PARTS
     argument_scopes: ArgumentScopes | None = None
     tags: frozenset[str] = _NONE
     visible: Predicate | None = None
@@ -132,10 +131,10 @@ class RegisteredTool(Shown):
     wraps_result: bool = field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
-        needs_tasks = self.task is not None and self.task.required
+        has_part = any(part.restricts for part in self.parts.values())
         needs_scopes = self.scopes or self.argument_scopes is not None
         is_hidden = self.visible is not None
-        self.is_restricted = bool(self.administrative or needs_scopes or needs_tasks or is_hidden)
+        self.is_restricted = bool(self.administrative or needs_scopes or has_part or is_hidden)
         schema = self.definition.output_schema
         if schema is not None and schema.get("type") != "object":
             from .wrapped_outputs import is_wrapped
@@ -191,7 +190,7 @@ class ToolRegistry:
         reserved: bool = False,
         administrative: bool = False,
         scopes: Iterable[str] = (),
-        task: TaskSupport | None = None,
+        parts: Iterable[ToolPart] = (),
         argument_scopes: ArgumentScopes | None = None,
         tags: Iterable[str] = (),
         visible: Predicate | Iterable[str] | None = None,
@@ -210,7 +209,7 @@ class ToolRegistry:
             reserved: see `RegisteredTool`.
             administrative: see `RegisteredTool`.
             scopes: the scopes that the principal of a call needs, all of them.
-            task: whether its calls may become tasks.
+            parts: what features keep for it.
             argument_scopes: see `RegisteredTool`.
             tags: by which the tool can be switched off and on.
             visible: the principals that see it: a predicate, or the scopes that they have.
@@ -224,7 +223,7 @@ class ToolRegistry:
             raise RegistrationError(_refusal(definition, issues))
         name = definition.name
         if timeout_ms is not None:
-            _check_ms(name, "timeout_ms", timeout_ms, 1)
+            check_ms(name, "timeout_ms", timeout_ms, 1)
         if not callable(handler):
             raise RegistrationError(f"tool {name!r}: the handler is not callable")
         granted = check_scopes(f"tool {name!r}", scopes)
@@ -251,7 +250,7 @@ class ToolRegistry:
             reserved,
             administrative,
             granted,
-            task,
+            {type(part): part for part in parts},
             argument_scopes,
             tags,
             visible,
@@ -351,10 +350,9 @@ class ToolRegistry:
         """Return whether any handler needs an event loop."""
         return any(tool.execution is ExecutionMode.ASYNC for tool in self._tools.all_registered())
 
-    @property
-    def has_tasks(self) -> bool:
-        """Return whether calls of any tool may become tasks."""
-        return any(tool.task is not None for tool in self._tools.all_registered())
+    def has_part(self, cls: type[ToolPart]) -> bool:
+        """Return whether a feature keeps a part of this class for any tool."""
+        return any(cls in tool.parts for tool in self._tools.all_registered())
 
     def observe(self, observer: Observer) -> None:
         """Notify `observer` of every change from now on; the registry does not keep it alive."""
@@ -516,37 +514,28 @@ def handler_settings(
     inline: bool = False,
     timeout_ms: int | None = None,
     scopes: Iterable[str] = (),
-    task: TaskUse | None = None,
-    task_after_ms: int = 0,
     tags: Iterable[str] = (),
     visible: Predicate | Iterable[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of `ToolRegistry.register` for the `ToolHandlerOptions` of a tool.
+    """Return the arguments of `ToolRegistry.register` for the `HandlerOptions` of a tool.
 
     Raises:
         RegistrationError: names the option and what to change.
     """
     if inline and is_async:
         raise RegistrationError(f"tool {name!r}: inline=True is for def, not for async def")
-    if task not in (None, "optional", "required"):
-        raise RegistrationError(f'tool {name!r}: task is "optional" or "required", not {task!r}')
-    _check_ms(name, "task_after_ms", task_after_ms, 0)
-    if task is None and task_after_ms:
-        raise RegistrationError(f"tool {name!r}: task_after_ms needs task as well")
-    if task is not None and inline:
-        raise RegistrationError(f"tool {name!r}: a tool that runs inline cannot be a task")
     execution = ExecutionMode.ASYNC if is_async else ExecutionMode.THREAD
     return {
         "execution": ExecutionMode.INLINE if inline else execution,
         "timeout_ms": timeout_ms,
         "scopes": scopes,
-        "task": None if task is None else TaskSupport(task == "required", task_after_ms),
         "tags": tags,
         "visible": visible,
     }
 
 
-def _check_ms(name: str, option: str, value: object, least: int) -> None:
+def check_ms(name: str, option: str, value: object, least: int) -> None:
+    """Raise `RegistrationError` unless an option of a tool is so many milliseconds or more."""
     if type(value) is not int or not least <= value <= MAX_TIMEOUT_MS:
         raise RegistrationError(
             f"tool {name!r}: {option} must be a whole number of milliseconds"

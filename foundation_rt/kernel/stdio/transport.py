@@ -276,7 +276,7 @@ class StdioTransport:
         self.connection.close(reason)
         self._leave(self._budget)
         if self._leaving:
-            self.runtime.stop_tasks(reason)
+            self.runtime.stop_features(reason)
         self._stop_if_idle()
 
     def _stop_if_idle(self) -> None:

@@ -14,6 +14,7 @@ from foundation_rt.features.server_requests.errors import (
     ClientCapabilityError,
     UrlElicitationRequired,
 )
+from foundation_rt.features.tasks.feature import Tasks
 from tests.core.tasks.harness import WITH_TASKS, TaskClient, TaskHarness, run
 from tests.core.tasks.test_tasks import text_of
 
@@ -257,7 +258,7 @@ def test_answer_after_loop_of_handler_closed_is_ignored() -> None:
         await asyncio.sleep(1)
 
     run(scenario)  # its loop cancels the handler, which cancels its request
-    manager = harnesses[0].server.runtime.dispatcher.tasks.manager()
+    manager = harnesses[0].server.runtime.dispatcher.parts[Tasks].manager()
     assert manager.running(ids[0]) is None
     assert harnesses[0].records[0]["outcome"] == "tool_error"
 
@@ -268,7 +269,7 @@ async def test_ended_task_shows_no_requests(clock: ManualClock) -> None:
     harness.add("greet", ask_a_name)
     client = harness.client()
     task_id = client.call("greet")["taskId"]
-    manager = harness.server.runtime.dispatcher.tasks.manager()
+    manager = harness.server.runtime.dispatcher.parts[Tasks].manager()
     task = manager.running(task_id)
     assert task is not None
     client.result("tasks/cancel", taskId=task_id)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.kernel.tasks.support import EXTENSION
+from foundation_rt.features.tasks.support import EXTENSION
 from tests.support.process import ServerProcess, serve
 
 APP = """

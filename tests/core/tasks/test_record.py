@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.kernel.tasks.record import (
+from foundation_rt.features.tasks.record import (
     TERMINAL,
     TRANSITIONS,
     TaskEvent,

@@ -14,9 +14,10 @@ import pytest
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.errors import RegistrationError, ToolError
 from foundation_rt.features.context import ToolContext
+from foundation_rt.features.tasks.feature import Tasks
+from foundation_rt.features.tasks.support import EXTENSION, REQUIRED_CAPABILITIES, TaskSupport
 from foundation_rt.kernel.call_lifecycle import CallLifecycle
 from foundation_rt.kernel.invocation import Invocation
-from foundation_rt.kernel.tasks.support import EXTENSION, REQUIRED_CAPABILITIES
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.server import Server
 from tests.core.tasks.harness import KEEP_MS, RUN_MS, WITH_TASKS, TaskHarness
@@ -164,7 +165,7 @@ async def test_ended_task_does_not_keep_its_arguments(clock: ManualClock) -> Non
     harness.add("long", sleep_a_second)
     harness.add("fails", fail)
     client = harness.client()
-    manager = harness.server.runtime.dispatcher.tasks.manager()
+    manager = harness.server.runtime.dispatcher.parts[Tasks].manager()
     gc.collect()
     gc.disable()  # what reference counting does not free is in a cycle, and stays
     try:
@@ -431,10 +432,10 @@ async def test_stopping_server_aborts_tasks(clock: ManualClock) -> None:
     harness.add("long", sleep_forever)
     client = harness.client()
     task_id = client.call("long")["taskId"]
-    harness.server.runtime.stop_tasks("shutdown")
+    harness.server.runtime.stop_features("shutdown")
     task = client.get(task_id)
     assert (task["status"], task["statusMessage"]) == ("cancelled", "The server has stopped.")
-    harness.server.runtime.stop_tasks("shutdown")
+    harness.server.runtime.stop_features("shutdown")
     await asyncio.sleep(1)
     harness.assert_all_ended()
     assert [each["outcome"] for each in harness.records] == ["aborted"]
@@ -543,9 +544,9 @@ def test_decorator_accepts_task_options() -> None:
     async def tool() -> None: ...
 
     registered = server.get("tool")
-    assert registered is not None and registered.task is not None
-    assert registered.task.required
-    assert registered.task.after_ms == 20
+    assert registered is not None and (support := registered.parts.get(TaskSupport))
+    assert support.required
+    assert support.after_ms == 20
 
 
 # -- races ---------------------------------------------------------------------------------------
@@ -558,13 +559,13 @@ async def test_changes_after_end_of_task_have_no_effect(clock: ManualClock) -> N
     harness.add("long", sleep_a_second)
     client = harness.client()
     task_id = client.call("long")["taskId"]
-    manager = harness.server.runtime.dispatcher.tasks.manager()
+    manager = harness.server.runtime.dispatcher.parts[Tasks].manager()
     task, call = manager.running(task_id), manager.call_of(task_id)
     assert task is not None
     assert call is not None
     ended = await client.ended(task_id)
     dispatcher = harness.server.runtime.dispatcher
-    assert dispatcher.cancel_call(call) == dispatcher.stop_tasks("shutdown") == []
+    assert dispatcher.cancel_call(call) == dispatcher.parts[Tasks].stopping("shutdown") == []
     assert dispatcher.calls.disconnect(call, "shutdown") == []
     assert manager.give_up(task) == []
     assert manager.respond(task, {"1": {}}) == []
@@ -602,5 +603,5 @@ async def test_responses_that_are_not_an_object_are_refused(clock: ManualClock) 
 
 
 @pytest.mark.rule("TASK-13")
-def test_stop_tasks_without_tasks_does_nothing() -> None:
-    Server().runtime.stop_tasks("shutdown")
+def test_stop_of_server_without_tasks_does_nothing() -> None:
+    Server().runtime.stop_features("shutdown")

@@ -13,6 +13,7 @@ import pytest
 from foundation_rt import ToolError
 from foundation_rt.apps.task_server.app import create_task_server
 from foundation_rt.apps.task_server.jobs import JobClaim
+from foundation_rt.features.tasks.support import TaskSupport
 from foundation_rt.testing import ProtocolError, TestClient
 from tests.task_server.app.servers import TASK, memory_server, stored
 from tests.task_server.memory_store import MemoryStore
@@ -273,8 +274,9 @@ async def test_names_of_members_in_a_file_are_not_quoted(tmp_path: Path) -> None
 async def test_long_wait_becomes_a_task_of_a_client_that_takes_tasks() -> None:
     tool = memory_server().get("mcp-tasks")
 
-    assert tool is not None and tool.task is not None
-    assert (tool.task.required, tool.task.after_ms) == (False, 2000)
+    assert tool is not None
+    support = tool.parts[TaskSupport]
+    assert (support.required, support.after_ms) == (False, 2000)
 
 
 @pytest.mark.rule("TASKS-10")

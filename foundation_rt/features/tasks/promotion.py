@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...base.shown import Shown
-from ..effects import Extend, Reply
-from ..invocation import Phase
-from ..principal_shares import LimitReached
-from ..replies import result_reply
-from ..session import Session
+from ...kernel.effects import Extend, Reply
+from ...kernel.invocation import Phase
+from ...kernel.principal_shares import LimitReached
+from ...kernel.replies import result_reply
+from ...kernel.session import Session
 
 if TYPE_CHECKING:
-    from ..effects import Effect
-    from ..invocation import Invocation
-    from ..replies import ResultWriter
+    from ...kernel.effects import Effect
+    from ...kernel.invocation import Invocation, Step
+    from ...kernel.replies import ResultWriter
     from .manager import RunningTask, TaskManager
 
 _SERVER_STOPPED = "The server has stopped."
@@ -50,6 +50,17 @@ class Promotion(Shown):
     is_due: bool = field(default=False, init=False)
     _stays_plain: bool = field(default=False, init=False)
 
+    def join(self, call: Invocation) -> None:
+        """Take part in the steps of `call`."""
+        call.keep(self)
+        call.around_steps = (*call.around_steps, self.take_step)
+
+    def wait(self, call: Invocation, after_ms: int) -> None:
+        """Leave `call` a plain one until it has run for `after_ms`."""
+        call.timeout_ms = after_ms
+        self.is_due = True
+        self.join(call)
+
     def promote(self, call: Invocation) -> Reply:
         """Make `call` a task; return the answer to its request (TASK-12).
 
@@ -75,16 +86,6 @@ class Promotion(Shown):
         handle = self.results.with_type(call.peer, "task", task.record.handle())
         return result_reply(call.request_id, handle)
 
-    def promote_or_extend(self, call: Invocation) -> list[Effect]:
-        """Promote a call that has run for `after_ms`, or leave it the rest of its deadline."""
-        self.is_due = False
-        if call.phase is Phase.PENDING and not self._stays_plain:
-            with suppress(LimitReached):
-                handle = self.promote(call)
-                return [handle, Extend(call, call.timeout_ms)]
-        call.timeout_ms += self.remaining_ms
-        return [Extend(call, self.remaining_ms)]
-
     def stay_plain(self) -> bool:
         """Keep the call from becoming a task, because its handler stops to ask the client.
 
@@ -95,18 +96,37 @@ class Promotion(Shown):
             self._stays_plain = self.task is None
             return self._stays_plain
 
-    def settle(self, reply: Reply) -> list[Effect]:
-        """Keep `reply` as the outcome of the task; return it where the call is a plain one."""
-        return [reply] if self.task is None else self.manager.settle(self.task, reply)
+    def take_step(self, name: str, step: Step, call: Invocation, *arguments: Any) -> list[Effect]:
+        """Take a step of the call under the lock; see `Invocation.around_steps`.
 
-    def give_up(self, phase: Phase) -> list[Effect]:
-        """End the task without an outcome: the call has been aborted (TASK-09, TASK-13)."""
-        if self.task is None:
-            return []
-        message = _SERVER_STOPPED if phase is Phase.DISCONNECTED else None
-        return self.manager.give_up(self.task, message)
+        A call that has run for `after_ms` is promoted. What would be the reply of a task is kept as
+        its outcome (TASK-06), and a notification as its status (TASK-07).
+        """
+        with self.lock:
+            if name == "expire" and self.is_due:
+                return self._promote_or_extend(call)
+            task, manager = self.task, self.manager
+            if task is None:
+                return step(call, *arguments)
+            if name == "notify":
+                _, progress = arguments
+                if "message" in progress:
+                    manager.set_message(task, progress["message"])
+                return []
+            effects: list[Effect] = []
+            for effect in step(call, *arguments):
+                effects += manager.settle(task, effect) if isinstance(effect, Reply) else [effect]
+            if effects and name in ("cancel", "disconnect"):  # TASK-09, TASK-13
+                message = _SERVER_STOPPED if name == "disconnect" else None
+                effects += manager.give_up(task, message)
+            return effects
 
-    def describe(self, progress: dict[str, Any]) -> None:
-        """Keep the message of a reported progress as the status message (TASK-07)."""
-        if self.task is not None and "message" in progress:
-            self.manager.set_message(self.task, progress["message"])
+    def _promote_or_extend(self, call: Invocation) -> list[Effect]:
+        """Promote a call that has run for `after_ms`, or leave it the rest of its deadline."""
+        self.is_due = False
+        if call.phase is Phase.PENDING and not self._stays_plain:
+            with suppress(LimitReached):
+                handle = self.promote(call)
+                return [handle, Extend(call, call.timeout_ms)]
+        call.timeout_ms += self.remaining_ms
+        return [Extend(call, self.remaining_ms)]

@@ -22,10 +22,10 @@ from .record import TaskEvent, TaskRecord
 if TYPE_CHECKING:
     from ...base.clock import Clock
     from ...base.config.settings import TasksSection
+    from ...kernel.effects import Effect, Publish, Reply
+    from ...kernel.invocation import Invocation
+    from ...kernel.principal_shares import Quota
     from ...protocol.principal import Principal
-    from ..effects import Effect, Publish, Reply
-    from ..invocation import Invocation
-    from ..principal_shares import Quota
     from .store import TaskStore
 
 MAX_MESSAGE_LENGTH = 1024

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
-from ..principal_shares import LimitReached
+from ...kernel.principal_shares import LimitReached
 
 if TYPE_CHECKING:
     from ...base.clock import Clock
-    from ..principal_shares import Quota
+    from ...kernel.principal_shares import Quota
     from .record import TaskRecord
 
 

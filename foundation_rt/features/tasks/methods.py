@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...kernel.methods.subscriptions import read_names
+from ...kernel.replies import invalid_params, method_not_found
 from ...protocol.jsonrpc import ABSENT
-from ..replies import invalid_params, method_not_found
-from ..tasks.support import require_extension
+from .feature import Tasks
+from .support import require_extension
 
 if TYPE_CHECKING:
+    from ...kernel.dispatcher import Dispatcher
+    from ...kernel.effects import Effect, Topic
+    from ...kernel.session import Session
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
-    from ..session import Session
-    from ..tasks.manager import TaskManager
-    from ..tasks.record import TaskRecord
+    from .manager import TaskManager
+    from .record import TaskRecord
 
 
 def get_task(
@@ -49,18 +51,29 @@ def cancel_task(
     return [dispatcher.results.reply(peer, request, {}), *effects]
 
 
+def read_task_ids(
+    dispatcher: Dispatcher, session: Session, peer: Peer, value: object
+) -> tuple[list[str], list[Topic]]:
+    """Return those tasks that a client may listen for, and their topics (TASK-11, SUB-04)."""
+    ids = read_names(value, "taskIds")
+    require_extension(peer)
+    tasks: Tasks = dispatcher.parts[Tasks]
+    known = [one for one in ids if tasks.record_of(one, session.principal) is not None]
+    return known, [("task", one) for one in known]
+
+
 def _find(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> tuple[TaskManager, TaskRecord]:
     """Return the task that `request` names; raise `JsonRpcError` (TASK-02, TASK-10)."""
-    if not dispatcher.tasks.offered:
+    tasks: Tasks = dispatcher.parts[Tasks]
+    if not tasks.offered:
         raise method_not_found(request)
     require_extension(peer)
     task_id = None if request.params is ABSENT else request.params.get("taskId")
     if type(task_id) is not str:
         raise invalid_params("taskId must be a string")
-    manager = dispatcher.tasks.manager()
-    record = manager.find(task_id, session.principal)
+    record = tasks.record_of(task_id, session.principal)
     if record is None:
         raise invalid_params("there is no such task", "task_not_found")
-    return manager, record
+    return tasks.manager(), record

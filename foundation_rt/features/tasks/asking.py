@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from attrs import define
 
 from ...base.abort import Waiter
-from .errors import InvalidClientResult
-from .round_trips import InputRequired
+from ..server_requests.errors import InvalidClientResult
+from ..server_requests.round_trips import InputRequired
 
 if TYPE_CHECKING:
     from ...base.abort import AbortSignal
-    from ...kernel.tasks.manager import RunningTask, TaskManager
-    from ...kernel.tasks.promotion import Promotion
-    from .requests import PreparedRequest
-    from .round_trips import MultiRoundTrip
+    from ..server_requests.requests import PreparedRequest
+    from ..server_requests.round_trips import MultiRoundTrip
+    from .manager import RunningTask, TaskManager
+    from .promotion import Promotion
 
 
 @define(eq=False, repr=False)

@@ -1,0 +1,180 @@
+"""The tasks of a server, as the rest of the server sees them.
+
+A server without tools that have tasks pays nothing for them: the other modules of this folder are
+imported when the first such tool is called.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from ...kernel.feature import Feature, lazy
+from ...protocol.methods import NOTIFICATIONS_TASKS, TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
+from .support import EXTENSION, TaskSupport, can_have_tasks, require_extension
+
+if TYPE_CHECKING:
+    from ...base.abort import AbortSignal
+    from ...base.clock import Clock
+    from ...base.config.settings import ServerConfig
+    from ...kernel.dispatcher import Dispatcher
+    from ...kernel.effects import Effect, Publish
+    from ...kernel.engine.executor import Engine
+    from ...kernel.invocation import Invocation
+    from ...protocol.principal import Principal
+    from ..server_requests.client_input import ClientInput
+    from ..server_requests.requester import RequestStrategy
+    from ..server_requests.round_trips import MultiRoundTrip
+    from .manager import TaskManager
+    from .record import TaskRecord
+
+_METHODS = f"{__package__}.methods"
+
+
+def _new_id() -> str:
+    from secrets import token_urlsafe
+
+    return token_urlsafe()
+
+
+@define(eq=False, repr=False)
+class Tasks(Feature):
+    """Makes tasks of calls, where the tool has tasks and the client declares the extension.
+
+    Args:
+        asking: the requests of calls to their clients.
+
+    Attributes:
+        new_id: makes ids of 256 random bits (TASK-10); to be replaced before the first task.
+    """
+
+    _config: ServerConfig
+    _clock: Clock
+    _asking: ClientInput
+    new_id: Callable[[], str] = field(default=_new_id, init=False)
+    _dispatcher: Dispatcher = field(init=False)
+    _publish: Callable[[Iterable[Publish]], object] = field(default=list, init=False)
+    _manager: TaskManager | None = field(default=None, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    requests = MappingProxyType(
+        {
+            TASKS_GET: lazy(_METHODS, "get_task"),
+            TASKS_UPDATE: lazy(_METHODS, "update_task"),
+            TASKS_CANCEL: lazy(_METHODS, "cancel_task"),
+        }
+    )
+
+    def decide(self, dispatcher: Dispatcher) -> None:
+        """Take part in the decisions of a server."""
+        self._dispatcher = dispatcher
+        dispatcher.parts[Tasks] = self
+        dispatcher.subscriptions.fields["taskIds"] = lazy(_METHODS, "read_task_ids")
+        self._asking.strategies.append(self._strategy_of)
+
+    def join(self, engine: Engine) -> None:
+        """Notify the subscribers of a server."""
+        self._publish = engine.publisher.publish
+
+    @property
+    def offered(self) -> bool:
+        """Return whether a client may ever be given a task, or has been (TASK-01)."""
+        return self._manager is not None or self._dispatcher.calls.registry.has_part(TaskSupport)
+
+    def advertise(self, capabilities: dict[str, Any]) -> None:
+        """Add the extension to the capabilities of the server (TASK-01)."""
+        if self.offered:
+            capabilities["extensions"] = {**capabilities.get("extensions", {}), EXTENSION: {}}
+
+    def admit(self, call: Invocation) -> None:
+        """Refuse a client without the extension where the tool is not for it (TASK-02)."""
+        support: TaskSupport | None = call.tool.parts.get(TaskSupport)
+        if support is not None and support.required:
+            require_extension(call.peer, correlationId=call.correlation_id)
+
+    def ready(self, call: Invocation) -> list[Effect]:
+        """Let a call that is about to start become a task, now or later, or not (TASK-03).
+
+        Returns:
+            The answer to its request, if it is a task already.
+
+        Raises:
+            LimitReached: it has to be a task at once, and there is no room (TASK-12).
+        """
+        support: TaskSupport | None = call.tool.parts.get(TaskSupport)
+        if support is None or not can_have_tasks(call.peer) or call.timeout_ms <= support.after_ms:
+            return []
+        from ...kernel.principal_shares import LimitReached
+        from .promotion import Promotion
+
+        remaining_ms = call.timeout_ms - support.after_ms
+        results = self._dispatcher.results
+        promotion = Promotion(self.manager(), results, remaining_ms, threading.RLock())
+        if support.after_ms > 0:
+            promotion.wait(call, support.after_ms)
+            return []
+        try:
+            handle = promotion.promote(call)
+        except LimitReached:
+            if support.required:
+                raise
+            return []
+        promotion.join(call)
+        return [handle]
+
+    def stopping(self, reason: str) -> list[Effect]:
+        """Abort all tasks (TASK-13)."""
+        calls = [] if self._manager is None else self._manager.calls()
+        return self._dispatcher.disconnect(calls, reason)
+
+    def record_of(self, task_id: str, principal: Principal | None) -> TaskRecord | None:
+        """Return the task of that id, if it belongs to this principal (TASK-10)."""
+        return self.manager().find(task_id, principal) if self.offered else None
+
+    def manager(self) -> TaskManager:
+        """Return the manager of the tasks; made when it is first needed."""
+        with self._lock:
+            if self._manager is None:
+                self._manager = self._make_manager()
+            return self._manager
+
+    def _make_manager(self) -> TaskManager:
+        from ...kernel.principal_shares import Limit, Quota
+        from .manager import TaskManager
+        from .store import MemoryTaskStore
+
+        limits = self._config.tasks
+        records = Limit(limits.max_tasks, "places for tasks", "maxTasks", "task_limit")
+        size = Limit(limits.max_result_bytes, "bytes of results", "maxResultBytes", "task_limit")
+        quotas = Quota(self._config, records), Quota(self._config, size)
+        return TaskManager(
+            self._clock,
+            limits,
+            MemoryTaskStore(self._clock, *quotas, threading.RLock()),
+            self._asking.open_requests,
+            self.new_id,
+            self._announce,
+            self._publish,
+        )
+
+    def _announce(self, record: TaskRecord) -> list[Publish]:
+        topic = ("task", record.task_id)
+        subscriptions = self._dispatcher.subscriptions
+        return [*subscriptions.publish(topic, NOTIFICATIONS_TASKS, record.detailed())]
+
+    @staticmethod
+    def _strategy_of(
+        call: Invocation, rounds: MultiRoundTrip, signal: AbortSignal
+    ) -> RequestStrategy | None:
+        """Return the way in which a call that may become a task asks its client (TASK-08)."""
+        if not call.around_steps:
+            return None
+        from .asking import TaskRequests
+        from .promotion import Promotion
+
+        promotion = call.parts.get(Promotion)
+        return None if promotion is None else TaskRequests(promotion, rounds, signal)
