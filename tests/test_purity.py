@@ -54,7 +54,7 @@ PURE = (
     "agents.ledger.submission_taker",
     "apps.coordinator.catalogue",
     "apps.coordinator.guidance",
-    "apps.coordinator.metrics",
+    "apps.coordinator.registry",
     "apps.coordinator.names",
     "apps.coordinator.server_state",
     "client.handlers.elicitation",

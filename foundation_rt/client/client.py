@@ -70,10 +70,9 @@ from .session.subscriptions import ClientSubscriptions, Subscription
 from .tools.encoding import encode_arguments
 from .tools.input_rounds import InputRounds
 from .tools.paging import list_all, missing_arguments, usable
-from .tools.raw_request import RawRequest, encode_meta, read_entry
 from .tools.server_tools import ServerTools
 from .tools.tool_cache import ToolCache
-from .tools.tool_call import ToolCall
+from .tools.tool_call import RawRequest, ToolCall, encode_meta, read_entry
 
 Result = TypeVar("Result")
 

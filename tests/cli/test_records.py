@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.cli.records import MAX_COLUMNS, with_tables
-from foundation_rt.cli.render import Json, render
+from foundation_rt.cli.render import MAX_COLUMNS, Json, render, with_tables
 
 ROWS = [{"id": 1, "name": "Ada", "on": True}, {"id": 2, "name": "Bo", "note": "x"}]
 

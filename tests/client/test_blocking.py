@@ -24,10 +24,9 @@ from foundation_rt.client import (
     InvalidArgumentsError,
     MCPError,
     StdioServer,
-    loop_thread,
+    blocking,
 )
-from foundation_rt.client.blocking import BlockingClient, connect
-from foundation_rt.client.loop_thread import LoopThread
+from foundation_rt.client.blocking import BlockingClient, LoopThread, connect
 from foundation_rt.errors import UsageError
 from tests.support.leaks import ResourceSnapshot
 from tests.support.recording_receiver import has_vanished, living
@@ -151,7 +150,7 @@ def test_errors_are_the_clients(client: BlockingClient) -> None:
 def test_waiting_thread_checks_for_signals(
     client: BlockingClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_thread, "_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(blocking, "_POLL_SECONDS", 0.001)
     with pytest.raises(CallTimeoutError):
         client.call("wait", timeout=0.1)
 
@@ -364,7 +363,7 @@ def test_call_to_an_ended_loop_fails(harness: BlockingHarness) -> None:
 def test_hanging_task_does_not_block_the_end_of_the_loop(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_thread, "_LEFTOVER_SECONDS", 0.01)
+    monkeypatch.setattr(blocking, "_LEFTOVER_SECONDS", 0.01)
     started = threading.Event()
 
     async def fail() -> None:
@@ -432,7 +431,7 @@ POLITE = """echo $$ >"$1"; exec "$2" -m foundation_rt serve"""
         ("raise KeyboardInterrupt", -signal.SIGINT),
         ("changes = client.subscribe('note://a')", 0),
         ("threading.Thread(target=client.ping, daemon=True).start()", 0),
-        ("from foundation_rt.client import loop_thread; loop_thread._AT_EXIT = 0.0", 0),
+        ("from foundation_rt.client import blocking; blocking._AT_EXIT = 0.0", 0),
     ],
     ids=["end", "exit", "interrupted", "subscribed", "busy", "impatient"],
 )

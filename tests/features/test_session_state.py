@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from foundation_rt import Principal, Server, ToolContext, ToolError
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.features.state.handler_state import HandlerState
-from foundation_rt.features.state.principal_states import PrincipalStates
-from foundation_rt.features.state.states import OwnState, States
+from foundation_rt.features.state.states import OwnState, PrincipalStates, States
 from foundation_rt.testing import TestClient
 
 STATELESS = "2026-07-28"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.apps.gateway.task_ids import TaskIds
+from foundation_rt.apps.gateway.forwarder import TaskIds
 
 KEY = "ab" * 32
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foundation_rt import ToolError
-from foundation_rt.apps.task_server.files import read_task_file
+from foundation_rt.apps.task_server.tools.batches import read_task_file
 
 TASKS = '[{"title": "Write"}]'
 

@@ -11,8 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from foundation_rt import Server, ServerOptions, ToolContext, ToolError
 from foundation_rt.apps.task_server import observation as observing
 from foundation_rt.apps.task_server.jobs import Job, JobStatus
-from foundation_rt.apps.task_server.metrics import TaskServerMetrics
-from foundation_rt.apps.task_server.observation import Observation
+from foundation_rt.apps.task_server.observation import Observation, TaskServerMetrics
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import AuditSection, ServerConfig, TelemetrySection
 from foundation_rt.base.database.errors import DatabaseUnavailableError

@@ -12,14 +12,13 @@ from ...base.logs.python_records import records_written_to
 from ...kernel.engine.user_signal import calls_on_signal
 from ...kernel.registry.resources import ResourceDefinition
 from ...server import Server
-from .forwarder import GatewayForwarder
+from .forwarder import GatewayForwarder, TaskIds
 from .parked_calls import ParkedCalls
 from .relay import Relay
 from .settings import SEARCH, SECTION, GatewaySettings
 from .source import client_headers, log, shared_logins, with_logins
 from .status import URI
 from .subscriptions import ForwardedSubscriptions
-from .task_ids import TaskIds
 from .upstreams import Upstreams
 
 if TYPE_CHECKING:

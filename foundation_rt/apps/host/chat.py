@@ -1,8 +1,14 @@
-"""A chat as values: its messages, as the model reads them and as stores keep them. Pure."""
+"""A chat as values: its messages, as the model reads them and as stores keep them. Pure.
+
+Chats have branches (CHAT-40): a message may go on from an earlier one. A message of the user, and
+all that follows up to the next one, is a turn. It goes on from the turn before it, unless its
+metadata have `after`: the id of the message that it goes on from, or None for the beginning. So
+turns are a tree, and the model reads the way to one of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -157,3 +163,27 @@ class ChatMessage:
             kind=None if kind is None else ToolPhase(kind),
             metadata=values.get("metadata", {}),
         )
+
+
+AFTER = "after"
+
+
+def branch(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    """Return the messages on the way to the newest turn, in their order."""
+    starts = [at for at, message in enumerate(messages) if message.role is Role.USER]
+    turns = {messages[start].id: number for number, start in enumerate(starts)}
+    kept: list[int] = []
+    number = len(starts) - 1
+    while number >= 0:
+        kept.append(number)
+        metadata = messages[starts[number]].metadata
+        before = number - 1
+        if AFTER in metadata:
+            wanted = metadata[AFTER]
+            before = -1 if wanted is None else min(turns.get(wanted, before), before)
+        number = before
+    ends = [*starts[1:], len(messages)]
+    way = [*messages[: starts[0] if starts else len(messages)]]
+    for number in reversed(kept):
+        way += messages[starts[number] : ends[number]]
+    return way

@@ -87,7 +87,7 @@ def create_task_server(
         )
     services = Services(server, settings, Observation(server))
     if loaded.telemetry.metrics:
-        from .metrics import TaskServerMetrics
+        from .observation import TaskServerMetrics
 
         async def count_jobs() -> Mapping[JobStatus, int]:
             return await services.store.count_jobs()

@@ -1,27 +1,31 @@
-"""One call of a tool: find it, check the arguments, send, check the result.
+"""One call of a tool, and a request of any method (spec/client-requests.md).
 
-The session, the deadline, the breakers and the retries are those of every request.
+A call finds the tool, checks the arguments, sends them and checks the result. The session, the
+deadline, the breakers and the retries are those of every request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from attrs import define, field
 
 from ...base.exact_json import loads
-from ...errors import JsonRpcErrorCode
-from ...protocol.methods import TOOLS_CALL
+from ...errors import JsonRpcErrorCode, UsageError
+from ...protocol.methods import INITIALIZE, TOOLS_CALL, facts
+from ...protocol.peer import CAPABILITIES_KEY, INFO_KEY
+from ...protocol.revisions import VERSION_KEY
 from ..errors import InvalidResponseError, MCPError
 from ..resilience.retries import Attempt
 from ..results.results import CallResult
 from ..results.tool_schemas import ToolSchema
 from ..session.session import ClientSession
 from ..transports.transport import NO_HEADER_PARAMS
+from .encoding import encode, encode_members
 from .input_rounds import InputRounds
-from .server_tools import ServerTools
+from .server_tools import ServerTools, repeats_headers
 
 HEADER_MISMATCH = int(JsonRpcErrorCode.HEADER_MISMATCH)
 """The code of a call whose headers do not repeat its arguments as the server wants it."""
@@ -120,3 +124,134 @@ def _check_output(tool: ToolSchema, result: CallResult) -> None:
         raise InvalidResponseError(
             f"the result of {tool.name} does not fit its output schema: {listed}"
         )
+
+
+_META: Final = ("_meta",)
+_OWN_META: Final = ("progressToken", VERSION_KEY, INFO_KEY, CAPABILITIES_KEY)
+"""Members of `_meta` that the client itself has to say, or leaves out (CREQ-08)."""
+
+
+@define(eq=False, repr=False)
+class RawRequest:
+    """A request of any method, with its attempts.
+
+    Args:
+        params: of the request; JSON. Their `_meta` is one with `meta`.
+        meta: further members of `_meta`.
+        idempotent: whether it may run twice; None: as its method or the annotations of its tool
+            say.
+
+    Attributes:
+        tool: the name of the tool that is called; None for other methods.
+
+    Raises:
+        UsageError: the method is none of a request that a caller makes.
+        MCPError: E203: the params are not JSON, or lack the name that the method needs.
+    """
+
+    tools: ServerTools
+    method: str
+    params: Mapping[str, Any] | None
+    meta: Mapping[str, Any] | None
+    idempotent: bool | None
+    tool: str | None = field(default=None, init=False)
+    _arguments: Any = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_method(self.method)
+        if self.params is not None:
+            given = self.params
+            self.params = encode_members(f"the params of {self.method}", given, _META)
+            if given.get("_meta") is not None:
+                self.meta = {**read_meta(given["_meta"]), **(self.meta or {})}
+            self._arguments = given.get("arguments")
+        self.meta = encode_meta(self.meta)
+        source = facts(self.method).mirrored
+        name = None if source is None or self.params is None else self.params.get(source)
+        if source is not None and type(name) is not str:
+            raise MCPError("E203", f"the params of {self.method} need {source!r}, a string")
+        if self.method == TOOLS_CALL:
+            self.tool = name
+
+    async def run(self, session: ClientSession, attempt: Attempt) -> dict[str, Any]:
+        """Return the server's result; send again if it requires other headers (CLIENT-27).
+
+        Raises:
+            MCPError: there is none.
+        """
+        if self.tool is None:
+            attempt.is_idempotent = self._may_repeat(facts(self.method).is_repeatable)
+            return await session.request(self.method, self.params, attempt, meta=self.meta)
+        try:
+            return await self._call(session, self.tool, attempt)
+        except MCPError as error:
+            if error.original_code != HEADER_MISMATCH or not repeats_headers(session):
+                raise
+        attempt.was_sent = False  # it was refused, and did not run
+        await self.tools.list(session, attempt)
+        return await self._call(session, self.tool, attempt)
+
+    async def _call(self, session: ClientSession, name: str, attempt: Attempt) -> dict[str, Any]:
+        tool = await self.tools.definition(session, name, attempt)
+        attempt.is_idempotent = self._may_repeat(tool is not None and tool.is_idempotent)
+        header_params = NO_HEADER_PARAMS
+        if tool is not None and tool.header_parameters and repeats_headers(session):
+            header_params = tool.header_params(loads(encode("the arguments", self._arguments)))
+        try:
+            return await session.request(
+                self.method, self.params, attempt, meta=self.meta, header_params=header_params
+            )
+        except MCPError as error:
+            if error.code == "E204":
+                self.tools.invalidate()
+            raise
+
+    def _may_repeat(self, by_default: bool) -> bool:
+        return by_default if self.idempotent is None else self.idempotent
+
+
+def check_method(method: Any) -> None:
+    """Raise unless a caller may send a request of this method.
+
+    Raises:
+        UsageError: it is no name, that of a notification, or `initialize`.
+    """
+    if type(method) is not str or not method:
+        raise UsageError(f"a method is a string that is not empty, not {method!r}")
+    if method == INITIALIZE or method.startswith("notifications/"):
+        raise UsageError(f"{method} is not a request that a caller makes")
+
+
+def read_meta(meta: Any) -> Mapping[str, Any]:
+    """Return the `_meta` of params; null says nothing.
+
+    Raises:
+        MCPError: E203: it is no object.
+    """
+    if meta is None:
+        return {}
+    if not isinstance(meta, Mapping):
+        raise MCPError("E203", "the member _meta of the params is not an object")
+    return meta
+
+
+def encode_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the further members of `_meta`, encoded, without those that are the client's own.
+
+    Raises:
+        MCPError: E203: they are not JSON.
+    """
+    if not meta:
+        return None
+    return encode_members("the members of _meta", meta, _OWN_META)
+
+
+def read_entry(entry: Any) -> dict[str, Any]:
+    """Return an entry of a list as it came.
+
+    Raises:
+        InvalidResponseError: it is no object.
+    """
+    if type(entry) is not dict:
+        raise InvalidResponseError("an entry is listed that is not an object")
+    return entry

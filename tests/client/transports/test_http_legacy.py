@@ -16,7 +16,6 @@ from foundation_rt.client.errors import (
     MCPError,
 )
 from foundation_rt.client.transports import http as http_channel
-from foundation_rt.client.transports import http_legacy as legacy
 from tests.support.scripted_http import (
     SESSIONS,
     ReceivedRequest,
@@ -238,7 +237,7 @@ async def test_a_message_that_is_not_taken_has_failed_alone() -> None:
 async def test_an_answer_may_come_where_its_request_was_never_taken_note_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(legacy, "ACKNOWLEDGE_TIMEOUT", 0.5)
+    monkeypatch.setattr(http_channel, "ACKNOWLEDGE_TIMEOUT", 0.5)
 
     class Silent(OldServer):
         async def take(self, asked: ReceivedRequest, out: ScriptedReply) -> None:

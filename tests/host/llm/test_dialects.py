@@ -14,11 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.apps.host.chat import THOUGHT, ChatMessage
-from foundation_rt.apps.host.llm.anthropic import AnthropicProvider
-from foundation_rt.apps.host.llm.anthropic_answer import AnthropicAnswer
+from foundation_rt.apps.host.llm.anthropic import AnthropicAnswer, AnthropicProvider
 from foundation_rt.apps.host.llm.model_service import ModelService
-from foundation_rt.apps.host.llm.openai import OpenAIProvider
-from foundation_rt.apps.host.llm.openai_answer import OpenAIAnswer
+from foundation_rt.apps.host.llm.openai import OpenAIAnswer, OpenAIProvider
 from foundation_rt.apps.host.llm.provider import ModelRequest, Piece, TextPiece, ThoughtPiece
 from foundation_rt.apps.host.llm.service import (
     MALFORMED_CALL,

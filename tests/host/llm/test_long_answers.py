@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.apps.host.llm.anthropic_answer import AnthropicAnswer
+from foundation_rt.apps.host.llm.anthropic import AnthropicAnswer
 from foundation_rt.apps.host.llm.call_assembly import CallAssembler, CallFragment, ObjectText
-from foundation_rt.apps.host.llm.openai_answer import OpenAIAnswer
+from foundation_rt.apps.host.llm.openai import OpenAIAnswer
 from foundation_rt.apps.host.llm.provider import CallPiece, TextPiece
 from foundation_rt.apps.host.llm.thinking import ThinkParser
 

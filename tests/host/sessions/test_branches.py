@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.apps.host.branches import branch
-from foundation_rt.apps.host.chat import ChatMessage, Role
+from foundation_rt.apps.host.chat import ChatMessage, Role, branch
 
 
 @st.composite

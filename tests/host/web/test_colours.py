@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.apps.host.web import colours
-from foundation_rt.apps.host.web.aids import MAX_COLOURED
-from foundation_rt.apps.host.web.colours import Colours
+from foundation_rt.apps.host.web import aids
+from foundation_rt.apps.host.web.aids import MAX_COLOURED, Colours
 from foundation_rt.apps.host.web.offers import OfferError
 from tests.support.host_server import hosting
 
@@ -93,7 +92,7 @@ async def test_what_is_too_much_stays_plain(monkeypatch: pytest.MonkeyPatch) -> 
         asked = (one.spans("python", "1") for _ in range(40))
         many = await asyncio.gather(*asked, return_exceptions=True)
         assert sum(isinstance(each, OfferError) for each in many) == 8
-        monkeypatch.setattr(colours, "find_spec", lambda _: None)
+        monkeypatch.setattr(aids, "find_spec", lambda _: None)
         assert await one.spans("python", "1") is None
     finally:
         await one.close()
@@ -109,7 +108,7 @@ async def test_a_process_that_does_not_answer_is_ended(
     one = Colours()
     try:
         with monkeypatch.context() as changed:
-            changed.setattr(colours, "_WORKER", slow)
+            changed.setattr(aids, "_WORKER", slow)
             assert await one.spans("python", "1") is None
         assert await one.spans("python", "1") == [[1, "number"]]
     finally:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation_rt.http.cluster.session_marks import SessionMarks, digest_of
+from foundation_rt.http.cluster.worker_group import SessionMarks, digest_of
 
 
 @pytest.mark.rule("HTTP-62", "HTTP-63", "HTTP-68")

@@ -4,15 +4,20 @@ A person decides on a subject: a tool, or a server's use of the model, by its na
 a decision is one word for each subject, the newest: what the subject was when it was allowed (its
 server's command or URL, and its whole definition), or a mark, with which it is asked about each
 time. So neither a new definition, nor another server of that name, nor annotations undo a refusal.
+
+`PendingAnswers` are the approvals and questions that wait for a person; the first answer counts
+(TURN-24).
 """
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import orjson
 from attrs import define, field, frozen
@@ -21,11 +26,58 @@ from ....base.exact_json import dumps
 from ...coordinator import ToolRegistryEntry
 from ..events import Approval, Decision
 from ..sizes import MAX_DECISIONS
-from .pending import PendingAnswers
 
 if TYPE_CHECKING:
     from ...coordinator import Coordinator
     from .histories import ConversationHistories
+
+
+Answer = TypeVar("Answer")
+
+
+@define(eq=False)
+class PendingAnswer(Generic[Answer]):
+    """One thing that waits for a person."""
+
+    _future: asyncio.Future[Answer]
+
+    async def within(self, seconds: float) -> Answer | None:
+        """Return the answer of a person; None if there is none in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._future
+        except TimeoutError:
+            return None
+
+
+@define(eq=False)
+class PendingAnswers(Generic[Answer]):
+    """The answers that are waited for, by session and id."""
+
+    _waiting: dict[tuple[str, str], tuple[asyncio.Future[Answer], Collection[Answer]]] = field(
+        factory=dict, init=False
+    )
+
+    @contextmanager
+    def opened(
+        self, session_id: str, wanted: str, answers: Collection[Answer] = ()
+    ) -> Iterator[PendingAnswer[Answer]]:
+        """Take answers to one thing within the block: any, or one of `answers`."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[session_id, wanted] = future, answers
+        try:
+            yield PendingAnswer(future)
+        finally:
+            del self._waiting[session_id, wanted]
+
+    def settle(self, session_id: str, wanted: str, answer: Answer) -> bool:
+        """Give an answer; return whether it counts: something waits for it, and it is the first."""
+        future, answers = self._waiting.get((session_id, wanted), (None, ()))
+        if future is None or future.done() or (answers and answer not in answers):
+            return False
+        future.set_result(answer)
+        return True
+
 
 OFFERED: tuple[Approval, ...] = ("once", "session", "always", "deny")
 """The decisions of every approval; `trust` is offered besides where it would help."""

@@ -7,8 +7,7 @@ from typing import Protocol
 
 from attrs import define, field
 
-from ..branches import branch
-from ..chat import ChatMessage
+from ..chat import ChatMessage, branch
 
 
 class ConversationHistories(Protocol):

@@ -1,19 +1,25 @@
-"""The values that the parts of one turn share."""
+"""The values that the parts of one turn share: its events, its time, its call of the model.
+
+`EventBuffer` lies between the task that makes the events and the generator that yields them. The
+time of a turn stands still while a person is asked (TURN-06).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
 from attrs import define, evolve, field
 
 from ..chat import ChatMessage, Role
-from ..events import SessionEventType
-from .event_buffer import EventBuffer
+from ..events import ServerMessage, SessionEventType
 from .observation import TurnObservation
 from .pruning import NOTICE, HistoryReader
 from .services import TurnServices
-from .turn_clock import TurnClock
 
 
 @define(eq=False)
@@ -65,3 +71,113 @@ class TurnScope:
         message = self.stamped(message, **{NOTICE: True})
         await self.store(message)
         self.events.push("text", {"content": text, "messageId": message.id, "done": True})
+
+
+_LIMIT = 64
+"""Events that wait; beyond, the model is read no further."""
+
+
+@define(eq=False)
+class EventBuffer:
+    """Events in order. A slow reader slows the turn.
+
+    Args:
+        turn_id: of all events.
+    """
+
+    _turn_id: str
+    _events: deque[ServerMessage] = field(factory=deque, init=False)
+    _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _room: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _is_closed: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._room.set()
+
+    @property
+    def has_room(self) -> bool:
+        """Return whether an event may be put without waiting."""
+        return len(self._events) < _LIMIT
+
+    async def put(self, kind: SessionEventType, payload: Mapping[str, Any]) -> None:
+        """Put an event when there is room for it; drop it once nobody reads."""
+        while not (self.has_room or self._is_closed):
+            self._room.clear()
+            await self._room.wait()
+        self.push(kind, payload)
+
+    def push(self, kind: SessionEventType, payload: Mapping[str, Any]) -> None:
+        """Put an event at once, for those whose number is bounded; dropped once nobody reads."""
+        if not self._is_closed:
+            self._events.append(ServerMessage(kind, payload, self._turn_id))
+            self._changed.set()
+
+    def close(self) -> None:
+        """Take no further event; whoever waits for room goes on."""
+        self._is_closed = True
+        self._changed.set()
+        self._room.set()
+
+    async def next(self) -> ServerMessage | None:
+        """Return the next event; None after the last one."""
+        while not self._events:
+            if self._is_closed:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        event = self._events.popleft()
+        self._room.set()
+        return event
+
+
+@define(eq=False)
+class TurnClock:
+    """Ends the block it is entered for with a `TimeoutError` when the time is over.
+
+    Args:
+        seconds: for the turn.
+    """
+
+    _seconds: float
+    _timeout: asyncio.Timeout = field(init=False)
+    _holds: int = field(default=0, init=False)
+    _left: float = field(default=0.0, init=False)
+    _runs: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._timeout = asyncio.timeout(self._seconds)
+
+    async def __aenter__(self) -> TurnClock:
+        await self._timeout.__aenter__()
+        self._runs = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._runs = False
+        await self._timeout.__aexit__(kind, error, traceback)
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the time has ended the block."""
+        return self._timeout.expired()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let no time pass within the block."""
+        loop = asyncio.get_running_loop()
+        when = self._timeout.when()
+        if self._runs and when is not None and not self.is_over:
+            self._left = when - loop.time()
+            self._timeout.reschedule(None)
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            if self._runs and self._holds == 0 and not self.is_over:
+                self._timeout.reschedule(loop.time() + self._left)

@@ -9,11 +9,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
-from .approvals import Approvals
-from .pending import PendingAnswers
-from .readers import HistoryReaders
+from .approvals import Approvals, PendingAnswers
+from .pruning import HistoryReader
 from .settings import OrchestratorSettings
 from .tool_choice import ToolChoice
 
@@ -22,6 +21,29 @@ if TYPE_CHECKING:
     from ..llm.service import LLMService
     from .histories import ConversationHistories
     from .observation import TurnMetrics
+
+
+_MOST = 256
+"""Readers that are kept; a further session takes the place of the one that is idle the longest."""
+
+
+@define(eq=False)
+class HistoryReaders:
+    """Keeps what was read of histories, as long as that is of use."""
+
+    _readers: dict[str, HistoryReader] = field(factory=dict, init=False)
+
+    def of(self, session_id: str) -> HistoryReader:
+        """Return the reader of a session."""
+        reader = self._readers.pop(session_id, None) or HistoryReader()
+        self._readers[session_id] = reader  # the newest is the last
+        if len(self._readers) > _MOST:
+            del self._readers[next(iter(self._readers))]
+        return reader
+
+    def forget(self, session_id: str) -> None:
+        """Forget a session that has ended."""
+        self._readers.pop(session_id, None)
 
 
 def _new_id() -> str:

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from attrs import define, evolve, field
 
 from ....base.exact_json import loads
-from ..branches import AFTER, branch
-from ..chat import ChatMessage, Role, shown_words
+from ..chat import AFTER, ChatMessage, Role, branch, shown_words
 from ..events import ServerMessage
 from .interruption import completed_text
 from .rows import to_bytes

@@ -12,11 +12,10 @@ from attrs import define, field
 from ....base.database.errors import DatabaseError
 from ..chat import ChatMessage, Role, TokenUsage
 from ..events import Approval, ServerMessage
-from .availability import Availability
 from .connection import SessionConnection, decode_frame
 from .errors import ChatFullError, StoreUnavailableError, TooManyConnectionsError
 from .live_chat import LiveChat
-from .saving import Saving
+from .saving import Availability, Saving
 from .store import ChatStore, ChatTurn, Command, Frame, SubmitLimits
 from .turns import Orchestrator, TurnRunner
 

@@ -16,10 +16,10 @@ from attrs import define, field
 from ....base.database.errors import DatabaseError
 from ....errors import UsageError
 from ..chat import ChatMessage
-from .availability import Availability
 from .errors import StoreUnavailableError, UnknownSessionError
 from .live_chat import LiveChat
 from .records import log_chat
+from .saving import Availability
 from .session import ChatSession
 from .settings import SessionSettings
 from .store import (

@@ -10,10 +10,10 @@ from attrs import define, field
 from ...web_page.files import PAGE_HEADERS, PageFile, is_unchanged, read_page
 from ..sessions.store import NOBODY
 from .aids import Aids
-from .models import ModelList
 from .responses import header, send_error, send_response
 from .rest import Rest
 from .socket import ChatSocket
+from .status import ModelList
 
 if TYPE_CHECKING:
     from ..sessions.sessions import ChatSessions

@@ -1,4 +1,4 @@
-"""The process that `colours` asks: a line of JSON in, `[language, code]`, and one out.
+"""The process that `Colours` asks: a line of JSON in, `[language, code]`, and one out.
 
 It is run by its path, and imports nothing of the package: it is there in a tenth of a second.
 """

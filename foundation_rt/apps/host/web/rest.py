@@ -18,9 +18,8 @@ from .responses import read_body, send_error, send_json, send_response
 if TYPE_CHECKING:
     from ..sessions.session import ChatSession
     from ..sessions.sessions import ChatSessions
-    from .models import ModelList
     from .responses import Receive, Scope, Send
-    from .status import HostStatus
+    from .status import HostStatus, ModelList
 
 _LIST = "/api/sessions"
 _SESSIONS = "/api/sessions/"

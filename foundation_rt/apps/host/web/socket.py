@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from ..sessions.connection import SessionConnection
     from ..sessions.session import ChatSession
     from ..sessions.sessions import ChatSessions
-    from .models import ModelList
     from .responses import Event, Receive, Scope, Send
-    from .status import HostStatus
+    from .status import HostStatus, ModelList
 
 log = logging.getLogger("foundation_rt.host.web")
 

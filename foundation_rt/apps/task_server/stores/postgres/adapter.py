@@ -52,7 +52,7 @@ from ...store import (
 from ...tasks import STATUSES, NewTask, Task, text_bytes
 from . import lists, statements
 from .copying import COPY, encode_rows, read_date
-from .counts import ALL_PROJECTS, CountChanges
+from .lists import ALL_PROJECTS, CountChanges
 from .notices import decode_change, notify
 
 MIGRATIONS: Final = read_migrations("foundation_rt.apps.task_server.stores", "migrations/postgres")
