@@ -21,6 +21,7 @@ from .errors import RegistrationError, UsageError
 from .features.builtin import built_in
 from .features.context import ToolContext
 from .features.health import HEALTH, checked_report, health_report
+from .features.subscriptions.subscribing import publisher_of
 from .features.tasks.support import tool_settings
 from .kernel.engine.connection import Connection, Send
 from .kernel.registry.tool_definition import ToolDefinition
@@ -737,7 +738,7 @@ class Server:
                 all_workers=all_workers,
             )
         elif self._runtime is not None:
-            publisher = self._runtime.publisher
+            publisher = publisher_of(self._runtime.engine)
             if requests is not None:  # a forwarder has them in this process
                 seen_by = None if principal is None else _is_same_as(principal)
                 publisher.resource_updated(uri, seen_by, session_key, requests)
@@ -753,7 +754,7 @@ class Server:
                 know.
         """
         if self._runtime is not None:
-            self._runtime.publisher.task_changed(task)
+            publisher_of(self._runtime.engine).task_changed(task)
 
     def subscribed_resources(self) -> Sequence[str]:
         """Return the URIs that any client has subscribed to; from any thread (SUB-13).
@@ -762,7 +763,7 @@ class Server:
         """
         if self._runtime is None:
             return []
-        return self._runtime.publisher.subscriptions.names("resource")
+        return publisher_of(self._runtime.engine).subscriptions.names("resource")
 
     def list_changed(
         self,
@@ -798,7 +799,9 @@ class Server:
             )
         elif self._runtime is not None:
             concerned = (session_key, identity_of(principal))
-            self._runtime.publisher.announce(("list", kind, *concerned), all_workers=all_workers)
+            publisher_of(self._runtime.engine).announce(
+                ("list", kind, *concerned), all_workers=all_workers
+            )
 
     def elicitation_completed(self, elicitation_id: str) -> None:
         """Notify the client whose user has finished on the page of an elicitation (ASK-18).
@@ -807,7 +810,7 @@ class Server:
         notification.
         """
         if self._runtime is not None:
-            self._runtime.publisher.announce(("elicitation", elicitation_id, None, None))
+            publisher_of(self._runtime.engine).announce(("elicitation", elicitation_id, None, None))
 
     # -- agents ----------------------------------------------------------------------------------
 
@@ -1185,7 +1188,8 @@ class Server:
             runtime = compose(self._registry, self._options, config, ToolContext)
             options, clock, logger = self._options, runtime.clock, runtime.logger
             given = options.session_end_callbacks, options.roots_callbacks, options.forwarder
-            runtime.use(built_in(config, clock, logger, *given))
+            features = built_in(config, clock, logger, runtime.directory, *given, options.publisher)
+            runtime.use(features)
             self._runtime = runtime
         return self._runtime
 

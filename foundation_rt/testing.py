@@ -400,6 +400,7 @@ def _composed(
     """
     from .features.builtin import built_in
     from .features.context import ToolContext
+    from .features.subscriptions.subscribing import publisher_of
     from .kernel.runtime import compose
 
     runtime = server.runtime
@@ -411,9 +412,17 @@ def _composed(
         clock=clock,
         resource_manager=runtime.resources,
         features=server.features,
-        publisher=runtime.publisher,
+        publisher=publisher_of(runtime.engine),
     )
     composed = compose(runtime.registry, options, runtime.config, ToolContext)
     given = options.session_end_callbacks, options.roots_callbacks, options.forwarder
-    composed.use(built_in(composed.config, composed.clock, composed.logger, *given))
+    features = built_in(
+        composed.config,
+        composed.clock,
+        composed.logger,
+        composed.directory,
+        *given,
+        options.publisher,
+    )
+    composed.use(features)
     return composed

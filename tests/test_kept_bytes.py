@@ -77,9 +77,7 @@ def test_the_outcome_of_a_task_takes_what_it_is_counted_for(member: str) -> None
     room = quota()
     store = MemoryTaskStore(clock, room, quota(), RLock())
     ids = map(str, range(N + 1))
-    manager = TaskManager(
-        clock, TasksSection(), store, quota(), ids.__next__, lambda record: [], lambda effects: None
-    )
+    manager = TaskManager(clock, TasksSection(), store, quota(), ids.__next__, lambda record: [])
     call: Any = SimpleNamespace(principal=None)
     outcome = {**MESSAGE, "resultType": "complete", "message": "failed"}
 

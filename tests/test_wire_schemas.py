@@ -262,7 +262,7 @@ def test_what_a_client_is_asked_and_told_is_allowed(revision: str) -> None:
         rig.server.unregister("talk")
         rig.server.resource_updated("note://1")
         await client.settle()
-        client.connection.end_subscriptions()
+        client.connection.prepare_stop()
         client.connection.close()
         await client.settle()
         for message in client.unread():

@@ -13,14 +13,17 @@ from ..kernel.feature import Feature, lazy
 from ..protocol.jsonrpc import Batch
 from .server_requests.client_input import ClientInput
 from .session_callbacks import RootsChanges, SessionEnds
+from .subscriptions.subscribing import Subscribing
 from .tasks.feature import Tasks
 
 if TYPE_CHECKING:
     from ..base.clock import Clock
     from ..base.config.settings import ServerConfig
     from ..base.logs.logger import StructuredLogger
+    from ..kernel.engine.directory import SessionDirectory
     from .proxy.forwarder import RequestForwarder
     from .session_callbacks import SessionCallback
+    from .subscriptions.publisher import Publisher
 
 
 class Batches(Feature):
@@ -33,9 +36,11 @@ def built_in(
     config: ServerConfig,
     clock: Clock,
     logger: StructuredLogger,
+    directory: SessionDirectory,
     session_ended: tuple[SessionCallback, ...] = (),
     roots_changed: tuple[SessionCallback, ...] = (),
     forwarder: RequestForwarder | None = None,
+    publisher: Publisher | None = None,
 ) -> list[Feature]:
     """Return the features of a server with this configuration.
 
@@ -43,9 +48,11 @@ def built_in(
         config: the configuration.
         clock: the clock of the server.
         logger: the logger of the server.
+        directory: the sessions of the server.
         session_ended: called with the key of a session that has ended.
         roots_changed: called with the key of a session whose client has changed its roots.
         forwarder: answers what the server itself does not have (FWD-01).
+        publisher: that of another server, to share its subscriptions.
 
     Raises:
         MissingExtraError: the extra of a feature is not installed.
@@ -57,7 +64,13 @@ def built_in(
         lambda: int(clock.now().timestamp() * 1000),
     )
     tasks = Tasks(config, clock, asking)
-    features: list[Feature] = [Batches(), asking, RootsChanges(roots_changed, logger), tasks]
+    features: list[Feature] = [
+        Batches(),
+        Subscribing(config, directory, publisher),
+        asking,
+        RootsChanges(roots_changed, logger),
+        tasks,
+    ]
     if session_ended:
         features.append(SessionEnds(session_ended, logger))
     if forwarder is not None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..errors import JsonRpcErrorCode, UsageError, describe_exception
+from ..features.subscriptions.subscribing import publisher_of
 from ..features.tasks.feature import Tasks
 from ..kernel.engine.shutdown import FINAL_FLUSH_SECONDS, POLL_SECONDS
 from ..protocol.jsonrpc import encode
@@ -230,7 +231,7 @@ class HttpApplication:
             await self.runtime.close_middleware()
             await service.endpoint.events.close()
             if self.group is not None:
-                self.runtime.publisher.relay = None
+                publisher_of(self.runtime.engine).relay = None
                 await self.group.close()
             # The host may end its process by a signal now, and with it the buffered log lines.
             self.runtime.flush_logs(FINAL_FLUSH_SECONDS)
@@ -268,9 +269,10 @@ class HttpApplication:
         await events.start()
         if self.group is not None:
             runtime.dispatcher.parts[Tasks].new_id = self.group.new_task_id
-            await self.group.start(runtime.publisher)
+            publisher = publisher_of(runtime.engine)
+            await self.group.start(publisher)
             if not runtime.dispatcher.knows:  # else each worker learns of changes by itself
-                runtime.publisher.relay = self.group.events.announce
+                publisher.relay = self.group.events.announce
             if runtime.metrics is not None and self.group.folder is not None:
                 from .cluster.worker_metrics import WorkerMetrics
 

@@ -132,7 +132,7 @@ class Endpoint:
         if self.group is not None:
             self.group.stop_listening()
         for connection in list(self._open):
-            connection.end_subscriptions()
+            connection.prepare_stop()
         for session in self.sessions:
             session.stop_listening()
 

@@ -52,11 +52,10 @@ from .replies import (
     not_initialized,
 )
 from .session import Session, SessionEvent, State
-from .subscriptions import Subscriptions, list_changed_method
 
 if TYPE_CHECKING:
     from .call_lifecycle import CallLifecycle, Hooks
-    from .effects import Effect, Publish
+    from .effects import Effect
     from .invocation import CallOutcome, Invocation, Step
     from .methods import Method
     from .registry.features import Features
@@ -91,7 +90,6 @@ class Dispatcher:
     results: ResultWriter
     calls: CallLifecycle
     page_size: int
-    subscriptions: Subscriptions
     features: Features | None = field(default=None, init=False)
     around: Around | None = field(default=None, init=False)
     methods: dict[str, Method] = field(init=False)
@@ -165,10 +163,10 @@ class Dispatcher:
             call = session.in_flight.get(request_id)
             if call is not None:
                 return self.cancel_call(call)
-            subscriber = session.subscribers.get(request_id)
-            if subscriber is not None:
-                self.subscriptions.end(subscriber)
-                return [Log("debug", "subscription cancelled", {"subscriptionId": request_id})]
+            for part in session.parts.values():
+                effects: list[Effect] = part.cancel(request_id)
+                if effects:
+                    return effects
         return []
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> list[Effect]:
@@ -195,30 +193,14 @@ class Dispatcher:
             return []
         return [Notify(line)] if is_wanted(level, peer.log_level) else []
 
-    def notify_subscriber(self, session: Session, published: Publish) -> list[Effect]:
-        """Send a notification to a subscriber that still has its topic (SUB-02)."""
-        subscriber = session.subscribers.get(published.subscription_id)
-        if subscriber is None or not subscriber.has(published.topic):
-            return []
-        if published.is_last:
-            self.subscriptions.remove(subscriber, published.topic)
-        return [Notify(published.line, published.subscription_id)]
-
-    def end_subscriptions(self, session: Session) -> list[Effect]:
-        """Give every `subscriptions/listen` its result: the server stops (SUB-08)."""
-        ended = [each for each in session.subscribers.values() if each.peer is not None]
-        self.subscriptions.end_session(session)
-        if not ended:
-            return []
-        from .methods.subscriptions import final
-
-        return [effect for each in ended for effect in final(self, each)]
+    def prepare_stop(self, session: Session) -> list[Effect]:
+        """End what is open beside the calls in flight: the server stops."""
+        return [effect for part in session.parts.values() for effect in part.stopping(self)]
 
     def close(self, session: Session, reason: str = "disconnected") -> list[Effect]:
         """Close the session for good and abort its calls: the peer has gone (LIFE-06)."""
         if not session.advance(SessionEvent.CLOSE):
             return []
-        self.subscriptions.end_session(session)
         for part in session.parts.values():
             part.close()
         calls = list(session.in_flight.values())
@@ -249,7 +231,7 @@ class Dispatcher:
     def _request(self, session: Session, request: Request) -> list[Effect]:
         peer = session.peer
         params = request.params
-        if request.id in session.in_flight or request.id in session.subscribers:
+        if request.id in session.in_flight or (session.parts and session.is_open(request.id)):
             return _refuse_duplicate_id(session, request)
         if session.stateless or (
             type(params) is dict and "_meta" in params and brings_peer(params)
@@ -333,6 +315,11 @@ NOTIFICATIONS: dict[str, Callable[[Dispatcher, Session, Notification], list[Effe
     NOTIFICATIONS_INITIALIZED: Dispatcher._on_initialized,
     NOTIFICATIONS_CANCELLED: Dispatcher._on_cancelled,
 }
+
+
+def list_changed_method(kind: str) -> str:
+    """Return the method of the notification that the list of `kind` has changed."""
+    return f"notifications/{kind}/list_changed"
 
 
 # -- gates ---------------------------------------------------------------------------------------

@@ -7,8 +7,7 @@ A decision is a list of these values. They are performed in order:
 * `invocation.Invocation`: start its handler, and report how the handler ended;
 * `Abort`: fire the abort signal of a running handler;
 * `Extend`: give a running handler another deadline;
-* `Subscribe`: keep the session's connection within reach of `Publish`;
-* `Publish`: send a notification to a subscriber, on the connection of another session;
+* `Attach`: let the connection be found by the id of its session;
 * `FeatureCallback`: call a function of a feature;
 * `SessionEnded`: report the end of a session whose key a handler has read;
 * `Log`: write a log record. Observers are also given the subclasses of `Event`: `CallCompleted`,
@@ -28,12 +27,8 @@ if TYPE_CHECKING:
     from ..protocol.jsonrpc import RequestId
     from .invocation import Invocation
 
-    Performed: TypeAlias = "Invocation | Abort | Extend | Publish | FeatureCallback | SessionEnded"
-    Effect: TypeAlias = "Reply | Notify | Log | Subscribe | Performed"
-
-
-Topic = tuple[str, str]
-"""A kind (`list`, `resource`, `elicitation`, ...) and a name of that kind: `("resource", uri)`."""
+    Performed: TypeAlias = "Invocation | Abort | Extend | FeatureCallback | SessionEnded"
+    Effect: TypeAlias = "Reply | Notify | Log | Attach | Performed"
 
 
 @define(repr=False)
@@ -82,27 +77,10 @@ class Extend(Shown):
     timeout_ms: int
 
 
-class Subscribe(Shown):
-    """Attach the session's connection, so that `Publish` reaches it."""
+class Attach(Shown):
+    """Let the connection of the session be found by its id, before any effect that follows."""
 
     __slots__ = ()
-
-
-@define(eq=False, repr=False)
-class Publish(Shown):
-    """Send `line`, a notification about `topic`, to a subscriber of a session.
-
-    Attributes:
-        session_id: the `Session.id` of the subscriber's session.
-        subscription_id: names the subscriber within its session.
-        is_last: nothing more will happen to the topic.
-    """
-
-    session_id: int
-    subscription_id: RequestId | None
-    topic: Topic
-    line: bytes
-    is_last: bool = False
 
 
 @define(eq=False, repr=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,10 +17,10 @@ from ..errors import MissingExtraError, UsageError, describe_exception
 from ..protocol.framing import LineReader
 from .call_lifecycle import CallLifecycle, Hooks
 from .dispatcher import Dispatcher
-from .effects import Abort, Publish
+from .effects import Abort, FeatureCallback
 from .engine.connection import Connection, Deliver, Observe, Send
+from .engine.directory import SessionDirectory
 from .engine.executor import Engine
-from .engine.publisher import Publisher
 from .engine.scheduling import Background, HostLoop, running_loop
 from .engine.worker_threads import WorkerPool
 from .execution_limits import ResourceManager, resident_memory_bytes
@@ -29,7 +28,6 @@ from .feature import hooks, use
 from .registry.tools import ToolRegistry
 from .replies import ResultWriter, ServerInfo
 from .session import Session, TransportType, create_session
-from .subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     import asyncio
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
     from ..features.rate_limit import RateLimit
     from ..features.readiness import ReadinessChecks
     from ..features.session_callbacks import SessionCallback
+    from ..features.subscriptions.publisher import Publisher
     from ..protocol.content import Icon
     from ..protocol.principal import Principal
     from .context import HandlerContext
@@ -171,7 +170,7 @@ class Runtime:
     ids: IdGenerator
     clock: Clock
     dispatcher: Dispatcher
-    publisher: Publisher
+    directory: SessionDirectory
     engine: Engine
     lifespan: Lifespan[Any] | None
     _sink: StderrSink | None
@@ -221,7 +220,7 @@ class Runtime:
     def attach_features(self, features: Features) -> None:
         """Offer `features` from now on."""
         self.dispatcher.features = features
-        features.observe(self.publisher)
+        features.observe(self.directory)
 
     def attach_instruments(self, instruments: Instruments) -> None:
         """Show `instruments` in the metrics from now on; without metrics they stay off."""
@@ -278,7 +277,7 @@ class Runtime:
             self.logger,
             principal=principal,
             stateless=stateless,
-            session_id=self.publisher.session_id(),
+            session_id=self.directory.session_id(),
         )
         connection = Connection(
             session,
@@ -290,7 +289,7 @@ class Runtime:
             self.observers,
         )
         if not stateless:
-            self.publisher.attach(connection)
+            self.directory.attach(connection)
         return connection
 
     def needs_event_loop(self) -> bool:
@@ -382,8 +381,8 @@ class Runtime:
             for effect in stopping(reason):
                 if isinstance(effect, Abort):
                     self.engine.abort(effect.invocation, effect.reason)
-                elif isinstance(effect, Publish):
-                    self.publisher.publish((effect,))
+                elif isinstance(effect, FeatureCallback):
+                    effect.function()
 
     def connect_host(self, send: Send, transport_type: TransportType) -> Connection:
         """Return a connection of an embedding host, on its running event loop if it has one.
@@ -498,10 +497,11 @@ def compose(
         options.experimental,
     )
     results = ResultWriter(info, config.server.cache_ttl_ms, config.server.cache_scope)
-    publisher = options.publisher or Publisher(Subscriptions(config, threading.RLock()), clock)
-    registry.observe(publisher)
+    publisher = options.publisher
+    directory = SessionDirectory(clock) if publisher is None else publisher.directory
+    registry.observe(directory)
     calls = CallLifecycle(resources, config.tools, registry, ids, results)
-    dispatcher = Dispatcher(results, calls, config.server.page_size, publisher.subscriptions)
+    dispatcher = Dispatcher(results, calls, config.server.page_size)
     workers = WorkerPool(resources.config.resources.max_concurrent_executions)
     lifespan, middleware = options.lifespan, options.middleware
     if lifespan is not None:
@@ -511,7 +511,7 @@ def compose(
         clock,
         config,
         workers,
-        publisher,
+        directory,
         lifespan=lifespan,
         make_context=context,
     )
@@ -524,7 +524,7 @@ def compose(
         ids,
         clock,
         dispatcher,
-        publisher,
+        directory,
         engine,
         lifespan,
         sink,

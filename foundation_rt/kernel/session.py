@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal
+    from .dispatcher import Dispatcher
     from .effects import Effect
     from .invocation import Invocation
-    from .subscriptions import Subscriber
 
 _Part = TypeVar("_Part", bound="SessionPart")
 
@@ -70,9 +70,18 @@ class SessionPart:
 
     __slots__ = ()
 
+    @property
+    def is_busy(self) -> bool:
+        """Return whether the client waits for something beside the answers to its calls."""
+        return False
+
     def holds(self, request_id: RequestId | None) -> bool:
         """Return whether a request has not been answered, although no call of it is in flight."""
         return False
+
+    def cancel(self, request_id: RequestId) -> list[Effect]:
+        """Cancel a request that no call in flight belongs to; [] if it is not of the feature."""
+        return []
 
     def ended(self, request_id: RequestId, effects: list[Effect]) -> list[Effect]:
         """Return what happens at the end of a call instead of `effects`.
@@ -82,6 +91,10 @@ class SessionPart:
             effects: its end; without a reply if it was cancelled.
         """
         return effects
+
+    def stopping(self, dispatcher: Dispatcher) -> list[Effect]:
+        """End what is open beside the calls in flight: the server stops."""
+        return []
 
     def close(self) -> None:
         """Drop the state: the session has ended."""
@@ -98,12 +111,11 @@ class Session(Shown):
         principal: the authenticated peer; None where authentication is off.
         headers: those of the message that is being handled, as far as handlers get them (HEAD-16).
         stateless: all its requests are in the stateless mode (REV-04).
-        id: identifies the session among those that share subscriptions; 0 if no connection can be
-            found by it.
+        id: identifies the session in the directory of its server; 0 if no connection can be found
+            by it.
         peer: the client of the handshake, from `initialize` on.
         capabilities: the names of the capabilities that were advertised to the peer.
         in_flight: the calls that have not been answered, by request id.
-        subscribers: the open `subscriptions/listen` requests by id; under None the session itself.
         parts: what features keep for it, by the class of that; changed under its lock.
     """
 
@@ -118,7 +130,6 @@ class Session(Shown):
     peer: Peer | None = field(default=None, init=False)
     capabilities: frozenset[str] = field(default=frozenset(), init=False)
     in_flight: dict[RequestId, Invocation] = field(factory=dict, init=False)
-    subscribers: dict[RequestId | None, Subscriber] = field(factory=dict, init=False)
     parts: dict[type[SessionPart], Any] = field(factory=dict, init=False)
     _key: str | None = field(default=None, init=False)
 
@@ -146,17 +157,15 @@ class Session(Shown):
 
     def is_open(self, request_id: RequestId | None) -> bool:
         """Return whether the request of that id has not been answered yet."""
-        return (
-            request_id in self.in_flight
-            or (request_id is not None and request_id in self.subscribers)
-            # A copy: a handler may add a part in another thread.
-            or any(part.holds(request_id) for part in list(self.parts.values()))
+        # A copy: a handler may add a part in another thread.
+        return request_id in self.in_flight or any(
+            part.holds(request_id) for part in list(self.parts.values())
         )
 
     @property
     def is_busy(self) -> bool:
-        """Return whether any request is unanswered, or the client is subscribed to anything."""
-        return bool(self.in_flight or self.subscribers)
+        """Return whether any request is unanswered, or the client waits for something else."""
+        return bool(self.in_flight) or any(part.is_busy for part in list(self.parts.values()))
 
     def advance(self, event: SessionEvent) -> bool:
         """Apply `event`; return False if the table has no such transition from this state."""

@@ -12,16 +12,25 @@ from hypothesis import strategies as st
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import HttpSection, ResourcesSection, ServerConfig
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.kernel.effects import Publish
+from foundation_rt.features.subscriptions.subscribers import (
+    MAX_TOPICS,
+    Publish,
+    Subscriptions,
+    subscribers_of,
+)
 from foundation_rt.kernel.principal_shares import LimitReached
 from foundation_rt.kernel.session import Session
-from foundation_rt.kernel.subscriptions import MAX_TOPICS, Subscriptions
 from foundation_rt.protocol.principal import Principal, identity_of
 
 
 def make_session(number: int, principal: Principal | None = None) -> Session:
     logger = StructuredLogger(MemorySink(), ManualClock(), "info")
     return Session("c", "http", logger, principal, id=number)
+
+
+def subscribers_gone(session: Session) -> None:
+    for part in session.parts.values():
+        part.close()
 
 
 def reached(effects: Iterable[Publish]) -> list[int]:
@@ -34,7 +43,7 @@ def page_done(subscriptions: Subscriptions, sessions: list[Session], name: str) 
     found = [*subscriptions.publish(("elicitation", name), "m", {"elicitationId": name})]
     by_id = {each.id: each for each in sessions}
     for each in found:
-        subscribers = by_id[each.session_id].subscribers
+        subscribers = subscribers_of(by_id[each.session_id])
         subscriptions.remove(subscribers[each.subscription_id], each.topic)
     return [each.line for each in found]
 
@@ -67,7 +76,7 @@ def test_session_keeps_its_last_pages() -> None:
     assert page_done(subscriptions, [session], "page-4") == []
     assert len(page_done(subscriptions, [session], "page-5")) == 1
     # Each kind has a limit of its own.
-    assert subscriptions.add(session.subscribers[None], ("resource", "x:y"))
+    assert subscriptions.add(subscribers_of(session)[None], ("resource", "x:y"))
 
 
 steps = st.lists(
@@ -106,7 +115,7 @@ def test_each_subscriber_is_notified_of_its_topics_whoever_comes_and_goes(
             subscriptions.end(subscriber)
             model[number].clear()
     for session in sessions:
-        subscriptions.end_session(session)
+        subscribers_gone(session)
     assert subscriptions._by_topic == {}
     assert subscriptions._open == set()
 
@@ -134,12 +143,12 @@ def test_one_principal_has_no_more_subscriptions_than_its_share() -> None:
         "maxSubscriptions": 8,
         "share": 2,
     }
-    assert other.subscribers == {}
+    assert subscribers_of(other) == {}
     subscriptions.add(subscriptions.subscribe(other), ("resource", "x:1"))
     with pytest.raises(LimitReached):
         subscriptions.add(subscriptions.subscribe(one), ("resource", "x:2"))
     subscriptions.subscribe(make_session(3, BOB), 1)
-    subscriptions.end_session(one)
+    subscribers_gone(one)
     assert subscriptions.quota.used() == {identity_of(ALICE): 1, identity_of(BOB): 1}
 
 
@@ -164,7 +173,7 @@ def test_the_oldest_page_gives_way_where_there_is_no_room_for_one_more() -> None
     pages = ("page-2", "page-3", "page-4", "not followed")
     lines = [line for page in pages for line in page_done(subscriptions, [one, without], page)]
     assert [b"page-3" in line or b"page-4" in line for line in lines] == [True, True]
-    subscriptions.end_session(without)
+    subscribers_gone(without)
     assert subscriptions.quota.used() == {}
 
 
@@ -196,8 +205,8 @@ def test_the_quota_counts_the_topics_of_all_subscribers(
                 subscriptions.add(subscriptions.subscribe(one), topic)
             elif step == "remove":
                 subscriptions.remove(subscriptions.subscribe(one), topic)
-            elif step == "end" and number in one.subscribers:
-                subscriber = one.subscribers[number]
+            elif step == "end" and number in subscribers_of(one):
+                subscriber = subscribers_of(one)[number]
                 subscriptions.end(subscriber)
                 subscriptions.end(subscriber)
             elif step == "page":
@@ -205,7 +214,7 @@ def test_the_quota_counts_the_topics_of_all_subscribers(
             elif step == "completed":
                 page_done(subscriptions, sessions, name)
             elif step == "forget":
-                subscriptions.end_session(one)
+                subscribers_gone(one)
         except LimitReached:
             pass
         held: Counter[str | None] = Counter()
@@ -217,5 +226,5 @@ def test_the_quota_counts_the_topics_of_all_subscribers(
         assert sum(held.values()) <= 12
         assert max(held[identity_of(ALICE)], held[identity_of(BOB)]) <= 3
     for session_left in {each.session for each in subscriptions._open}:
-        subscriptions.end_session(session_left)
+        subscribers_gone(session_left)
     assert subscriptions.quota.used() == {}

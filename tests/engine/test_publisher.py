@@ -6,14 +6,15 @@ import gc
 
 import pytest
 
-from foundation_rt.kernel.effects import Publish
-from foundation_rt.kernel.engine.publisher import Publisher
+from foundation_rt.features.subscriptions.publisher import Publisher
+from foundation_rt.features.subscriptions.subscribers import Publish
+from foundation_rt.features.subscriptions.subscribing import publisher_of as publisher_of_engine
 from tests.support.fake_scheduler import FakeScheduler
 from tests.support.server_fixture import LIST_CHANGED, ServerFixture, ServerPeer
 
 
 def publisher_of(rig: ServerFixture) -> Publisher:
-    return rig.server.runtime.publisher
+    return publisher_of_engine(rig.server.runtime.engine)
 
 
 def subscribed(rig: ServerFixture, *uris: str) -> ServerPeer:
@@ -60,10 +61,10 @@ def test_nothing_is_kept_of_a_connection_that_its_host_has_dropped() -> None:
     rig = ServerFixture()
     peer = subscribed(rig, "note://1")
     publisher = publisher_of(rig)
-    assert publisher._connections.keys() == {peer.connection.session.id}
+    assert publisher.directory._connections.keys() == {peer.connection.session.id}
     del peer
     gc.collect()
-    assert publisher._connections == {}
+    assert publisher.directory._connections == {}
     assert publisher.subscriptions._by_topic == {}
 
 
@@ -80,7 +81,7 @@ def test_changes_of_a_list_that_follow_one_another_are_announced_together() -> N
     peer.take()
     for number in range(200):
         rig.server.resource(f"note://{number}", scopes=["notes"])(lambda: "")
-        publisher_of(rig).list_changed("tools")
+        rig.server.runtime.directory.list_changed("tools")
     assert peer.take() == [LIST_CHANGED] * 2
     scheduler.advance(0.04)
     assert peer.received == []

@@ -86,8 +86,7 @@ def test_callback_gets_the_key_of_each_session_once() -> None:
     for peer in (*peers, *peers):
         peer.connection.close()
     assert harness.ended == keys
-    publisher = harness.rig.server.runtime.publisher
-    assert publisher._ids_by_key == {}
+    assert harness.rig.server.runtime.directory._ids_by_key == {}
 
 
 @pytest.mark.rule("LIFE-17", "LIFE-18")

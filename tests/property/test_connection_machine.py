@@ -483,7 +483,7 @@ class ConnectionMachine(RuleBasedStateMachine):
             self.clock,
             runtime.config,
             self.workers,  # type: ignore[arg-type]
-            runtime.publisher,
+            runtime.directory,
             make_context=ToolContext,
         )
         self.scheduler = FakeScheduler(self.clock)

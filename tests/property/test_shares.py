@@ -20,6 +20,7 @@ from foundation_rt.base.config.settings import (
     TasksSection,
 )
 from foundation_rt.features.server_requests.client_input import ClientInput
+from foundation_rt.features.subscriptions.methods import subscriptions_of
 from foundation_rt.features.tasks.feature import Tasks
 from foundation_rt.http.app import HttpApplication
 from foundation_rt.kernel.runtime import ServerOptions
@@ -201,7 +202,7 @@ async def run_history(history: list[tuple[str, str, int]]) -> None:
     manager = runtime.dispatcher.parts[Tasks].manager()
     quotas = {
         "sessions": sessions._quota,
-        "subscriptions": runtime.dispatcher.subscriptions.quota,
+        "subscriptions": subscriptions_of(runtime.dispatcher).quota,
         "server requests": runtime.engine.part(ClientInput).open_requests,
         "tasks": manager.store.record_quota,  # type: ignore[attr-defined]
         "results": manager.store.outcome_bytes,  # type: ignore[attr-defined]

@@ -24,6 +24,7 @@ from foundation_rt.features.builtin import built_in
 from foundation_rt.kernel.call_lifecycle import CallLifecycle
 from foundation_rt.kernel.dispatcher import Dispatcher
 from foundation_rt.kernel.effects import Log, Notify, Reply
+from foundation_rt.kernel.engine.directory import SessionDirectory
 from foundation_rt.kernel.execution_limits import ResourceManager
 from foundation_rt.kernel.feature import use
 from foundation_rt.kernel.invocation import CallOutcome, Invocation
@@ -31,7 +32,6 @@ from foundation_rt.kernel.records import TOOL_CALL_COMPLETED
 from foundation_rt.kernel.registry.tools import ToolDefinition, ToolRegistry
 from foundation_rt.kernel.replies import ResultWriter, ServerInfo
 from foundation_rt.kernel.session import Session, TransportType, create_session
-from foundation_rt.kernel.subscriptions import Subscriptions
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.jsonrpc import parse
 
@@ -176,10 +176,9 @@ def make_core(
         registry.register(ToolDefinition(name, "", ANY_OBJECT), handler)
     resources = ResourceManager(whole, lambda: 0)
     results = ResultWriter(ServerInfo(whole.server.name, whole.server.version, instructions))
-    subscriptions = Subscriptions(whole)
     calls = CallLifecycle(resources, whole.tools, registry, ids, results)
-    dispatcher = Dispatcher(results, calls, whole.server.page_size, subscriptions)
-    use(dispatcher, built_in(whole, clock, logger))
+    dispatcher = Dispatcher(results, calls, whole.server.page_size)
+    use(dispatcher, built_in(whole, clock, logger, SessionDirectory(clock)))
     return Core(whole, registry, resources, dispatcher, sink, ids, clock, logger)
 
 

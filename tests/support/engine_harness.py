@@ -49,7 +49,7 @@ class EngineHarness:
             self.clock,
             runtime.config,
             self.workers,  # type: ignore[arg-type]
-            runtime.publisher,
+            runtime.directory,
             around=partial(wrap, middleware) if middleware else None,
             make_context=ToolContext,
         )

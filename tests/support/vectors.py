@@ -194,7 +194,7 @@ class Performer:
         """End the input, then pass time until the last handler has ended."""
         for line in self._reader.end():
             self._receive(line)
-        self._perform(self.runtime.dispatcher.end_subscriptions(self.session))
+        self._perform(self.runtime.dispatcher.prepare_stop(self.session))
         if self.running and self.session.state is not State.CLOSED:
             self.advance(self.runtime.config.server.eof_grace_ms)
         self.close()

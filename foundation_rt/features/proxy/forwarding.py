@@ -29,6 +29,7 @@ from ...protocol.methods import (
     TASKS_GET,
     TOOLS_CALL,
 )
+from ..subscriptions.methods import subscriptions_of
 from ..tasks.support import EXTENSION, require_extension
 from . import subscriptions
 from .calls import FORWARDED, FORWARDED_LIST, FORWARDED_TOOL, answer_error, is_error_of_another
@@ -92,7 +93,7 @@ class Forwarding(Feature):
     def decide(self, dispatcher: Dispatcher) -> None:
         """Take part in the decisions of a server."""
         self.dispatcher = dispatcher
-        dispatcher.subscriptions.on_grant_end = self.on_ended
+        subscriptions_of(dispatcher).on_grant_end = self.on_ended
 
     def on_ended(self, request: ForwardedRequest) -> None:
         """Report the end of a subscription to the forwarder."""

@@ -12,30 +12,32 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ErrorCode, ToolError
-from ...kernel.effects import Subscribe
+from ...kernel.effects import Attach
 from ...kernel.feature_calls import FEATURE, admit
 from ...kernel.invocation import CallKind
-from ...kernel.methods.subscriptions import (
+from ...kernel.replies import result_reply
+from ...protocol.jsonrpc import ABSENT
+from ...protocol.uri_template import MAX_URI_LENGTH
+from ..subscriptions.methods import (
     acknowledgement,
     honour,
     read_names,
     read_wanted,
+    subscriptions_of,
     too_many_topics,
 )
-from ...kernel.replies import result_reply
-from ...kernel.subscriptions import MAX_LISTENING, MAX_TOPICS
-from ...protocol.jsonrpc import ABSENT
-from ...protocol.uri_template import MAX_URI_LENGTH
+from ..subscriptions.subscribers import MAX_LISTENING, MAX_TOPICS, subscribers_of
 from .calls import RULES, to_reply
 from .forwarder import forwarded
 
 if TYPE_CHECKING:
     from ...kernel.call_lifecycle import CallLifecycle
-    from ...kernel.effects import Effect, Notify, Reply, Topic
+    from ...kernel.effects import Effect, Notify, Reply
     from ...kernel.invocation import Invocation
     from ...kernel.session import Session
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
+    from ..subscriptions.subscribers import Topic
     from .forwarding import Forwarding
 
 KINDS: Mapping[str, str] = {"resourceSubscriptions": "resource", "taskIds": "task"}
@@ -46,7 +48,7 @@ def subscribe(
     forwarding: Forwarding, session: Session, peer: Peer, request: Request, uri: str
 ) -> list[Effect]:
     """Begin the call that asks the forwarder whether the session may subscribe (FWD-23)."""
-    subscriptions = forwarding.dispatcher.subscriptions
+    subscriptions = subscriptions_of(forwarding.dispatcher)
     if not subscriptions.has_room(subscriptions.subscribe(session), ("resource", uri)):
         raise too_many_topics()
     call = forwarding.begin(FORWARDED_SUBSCRIBE, session, peer, request, uri)
@@ -55,7 +57,7 @@ def subscribe(
 
 
 def _subscribed(forwarding: Forwarding, value: Any, call: Invocation) -> dict[str, Any]:
-    subscriptions = forwarding.dispatcher.subscriptions
+    subscriptions = subscriptions_of(forwarding.dispatcher)
     forwarded(call).params = {"uri": call.name}  # what is kept is bounded
     topic = ("resource", call.name)
     subscriber = subscriptions.subscribe(call.session)
@@ -69,7 +71,7 @@ def unsubscribe(
     forwarding: Forwarding, session: Session, peer: Peer, request: Request, uri: str
 ) -> list[Effect]:
     """End a subscription; the forwarder is told (FWD-25)."""
-    subscriptions = forwarding.dispatcher.subscriptions
+    subscriptions = subscriptions_of(forwarding.dispatcher)
     subscriptions.remove(subscriptions.subscribe(session), ("resource", uri))
     return [result_reply(request.id, {})]
 
@@ -99,7 +101,7 @@ def listen(
     forwarded(call).params = {**params, "notifications": foreign}
     call.to_result = partial(_listened, forwarding, honoured, topics, foreign)
     # Before the forwarder starts: no event after that may be lost.
-    return [Subscribe(), *admit(forwarding.dispatcher.calls, call)]
+    return [Attach(), *admit(forwarding.dispatcher.calls, call)]
 
 
 def _listened(
@@ -119,8 +121,8 @@ def _listened(
         kept[member] = [each for each in names if isinstance(given, list) and each in given]
         honoured[member] = [*honoured.get(member, ()), *kept[member]]
         topics = [*topics, *((KINDS[member], each) for each in kept[member])]
-    session, subscriptions = call.session, forwarding.dispatcher.subscriptions
-    if len(session.subscribers) >= MAX_LISTENING:
+    session, subscriptions = call.session, subscriptions_of(forwarding.dispatcher)
+    if len(subscribers_of(session)) >= MAX_LISTENING:
         raise _too_many(MAX_LISTENING)
     forwarded(call).params = {"notifications": kept}  # what is kept is bounded
     subscriber = subscriptions.subscribe(session, call.request_id, call.peer.retain(), topics)

@@ -34,6 +34,7 @@ from ...kernel.replies import error_reply, invalid_params, result_reply
 from ...protocol.jsonrpc import Response
 from ...protocol.methods import facts
 from ...protocol.principal import identity_of
+from ..subscriptions.subscribing import Subscribing
 
 if TYPE_CHECKING:
     from ...base.abort import AbortSignal
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from ...kernel.invocation import Invocation
     from ...kernel.principal_shares import Quota
     from ...kernel.replies import ResultWriter
-    from ...kernel.subscriptions import Subscriptions
     from .errors import UrlElicitationRequired
     from .forms import Forms
     from .request_state import StateScope
@@ -80,7 +80,7 @@ class ClientInput(Feature):
     config: ServerConfig
     now_ms: Callable[[], int]
     results: ResultWriter = field(init=False)
-    subscriptions: Subscriptions = field(init=False)
+    subscribing: Subscribing = field(init=False)
     strategies: list[Strategy] = field(factory=list, init=False)
     _forms: Forms | None = field(default=None, init=False)
     _open_requests: Quota | None = field(default=None, init=False)
@@ -90,7 +90,7 @@ class ClientInput(Feature):
     def decide(self, dispatcher: Dispatcher) -> None:
         """Take part in the decisions of a server."""
         self.results = dispatcher.results
-        self.subscriptions = dispatcher.subscriptions
+        self.subscribing = dispatcher.parts[Subscribing]
 
     def join(self, engine: Engine) -> None:
         """Be found by the handlers of a server."""
@@ -293,8 +293,9 @@ class ClientInput(Feature):
             return asked
         if not call.peer.revision.names_elicitations:
             return self._ask(call, pages, duration_ms)
+        subscriptions = self.subscribing.subscriptions
         for page in pages.values():
-            self.subscriptions.follow_elicitation(call.session, page.params["elicitationId"])
+            subscriptions.follow_elicitation(call.session, page.params["elicitationId"])
         code = JsonRpcErrorCode.URL_ELICITATION_REQUIRED
         data = {"elicitations": [page.params for page in pages.values()]}
         return _refuse(call, code, error.message, data, duration_ms)

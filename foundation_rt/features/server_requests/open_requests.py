@@ -12,9 +12,10 @@ from ...errors import UsageError
 from ...kernel.effects import FeatureCallback, Log, Notify
 from ...kernel.invocation import Phase
 from ...kernel.session import Session, SessionPart
-from ...kernel.subscriptions import MAX_ELICITATION_ID_LENGTH
 from ...protocol.jsonrpc import encode
 from ...protocol.methods import NOTIFICATIONS_CANCELLED
+from ..subscriptions.methods import subscriptions_of
+from ..subscriptions.subscribers import MAX_ELICITATION_ID_LENGTH
 
 if TYPE_CHECKING:
     from ...kernel.dispatcher import Dispatcher
@@ -107,7 +108,7 @@ def ask(
     part.callers[request_id] = on_response
     elicitation_id = request.params.get("elicitationId")
     if type(elicitation_id) is str and len(elicitation_id) <= MAX_ELICITATION_ID_LENGTH:
-        dispatcher.subscriptions.follow_elicitation(session, elicitation_id)
+        subscriptions_of(dispatcher).follow_elicitation(session, elicitation_id)
     return request_id, [Notify(line, call.request_id)]
 
 

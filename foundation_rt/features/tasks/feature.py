@@ -7,7 +7,7 @@ imported when the first such tool is called.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from attrs import define, field
 
 from ...kernel.feature import Feature, lazy
 from ...protocol.methods import NOTIFICATIONS_TASKS, TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
+from ..subscriptions.subscribing import Subscribing
 from .support import EXTENSION, TaskSupport, can_have_tasks, require_extension
 
 if TYPE_CHECKING:
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from ...base.clock import Clock
     from ...base.config.settings import ServerConfig
     from ...kernel.dispatcher import Dispatcher
-    from ...kernel.effects import Effect, Publish
-    from ...kernel.engine.executor import Engine
+    from ...kernel.effects import Effect, FeatureCallback
     from ...kernel.invocation import Invocation
     from ...protocol.principal import Principal
     from ..server_requests.client_input import ClientInput
@@ -57,7 +57,7 @@ class Tasks(Feature):
     _asking: ClientInput
     new_id: Callable[[], str] = field(default=_new_id, init=False)
     _dispatcher: Dispatcher = field(init=False)
-    _publish: Callable[[Iterable[Publish]], object] = field(default=list, init=False)
+    _subscribing: Subscribing = field(init=False)
     _manager: TaskManager | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
@@ -73,12 +73,9 @@ class Tasks(Feature):
         """Take part in the decisions of a server."""
         self._dispatcher = dispatcher
         dispatcher.parts[Tasks] = self
-        dispatcher.subscriptions.fields["taskIds"] = lazy(_METHODS, "read_task_ids")
+        self._subscribing = dispatcher.parts[Subscribing]
+        self._subscribing.fields["taskIds"] = lazy(_METHODS, "read_task_ids")
         self._asking.strategies.append(self._strategy_of)
-
-    def join(self, engine: Engine) -> None:
-        """Notify the subscribers of a server."""
-        self._publish = engine.publisher.publish
 
     @property
     def offered(self) -> bool:
@@ -158,13 +155,11 @@ class Tasks(Feature):
             self._asking.open_requests,
             self.new_id,
             self._announce,
-            self._publish,
         )
 
-    def _announce(self, record: TaskRecord) -> list[Publish]:
+    def _announce(self, record: TaskRecord) -> list[FeatureCallback]:
         topic = ("task", record.task_id)
-        subscriptions = self._dispatcher.subscriptions
-        return [*subscriptions.publish(topic, NOTIFICATIONS_TASKS, record.detailed())]
+        return self._subscribing.effects(topic, NOTIFICATIONS_TASKS, record.detailed())
 
     @staticmethod
     def _strategy_of(

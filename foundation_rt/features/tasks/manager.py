@@ -22,7 +22,7 @@ from .record import TaskEvent, TaskRecord
 if TYPE_CHECKING:
     from ...base.clock import Clock
     from ...base.config.settings import TasksSection
-    from ...kernel.effects import Effect, Publish, Reply
+    from ...kernel.effects import Effect, FeatureCallback, Reply
     from ...kernel.invocation import Invocation
     from ...kernel.principal_shares import Quota
     from ...protocol.principal import Principal
@@ -58,8 +58,7 @@ class TaskManager:
     Args:
         new_id: makes ids that cannot be guessed (TASK-10).
         open_requests: counts the open requests to clients, of tasks and of other calls.
-        announce: makes the notifications of a record that has changed (TASK-11).
-        publish: sends them; called from any thread.
+        announce: returns the effects that notify clients of a changed record (TASK-11).
     """
 
     clock: Clock
@@ -67,8 +66,7 @@ class TaskManager:
     store: TaskStore
     open_requests: Quota
     new_id: Callable[[], str]
-    announce: Callable[[TaskRecord], list[Publish]]
-    publish: Callable[[list[Publish]], object]
+    announce: Callable[[TaskRecord], list[FeatureCallback]]
     # The only reference from a task to its call. The call refers to its task: a reference
     # back would make a cycle, which keeps the arguments alive.
     _running: dict[str, tuple[RunningTask, Invocation]] = field(factory=dict, init=False)
@@ -152,7 +150,7 @@ class TaskManager:
                 shown[key] = request
                 task.responders[key] = partial(respond, name)
             record = self._step(task, TaskEvent.ASK, input_requests=shown)
-        self.publish(self.announce(record))
+        self._notify(record)
         return keys
 
     def remove_requests(self, task: RunningTask, keys: Iterable[str]) -> None:
@@ -162,7 +160,11 @@ class TaskManager:
             if not dropped:
                 return
             record = self._show_open_requests(task)
-        self.publish(self.announce(record))
+        self._notify(record)
+
+    def _notify(self, record: TaskRecord) -> None:
+        for effect in self.announce(record):
+            effect.function()
 
     def respond(self, task: RunningTask, responses: Mapping[str, Any]) -> list[Effect]:
         """Pass each response on to the request of its key; ignore unknown keys (TASK-08)."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...kernel.methods.subscriptions import read_names
 from ...kernel.replies import invalid_params, method_not_found
 from ...protocol.jsonrpc import ABSENT
+from ..subscriptions.methods import read_names
 from .feature import Tasks
 from .support import require_extension
 
 if TYPE_CHECKING:
     from ...kernel.dispatcher import Dispatcher
-    from ...kernel.effects import Effect, Topic
+    from ...kernel.effects import Effect
     from ...kernel.session import Session
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
+    from ..subscriptions.subscribers import Topic
     from .manager import TaskManager
     from .record import TaskRecord
 

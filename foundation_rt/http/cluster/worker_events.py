@@ -25,13 +25,13 @@ from attrs import define, field
 
 from ...base.exact_json import dumps
 from ...errors import UsageError
-from ...kernel.engine.publisher import KINDS
+from ...features.subscriptions.publisher import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from ...base.logs.logger import StructuredLogger
-    from ...kernel.engine.publisher import Announcement
+    from ...features.subscriptions.publisher import Announcement
     from .session_seal import IdSeal
 
 MAX_PENDING = 10_000

@@ -44,7 +44,7 @@ from .worker_events import WorkerEvents
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...kernel.engine.publisher import Publisher
+    from ...features.subscriptions.publisher import Publisher
     from ...kernel.runtime import Runtime
     from ...protocol.peer import Peer
     from ...protocol.principal import Principal

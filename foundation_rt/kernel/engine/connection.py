@@ -23,14 +23,13 @@ from ...protocol.jsonrpc import Message, Request, parse
 from ..context import SessionLog
 from ..effects import (
     Abort,
+    Attach,
     Event,
     Extend,
     Log,
     Notify,
-    Publish,
     Reply,
     SessionEnded,
-    Subscribe,
 )
 from ..invocation import Invocation
 from ..session import NO_HEADERS, Session, State
@@ -174,9 +173,9 @@ class Connection:
         """
         self.apply(self.dispatcher.close, reason)
 
-    def end_subscriptions(self) -> None:
-        """End every subscription with its result: the server stops (SUB-08)."""
-        self.apply(self.dispatcher.end_subscriptions)
+    def prepare_stop(self) -> None:
+        """End what is open beside the calls in flight: the server stops."""
+        self.apply(self.dispatcher.prepare_stop)
 
     # -- to the peer, from handlers in any thread --------------------------------------------
 
@@ -198,7 +197,7 @@ class Connection:
     def session_log(self, call: Invocation) -> SessionLog:
         """Return the log of the session that made `call`; without effect in the stateless mode."""
         session_id = None if call.peer.revision.is_stateless else self.session.id
-        return SessionLog(self.engine.publisher.log, session_id)
+        return SessionLog(self.engine.directory.log, session_id)
 
     def session_key(self, call: Invocation) -> str | None:
         """Return the key of the session that made `call`; made when it is first read (LIFE-16).
@@ -214,7 +213,7 @@ class Connection:
             if self.session.key is None and not self.closed:
                 key = self.make_key()
                 self.session.set_key(key)
-                self.engine.publisher.name_session(key, self.session.id)
+                self.engine.directory.name_session(key, self.session.id)
             return self.session.key
 
     @property
@@ -259,8 +258,8 @@ class Connection:
                 self.session.logger.log(effect.level, effect.message, effect.fields)
                 if self.observers and isinstance(effect, Event):
                     self._notify_observers(effect)
-            elif isinstance(effect, Subscribe):
-                self.engine.publisher.attach(self)
+            elif isinstance(effect, Attach):
+                self.engine.directory.attach(self)
             else:
                 rest.append(effect)
         return rest
@@ -291,8 +290,6 @@ class Connection:
                 self.engine.abort(effect.invocation, effect.reason)
             elif isinstance(effect, Extend):
                 self.engine.extend(effect.invocation, effect.timeout_ms)
-            elif isinstance(effect, Publish):
-                self.engine.publisher.publish((effect,))
             elif isinstance(effect, SessionEnded):
                 self.engine.end_session(self, effect.key)
             else:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from ..effects import Effect, Performed
     from .connection import Connection
-    from .publisher import Publisher
+    from .directory import SessionDirectory
     from .timers import Timer
 
 
@@ -121,7 +121,7 @@ class Engine:
 
     Args:
         config: the configuration of the server.
-        publisher: sends notifications to other connections.
+        directory: finds the sessions of the server.
         on_idle: called, from any thread, when the last running handler has ended.
         on_unanswered: called, from any thread, with None when a tool call will not be answered,
             and again with the outcome of its handler (AACP-28).
@@ -141,7 +141,7 @@ class Engine:
     clock: Clock
     config: ServerConfig
     workers: WorkerPool
-    publisher: Publisher
+    directory: SessionDirectory
     on_idle: Callable[[], object] = field(default=lambda: None)
     on_unanswered: Callable[[Invocation, CallOutcome | None], object] | None = field(default=None)
     around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
@@ -270,7 +270,7 @@ class Engine:
 
     def end_session(self, connection: Connection, key: str) -> None:
         """Report the end of a session as soon as none of its handlers runs (LIFE-18)."""
-        self.publisher.forget_key(key)
+        self.directory.forget_key(key)
         if self.ended:
             self._ended_sessions[connection] = key
             self._report_session_end(connection)

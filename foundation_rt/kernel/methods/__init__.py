@@ -23,11 +23,8 @@ from ...protocol.methods import (
     PROMPTS_LIST,
     RESOURCES_LIST,
     RESOURCES_READ,
-    RESOURCES_SUBSCRIBE,
     RESOURCES_TEMPLATES_LIST,
-    RESOURCES_UNSUBSCRIBE,
     SERVER_DISCOVER,
-    SUBSCRIPTIONS_LISTEN,
     TOOLS_LIST,
 )
 
@@ -63,10 +60,7 @@ METHODS: dict[str, Method] = {
     PROMPTS_LIST: _lazy("prompts", "list_prompts"),
     RESOURCES_LIST: _lazy("resources", "list_resources"),
     RESOURCES_READ: _lazy("resources", "read_resource"),
-    RESOURCES_SUBSCRIBE: _lazy("subscriptions", "subscribe"),
     RESOURCES_TEMPLATES_LIST: _lazy("resources", "list_templates"),
-    RESOURCES_UNSUBSCRIBE: _lazy("subscriptions", "unsubscribe"),
     SERVER_DISCOVER: _lazy("lifecycle", "discover"),
-    SUBSCRIPTIONS_LISTEN: _lazy("subscriptions", "listen"),
     TOOLS_LIST: _lazy("lists", "list_tools"),
 }

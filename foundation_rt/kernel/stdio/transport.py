@@ -251,7 +251,7 @@ class StdioTransport:
         """Take no more input; abort the calls that have not ended within `grace` seconds."""
         if self._leaving:
             return
-        self.connection.end_subscriptions()
+        self.connection.prepare_stop()
         if self._companion is not None:
             if self._signal is None and self._failure is None:
                 self._end_session(grace)

@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 from foundation_rt import Server, ToolContext, ToolDefinition, UsageError
-from foundation_rt.kernel.methods.subscriptions import MAX_LISTENING
-from foundation_rt.kernel.subscriptions import MAX_SUBSCRIPTION_ID_LENGTH, MAX_TOPICS
+from foundation_rt.features.subscriptions.methods import subscriptions_of
+from foundation_rt.features.subscriptions.subscribers import (
+    MAX_LISTENING,
+    MAX_SUBSCRIPTION_ID_LENGTH,
+    MAX_TOPICS,
+)
 from tests.support.answering_client import AnsweringClient
 from tests.support.asgi import META
 from tests.support.server_fixture import ServerFixture
@@ -295,7 +299,7 @@ async def test_stopping_server_ends_subscriptions_with_result(fixture: ServerFix
     second, _ = await listen(client)
     await subscribe(older, "note://all")
     for each in (client, older):
-        each.connection.end_subscriptions()
+        each.connection.prepare_stop()
     messages = client.unread()
     results = [each for each in messages if "result" in each]
     assert [each["id"] for each in results] == [first, second]
@@ -310,7 +314,7 @@ async def test_stopping_server_ends_subscriptions_with_result(fixture: ServerFix
     await client.settle()
     assert client.unread() == []
     assert older.unread() == [changed("tools")]
-    client.connection.end_subscriptions()
+    client.connection.prepare_stop()
 
 
 @pytest.mark.rule("SUB-12")
@@ -320,7 +324,7 @@ async def test_result_is_last_message_of_subscription_with_own_stream(
     client = AnsweringClient(fixture.server, STATELESS)
     client.connection.session.stateless = True
     subscription, _ = await listen(client, toolsListChanged=True)
-    client.connection.end_subscriptions()
+    client.connection.prepare_stop()
     [result] = client.unread()
     assert result["id"] == subscription
 
@@ -375,7 +379,7 @@ def test_subscriptions_of_dropped_connection_are_dropped() -> None:
 
 
 def assert_no_subscribers(fixture: ServerFixture) -> None:
-    subscriptions = fixture.server.runtime.dispatcher.subscriptions
+    subscriptions = subscriptions_of(fixture.server.runtime.dispatcher)
     assert subscriptions._by_topic == {}
     assert subscriptions._open == set()
 

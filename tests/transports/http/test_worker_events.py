@@ -13,10 +13,10 @@ import pytest
 
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.features.subscriptions.publisher import Announcement
 from foundation_rt.http.cluster import worker_events
 from foundation_rt.http.cluster.session_seal import IdSeal
 from foundation_rt.http.cluster.worker_events import WorkerEvents
-from foundation_rt.kernel.engine.publisher import Announcement
 
 KEY = "5a" * 32
 

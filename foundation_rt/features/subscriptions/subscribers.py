@@ -1,4 +1,4 @@
-"""Subscriptions: which client is notified of which events (spec/subscriptions.md).
+"""Subscribers: which client is notified of which events.
 
 A client in the handshake mode is notified of changed lists as long as its connection runs, and of
 the resources that it has subscribed to. A client in the stateless mode is notified of what it
@@ -17,21 +17,29 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ..base.config.settings import ServerConfig
-from ..base.shown import Shown
-from ..protocol.jsonrpc import encode
-from ..protocol.peer import SUBSCRIPTION_ID_KEY
-from ..protocol.principal import identity_of
-from .effects import Publish, Topic
+from ...base.config.settings import ServerConfig
+from ...base.shown import Shown
+from ...kernel.effects import Log, Notify
+from ...kernel.replies import result_reply
+from ...kernel.session import SessionPart
+from ...protocol.jsonrpc import encode
+from ...protocol.methods import NOTIFICATIONS_CANCELLED
+from ...protocol.peer import SUBSCRIPTION_ID_KEY
+from ...protocol.principal import identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from ..protocol.jsonrpc import RequestId
-    from ..protocol.peer import Peer
-    from ..protocol.principal import Principal
-    from .principal_shares import Quota
-    from .session import Session
+    from ...kernel.dispatcher import Dispatcher
+    from ...kernel.effects import Effect
+    from ...kernel.principal_shares import Quota
+    from ...kernel.session import Session
+    from ...protocol.jsonrpc import RequestId
+    from ...protocol.peer import Peer
+    from ...protocol.principal import Principal
+
+Topic = tuple[str, str]
+"""A kind (`list`, `resource`, `elicitation`, ...) and a name of that kind: `("resource", uri)`."""
 
 MAX_TOPICS = 1000
 """Most topics of a kind that one subscriber can have."""
@@ -44,6 +52,27 @@ MAX_SUBSCRIPTION_ID_LENGTH = 256
 
 MAX_ELICITATION_ID_LENGTH = 1024
 """Characters of the id of a page beyond which no client is notified of its end (ASK-43)."""
+
+
+_CANCELLED_REASON = "The server ends the subscription."
+
+
+@define(eq=False, repr=False)
+class Publish(Shown):
+    """A notification about `topic` for a subscriber.
+
+    Attributes:
+        session_id: the `Session.id` of the subscriber's session.
+        subscription_id: names the subscriber within its session.
+        line: the notification, encoded.
+        is_last: nothing more will happen to the topic.
+    """
+
+    session_id: int
+    subscription_id: RequestId | None
+    topic: Topic
+    line: bytes
+    is_last: bool = False
 
 
 @define(eq=False, repr=False)
@@ -76,6 +105,55 @@ class Subscriber(Shown):
         return grants.get(topic) or grants.get(None)
 
 
+class SubscribersOfSession(SessionPart):
+    """The subscribers of one session.
+
+    Attributes:
+        by_id: the open `subscriptions/listen` requests by id; under None the session itself.
+    """
+
+    __slots__ = ("by_id", "subscriptions")
+
+    subscriptions: Subscriptions
+
+    def __init__(self) -> None:
+        self.by_id: dict[RequestId | None, Subscriber] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether the client is subscribed to anything."""
+        return bool(self.by_id)
+
+    def holds(self, request_id: RequestId | None) -> bool:
+        """Return whether a request is an open `subscriptions/listen`."""
+        return request_id is not None and request_id in self.by_id
+
+    def cancel(self, request_id: RequestId) -> list[Effect]:
+        """End a `subscriptions/listen` that its client has cancelled (SUB-08)."""
+        subscriber = self.by_id.get(request_id)
+        if subscriber is None:
+            return []
+        self.subscriptions.end(subscriber)
+        return [Log("debug", "subscription cancelled", {"subscriptionId": request_id})]
+
+    def stopping(self, dispatcher: Dispatcher) -> list[Effect]:
+        """Give every `subscriptions/listen` its result: the server stops (SUB-08)."""
+        ended = [each for each in self.by_id.values() if each.peer is not None]
+        self.close()
+        return [effect for each in ended for effect in _final(dispatcher, each)]
+
+    def close(self) -> None:
+        """Remove all subscribers: the client has gone."""
+        for subscriber in list(self.by_id.values()):
+            self.subscriptions.end(subscriber)
+
+
+def subscribers_of(session: Session) -> dict[RequestId | None, Subscriber]:
+    """Return the subscribers of a session by id."""
+    part: SubscribersOfSession | None = session.parts.get(SubscribersOfSession)
+    return {} if part is None else part.by_id
+
+
 @define(eq=False, repr=False)
 class Subscriptions:
     """The subscribers of every topic.
@@ -87,7 +165,6 @@ class Subscriptions:
     Attributes:
         on_grant_end: called with each grant of a feature, when its subscription ends; under the
             guard, in any thread.
-        fields: the fields of a `subscriptions/listen` that features read, by name.
     """
 
     _config: ServerConfig = field(factory=ServerConfig)
@@ -96,7 +173,6 @@ class Subscriptions:
     _by_topic: dict[Topic, set[Subscriber]] = field(factory=dict, init=False)
     _open: set[Subscriber] = field(factory=set, init=False)
     on_grant_end: Callable[[Any], object] | None = field(default=None, init=False)
-    fields: dict[str, Callable[..., Any]] = field(factory=dict, init=False)
 
     def subscribe(
         self,
@@ -111,7 +187,9 @@ class Subscriptions:
             LimitReached: there would be too many subscriptions; nothing has changed (RES-18).
         """
         with self._guard:
-            subscriber = session.subscribers.get(subscription_id)
+            part = session.part(SubscribersOfSession)
+            part.subscriptions = self
+            subscriber = part.by_id.get(subscription_id)
             if subscriber is None:
                 wanted = dict.fromkeys(topics)
                 subscriber = Subscriber(
@@ -119,7 +197,7 @@ class Subscriptions:
                 )
                 weight = _weight_of(subscriber) + sum(map(_weight, wanted))
                 self.quota.take(subscriber.identity, weight)
-                session.subscribers[subscription_id] = subscriber
+                part.by_id[subscription_id] = subscriber
                 self._open.add(subscriber)
                 for topic in wanted:
                     self._enter(subscriber, topic)
@@ -185,17 +263,20 @@ class Subscriptions:
             for kind, names in subscriber.topics.items():
                 for name in list(names):
                     self.remove(subscriber, (kind, name))
-            subscriber.session.subscribers.pop(subscriber.subscription_id, None)
+            subscribers_of(subscriber.session).pop(subscriber.subscription_id, None)
             if subscriber in self._open:
                 self._open.discard(subscriber)
                 self.quota.give_back(subscriber.identity, _weight_of(subscriber))
             self._end_grant(subscriber, None)
 
-    def end_session(self, session: Session) -> None:
-        """Remove all subscribers of a session, whose client has gone."""
-        with self._guard:
-            for subscriber in list(session.subscribers.values()):
-                self.end(subscriber)
+    def notify(self, session: Session, published: Publish) -> list[Effect]:
+        """Send a notification to a subscriber that still has its topic (SUB-02)."""
+        subscriber = subscribers_of(session).get(published.subscription_id)
+        if subscriber is None or not subscriber.has(published.topic):
+            return []
+        if published.is_last:
+            self.remove(subscriber, published.topic)
+        return [Notify(published.line, published.subscription_id)]
 
     def follow_elicitation(self, session: Session, elicitation_id: str) -> None:
         """Notify this client alone when its user is done with a page (ASK-18).
@@ -203,7 +284,7 @@ class Subscriptions:
         Where the limit is reached, the oldest page of the session gives way. If the session has
         none, its client is not notified of this one.
         """
-        from .principal_shares import LimitReached
+        from ...kernel.principal_shares import LimitReached
 
         with self._guard:
             subscriber = self.subscribe(session)
@@ -264,7 +345,7 @@ class Subscriptions:
     def quota(self) -> Quota:
         """Return the count of the subscriptions of all clients (RES-18)."""
         if self._quota is None:
-            from .principal_shares import Limit, Quota
+            from ...kernel.principal_shares import Limit, Quota
 
             most = self._config.resources.max_subscriptions
             limit = Limit(
@@ -284,11 +365,6 @@ def _weight_of(subscriber: Subscriber) -> int:
     return 0 if subscriber.subscription_id is None else 1
 
 
-def list_changed_method(kind: str) -> str:
-    """Return the method of the notification that the list of `kind` has changed."""
-    return f"notifications/{kind}/list_changed"
-
-
 def _notification(subscription_id: RequestId | None, method: str, params: dict[str, Any]) -> bytes:
     """Return the notification as a line, which names the subscription that it is for (SUB-03)."""
     if subscription_id is not None:
@@ -297,3 +373,20 @@ def _notification(subscription_id: RequestId | None, method: str, params: dict[s
     if params:
         message["params"] = params
     return encode(message)
+
+
+def _final(dispatcher: Dispatcher, subscriber: Subscriber) -> list[Effect]:
+    """Return the result of a `subscriptions/listen` that the server ends (SUB-08).
+
+    Where other messages use the same connection, a cancellation follows.
+    """
+    subscription_id, peer = subscriber.subscription_id, subscriber.peer
+    assert subscription_id is not None and peer is not None  # only a request has a result
+    result = {"_meta": {SUBSCRIPTION_ID_KEY: subscription_id}}
+    completed = dispatcher.results.complete(peer, result)
+    effects: list[Effect] = [result_reply(subscription_id, completed)]
+    if not subscriber.session.stateless:
+        params = {"requestId": subscription_id, "reason": _CANCELLED_REASON}
+        cancelled = {"jsonrpc": "2.0", "method": NOTIFICATIONS_CANCELLED, "params": params}
+        effects.append(Notify(encode(cancelled)))
+    return effects

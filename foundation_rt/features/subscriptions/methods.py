@@ -6,23 +6,34 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...errors import JsonRpcError
+from ...kernel.effects import Attach, Notify
+from ...kernel.methods.resources import read_uri, require_resources, resource_not_found
+from ...kernel.replies import invalid_params, result_reply
 from ...protocol.jsonrpc import ABSENT, encode
-from ...protocol.methods import NOTIFICATIONS_CANCELLED, NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
+from ...protocol.methods import NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
 from ...protocol.peer import SUBSCRIPTION_ID_KEY
-from ..effects import Notify, Subscribe
-from ..replies import invalid_params, result_reply
-from ..subscriptions import MAX_LISTENING, MAX_SUBSCRIPTION_ID_LENGTH, MAX_TOPICS
-from .resources import read_uri, require_resources, resource_not_found
+from .subscribers import (
+    MAX_LISTENING,
+    MAX_SUBSCRIPTION_ID_LENGTH,
+    MAX_TOPICS,
+    Subscriptions,
+    subscribers_of,
+)
+from .subscribing import Subscribing
 
 if TYPE_CHECKING:
+    from ...kernel.dispatcher import Dispatcher
+    from ...kernel.effects import Effect
+    from ...kernel.session import Session
     from ...protocol.jsonrpc import Request, RequestId
     from ...protocol.peer import Peer
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect, Topic
-    from ..session import Session
-    from ..subscriptions import Subscriber
+    from .subscribers import Topic
 
-_CANCELLED_REASON = "The server ends the subscription."
+
+def subscriptions_of(dispatcher: Dispatcher) -> Subscriptions:
+    """Return the subscriptions of the server that `dispatcher` decides for."""
+    subscribing: Subscribing = dispatcher.parts[Subscribing]
+    return subscribing.subscriptions
 
 
 # -- clients with a handshake ------------------------------------------------------------------
@@ -37,8 +48,8 @@ def subscribe(
     topic = resource_topic(dispatcher, session, uri)
     if topic is None:
         raise resource_not_found(peer, uri)
-    subscriber = dispatcher.subscriptions.subscribe(session)
-    if not dispatcher.subscriptions.add(subscriber, topic):
+    subscriptions = subscriptions_of(dispatcher)
+    if not subscriptions.add(subscriptions.subscribe(session), topic):
         raise too_many_topics()
     return [result_reply(request.id, {})]
 
@@ -49,9 +60,9 @@ def unsubscribe(
     """End a subscription; without one, do nothing (SUB-01)."""
     require_resources(dispatcher, request)
     uri = read_uri(request)
-    subscriber = dispatcher.subscriptions.subscribe(session)
     topic = resource_topic(dispatcher, session, uri) or ("resource", uri)
-    dispatcher.subscriptions.remove(subscriber, topic)
+    subscriptions = subscriptions_of(dispatcher)
+    subscriptions.remove(subscriptions.subscribe(session), topic)
     return [result_reply(request.id, {})]
 
 
@@ -61,9 +72,9 @@ def unsubscribe(
 def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Request) -> list[Effect]:
     """Keep the request open, and send what it asked for as it happens (SUB-03, SUB-04)."""
     honoured, topics = honour(dispatcher, session, peer, read_wanted(session, request))
-    dispatcher.subscriptions.subscribe(session, request.id, peer.retain(), topics)
+    subscriptions_of(dispatcher).subscribe(session, request.id, peer.retain(), topics)
     # Before the client learns that it is subscribed: no event after that may be lost.
-    return [Subscribe(), acknowledgement(request.id, honoured)]
+    return [Attach(), acknowledgement(request.id, honoured)]
 
 
 def read_wanted(session: Session, request: Request) -> dict[str, Any]:
@@ -79,7 +90,7 @@ def read_wanted(session: Session, request: Request) -> dict[str, Any]:
         raise invalid_params(
             f"the id of a subscription has at most {MAX_SUBSCRIPTION_ID_LENGTH} characters"
         )
-    if len(session.subscribers) >= MAX_LISTENING:
+    if len(subscribers_of(session)) >= MAX_LISTENING:
         raise _too_many(MAX_LISTENING)
     return wanted
 
@@ -90,7 +101,7 @@ def honour(
     """Return the part of `wanted` that the server honours, and its topics (SUB-04)."""
     honoured: dict[str, Any] = {}
     topics: list[Topic] = []
-    for name, read in {**_FIELDS, **dispatcher.subscriptions.fields}.items():
+    for name, read in {**_FIELDS, **dispatcher.parts[Subscribing].fields}.items():
         if wanted.get(name) is not None:
             value, found = read(dispatcher, session, peer, wanted[name])
             if found:
@@ -107,23 +118,6 @@ def acknowledgement(request_id: RequestId, honoured: dict[str, Any]) -> Notify:
         "params": {"_meta": {SUBSCRIPTION_ID_KEY: request_id}, "notifications": honoured},
     }
     return Notify(encode(acknowledged), request_id)
-
-
-def final(dispatcher: Dispatcher, subscriber: Subscriber) -> list[Effect]:
-    """Return the result of a `subscriptions/listen` that the server ends (SUB-08).
-
-    Where other messages use the same connection, a cancellation follows.
-    """
-    subscription_id, peer = subscriber.subscription_id, subscriber.peer
-    assert subscription_id is not None and peer is not None  # only a request has a result
-    result = {"_meta": {SUBSCRIPTION_ID_KEY: subscription_id}}
-    completed = dispatcher.results.complete(peer, result)
-    effects: list[Effect] = [result_reply(subscription_id, completed)]
-    if not subscriber.session.stateless:
-        params = {"requestId": subscription_id, "reason": _CANCELLED_REASON}
-        cancelled = {"jsonrpc": "2.0", "method": NOTIFICATIONS_CANCELLED, "params": params}
-        effects.append(Notify(encode(cancelled)))
-    return effects
 
 
 _Found = tuple[Any, list["Topic"]]
@@ -174,8 +168,8 @@ def resource_topic(dispatcher: Dispatcher, session: Session, uri: str) -> Topic 
     """
     if dispatcher.features is None:
         return None
+    from ...kernel.registry.resources import RegisteredResource
     from ...protocol.uri_template import MAX_URI_LENGTH
-    from ..registry.resources import RegisteredResource
 
     if len(uri) > MAX_URI_LENGTH:
         return None

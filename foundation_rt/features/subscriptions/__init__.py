@@ -1,0 +1,1 @@
+"""Subscriptions: which client is notified of which events (spec/subscriptions.md)."""
