@@ -135,6 +135,8 @@ OF_FEATURES = (
     "stop_tasks",
     "kernel.tasks",
     "methods.tasks",
+    "rate_limit",
+    "ratelimit",
 )
 """The words of features that no identifier in the kernel has, nor its modules."""
 

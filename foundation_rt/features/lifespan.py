@@ -220,7 +220,7 @@ class LifespanHolder(Protocol):
         """The hooks; None if there are none."""
 
     @property
-    def has_resources(self) -> bool:
+    def needs_closing(self) -> bool:
         """Return whether there is anything to release when serving ends."""
 
     async def start_lifespan(self) -> None:
@@ -229,8 +229,8 @@ class LifespanHolder(Protocol):
     async def stop_lifespan(self) -> None:
         """Leave the hooks, unless another holder needs them."""
 
-    async def close_middleware(self) -> None:
-        """Close the connections of the middleware."""
+    async def close_features(self) -> None:
+        """Release what features hold."""
 
     def run_in_background(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `function()` on the loop thread of a host without a loop; wait for its end."""
@@ -259,12 +259,12 @@ class Lifetime:
         return self._state
 
     def __exit__(self, *error: object) -> None:
-        if self._holder.has_resources:
+        if self._holder.needs_closing:
             self._holder.run_in_background(self._stop)
 
     async def _stop(self) -> None:
         await self._holder.stop_lifespan()
-        await self._holder.close_middleware()
+        await self._holder.close_features()
 
     @property
     def _state(self) -> Any:

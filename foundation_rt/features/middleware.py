@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from ..kernel.engine.connection import Observe
     from ..kernel.engine.executor import Proceed
     from ..kernel.execution_limits import ResourceManager
+    from ..kernel.feature import Feature
     from ..kernel.invocation import Invocation
     from ..kernel.registry.tools import ToolRegistry
     from .audit import AuditLog
     from .audit_file import AuditFile
     from .metrics import Metrics
     from .observers import CallObserver
-    from .rate_limit import RateLimit
 
     Middleware = Callable[[Invocation, Proceed], Awaitable[Any]]
 
@@ -78,14 +78,14 @@ class MiddlewareStack(Shown):
         observers: are given the records of calls and handshakes.
         audit: writes the audit records, if the configuration asks for them.
         metrics: counts for Prometheus, if the configuration asks for it.
-        rate_limit: refuses calls beyond it, if the configuration sets one.
+        features: what is around the decisions about calls: a rate limit, if one is set.
     """
 
     around: Callable[[Invocation, Proceed], Proceed] | None = None
     observers: list[Observe] = field(factory=list)
     audit: AuditLog | None = None
     metrics: Metrics | None = None
-    rate_limit: RateLimit | None = None
+    features: list[Feature] = field(factory=list)
 
 
 def build_stack(
@@ -134,7 +134,7 @@ def build_stack(
     if config.rate_limit.is_set():
         from .rate_limit import make_rate_limit
 
-        stack.rate_limit = limit = make_rate_limit(
+        limit = make_rate_limit(
             config.rate_limit,
             clock,
             logger,
@@ -146,6 +146,7 @@ def build_stack(
             limit.call_observers.append(stack.audit.note_rate_limit)
         if stack.metrics is not None:
             limit.session_observers.append(stack.metrics.note_rate_limit)
+        stack.features.append(limit)
     if call_observers:
         from .observers import as_observer
 

@@ -6,8 +6,8 @@ does not grow with its calls. Buckets are kept in this process, or in Redis for 
 server, by the clock of the Redis server. Needs the extra `http` (pyrate-limiter), and for Redis the
 extra `redis`.
 
-Buckets in this process answer at once, and the call is decided in the same step. While a call waits
-for Redis it has a `continuation`, and can be cancelled like any other call.
+Buckets in this process answer at once, and the call is decided in the same step. A call that waits
+for Redis can be cancelled like any other call.
 """
 
 from __future__ import annotations
@@ -22,13 +22,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import define, field
 
 from ..errors import ErrorCode, MissingExtraError, StructuredError, ToolCompletionOutcome
-from ..kernel.feature_calls import FEATURE
-from ..kernel.invocation import CallOutcome, Invocation, Phase, Returned, Stopped
-from ..kernel.records import completion_record, late_record
+from ..kernel.feature import Feature
+from ..kernel.records import completion_record
 from ..kernel.registry.tool_definition import advertised_name
-from ..kernel.registry.tools import ExecutionMode
-from ..kernel.replies import client_correlation_id
-from ..kernel.tool_policies import TOOL
+from ..kernel.waits import early_call, wait
 from ..protocol.methods import TOOLS_CALL, facts
 from ..protocol.principal import identity_of
 
@@ -44,15 +41,13 @@ if TYPE_CHECKING:
     from ..base.clock import Clock
     from ..base.config.settings import RateLimitSection
     from ..base.logs.logger import StructuredLogger
-    from ..kernel.dispatcher import Dispatcher
+    from ..kernel.dispatcher import Decide, Dispatcher
     from ..kernel.effects import Effect
+    from ..kernel.invocation import Invocation
     from ..kernel.session import Session
     from ..protocol.jsonrpc import Request
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal
-    from .context import ToolContext
-
-    Decide = Callable[[], list[Effect]]
 
 MAX_KEYS = 100_000
 """Most buckets in memory, of clients and of pairs of client and tool."""
@@ -62,8 +57,6 @@ ANONYMOUS = "anonymous"
 
 REASON = "rate_limit"
 """The `reason` of every refusal of a rate limit."""
-
-_STORE_TIMEOUT_MS = 60_000
 
 _TIMEOUT_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
@@ -98,7 +91,7 @@ class Buckets(Protocol):
 
 
 @define(eq=False, repr=False)
-class RateLimit:
+class RateLimit(Feature):
     """Refuses the calls of a client that has made too many, before any other check.
 
     Args:
@@ -126,11 +119,11 @@ class RateLimit:
     session_observers: list[Callable[[StructuredError], object]] = field(factory=list, init=False)
 
     @property
-    def waits(self) -> bool:
-        """Return whether calls wait for another process, and so need an event loop."""
+    def needs_event_loop(self) -> bool:
+        """Return whether calls wait for another process."""
         return not self._buckets.is_local
 
-    def __call__(
+    def around(
         self, session: Session, peer: Peer | None, request: Request, decide: Decide
     ) -> list[Effect]:
         """Return what `decide` returns, or the refusal of a call too many (RATE-01, RATE-02)."""
@@ -138,14 +131,22 @@ class RateLimit:
             return decide()
         name = _name_of(request)
         tool = name if request.method == TOOLS_CALL else None
-        if self._buckets.is_local:
-            refusal = _result_of(self._judge(session.principal, tool))
-            if refusal is None:
-                return decide()
-            return self.refuse(self._begin(session, peer, request, name), refusal)
-        return [self._admit(self._begin(session, peer, request, name), tool, decide)]
+        if not self._buckets.is_local:
+            call = early_call(self._dispatcher, session, peer, request, name)
+            judge = partial(self._judge, session.principal, tool)
+            return wait(self._dispatcher, call, judge, partial(self._continue, decide))
+        refusal = _result_of(self._judge(session.principal, tool))
+        if refusal is None:
+            return decide()
+        return self.refuse(early_call(self._dispatcher, session, peer, request, name), refusal)
 
-    async def check_session(self, principal: Principal | None) -> StructuredError | None:
+    def _continue(
+        self, decide: Decide, call: Invocation, refusal: StructuredError | None
+    ) -> list[Effect]:
+        """Decide about the request, or refuse it: the buckets have answered (RATE-08)."""
+        return decide() if refusal is None else self.refuse(call, refusal)
+
+    async def opening(self, principal: Principal | None) -> StructuredError | None:
         """Count a new session of `principal`; return why it may have none now (RATE-07)."""
         refusal = await self._judge(principal, None)
         if refusal is not None:
@@ -164,59 +165,6 @@ class RateLimit:
         record = completion_record(call, ToolCompletionOutcome.TOOL_ERROR, refusal, 0.0)
         record.refusal = REASON
         return [self._dispatcher.calls.error_reply(call, refusal), record]
-
-    def _begin(self, session: Session, peer: Peer, request: Request, name: str) -> Invocation:
-        """Return the call of a request that nothing has checked yet."""
-        calls = self._dispatcher.calls
-        ids = calls.ids
-        call = Invocation(
-            session,
-            peer,
-            request.id,
-            ids.run_id(),
-            client_correlation_id(request.params) or ids.correlation_id(),
-            request.method,
-            name,
-            {},
-            None,
-            session.principal,
-            TOOL if request.method == TOOLS_CALL else FEATURE,
-            session.headers,
-        )
-        for label in self._dispatcher.label:
-            label(call, request)
-        return call
-
-    def _admit(self, call: Invocation, tool: str | None, decide: Decide) -> Invocation:
-        """Return `call`, which waits for the buckets before anything else (RATE-08)."""
-
-        async def wait(arguments: dict[str, Any], context: ToolContext) -> StructuredError | None:
-            return await self._judge(call.principal, tool)
-
-        call.continuation = partial(self._continue, decide)
-        call.handler, call.execution, call.timeout_ms = wait, ExecutionMode.ASYNC, _STORE_TIMEOUT_MS
-        call.session.in_flight[call.request_id] = call
-        return call
-
-    def _continue(
-        self, decide: Decide, call: Invocation, outcome: CallOutcome, duration_ms: float
-    ) -> list[Effect]:
-        """Decide about the request, or refuse it: the buckets have answered (RATE-08)."""
-        if call.phase is not Phase.PENDING:
-            return [late_record(call, Stopped(), duration_ms)]
-        session = call.session
-        del session.in_flight[call.request_id]
-        if not isinstance(outcome, Returned):
-            return self._dispatcher.calls.answer(call, outcome, duration_ms)
-        if outcome.value is not None:
-            return self.refuse(call, outcome.value)
-        # Later messages of the session may have brought another token of the same principal.
-        latest = session.principal, session.headers
-        session.principal, session.headers = call.principal, call.headers
-        try:
-            return decide()
-        finally:
-            session.principal, session.headers = latest
 
     async def _judge(self, principal: Principal | None, tool: str | None) -> StructuredError | None:
         """Take one token of each bucket; return the error if one of them is empty."""

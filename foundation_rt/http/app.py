@@ -228,7 +228,7 @@ class HttpApplication:
                 await self._worker_metrics.save()
             await self.runtime.stop_agents()
             await self.runtime.stop_lifespan(max(0.0, until - time.monotonic()))
-            await self.runtime.close_middleware()
+            await self.runtime.close_features()
             await service.endpoint.events.close()
             if self.group is not None:
                 publisher_of(self.runtime.engine).relay = None

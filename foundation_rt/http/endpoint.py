@@ -189,7 +189,7 @@ class Endpoint:
             and message.method == INITIALIZE
             and not request.head.session_id
         ):
-            if self.runtime.rate_limit is not None:
+            if self.runtime.engine.opening:
                 return self._open_counted_session(request, message)
             return self._open_session(request, message)
         return self._take_in_session(request, message)
@@ -276,14 +276,16 @@ class Endpoint:
 
     async def check_rate(self, request: HttpRequest) -> HttpRefusal | None:
         """Count a new session; return a refusal if the rate limit is reached (RATE-07)."""
-        limit = self.runtime.rate_limit
-        refusal = None if limit is None else await limit.check_session(request.principal)
-        if refusal is None:
-            return None
-        details = refusal.details or {}
-        seconds = max(1, -(-details["retryAfterMs"] // 1000))
-        headers = ((b"retry-after", b"%d" % seconds),)
-        return HttpRefusal(429, refusal.message, reason="rate_limit", headers=headers, data=details)
+        for opening in self.runtime.engine.opening:
+            if (refusal := await opening(request.principal)) is not None:
+                details = refusal.details or {}
+                seconds = max(1, -(-details["retryAfterMs"] // 1000))
+                headers = ((b"retry-after", b"%d" % seconds),)
+                reason = details["reason"]
+                return HttpRefusal(
+                    429, refusal.message, reason=reason, headers=headers, data=details
+                )
+        return None
 
     async def _open_counted_session(
         self, request: HttpRequest, message: Request

@@ -259,8 +259,6 @@ class CallLifecycle:
 
     def expire(self, call: Invocation) -> list[Effect]:
         """Answer TIMEOUT and abort: the deadline has passed; the slot is kept (TIME-02)."""
-        if call.continuation is not None:
-            return []  # the deadline counts from the start of the handler (TIME-01)
         if call.phase is Phase.PENDING:
             call.phase = Phase.EXPIRED
             del call.session.in_flight[call.request_id]
@@ -296,8 +294,6 @@ class CallLifecycle:
 
     def conclude(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> list[Effect]:
         """Release the slot and answer: the handler has ended after `duration_ms`."""
-        if call.continuation is not None:
-            return call.continuation(call, outcome, duration_ms)
         self.release_slot(call)  # step 9
         if call.phase is Phase.PENDING:
             del call.session.in_flight[call.request_id]

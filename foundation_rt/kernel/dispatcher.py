@@ -60,10 +60,8 @@ if TYPE_CHECKING:
     from .methods import Method
     from .registry.features import Features
 
-Around = Callable[
-    ["Session", "Peer | None", "Request", Callable[[], "list[Effect]"]], "list[Effect]"
-]
-"""Middleware of decisions: gets a request, its peer, and the function that decides about it."""
+Decide = Callable[[], "list[Effect]"]
+"""Decides about one request."""
 
 Decision = Callable[["Dispatcher", "Session", Any], "list[Effect]"]
 """Decides about a message of one class."""
@@ -78,24 +76,23 @@ class Dispatcher:
 
     Attributes:
         features: the resources, prompts and completions of the server; None while it has none.
-        around: called instead of the decision about a request; None where nothing is around it.
         methods: answers requests, by method.
         messages: decides about messages that are neither requests nor notifications, by class.
         notifications: decides about notifications, by method.
         parts: what features decide with, by the class of that.
-        instructions, advertise, answer, knows, label, header_parameters: the hooks of features;
-            see `Feature`.
+        around, instructions, advertise, answer, knows, label, header_parameters: the hooks of
+            features; see `Feature`.
     """
 
     results: ResultWriter
     calls: CallLifecycle
     page_size: int
     features: Features | None = field(default=None, init=False)
-    around: Around | None = field(default=None, init=False)
     methods: dict[str, Method] = field(init=False)
     messages: dict[type, Decision] = field(init=False)
     notifications: dict[str, Decision] = field(init=False)
     parts: dict[type, Any] = field(factory=dict, init=False)
+    around: Hooks = field(default=(), init=False)
     instructions: Hooks = field(default=(), init=False)
     advertise: Hooks = field(default=(), init=False)
     answer: Hooks = field(default=(), init=False)
@@ -240,13 +237,15 @@ class Dispatcher:
                 peer = read_stateless_peer(params)
             except JsonRpcError as refusal:
                 return _refuse(session, request, refusal)
-        if self.around is None:
+        if not self.around:
             return self._decide(session, peer, request)
-        decide = partial(self._decide, session, peer, request)
-        return self.around(session, peer, request, decide)
+        decide: Decide = partial(self._decide, session, peer, request)
+        for around in reversed(self.around):
+            decide = partial(around, session, peer, request, decide)
+        return decide()
 
     def _decide(self, session: Session, peer: Peer | None, request: Request) -> list[Effect]:
-        """Decide about a request of `peer`, within the middleware around decisions."""
+        """Decide about a request of `peer`, within what features have around that."""
         try:
             if request.method == TOOLS_CALL:
                 return self.calls.begin(session, peer, request)  # step 1 is its own gate

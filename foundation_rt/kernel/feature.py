@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..base.jsonschema.header_params import HeaderParameter
+    from ..errors import StructuredError
     from ..protocol.jsonrpc import Request
     from ..protocol.peer import Peer
-    from .dispatcher import Decision, Dispatcher
+    from ..protocol.principal import Principal
+    from .dispatcher import Decide, Decision, Dispatcher
     from .effects import CallCompleted, Effect, Reply
     from .engine.executor import Engine, RunningCall
     from .invocation import Invocation
@@ -36,16 +38,19 @@ class Feature:
     A subclass states its rows, and overrides the hooks that it needs.
 
     Attributes:
-        needs_event_loop: some handlers of it are tasks.
         requests: the function that answers a request, by its method.
         messages: the function that decides about a message, by the class of the message.
         notifications: the function that decides about a notification, by its method.
     """
 
-    needs_event_loop = False
     requests: Mapping[str, Method] = NO_ROWS
     messages: Mapping[type, Decision] = NO_ROWS
     notifications: Mapping[str, Decision] = NO_ROWS
+
+    @property
+    def needs_event_loop(self) -> bool:
+        """Return whether some of its handlers and waits are tasks."""
+        return False
 
     def decide(self, dispatcher: Dispatcher) -> None:
         """Take note of what decides, before `join`."""
@@ -55,6 +60,19 @@ class Feature:
 
     def advertise(self, capabilities: dict[str, Any]) -> None:
         """Add to the capabilities of the server; called at each handshake."""
+
+    def around(
+        self, session: Session, peer: Peer | None, request: Request, decide: Decide
+    ) -> list[Effect]:
+        """Return what `decide` returns, or something else: called before step 1.
+
+        Args:
+            session: has the principal and the headers of the request.
+            peer: the client; None before a handshake.
+            request: of any method.
+            decide: decides about the request; `waits.wait` calls it later.
+        """
+        return decide()
 
     def answer(self, session: Session, peer: Peer, request: Request) -> list[Effect] | None:
         """Answer a request of any method but `tools/call`; None: its method answers.
@@ -142,8 +160,11 @@ class Feature:
         """End what goes on beside the calls of connections: the server stops."""
         return []
 
-    def close(self) -> None:
-        """Release what the feature holds: no call is served any more."""
+    async def opening(self, principal: Principal | None) -> StructuredError | None:
+        """Return why a client may not open a session over HTTP now; None if it may."""
+
+    def close(self) -> Awaitable[None] | None:
+        """Release what the feature holds: no call is served any more; return what is awaited."""
 
 
 def hooks(features: Iterable[Feature], name: str) -> tuple[Callable[..., Any], ...]:
@@ -157,7 +178,15 @@ def use(dispatcher: Dispatcher, features: Iterable[Feature]) -> None:
     """Let features take part in the decisions of `dispatcher`."""
     for name in ("find", "admit", "prepared", "ready", "raised", "dropped"):
         setattr(dispatcher.calls, name, hooks(features, name))
-    for name in ("instructions", "advertise", "answer", "knows", "label", "header_parameters"):
+    for name in (
+        "around",
+        "instructions",
+        "advertise",
+        "answer",
+        "knows",
+        "label",
+        "header_parameters",
+    ):
         setattr(dispatcher, name, hooks(features, name))
     for feature in features:
         dispatcher.methods.update(feature.requests)

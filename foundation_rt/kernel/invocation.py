@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 ToResult = Callable[["Any", "Invocation"], dict[str, Any]]
 """Makes a result out of the value that a handler returned; raises `ToolError` to refuse it."""
 
-Continuation = Callable[["Invocation", "CallOutcome", float], "list[Effect]"]
-"""Decides what follows when a handler has ended, instead of an answer."""
-
-
 Step = Callable[..., "list[Effect]"]
 """A method of `CallLifecycle` that a call goes through, or a function around it."""
 
@@ -100,7 +96,7 @@ class Invocation:
         around_steps: called in turn around each step of the call from the start of its handler on
             (`expire`, `cancel`, `disconnect`, `notify`, `conclude`, `break_off`): with its name,
             what takes it, the call and the arguments; the last one is outermost.
-        continuation: decides what follows the handler; of a call that waits for the rate limit.
+        is_wait: it waits before step 1; see `kernel.waits`.
         progress: the highest progress that was sent to the client.
         phase: whether the reply is still to be sent.
         parts: what features keep for it, by the class of that; see `keep`.
@@ -127,7 +123,7 @@ class Invocation:
     timeout_ms: int = field(default=0, init=False)
     arguments_as_sent: bytes = field(default=b"", init=False)
     around_steps: tuple[Step, ...] = field(default=(), init=False)
-    continuation: Continuation | None = field(default=None, init=False)
+    is_wait: bool = field(default=False, init=False)
     progress: float = field(default=-math.inf, init=False)
     phase: Phase = field(default=Phase.PENDING, init=False)
     parts: Mapping[type, Any] = field(default=NO_PARTS, init=False)

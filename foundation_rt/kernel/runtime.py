@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ..features.middleware import Middleware, MiddlewareStack
     from ..features.observers import CallObserver
     from ..features.proxy.forwarder import RequestForwarder
-    from ..features.rate_limit import RateLimit
     from ..features.readiness import ReadinessChecks
     from ..features.session_callbacks import SessionCallback
     from ..features.subscriptions.publisher import Publisher
@@ -160,7 +159,6 @@ class Runtime:
         observers: are given the records of calls and handshakes.
         audit: writes the audit records, if the configuration asks for them.
         metrics: counts for Prometheus, if the configuration asks for it.
-        rate_limit: refuses calls beyond it, if the configuration sets one.
     """
 
     config: ServerConfig
@@ -185,7 +183,7 @@ class Runtime:
     observers: list[Observe] = field(factory=list, init=False)
     audit: AuditLog | None = field(default=None, init=False)
     metrics: Metrics | None = field(default=None, init=False)
-    rate_limit: RateLimit | None = field(default=None, init=False)
+    _stacked: Sequence[Feature] = field(default=(), init=False)
     _background: Background = field(init=False)
     _closing: Hooks = field(default=(), init=False)
     _stopping: Hooks = field(default=(), init=False)
@@ -230,10 +228,12 @@ class Runtime:
             instruments.start(self.clock, self.logger)
 
     def use(self, features: Sequence[Feature]) -> None:
-        """Let features join, before the server is served."""
+        """Let features join, after those of the stack, before the server is served."""
+        features = [*self._stacked, *features]
         self._closing = hooks(features, "close")
         self._stopping = hooks(features, "stopping")
         self._needs_event_loop = any(each.needs_event_loop for each in features)
+        self.engine.opening = hooks(features, "opening")
         self.engine.starting = hooks(features, "starting")
         self.engine.forgetting = hooks(features, "forget")
         self.engine.ended = hooks(features, "session_ended")
@@ -243,10 +243,9 @@ class Runtime:
 
     def use_stack(self, stack: MiddlewareStack) -> None:
         """Put `stack` around the calls of this server from now on."""
-        self.audit, self.metrics, self.rate_limit = stack.audit, stack.metrics, stack.rate_limit
+        self.audit, self.metrics, self._stacked = stack.audit, stack.metrics, stack.features
         self._show_agents()
         self.observers += stack.observers
-        self.dispatcher.around = stack.rate_limit
         self.engine.around = stack.around
 
     def open_session(self, transport_type: TransportType) -> Session:
@@ -298,15 +297,13 @@ class Runtime:
             return True
         if self._needs_event_loop:
             return True
-        if self.rate_limit is not None and self.rate_limit.waits:
-            return True
         features = self.dispatcher.features
         return features is not None and features.has_async_handlers()
 
     @property
-    def has_resources(self) -> bool:
+    def needs_closing(self) -> bool:
         """Return whether there is anything to release when serving ends."""
-        return self.lifespan is not None or self.rate_limit is not None
+        return self.lifespan is not None or bool(self._closing)
 
     async def start_lifespan(self) -> None:
         """Enter the lifespan hooks before messages are served (OPS-01); without hooks do nothing.
@@ -333,12 +330,11 @@ class Runtime:
             left *= 1 - _DRAIN_SHARE
         await self.lifespan.stop(left)
 
-    async def close_middleware(self) -> None:
-        """Close the rate limit and the features, on the same loop, once no call is served."""
-        if self.rate_limit is not None:
-            await self.rate_limit.close()
+    async def close_features(self) -> None:
+        """Close the features, on the same loop, once no call is served."""
         for close in self._closing:
-            close()
+            if (closing := close()) is not None:
+                await closing
 
     def run_in_background(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `function()` on the loop thread of a host without a loop, and wait for its end.

@@ -72,7 +72,9 @@ def attempt(
     """Call something; return the details of the refusal, if it is one."""
     principal = None if subject is None else Principal(subject)
     session = create_session("http", "c", Logger(), principal=principal)  # type: ignore[arg-type]
-    effects = limit(session, HANDSHAKEN, Request(1, method, {"name": name}), lambda: [DECIDED])
+    effects = limit.around(
+        session, HANDSHAKEN, Request(1, method, {"name": name}), lambda: [DECIDED]
+    )
     if effects == [DECIDED]:
         return None
     reply, record = effects
@@ -218,12 +220,12 @@ def test_invalid_call_counts_towards_the_limit(method: str, params: Any) -> None
     limit = made(ManualClock(), per_key=1)
     session = create_session("http", "c", Logger())  # type: ignore[arg-type]
     request = Request(1, method, params)
-    assert limit(session, HANDSHAKEN, request, lambda: [DECIDED]) == [DECIDED]
-    assert limit(session, HANDSHAKEN, request, lambda: [DECIDED]) != [DECIDED]
+    assert limit.around(session, HANDSHAKEN, request, lambda: [DECIDED]) == [DECIDED]
+    assert limit.around(session, HANDSHAKEN, request, lambda: [DECIDED]) != [DECIDED]
     # What is no call is not counted, nor what comes before a client is known.
     listing = Request(1, "tools/list", params)
-    assert limit(session, HANDSHAKEN, listing, lambda: [DECIDED]) == [DECIDED]
-    assert limit(session, None, request, lambda: [DECIDED]) == [DECIDED]
+    assert limit.around(session, HANDSHAKEN, listing, lambda: [DECIDED]) == [DECIDED]
+    assert limit.around(session, None, request, lambda: [DECIDED]) == [DECIDED]
 
 
 @pytest.mark.rule("RATE-06")
@@ -282,8 +284,8 @@ def slow(*answers: int | None, **tools: Any) -> tuple[ServerFixture, SlowBuckets
     rig.server.tool(lambda: 1, name="one", inline=True)  # type: ignore[call-overload]
     runtime = rig.server.runtime
     limit = RateLimit(buckets, runtime.dispatcher, TOOLS.__contains__, Rate(1, 1000), None)
-    runtime.dispatcher.around = runtime.rate_limit = limit
-    assert runtime.needs_event_loop()
+    runtime.dispatcher.around = (limit.around,)
+    assert limit.needs_event_loop
     return rig, buckets
 
 

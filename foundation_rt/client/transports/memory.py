@@ -119,7 +119,7 @@ class MemoryTransport:
             await runtime.stop_agents()
         await runtime.stop_lifespan()
         if not runtime.is_serving:
-            await runtime.close_middleware()
+            await runtime.close_features()
 
     def _deliver(self, line: bytes) -> None:
         if not self._closed:

@@ -135,6 +135,7 @@ class Engine:
         parts: what features keep for the server, by the class of that; see `part`.
         starting, forgetting, ended: the hooks of features; see `Feature.starting`,
             `Feature.forget` and `Feature.session_ended`.
+        opening: the hooks of features for new sessions; see `Feature.opening`.
     """
 
     dispatcher: Dispatcher
@@ -151,6 +152,7 @@ class Engine:
         factory=dict, init=False
     )
     is_one_of_several: bool = field(default=False, init=False)
+    opening: Hooks = field(default=(), init=False)
     starting: Hooks = field(default=(), init=False)
     forgetting: Hooks = field(default=(), init=False)
     parts: dict[type, Any] = field(factory=dict, init=False)
@@ -396,7 +398,7 @@ class Engine:
                     await preparing
             if awaitable is not None:
                 value = await awaitable
-            elif self.around is None or call.continuation is not None:
+            elif self.around is None or call.is_wait:
                 value = await call.handler(call.arguments, run.context)
             else:
                 value = await self.around(call, partial(self._proceed, run))()

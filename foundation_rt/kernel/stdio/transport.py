@@ -314,7 +314,7 @@ class StdioTransport:
                 task.cancel()
                 await asyncio.wait([task], timeout=min(LOOP_GRACE_SECONDS, self._remaining()))
         await self.runtime.stop_lifespan(self._remaining() * STOP_SHARE)
-        await self.runtime.close_middleware()
+        await self.runtime.close_features()
 
     def _remaining(self) -> float:
         """Return what is left of the budget, in seconds."""

@@ -154,12 +154,12 @@ async def test_background_tasks_end_with_the_last_connection() -> None:
     async def stop_agents() -> None:
         stopped.append("agents")
 
-    async def close_middleware() -> None:
+    async def close_features() -> None:
         stopped.append("operations")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(runtime), "stop_agents", lambda runtime: stop_agents())
-        patch.setattr(type(runtime), "close_middleware", lambda runtime: close_middleware())
+        patch.setattr(type(runtime), "close_features", lambda runtime: close_features())
         host = runtime.connect_host(lambda line: None, "memory")
         first, _ = await connected(server)
         second, _ = await connected(server)
