@@ -266,7 +266,7 @@ class Server:
 
     def _add_api(self, api: Api) -> None:
         """Register the tools and the resources of an API; log what cannot be called."""
-        from .features.openapi.registration import register_api
+        from .features.openapi.api import register_api
 
         register_api(api, self._registry, lambda: self.features.resources)
         api.max_bytes = lambda: self.runtime.config.tools.max_response_bytes

@@ -170,7 +170,7 @@ class TestClient:
             self.connection.session.headers = self._allowed_headers(self.headers)
 
     def _allowed_headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        from .protocol.request_headers import RequestHeaders
+        from .protocol.http_headers import RequestHeaders
 
         allowed = {name.lower() for name in self.server.runtime.config.http.request_headers}
         lowered = {name.lower(): value for name, value in headers.items()}

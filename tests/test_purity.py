@@ -84,7 +84,7 @@ PURE = (
     "client.transports.stderr_tail",
     "apps.host.chat",
     "apps.host.events",
-    "apps.host.orchestrator.cutting",
+    "apps.host.orchestrator.pruning",
     "apps.host.orchestrator.pruning",
     "apps.host.orchestrator.results",
     "apps.host.sessions.interruption",

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import MissingExtraError
 from .args import FILES, FOLDERS, Argument, CliCommand, CommandLine, CommandLineError
 from .help import HELP_SUMMARY, declare
-from .nearest import did_you_mean
 from .render import write_output
-from .table import MODULES, load
+from .table import MODULES, did_you_mean, load
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction

@@ -20,8 +20,7 @@ from ..errors import UsageError
 from .agreement import TRUST
 from .apps import load_app
 from .args import Argument, CliCommand, CommandLine, CommandLineError, Option
-from .client_entries import ClientFile
-from .desktop_clients import DesktopClient, desktop_clients
+from .client_entries import ClientFile, DesktopClient, desktop_clients
 from .person import confirm
 from .render import Output, Table, write_output
 from .serve import CONFIG, TRACEBACK

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return _output().write(f"foundation-rt {__version__}\n".encode())
     if name not in MODULES:
-        from .nearest import no_such
+        from .table import no_such
 
         return _refuse(no_such("command", name, (*MODULES, "help")), "", _output())
     own = rest[: rest.index("--")] if "--" in rest else rest
@@ -66,7 +66,7 @@ def _require_name(outer: CliCommand, own: list[str]) -> None:
     """Raise `CommandLineError` where a command within this one has to be named, and is not."""
     names = [each.name.split()[1] for each in outer.within]
     if names and own and not own[0].startswith("-") and not outer.arguments:
-        from .nearest import no_such
+        from .table import no_such
 
         raise CommandLineError(no_such("command", own[0], names))
     if outer.run is None:

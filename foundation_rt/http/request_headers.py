@@ -9,7 +9,7 @@ from attrs import define
 
 from ..errors import UsageError
 from ..kernel.session import NO_HEADERS
-from ..protocol.request_headers import RequestHeaders
+from ..protocol.http_headers import RequestHeaders
 from .headers import UNSAFE, malformed
 
 if TYPE_CHECKING:

@@ -1,9 +1,14 @@
-"""The values of MCP's own HTTP headers, for client and server (SEP-2243, SEP-2663)."""
+"""HTTP's headers: those of MCP (SEP-2243, SEP-2663), and those of a request for handlers (HEAD-16).
+
+The values of a request may be credentials of users for other servers. They are read by handlers
+alone, and nothing that logs or describes an object shows them.
+"""
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
 
 _ENCODED = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 # Printable ASCII that neither begins nor ends with a space: every proxy passes it on unchanged.
@@ -33,3 +38,27 @@ def decode_header_value(text: str) -> str | None:
         return decoded.decode() if b64encode(decoded) == encoded else None
     except ValueError:
         return None
+
+
+class RequestHeaders(Mapping[str, str]):
+    """Values by lower-case name; a name is looked up in any case, and no value is ever shown."""
+
+    __slots__ = ("_values",)
+
+    hides_values = True
+    """Logs show the names alone."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self._values = values
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"<headers {', '.join(self._values)}>"

@@ -225,7 +225,7 @@ def test_serving_imports_nothing_of_help_and_completion() -> None:
             "shtab",
             "foundation_rt.cli.help",
             "foundation_rt.cli.completion",
-            "foundation_rt.cli.nearest",
+            "foundation_rt.cli.table",
         )
     )
 

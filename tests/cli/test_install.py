@@ -14,8 +14,7 @@ import orjson
 import pytest
 
 from foundation_rt.base.mcp_json import ServerFile
-from foundation_rt.cli.client_entries import ClientFile
-from foundation_rt.cli.desktop_clients import desktop_clients
+from foundation_rt.cli.client_entries import ClientFile, desktop_clients
 from foundation_rt.cli.main import main
 from foundation_rt.client.connecting import connect
 from foundation_rt.client.targets import server_of

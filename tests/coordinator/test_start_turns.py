@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from foundation_rt.apps.coordinator.start_turns import AT_A_TIME, SLOW_AFTER, StartTurns
+from foundation_rt.apps.coordinator.call_slots import AT_A_TIME, SLOW_AFTER, StartTurns
 from foundation_rt.base.clock import ManualClock
 
 

@@ -13,8 +13,7 @@ from unittest import mock
 import pytest
 
 from foundation_rt.base.jsonschema import codegen
-from foundation_rt.base.jsonschema.compilation import Validator, compile_schema
-from foundation_rt.base.jsonschema.deferred import MAX_DEFERRED
+from foundation_rt.base.jsonschema.compilation import MAX_DEFERRED, Validator, compile_schema
 from foundation_rt.base.jsonschema.issues import TOO_DEEP
 
 

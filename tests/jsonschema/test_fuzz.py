@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
-from foundation_rt.base.jsonschema import deferred, interpreter
+from foundation_rt.base.jsonschema import compilation, interpreter
 from foundation_rt.base.jsonschema.budget import MAX_STEPS, CheckRun
 from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.base.jsonschema.dialects import URIS
@@ -130,7 +130,7 @@ def test_steps_are_linear_for_any_schema_and_value(
         readings.append(decide(*given))
         return readings[-1]
 
-    monkeypatch.setattr(deferred, "CheckRun", Counted)
+    monkeypatch.setattr(compilation, "CheckRun", Counted)
     monkeypatch.setattr(interpreter, "Decider", read)
     random = Random(SEED)
     pairs = compared = 0

@@ -1,9 +1,15 @@
-"""The calls that one server takes at a time; others wait, ordered by priority (COORD-23)."""
+"""The slots of servers: calls that one takes at a time, and starts of child processes.
+
+Calls beyond wait, ordered by priority (COORD-23). Child processes are started a few at a time
+(COORD-11).
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from heapq import heappop, heappush
 
 from attrs import define, field
@@ -111,3 +117,36 @@ class CallSlots:
         if self._cancelled > len(self._waiting) // 2:
             self._waiting = sorted(each for each in self._waiting if not each[2].done())
             self._cancelled = 0
+
+
+AT_A_TIME = 4
+"""More would share the processors, and each be ready later."""
+
+SLOW_AFTER = 5.0
+"""Seconds after which one that is not ready no longer counts."""
+
+
+@define(eq=False)
+class StartTurns:
+    """The turns of one coordinator."""
+
+    _semaphore: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(AT_A_TIME), init=False)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a turn; it ends with the context, or when the start is slow."""
+        await self._semaphore.acquire()
+        is_held = True
+
+        def end() -> None:
+            nonlocal is_held
+            if is_held:
+                is_held = False
+                self._semaphore.release()
+
+        timer = asyncio.get_running_loop().call_later(SLOW_AFTER, end)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            end()

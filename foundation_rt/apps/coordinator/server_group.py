@@ -15,6 +15,7 @@ from typing import Any
 from attrs import define, field
 
 from ...client import BreakerSettings, CircuitBreaker, CircuitState
+from .call_slots import StartTurns
 from .catalogue import KINDS, Catalogue
 from .names import ToolNames, UnknownName, id_in, inside_name
 from .options import CoordinatorSettings
@@ -22,7 +23,6 @@ from .registry import ToolRecord, ToolRegistryEntry
 from .server_state import ServerState
 from .server_status import ServerStatus
 from .servers import Plans, ServerPlan
-from .start_turns import StartTurns
 from .supervisor import ServerSupervisor
 
 log = logging.getLogger("foundation_rt.coordinator")

@@ -36,7 +36,7 @@ from ...protocol.methods import (
     LIST_METHODS,
     facts,
 )
-from .call_slots import CallSlots
+from .call_slots import CallSlots, StartTurns
 from .connection_handlers import ConnectionHandlers
 from .connection_pool import MAX_CONNECTIONS, ConnectionKey, ConnectionPool
 from .errors import first_line
@@ -45,7 +45,6 @@ from .options import Admission
 from .requests import METHOD_NOT_FOUND
 from .server_state import ServerLifecycle, ServerState
 from .servers import ServerPlan
-from .start_turns import StartTurns
 
 log = logging.getLogger("foundation_rt.coordinator")
 log.addHandler(logging.NullHandler())

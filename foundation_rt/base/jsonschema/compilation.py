@@ -2,8 +2,14 @@
 
 An advertised schema is enforced as a whole, or the tool is refused at registration: the schema is
 copied, its dialect is determined, each of its keywords is enforced exactly or named in a refusal or
-a warning, and nothing is ever fetched (spec/schemas.md). Up to draft-07 the code of the check is
-generated later, by `deferred`.
+a warning, and nothing is ever fetched (spec/schemas.md).
+
+Up to draft-07 the code of a check is generated when it is first needed. Most tools of a server are
+never called in the life of a process, and a start should not wait for their checks: generating one
+takes some 2 ms, and importing the generator 5. Everything that can be wrong with a schema was found
+by its analysis. Only a large schema is generated at once, as its first call would have to wait
+(REG-05). The function that generates stands in the place of the generated one, so later calls pay
+nothing.
 
 `compile_schema` imports the analysis on the first call: a client that checks nothing does not load
 it.
@@ -12,19 +18,20 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from attrs import frozen
 
 from ...errors import RegistrationError
 from .. import exact_json
-from .budget import MAX_STEPS
-from .deferred import deferred_validator
-from .issues import ValidationIssue
+from .budget import MAX_STEPS, CheckRun, Mismatch, TooComplex
+from .issues import TOO_COMPLEX, TOO_DEEP, ValidationIssue
 
 if TYPE_CHECKING:
     from .analysis import SchemaAnalysis
+    from .formats import Predicate
+
 
 __all__ = ["CompiledSchema", "ValidationIssue", "ValidationResult", "Validator", "compile_schema"]
 
@@ -124,3 +131,55 @@ def _compile(analysis: SchemaAnalysis, linear: bool, max_steps: int) -> Validato
 
         return build_rust_validator(analysis, linear=linear, max_steps=max_steps)
     return deferred_validator(analysis, max_steps=max_steps)
+
+
+MAX_DEFERRED: Final = 64
+"""The most schemas within a schema whose code is generated later: 10 ms."""
+
+
+def deferred_validator(
+    analysis: SchemaAnalysis, *, max_steps: int
+) -> Callable[[Any], tuple[ValidationIssue, ...]]:
+    """Return the validator for a schema of draft-04, draft-06 or draft-07."""
+    check: Callable[[Any, dict[str, Any]], None]
+    formats: dict[str, Predicate] = {}
+    counts_steps = False
+    counted: tuple[str, ...] = ()
+
+    def generate() -> None:
+        """Replace `check`; two threads that come first at once do the same, each for itself."""
+        nonlocal check, counted, counts_steps, formats
+        from .codegen import generate_check
+
+        generated = generate_check(analysis)
+        # `check` is the last: a thread that sees it sees the others as well.
+        formats, counts_steps = generated.formats, generated.counts_steps
+        counted = generated.counted
+        check = generated.check
+
+    def generate_and_check(value: Any, run: dict[str, Any]) -> None:
+        generate()
+        check(value, CheckRun(formats, max_steps, counted) if counts_steps else formats)
+
+    check = generate_and_check
+
+    def validate(value: Any) -> tuple[ValidationIssue, ...]:
+        run: dict[str, Any] = CheckRun(formats, max_steps, counted) if counts_steps else formats
+        try:
+            check(value, run)
+        except Mismatch:
+            return explain(value, run.left if isinstance(run, CheckRun) else max_steps)
+        except RecursionError:
+            return TOO_DEEP
+        except TooComplex:
+            return TOO_COMPLEX
+        return ()
+
+    def explain(value: Any, left: float) -> tuple[ValidationIssue, ...]:
+        from .interpreter import explain
+
+        return explain(analysis, value, left)
+
+    if analysis.size > MAX_DEFERRED:
+        generate()
+    return validate

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from attrs import define, field, frozen
 
+from ...errors import RegistrationError
 from ...kernel.registry.resources import ResourceDefinition, ResourceTemplateDefinition
 from ...kernel.registry.tool_definition import ToolDefinition
+from ...kernel.registry.tools import ExecutionMode
 from ...protocol.content import ResourceContents, ToolResult
 from ...protocol.tool_annotations import ToolAnnotations
 from .arguments import ArgumentPlan, plan_arguments
 from .documents import Document, OpenApiError, References, read_document
-from .naming import tool_names
+from .naming import shortened, tool_names
 from .operations import (
     ApiOperation,
     SkippedOperation,
@@ -33,10 +35,11 @@ from .requests import build_request
 from .responses import ApiResponse, resource_contents, tool_error, tool_result, without_secrets
 from .schemas import SchemaConverter
 from .security import Credentials, CredentialSource, read_schemes
-from .texts import shortened
 from .upstream import Upstream, is_same_origin, origin_of
 
 if TYPE_CHECKING:
+    from ...kernel.registry.resources import ResourceRegistry
+    from ...kernel.registry.tools import ToolRegistry
     from ..context import ToolContext
 
 
@@ -523,3 +526,29 @@ def renamed(operation: ApiOperation, name: str, rename: Renames | None) -> str:
         return name
     keys = (operation.id or "", operation.label, name)
     return next((rename[key] for key in keys if key in rename), name)
+
+
+def register_api(api: Api, tools: ToolRegistry, resources: Callable[[], ResourceRegistry]) -> None:
+    """Register the tools and resources of an API.
+
+    One that the registry refuses, for its schema for instance, is added to `Api.skipped`: a
+    document of a thousand operations may have a bad one (OAPI-09).
+
+    Args:
+        api: to be registered.
+        tools: of the server.
+        resources: returns those of the server; called if there are any.
+    """
+    for tool in api.tools:
+        try:
+            tools.register(tool.definition, tool.call, execution=ExecutionMode.ASYNC)
+        except RegistrationError as error:
+            api.skipped.append(SkippedOperation(tool.operation.label, str(error)))
+    for each in api.resources:
+        try:
+            if isinstance(each.definition, ResourceDefinition):
+                resources().register(each.definition, each.read)
+            else:
+                resources().register_template(each.definition, each.read)
+        except RegistrationError as error:
+            api.skipped.append(SkippedOperation(each.operation.label, str(error)))

@@ -14,10 +14,9 @@ from attrs import define, evolve, field, frozen
 
 from .bodies import FILE_SCHEMA, FORM, MULTIPART, is_binary, is_file
 from .documents import MAX_DEPTH, OpenApiError, References
-from .naming import argument_name
+from .naming import argument_name, shortened
 from .operations import ApiBody, ApiOperation, ApiParameter, is_json
 from .schemas import MAX_DESCRIPTION, MAX_SCHEMAS, STRUCTURE, SchemaConverter, TooManySchemasError
-from .texts import shortened
 
 MAX_SCHEMA_BYTES: Final = 64 << 10
 

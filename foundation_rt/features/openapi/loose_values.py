@@ -13,7 +13,7 @@ import orjson
 from attrs import frozen
 
 from .documents import OpenApiError
-from .texts import shortened
+from .naming import shortened
 
 MAX_CHOICES: Final = 2_000
 _MAX_SHOWN: Final = 50

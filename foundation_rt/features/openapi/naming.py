@@ -1,4 +1,4 @@
-"""Names of tools and of their arguments, as every host takes them (OAPI-06, OAPI-16)."""
+"""Names and texts as every host takes them: of tools and their arguments (OAPI-06, OAPI-16)."""
 
 from __future__ import annotations
 
@@ -62,3 +62,19 @@ def argument_name(name: str, suffix: str, taken: Iterable[str]) -> str:
     if found in taken:
         found = f"{base[: MAX_NAME - len(suffix) - 1]}_{suffix}"
     return _with_digest(found, name) if found in taken else found
+
+
+_MORE: Final = 4
+"""A text is read to so many times its longest length: most of the rest are spaces."""
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most `most` characters, cut at a word and marked with an ellipsis."""
+    lines = text[: most * _MORE].split("\n")
+    text = "\n".join(line.rstrip(" \t") for line in lines).strip()
+    text = text.encode("utf-8", "replace").decode()
+    if len(text) <= most:
+        return text
+    cut = text[: most - 1]
+    space = max(cut.rfind(" "), cut.rfind("\n"))
+    return cut[: space if space > most // 2 else most - 1].rstrip() + "…"

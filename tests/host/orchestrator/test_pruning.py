@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.apps.host.chat import ChatMessage, Role, ToolPhase
-from foundation_rt.apps.host.orchestrator.cutting import cut_text
 from foundation_rt.apps.host.orchestrator.pruning import (
     CUT,
     NOTICE,
     SUMMARY,
     UNKNOWN_OUTCOME,
     HistoryReader,
+    cut_text,
     prune,
     tokens_of_all,
 )

@@ -18,7 +18,7 @@ from foundation_rt.features.tracing import Tracing
 from foundation_rt.http.asgi import HttpRefusal
 from foundation_rt.http.request_headers import make_header_selection
 from foundation_rt.kernel.session import NO_HEADERS
-from foundation_rt.protocol.request_headers import RequestHeaders
+from foundation_rt.protocol.http_headers import RequestHeaders
 from foundation_rt.testing import TestClient
 from tests.support.asgi import Visit, ask, open_session, post, request
 from tests.support.services import need_redis

@@ -11,7 +11,7 @@ them, and sums of their sizes: a request looks at what is new, however many mess
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import is_not
 from typing import Any
 
@@ -20,7 +20,6 @@ from attrs import define, evolve, field
 from ....base.exact_json import dumps
 from ..chat import THOUGHT, ChatMessage, Role, ToolPhase
 from ..sizes import text_bytes
-from .cutting import Count, cut_text
 
 UNKNOWN_OUTCOME = "It is unknown whether this call ran: it was interrupted. Do not assume either."
 """The outcome that a model reads of a call without one (TURN-53)."""
@@ -332,3 +331,33 @@ def _capped(message: ChatMessage, tokens: int, count: Count) -> ChatMessage:
 
 def _json(value: Any) -> str:
     return dumps(value).decode()
+
+
+Count = Callable[[str], int]
+"""Estimates the tokens of a text; a longer text never has fewer."""
+
+
+def cut_text(text: str, tokens: int, count: Count, note: str) -> str:
+    """Return a text of at most `tokens`: itself, or its beginning and a note, or "".
+
+    Args:
+        text: of any length.
+        tokens: the most that it may have.
+        count: estimates the tokens of a text.
+        note: says that it was cut.
+    """
+    if len(text) <= tokens and count(text) <= tokens:
+        return text
+    # A token has fewer than 64 characters on average in any text that is one.
+    low, high = 0, min(len(text), 64 * max(tokens, 0))
+    if high == len(text) and count(text) <= tokens:
+        return text
+    if count(note) > tokens:
+        return ""
+    while low < high:  # at most 20 steps, on texts that get shorter
+        middle = (low + high + 1) // 2
+        if count(text[:middle] + note) <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low] + note

@@ -27,11 +27,11 @@ from ...coordinator import CoordinatorError, ToolExecutionError
 from ..chat import ChatMessage, Role
 from ..events import Decision
 from ..llm.service import GenerationOptions, LLMServiceError
+from .answers import MAX_ANSWER_CHARACTERS
 from .approvals import OFFERED, REFUSING
 from .call import OpenCall
-from .cutting import cut_text
+from .pruning import cut_text
 from .scope import TurnScope
-from .streamed_text import MAX_ANSWER_CHARACTERS
 
 _CHARACTERS = 64
 """More than a token ever has, on average."""

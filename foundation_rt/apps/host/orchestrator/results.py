@@ -11,7 +11,7 @@ from attrs import field, frozen
 from .... import Audio, BlobContents, EmbeddedResource, Image, ResourceLink, Text, TextContents
 from ....base.exact_json import dumps
 from ....client import CallResult, InvalidResponseError
-from .cutting import Count, cut_text
+from .pruning import Count, cut_text
 
 MAX_PICTURES = 8
 """The most pictures of one result that a model gets."""

@@ -20,9 +20,8 @@ from ..llm.failures import FAILURES
 from ..llm.service import GenerationOptions, LLMServiceError
 from .answers import ModelAnswer, ModelAnswers
 from .calls import TurnCalls
-from .cutting import cut_text
 from .observation import TurnObservation, log, usage_json
-from .pruning import CUT, NOTICE, SUMMARY, prune, tokens_of_all
+from .pruning import CUT, NOTICE, SUMMARY, cut_text, prune, tokens_of_all
 from .scope import EventBuffer, TurnClock, TurnScope
 from .services import TurnServices
 

@@ -1,24 +1,34 @@
-"""The ASGI application of a host: `/ws`, `/api/...`, and the page (HOST-03)."""
+"""The ASGI application of a host: `/ws`, `/api/...`, and the page (HOST-03).
+
+`/api/...` are the chats of a principal, and the state of the host (HOST-30 to HOST-33, HOST-46).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
+import orjson
 from attrs import define, field
 
+from ....base.exact_json import loads_bounded
 from ...web_page.files import PAGE_HEADERS, PageFile, is_unchanged, read_page
-from ..sessions.store import NOBODY
+from ..sessions.errors import StoreUnavailableError
+from ..sessions.store import MAX_TITLE, NOBODY, ListedChat, Place, title_of
 from .aids import Aids
-from .responses import header, send_error, send_response
-from .rest import Rest
+from .export import export_json, export_markdown
+from .responses import header, read_body, send_error, send_json, send_response
 from .socket import ChatSocket
 from .status import ModelList
 
 if TYPE_CHECKING:
+    from ..sessions.session import ChatSession
     from ..sessions.sessions import ChatSessions
     from .responses import Receive, Scope, Send
     from .status import HostStatus
+
 
 SOCKET_PATH = "/ws"
 PRINCIPAL = "foundation_rt.principal"
@@ -109,3 +119,173 @@ async def _send_file(scope: Scope, send: Send, file: PageFile) -> None:
     else:
         headers = (*PAGE_HEADERS, *caching)
         await send_response(send, 200, file.body, file.content_type, headers)
+
+
+_LIST = "/api/sessions"
+_SESSIONS = "/api/sessions/"
+_STATUS = "/api/status"
+_MODELS = "/api/models"
+_EXPORT, _MESSAGES = "export", "messages"
+_MAX_BODY = 8_192
+_MAX_QUERY, _MAX_WORDS = 200, 8
+_PLACE = re.compile(r"([01])-([0-9]{1,15})-([0-9a-f]{64})")
+
+
+class _InvalidRequestError(Exception):
+    """A request that a client should not have sent; says what was expected."""
+
+
+@define(eq=False)
+class Rest:
+    """The REST interface of a host."""
+
+    _sessions: ChatSessions
+    _status: HostStatus
+    _models: ModelList
+
+    async def respond(
+        self, scope: Scope, receive: Receive, send: Send, path: str, principal: str
+    ) -> bool:
+        """Answer a request; return False if there is nothing at its path."""
+        method = scope["method"]
+        if path in (_STATUS, _MODELS):
+            if method not in ("GET", "HEAD"):
+                await _refuse_method(send, "GET")
+            elif path == _STATUS:
+                await send_json(send, self._status.to_json())
+            else:
+                await send_json(send, {"models": await self._models.names()})
+            return True
+        name, _, rest = path.removeprefix(_SESSIONS).partition("/")
+        is_list = path == _LIST
+        if not is_list and (path == name or not name or rest not in ("", _EXPORT, _MESSAGES)):
+            return False
+        try:
+            if is_list:
+                await self._list(scope, send, principal)
+            else:
+                await self._of_session(scope, receive, send, name, rest, principal)
+        except _InvalidRequestError as error:
+            await send_error(send, 400, "invalid_request", str(error))
+        except StoreUnavailableError as error:
+            retry = ((b"retry-after", b"5"),)
+            await send_error(send, 503, "MAINTENANCE", str(error), retry)
+        return True
+
+    async def _list(self, scope: Scope, send: Send, principal: str) -> None:
+        """Answer with the chats of the principal (HOST-46)."""
+        if scope["method"] not in ("GET", "HEAD"):
+            await _refuse_method(send, "GET")
+            return
+        words, after = _query(scope, "query"), _place(_query(scope, "after"))
+        if len(words) > _MAX_QUERY or len(words.split()) > _MAX_WORDS:
+            raise _InvalidRequestError(
+                f"query: expected at most {_MAX_QUERY} characters and {_MAX_WORDS} words"
+            )
+        if principal == NOBODY:
+            await send_json(send, {"chats": None, "next": None})
+            return
+        chats, rest = await self._sessions.listed(principal, words, after)
+        following = None if rest is None else f"{int(rest[0])}-{rest[1]}-{rest[2].hex()}"
+        await send_json(send, {"chats": [_listed(chat) for chat in chats], "next": following})
+
+    async def _of_session(
+        self, scope: Scope, receive: Receive, send: Send, name: str, rest: str, principal: str
+    ) -> None:
+        method = scope["method"]
+        if method in ("DELETE", "PATCH") and not rest:
+            if method == "DELETE":
+                is_there = await self._sessions.delete(name, principal)
+            else:
+                changes = _changes(await read_body(receive, _MAX_BODY))
+                is_there = await self._sessions.change(name, principal, **changes)
+            await (send_response(send, 204) if is_there else _send_unknown(send))
+            return
+        if method not in ("GET", "HEAD"):
+            await _refuse_method(send, "GET" if rest else "GET, PATCH, DELETE")
+            return
+        session = await self._sessions.find(name, principal)
+        if session is None:
+            await _send_unknown(send)
+        elif rest == _MESSAGES:
+            page = session.chat.older(_query(scope, "before"))
+            await (_send_unknown(send) if page is None else send_json(send, page))
+        elif rest:
+            await _export(scope, send, session)
+        else:
+            await send_json(send, _document(session))
+
+
+def _query(scope: Scope, name: str) -> str:
+    text: str = scope.get("query_string", b"").decode("latin-1")
+    return parse_qs(text, max_num_fields=20).get(name, [""])[-1]
+
+
+def _place(text: str) -> Place | None:
+    if not text:
+        return None
+    match = _PLACE.fullmatch(text)
+    if match is None:
+        raise _InvalidRequestError("after: expected the `next` of a list")
+    return match[1] == "1", int(match[2]), bytes.fromhex(match[3])
+
+
+def _listed(chat: ListedChat) -> dict[str, object]:
+    return {
+        "id": chat.key.hex(),
+        "title": chat.title,
+        "at": chat.said_at,
+        "isPinned": chat.is_pinned,
+    }
+
+
+def _changes(body: bytes | None) -> dict[str, Any]:
+    """Return the arguments of `ChatSessions.change`."""
+    try:
+        given = None if body is None else loads_bounded(body)
+    except orjson.JSONDecodeError:
+        given = None
+    if type(given) is not dict:
+        raise _InvalidRequestError(f"the body: expected a JSON object of at most {_MAX_BODY} bytes")
+    title, is_pinned = given.get("title"), given.get("isPinned")
+    if title is not None:
+        if type(title) is not str or not title.strip() or len(title) > MAX_TITLE:
+            raise _InvalidRequestError(f"title: expected 1 to {MAX_TITLE} characters")
+        title = title_of(title)
+    if is_pinned is not None and type(is_pinned) is not bool:
+        raise _InvalidRequestError("isPinned: expected true or false")
+    return {"title": title, "is_pinned": is_pinned}
+
+
+def _document(session: ChatSession) -> dict[str, object]:
+    document = export_json(
+        session.history, session.usage, session.created_at, session.last_active_at
+    )
+    return {**document, "seq": session.last_seq}
+
+
+async def _export(scope: Scope, send: Send, session: ChatSession) -> None:
+    wanted = _query(scope, "format") or "md"
+    if wanted not in ("md", "json"):
+        await send_error(send, 400, "invalid_format", "format: expected md or json")
+        return
+    headers = ((b"content-disposition", b'attachment; filename="chat.%s"' % wanted.encode()),)
+    if wanted == "json":
+        document = export_json(
+            session.history, session.usage, session.created_at, session.last_active_at
+        )
+        await send_json(send, document, headers=headers)
+    else:
+        text = export_markdown(session.chat.branch(), session.created_at)
+        body = text.encode("utf-8", "replace")
+        await send_response(send, 200, body, b"text/markdown; charset=utf-8", headers)
+
+
+async def _send_unknown(send: Send) -> None:
+    await send_error(send, 404, "unknown_session", "this chat is not there")
+
+
+async def _refuse_method(send: Send, allowed: str) -> None:
+    message = f"use {allowed}"
+    headers = ((b"allow", allowed.encode()),)
+    await send_error(send, 405, "method_not_allowed", message, headers)
