@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ..base.clock import Clock
     from ..base.config.settings import RateLimitSection
     from ..base.logs.logger import StructuredLogger
+    from ..base.redis_link import Outage
     from ..kernel.dispatcher import Decide, Dispatcher
     from ..kernel.effects import Effect
     from ..kernel.invocation import Invocation
@@ -263,35 +264,29 @@ class RedisBuckets:
     _prefix: str = "foundation-rt:rate:"
     _redis: Redis | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
-    _away_until: float | None = field(default=None, init=False)
+    _outage: Outage = field(init=False)
 
     is_local = False
 
     def __attrs_post_init__(self) -> None:
-        try:
-            import redis.asyncio  # noqa: F401 - only to check that it is installed
-        except ImportError:
-            raise MissingExtraError("A rate limit in Redis", "redis") from None
+        from ..base.redis_link import Outage
+
+        self._outage = Outage(
+            self._logger,
+            "the rate limit's Redis does not answer: no call is refused meanwhile",
+            "the rate limit's Redis answers again",
+            self._clock,
+            _RETRY_SECONDS,
+        )
 
     async def take(self, key: str, rate: Rate) -> int | None:
         """Take one token of `key`; return None, or in how many ms there will be one."""
-        from redis.exceptions import RedisError
-
-        if self._away_until is not None and self._clock.monotonic() < self._away_until:
+        if self._outage.pauses:
             return None
-        try:
-            failed, retry_after_ms = await self._run(self._name(key, rate), rate)
-        except (RedisError, OSError) as error:
-            if self._away_until is None:
-                self._logger.warn(
-                    "the rate limit's Redis does not answer: no call is refused meanwhile",
-                    {"error": {"type": type(error).__name__}},
-                )
-            self._away_until = self._clock.monotonic() + _RETRY_SECONDS
+        reply = await self._outage.answer(self._run(self._name(key, rate), rate))
+        if reply is None:
             return None
-        if self._away_until is not None:
-            self._away_until = None
-            self._logger.info("the rate limit's Redis answers again")
+        failed, retry_after_ms = reply
         return None if failed < 0 else retry_after_ms
 
     async def close(self) -> None:
@@ -309,19 +304,12 @@ class RedisBuckets:
 
     def _client(self) -> Redis:
         """Return the client of the running loop: connections belong to the loop that made them."""
-        from redis.asyncio import Redis
-        from redis.asyncio.retry import Retry
-        from redis.backoff import NoBackoff
+        from ..base.redis_link import connect
 
         loop = asyncio.get_running_loop()
         if self._redis is None or self._loop is not loop:
             self._loop = loop
-            self._redis = Redis.from_url(
-                self._url,
-                socket_timeout=_TIMEOUT_SECONDS,
-                socket_connect_timeout=_TIMEOUT_SECONDS,
-                retry=Retry(NoBackoff(), 1),  # replaces a stale connection
-            )
+            self._redis = connect(self._url, _TIMEOUT_SECONDS)
         return self._redis
 
     def _name(self, key: str, rate: Rate) -> str:

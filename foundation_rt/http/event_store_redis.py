@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..base.exact_json import compact
-from ..errors import MissingExtraError
+from ..base.redis_link import FAILURES, Outage, connect
 from .event_store import (
     MAX_SESSION_BYTES,
     Replay,
@@ -33,16 +33,10 @@ from .event_store import (
     parse_event_id,
 )
 
-try:
-    from redis.asyncio import Redis
-    from redis.asyncio.retry import Retry
-    from redis.backoff import NoBackoff
-    from redis.commands.core import AsyncScript
-    from redis.exceptions import RedisError
-except ImportError:
-    raise MissingExtraError("An event store in Redis", "redis") from None
-
 if TYPE_CHECKING:
+    from redis.asyncio import Redis
+    from redis.commands.core import AsyncScript
+
     from ..base.logs.logger import StructuredLogger
 
 MAX_BACKLOG_BYTES = 64 * 1024 * 1024
@@ -190,15 +184,14 @@ class RedisEventStore:
     _has_writes: asyncio.Event = field(factory=asyncio.Event, init=False)
     # Set when no write waits, or the last attempt to write has failed.
     _settled: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _failing: bool = field(default=False, init=False)
+    _outage: Outage = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        # The first command opens the connection.
-        self._redis = Redis.from_url(
-            self._url,
-            socket_timeout=_TIMEOUT_SECONDS,
-            socket_connect_timeout=_TIMEOUT_SECONDS,
-            retry=Retry(NoBackoff(), 1),  # a stale connection is replaced
+        self._redis = connect(self._url, _TIMEOUT_SECONDS)
+        self._outage = Outage(
+            self._logger,
+            "the event store in Redis fails: streams cannot be resumed meanwhile",
+            "the event store in Redis works again",
         )
         self._append, self._end, self._forget, self._replay = map(
             self._redis.register_script, (_APPEND, _END, _FORGET, _REPLAY)
@@ -238,8 +231,8 @@ class RedisEventStore:
             owner, revision = await self._redis.hmget(
                 self.keys(session_id)[1], ["owner", "revision"]
             )
-        except (RedisError, OSError) as error:
-            self._report(error)
+        except FAILURES as error:
+            self._outage.note(error)
             return None
         if revision is None:
             return None
@@ -270,8 +263,8 @@ class RedisEventStore:
                 return None
             keys, arguments = self.keys(session_id), (stream_id, place + 1, int(whole))
             found = await self._replay(keys, arguments)
-        except (RedisError, OSError) as error:
-            self._report(error)
+        except FAILURES as error:
+            self._outage.note(error)
             return None
         if found is None:
             return None
@@ -337,8 +330,8 @@ class RedisEventStore:
                 for each in batch:
                     await each.script(each.keys, each.arguments, pipeline)
                 results = await pipeline.execute(raise_on_error=False)
-        except (RedisError, OSError) as error:
-            self._report(error)
+        except FAILURES as error:
+            self._outage.note(error)
             self._settled.set()
             await asyncio.sleep(_RETRY_SECONDS)
             return
@@ -348,20 +341,7 @@ class RedisEventStore:
             self._backlog.popleft()
             self._backlog_bytes -= each.size
         # A write that Redis refuses, or that cannot be sent at all, would fail again: it is lost.
-        self._report(next((each for each in results if isinstance(each, Exception)), None))
-
-    def _report(self, error: Exception | None) -> None:
-        """Log that writing fails, or works again; once each."""
-        if (error is not None) == self._failing:
-            return
-        self._failing = error is not None
-        if error is None:
-            self._logger.info("the event store in Redis works again")
-        else:
-            self._logger.warn(
-                "the event store in Redis fails: streams cannot be resumed meanwhile",
-                {"error": {"type": type(error).__name__}},
-            )
+        self._outage.note(next((each for each in results if isinstance(each, Exception)), None))
 
 
 def _text(value: Any) -> str | None:

@@ -11,26 +11,20 @@ connect and for each response; after a failure nothing is tried for a second.
 
 from __future__ import annotations
 
-import threading
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
-from ...errors import ErrorCode, MissingExtraError, ToolError
+from ...base.redis_link import FAILURES, Outage, connect_blocking
+from ...errors import ErrorCode, ToolError
 from .handler_state import state_too_large, too_many_states
-
-try:
-    from redis import Redis
-    from redis.backoff import NoBackoff
-    from redis.commands.core import Script
-    from redis.exceptions import ConnectionError, RedisError
-    from redis.retry import Retry
-except ImportError:
-    raise MissingExtraError("server.session_state_store", "redis") from None
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from redis import Redis
+    from redis.commands.core import Script
 
     from ...base.clock import Clock
     from ...base.config.settings import ServerSection
@@ -131,17 +125,16 @@ class RedisStateStore:
     _redis: Redis = field(init=False)
     _load: Script = field(init=False)
     _save: Script = field(init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
-    _away_until: float | None = field(default=None, init=False)
+    _outage: Outage = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        # The first command opens the connection.
-        self._redis = Redis.from_url(
-            self._url,
-            socket_timeout=_TIMEOUT_SECONDS,
-            socket_connect_timeout=_TIMEOUT_SECONDS,
-            # A stale connection is replaced; what was not answered in time is not tried again.
-            retry=Retry(NoBackoff(), 1, supported_errors=(ConnectionError,)),
+        self._redis = connect_blocking(self._url, _TIMEOUT_SECONDS)
+        self._outage = Outage(
+            self._logger,
+            "the Redis of session states fails: calls that look at one fail",
+            "the Redis of session states works again",
+            self._clock,
+            _RETRY_SECONDS,
         )
         self._load = self._redis.register_script(_LOAD)
         self._save = self._redis.register_script(_SAVE)
@@ -194,11 +187,11 @@ class RedisStateStore:
 
     def forget(self, names: Sequence[StateName]) -> None:
         """Remove states; while Redis is away they are left to expire."""
-        if not self._is_away():
+        if not self._outage.pauses:
             try:
                 self._redis.unlink(*map(self._key, names))
-            except (RedisError, OSError) as error:
-                self._report(error)
+            except FAILURES as error:
+                self._outage.note(error)
 
     def close(self) -> None:
         """Close the connections."""
@@ -206,17 +199,17 @@ class RedisStateStore:
 
     def _run(self, script: Script, name: StateName, arguments: list[Any]) -> Any:
         """Return the result of a script; None if Redis does not answer."""
-        if self._is_away():
+        if self._outage.pauses:
             return None
         keys = [self._key(name)]
         if name.is_principal:
             keys.append(f"{self._prefix}state:{self._tag}:principals")
         try:
             result = script(keys=keys, args=arguments)
-        except (RedisError, OSError) as error:
-            self._report(error)
+        except FAILURES as error:
+            self._outage.note(error)
             return None
-        self._report(None)
+        self._outage.note(None)
         return result
 
     def _ttl_ms(self, name: StateName) -> int:
@@ -232,21 +225,3 @@ class RedisStateStore:
     def _tag(self) -> str:
         """Return the part of all keys of this server; in braces, as a cluster needs them."""
         return "{" + sha256(self._server.encode()).hexdigest()[:32] + "}"
-
-    def _is_away(self) -> bool:
-        return self._away_until is not None and self._clock.monotonic() < self._away_until
-
-    def _report(self, error: Exception | None) -> None:
-        """Log that Redis fails, or works again; once each."""
-        if error is None and self._away_until is None:
-            return
-        with self._lock:
-            was_away = self._away_until is not None
-            self._away_until = None if error is None else self._clock.monotonic() + _RETRY_SECONDS
-        if error is not None and not was_away:
-            self._logger.warn(
-                "the Redis of session states fails: calls that look at one fail",
-                {"error": {"type": type(error).__name__}},
-            )
-        elif error is None and was_away:
-            self._logger.info("the Redis of session states works again")

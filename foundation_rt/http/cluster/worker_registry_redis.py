@@ -18,20 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ...errors import MissingExtraError
+from ...base.redis_link import FAILURES, NO_ANSWER, Outage, connect
 from .session_seal import WorkerName
-
-try:
-    from redis.asyncio import Redis
-    from redis.asyncio.retry import Retry
-    from redis.backoff import NoBackoff
-    from redis.commands.core import AsyncScript
-    from redis.exceptions import ConnectionError, RedisError, TimeoutError
-except ImportError:
-    raise MissingExtraError("http.worker_address", "redis") from None
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from redis.asyncio import Redis
+    from redis.commands.core import AsyncScript
 
     from ...base.logs.logger import StructuredLogger
 
@@ -92,16 +86,14 @@ class WorkerRegistry:
     _writes: asyncio.Queue[tuple[str, str]] = field(init=False)
     _loop: asyncio.AbstractEventLoop = field(init=False)
     _tasks: list[asyncio.Task[None]] = field(factory=list, init=False)
-    _failing: set[str] = field(factory=set, init=False)
+    _outage: Outage = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        # The first command opens the connection.
-        self._redis = Redis.from_url(
-            self._url,
-            decode_responses=True,
-            socket_timeout=_TIMEOUT_SECONDS,
-            socket_connect_timeout=_TIMEOUT_SECONDS,
-            retry=Retry(NoBackoff(), 1),  # a stale connection is replaced
+        self._redis = connect(self._url, _TIMEOUT_SECONDS, decode_responses=True)
+        self._outage = Outage(
+            self._logger,
+            "the registry of workers in Redis fails: sessions of other hosts are unknown",
+            "the registry of workers in Redis works again",
         )
         texts = {"mark": _MARK, "keep": _KEEP, "forget": _FORGET, "find": _FIND}
         self._scripts = {name: self._redis.register_script(text) for name, text in texts.items()}
@@ -122,7 +114,7 @@ class WorkerRegistry:
 
     async def close(self) -> None:
         """Write what waits, unless that takes too long, and make this worker unknown."""
-        with suppress(RedisError, OSError):  # asyncio's TimeoutError is an OSError
+        with suppress(*FAILURES):  # asyncio's TimeoutError is an OSError
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._writes.join()
                 await self._redis.delete(self._worker_key(self._name))
@@ -136,13 +128,8 @@ class WorkerRegistry:
 
     async def publish(self, message: str) -> bool:
         """Send a message to the workers of all other groups; return False if Redis fails."""
-        try:
-            await self._redis.publish(self._events_channel, f"{self._name.group} {message}")
-        except (RedisError, OSError) as error:
-            self._report("publish", error)
-            return False
-        self._report("publish", None)
-        return True
+        sent = self._redis.publish(self._events_channel, f"{self._name.group} {message}")
+        return await self._outage.answer(sent, "publish") is not None
 
     def mark(self, digest: str) -> None:
         """Note that a session of this worker may move when the worker has gone."""
@@ -168,12 +155,8 @@ class WorkerRegistry:
             None if nobody has it, or Redis fails.
         """
         arguments = (f"{self._prefix}worker:", str(self._name), str(began), MARK_MS)
-        try:
-            found = await self._scripts["find"]((self._mark_key(digest),), arguments)
-        except (RedisError, OSError) as error:
-            self._report("find", error)
-            return None
-        self._report("find", None)
+        asked = self._scripts["find"]((self._mark_key(digest),), arguments)
+        found = await self._outage.answer(asked, "find")
         if found is None:
             return None
         group, _, slot = str(found).partition(":")
@@ -183,8 +166,8 @@ class WorkerRegistry:
         """Return the address of a worker; None if it has gone, or Redis fails."""
         try:
             found = await self._redis.get(self._worker_key(name))
-        except (RedisError, OSError) as error:
-            self._report("find", error)
+        except FAILURES as error:
+            self._outage.note(error, "find")
             return None
         if found is None:
             return None
@@ -203,12 +186,8 @@ class WorkerRegistry:
 
     async def _beat(self) -> None:
         host, port = self._own_address
-        try:
-            await self._redis.set(self._worker_key(self._name), f"{host}:{port}", px=ALIVE_MS)
-        except (RedisError, OSError) as error:
-            self._report("beat", error)
-        else:
-            self._report("beat", None)
+        beat = self._redis.set(self._worker_key(self._name), f"{host}:{port}", px=ALIVE_MS)
+        await self._outage.answer(beat, "beat")
 
     async def _beat_on(self) -> None:
         while True:
@@ -231,8 +210,8 @@ class WorkerRegistry:
         while True:
             try:
                 await self._listen(receive)
-            except (RedisError, OSError) as error:
-                self._report("listen", error)
+            except FAILURES as error:
+                self._outage.note(error, "listen")
             await asyncio.sleep(_BEAT_SECONDS)
 
     async def _listen(self, receive: Callable[[str], object]) -> None:
@@ -245,7 +224,7 @@ class WorkerRegistry:
                 found = await channel.get_message(timeout=_TIMEOUT_SECONDS)
                 if found is not None:
                     is_asked = False
-                    self._report("listen", None)
+                    self._outage.note(None, "listen")
                     if found["type"] == "message":
                         self._take(str(found["data"]), receive)
                 elif is_asked:
@@ -263,28 +242,11 @@ class WorkerRegistry:
         """Run a script; return False if it is to be tried again."""
         try:
             await self._scripts[script]((self._mark_key(digest),), arguments)
-        except (ConnectionError, TimeoutError, OSError) as error:
-            self._report("write", error)
+        except NO_ANSWER as error:
+            self._outage.note(error, "write")
             return False
-        except RedisError as error:  # it would fail again
-            self._report("write", error)
+        except FAILURES as error:  # it would fail again
+            self._outage.note(error, "write")
         else:
-            self._report("write", None)
+            self._outage.note(None, "write")
         return True
-
-    def _report(self, part: str, error: Exception | None) -> None:
-        """Log that Redis fails, or works again; once each, whatever fails or works beside it."""
-        was_failing = bool(self._failing)
-        if error is None:
-            self._failing.discard(part)
-        else:
-            self._failing.add(part)
-        if bool(self._failing) == was_failing:
-            return
-        if error is None:
-            self._logger.info("the registry of workers in Redis works again")
-        else:
-            self._logger.warn(
-                "the registry of workers in Redis fails: sessions of other hosts are unknown",
-                {"error": {"type": type(error).__name__}},
-            )
