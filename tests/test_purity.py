@@ -137,6 +137,8 @@ OF_FEATURES = (
     "methods.tasks",
     "rate_limit",
     "ratelimit",
+    "administrative",
+    "polic",
 )
 """The words of features that no identifier in the kernel has, nor its modules."""
 

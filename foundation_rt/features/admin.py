@@ -4,7 +4,7 @@ A client sends a definition and never code: it names one of a closed set of type
 with the schema and the handler that the server has for that type (ADMIN-05). So all that a client
 can reach is known before the server starts.
 
-`kernel` refuses calls that `tools.admin_policy` forbids, before a handler runs (ADMIN-03). The
+`policies` refuses calls that `tools.admin_policy` forbids, before a handler runs (ADMIN-03). The
 registry checks the definition, logs the change and notifies the clients, as for every tool.
 """
 
@@ -23,6 +23,7 @@ from ..kernel.registry.tool_definition import MAX_TOOL_NAME_LENGTH, ToolDefiniti
 from ..kernel.registry.tools import ExecutionMode
 from .agent_tools.agents import scopes_of_agent, send_message_handler
 from .health import HEALTH, health_report
+from .policies import ADMINISTRATIVE, Administrative
 
 if TYPE_CHECKING:
     from ..agents.local import AgentCoordinator
@@ -167,7 +168,7 @@ def add_admin_tools(
         RegistrationError: the author of the server has given one of the names to another tool.
     """
     present = registry.find(REGISTER_TOOL.name)
-    if present is not None and present.administrative:
+    if present is not None and Administrative in present.parts:
         return
     tools = AdminTools(
         registry,
@@ -188,7 +189,7 @@ def add_admin_tools(
             definition,
             handler,
             execution=ExecutionMode.INLINE,
-            administrative=True,
+            parts=[ADMINISTRATIVE],
             scopes=config.tools.admin_scopes(),
         )
 

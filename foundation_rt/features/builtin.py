@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..kernel.feature import Feature, lazy
 from ..protocol.jsonrpc import Batch
+from .policies import Policies
 from .server_requests.client_input import ClientInput
 from .session_callbacks import RootsChanges, SessionEnds
 from .subscriptions.subscribing import Subscribing
@@ -69,6 +70,7 @@ def built_in(
         Subscribing(config, directory, publisher),
         asking,
         RootsChanges(roots_changed, logger),
+        Policies(config.tools.admin_policy),
         tasks,
     ]
     if session_ended:

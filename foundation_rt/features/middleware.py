@@ -22,6 +22,7 @@ from ..base.shown import Shown
 from ..errors import RegistrationError
 from ..kernel.registry.tools import is_async_callable
 from ..protocol.methods import TOOLS_CALL
+from .policies import Administrative
 
 if TYPE_CHECKING:
     from ..base.clock import Clock
@@ -184,4 +185,4 @@ def _is_registered(registry: ToolRegistry, dispatcher: Dispatcher, method: str, 
 
 def _is_administrative(registry: ToolRegistry, name: str) -> bool:
     tool = registry.get(name)
-    return tool is not None and tool.administrative
+    return tool is not None and Administrative in tool.parts

@@ -34,13 +34,14 @@ from .execution_limits import RETRY_HINT, SHARE_USED
 from .invocation import CallOutcome, Invocation, Phase, Raised, Returned
 from .records import completion_record, failed_error, failure_log, late_record, timeout_error
 from .replies import (
+    MAX_ECHOED_NAME,
     client_correlation_id,
     internal_error_reply,
     invalid_params,
     not_initialized,
 )
+from .results import TOOL
 from .session import State
-from .tool_policies import TOOL, enforce_policies, no_such_tool
 
 if TYPE_CHECKING:
     from ..base.config.settings import ToolsSection
@@ -204,7 +205,7 @@ class CallLifecycle:
             )
 
     def find_tool(self, call: Invocation, params: dict[str, Any]) -> None:
-        """Step 5: find the tool (CALL-06), and refuse it where policy does (ADMIN-03).
+        """Step 5: find the tool (CALL-06), and ask its policies (CALL-43).
 
         Tools that are not registered may be a feature's (FWD-01).
         """
@@ -216,7 +217,6 @@ class CallLifecycle:
             raise no_such_tool(call.name)
         call.tool = tool
         if tool.is_restricted:
-            enforce_policies(call, tool, self.limits.admin_policy)
             for admit in self.admit:
                 admit(call)
         call.handler = tool.handler
@@ -408,6 +408,12 @@ class CallLifecycle:
         failed = ToolCompletionOutcome.TOOL_ERROR
         record = completion_record(call, failed, failed_error(call), duration_ms, error)
         return [reply, log, record]
+
+
+def no_such_tool(name: str) -> ToolError:
+    """Return the error of a call of a tool that is not there (CALL-06)."""
+    name = name[:MAX_ECHOED_NAME]
+    return ToolError(ErrorCode.NOT_FOUND, f"There is no tool {name!r}.", {"toolName": name})
 
 
 def _is_chosen(call: Invocation, error: BaseException) -> bool:

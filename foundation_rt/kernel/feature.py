@@ -100,7 +100,7 @@ class Feature:
         """Take note that the client is not given what the handler of `call` has returned."""
 
     def admit(self, call: Invocation) -> None:
-        """Refuse a call of a tool that a part of it restricts, in step 5; see `ToolPart`.
+        """Refuse a call of a tool that some clients may not call, in step 5 (CALL-43).
 
         Raises:
             JsonRpcError, ToolError: the call is refused.

@@ -1,4 +1,4 @@
-"""The result of a `tools/call` from the value that its handler returned (CALL-10).
+"""The form of tool calls: the result from the value that a handler returned, the error (CALL-10).
 
 Nearly every result is a plain value of a tool without an output schema, and takes the short way:
 one look at its type tells it from all others. For a list, its members are looked at as well.
@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ErrorCode, ToolError
+from ..errors import ErrorCode, StructuredError, ToolError, to_tool_error
 from ..protocol.plain_values import ExplicitResult, write_json, write_text
+from .invocation import CallKind
+from .replies import result_reply
 
 if TYPE_CHECKING:
     from ..protocol.revisions import Revision
+    from .call_lifecycle import CallLifecycle
+    from .effects import Reply
+    from .invocation import Invocation
     from .registry.tools import RegisteredTool
 
 _PLAIN = frozenset((dict, str, int, float, bool, type(None)))
@@ -68,3 +73,20 @@ def too_large(size: int, max_bytes: int) -> ToolError:
         f"The tool's result is {size} bytes; at most {max_bytes} are sent.",
         {"reason": "result_too_large", "resultBytes": size, "maxResponseBytes": max_bytes},
     )
+
+
+def _to_reply(calls: CallLifecycle, call: Invocation, value: Any) -> tuple[Reply, bool]:
+    max_bytes = calls.limits.max_response_bytes
+    result = tool_result(value, call.tool, call.peer.revision, max_bytes)
+    is_error: bool = result["isError"]
+    if call.peer.revision.is_stateless:
+        result = calls.results.complete(call.peer, result)
+    return result_reply(call.request_id, result), is_error
+
+
+def _to_error(calls: CallLifecycle, call: Invocation, error: StructuredError) -> Reply:
+    result = to_tool_error(error, run_id=call.run_id, correlation_id=call.correlation_id)
+    return result_reply(call.request_id, calls.results.complete(call.peer, result))
+
+
+TOOL = CallKind("The tool", "tool ", _to_reply, _to_error)

@@ -11,7 +11,7 @@ from .feature_calls import FEATURE
 from .invocation import Phase, Returned, Stopped
 from .records import late_record
 from .registry.tools import ExecutionMode
-from .tool_policies import TOOL
+from .results import TOOL
 
 if TYPE_CHECKING:
     from ..protocol.jsonrpc import Request

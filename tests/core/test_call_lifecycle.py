@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from foundation_rt.base.jsonschema.issues import TOO_COMPLEX
 from foundation_rt.errors import ErrorCode, ToolError
+from foundation_rt.features.policies import ADMINISTRATIVE
+from foundation_rt.features.tasks.support import TaskSupport
 from foundation_rt.kernel.effects import Abort, Log, Reply
 from foundation_rt.kernel.invocation import (
     OUTCOMES,
@@ -22,6 +24,7 @@ from foundation_rt.kernel.invocation import (
     Returned,
     Stopped,
 )
+from foundation_rt.protocol.principal import Principal
 from tests.support.core import (
     Core,
     completions,
@@ -445,6 +448,27 @@ def test_records_have_neither_arguments_nor_results() -> None:
     for effect in emitted:
         if isinstance(effect, Log):
             assert secret not in str(effect.fields)
+
+
+@pytest.mark.rule("CALL-43")
+def test_first_policy_that_refuses_gives_the_answer() -> None:
+    core = running(tools={"admin_policy": {"mode": "deny_all"}})
+    core.session.principal = Principal("alice")
+    required = TaskSupport(required=True)
+    core.add("hidden", visible=lambda _: False, parts=[ADMINISTRATIVE, required], scopes=["a"])
+    core.add("admin", parts=[required, ADMINISTRATIVE], scopes=["a"])
+    core.add("scoped", parts=[required], scopes=["a"])
+    core.add("task", parts=[required])
+    errors = [refusal_of(core.call(name)) for name in ("hidden", "admin", "scoped")]
+    reasons = [(each["code"], each["details"].get("reason")) for each in errors]
+    assert reasons == [
+        ("NOT_FOUND", None),
+        ("UNAUTHORIZED", "deny_all"),
+        ("UNAUTHORIZED", "insufficient_scope"),
+    ]
+    [reply] = replies(core.call("task"))
+    assert reply["error"]["code"] == -32021
+    assert core.resources.concurrent_executions == 0
 
 
 @pytest.mark.rule("CALL-15", "TIME-02")

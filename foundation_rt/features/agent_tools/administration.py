@@ -18,6 +18,7 @@ from ...agents.transports import TransportError
 from ...errors import ErrorCode, ToolError
 from ...kernel.registry.tool_definition import ToolDefinition
 from ..audit import identity_of_context
+from ..policies import ADMINISTRATIVE, Administrative
 from .agents import truncate
 from .requests import ledger_unavailable
 
@@ -146,7 +147,7 @@ def add_agent_admin_tools(
         RegistrationError: the author of the server has given one of the names to another tool.
     """
     present = registry.find(LIST_REQUESTS.name)
-    if present is not None and present.administrative:
+    if present is not None and Administrative in present.parts:
         return
     tools = AgentAdminTools(agents, limits.max_response_bytes)
     for definition, work in (
@@ -158,7 +159,7 @@ def add_agent_admin_tools(
         (PURGE_LEDGER, tools.purge_ledger),
     ):
         handler, scopes = tools.handler(work), limits.admin_scopes()
-        registry.register(definition, handler, administrative=True, scopes=scopes)
+        registry.register(definition, handler, parts=[ADMINISTRATIVE], scopes=scopes)
 
 
 class AgentAdminTools:

@@ -16,7 +16,7 @@ from ...kernel.effects import Reply
 from ...kernel.feature_calls import FEATURE
 from ...kernel.invocation import CallKind
 from ...kernel.records import completion_record
-from ...kernel.tool_policies import TOOL
+from ...kernel.results import TOOL
 from ..tasks.support import can_have_tasks
 from .forwarder import ForwardedError, forwarded
 from .results import adapt_result, complete

@@ -83,7 +83,6 @@ class Forwarding(Feature):
             is_dynamic=False,
             tool_type=None,
             reserved=False,
-            administrative=False,
         )
         is_async = is_async_callable(self.forwarder.list_entries)
         self._list_execution = ExecutionMode.ASYNC if is_async else ExecutionMode.INLINE

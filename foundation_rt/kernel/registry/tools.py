@@ -96,7 +96,6 @@ class RegisteredTool(Shown):
         is_dynamic: it was registered while the server runs.
         tool_type: the predefined type of a dynamic tool, if it has one (ADMIN-05).
         reserved: it runs in a slot kept for it, so that it answers under overload (RES-09).
-        administrative: calls of it are subject to `tools.admin_policy` (ADMIN-03).
         scopes: the scopes that the principal of a call needs, all of them.
         parts: what features keep for it, by the class of that.
         argument_scopes: returns the scopes that a call needs besides `scopes`, given its arguments,
@@ -120,7 +119,6 @@ class RegisteredTool(Shown):
     is_dynamic: bool
     tool_type: str | None
     reserved: bool
-    administrative: bool
     scopes: frozenset[str] = frozenset()
     parts: Mapping[type[ToolPart], Any] = _NO_PARTS
     argument_scopes: ArgumentScopes | None = None
@@ -134,7 +132,7 @@ class RegisteredTool(Shown):
         has_part = any(part.restricts for part in self.parts.values())
         needs_scopes = self.scopes or self.argument_scopes is not None
         is_hidden = self.visible is not None
-        self.is_restricted = bool(self.administrative or needs_scopes or has_part or is_hidden)
+        self.is_restricted = bool(needs_scopes or has_part or is_hidden)
         schema = self.definition.output_schema
         if schema is not None and schema.get("type") != "object":
             from .wrapped_outputs import is_wrapped
@@ -188,7 +186,6 @@ class ToolRegistry:
         timeout_ms: int | None = None,
         tool_type: str | None = None,
         reserved: bool = False,
-        administrative: bool = False,
         scopes: Iterable[str] = (),
         parts: Iterable[ToolPart] = (),
         argument_scopes: ArgumentScopes | None = None,
@@ -207,7 +204,6 @@ class ToolRegistry:
             timeout_ms: deadline of its calls in ms, at most `MAX_TIMEOUT_MS`.
             tool_type: the predefined type of a dynamic tool.
             reserved: see `RegisteredTool`.
-            administrative: see `RegisteredTool`.
             scopes: the scopes that the principal of a call needs, all of them.
             parts: what features keep for it.
             argument_scopes: see `RegisteredTool`.
@@ -248,7 +244,6 @@ class ToolRegistry:
             is_dynamic,
             tool_type,
             reserved,
-            administrative,
             granted,
             {type(part): part for part in parts},
             argument_scopes,

@@ -1,0 +1,79 @@
+"""The policies of restricted tools: who may call them (CALL-43).
+
+They are asked in one order, in step 5: `Policies.admit` has its beginning, and the features that
+stand after it in `builtin` its end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import ErrorCode, ToolError
+from ..kernel.call_lifecycle import no_such_tool
+from ..kernel.feature import Feature
+from ..kernel.registry.tools import ToolPart
+
+if TYPE_CHECKING:
+    from ..base.config.settings import AdminPolicy
+    from ..kernel.invocation import Invocation
+
+_ADMIN_REFUSALS = {
+    "deny_all": "Admin operations are disabled",
+    "local_stdio_only": "Admin operations only allowed via stdio",
+    "scopes": "Admin operations only allowed via stdio, or with a key or token",
+    "token": "Token mode not supported",
+}
+
+
+class Administrative(ToolPart):
+    """Calls of a tool are subject to `tools.admin_policy` (ADMIN-03)."""
+
+    __slots__ = ()
+    restricts = True
+
+
+ADMINISTRATIVE = Administrative()
+
+
+class Policies(Feature):
+    """Refuses calls of restricted tools whose client may not call them.
+
+    Args:
+        admin_policy: that of administrative tools.
+    """
+
+    def __init__(self, admin_policy: AdminPolicy) -> None:
+        self._admin_policy = admin_policy
+
+    def admit(self, call: Invocation) -> None:
+        """Ask each policy in turn.
+
+        Raises:
+            ToolError: NOT_FOUND: the principal does not see the tool (VIS-02). UNAUTHORIZED: the
+                policy for administrative tools, or a missing scope.
+        """
+        tool = call.tool
+        if tool.visible is not None and not tool.visible(call.principal):
+            raise no_such_tool(call.name)
+        if Administrative in tool.parts:
+            self._admit_administrative(call)
+        _require_scopes(call)
+
+    def _admit_administrative(self, call: Invocation) -> None:
+        """Refuse the call of an administrative tool unless the policy allows it (ADMIN-03)."""
+        mode = self._admin_policy.mode
+        if mode in ("local_stdio_only", "scopes") and call.session.transport_type == "stdio":
+            return
+        if mode == "scopes" and call.principal is not None:
+            return  # its scopes are those of the tool (ADMIN-12)
+        raise ToolError(ErrorCode.UNAUTHORIZED, _ADMIN_REFUSALS[mode], {"reason": mode})
+
+
+def _require_scopes(call: Invocation) -> None:
+    """Refuse a call whose principal, if there is one, lacks scopes (AUTH-13, AUTH-27)."""
+    if call.principal is None:
+        return
+    scopes = call.tool.scopes_for(call.arguments)
+    if call.principal.lacks(scopes):
+        details = {"reason": "insufficient_scope", "scopes": sorted(scopes)}
+        raise ToolError(ErrorCode.UNAUTHORIZED, "The client lacks scopes of this call.", details)
