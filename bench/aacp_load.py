@@ -54,11 +54,11 @@ class Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.ledger, name)
 
-    async def append(self, messages: Sequence[Any], now_ms: int) -> Any:
+    async def append(self, messages: Sequence[Any], *rest: Any) -> Any:
         """As of the ledger."""
         self.appends += 1
         self.messages += len(messages)
-        return await self.ledger.append(messages, now_ms)
+        return await self.ledger.append(messages, *rest)
 
 
 @define(eq=False)

@@ -21,9 +21,11 @@ from .ledger.agent_limits import AgentLimits
 from .ledger.schedules import Advance, DueSchedules, EnteredRuns, Schedule, ScheduleChange
 from .ledger.submissions import SubmittedRequest, TakenSubmissions
 from .ledger.types import (
+    NO_CLAIMING,
     Appended,
     ClaimCompletion,
     Claimed,
+    Claiming,
     Completed,
     Due,
     Envelope,
@@ -129,9 +131,15 @@ class AACPPersistenceAdapter(Protocol):
     # -- messages and requests ----------------------------------------------------------------
 
     async def append(
-        self, messages: Sequence[OutgoingMessage], now_ms: int
+        self,
+        messages: Sequence[OutgoingMessage],
+        now_ms: int,
+        claiming: Claiming = NO_CLAIMING,
     ) -> Sequence[Appended | Locked]:
         """Enter messages with the next numbers of their links (AACP-10).
+
+        What it enters in an empty queue of an agent without limits is claimed with it, as by
+        `claim`; the first one is begun (AACP-193).
 
         A request whose `request_id` is known, and an event whose `message_id` is known, is not
         entered again and takes no number. Local messages may be claimed from now on, or are
@@ -409,7 +417,6 @@ class AACPPersistenceAdapter(Protocol):
     async def take_submissions(
         self,
         transactions: Collection[int] | None,
-        served: Collection[str],
         now_ms: int,
         next_attempt_at_ms: int,
         limit: int,
@@ -418,7 +425,6 @@ class AACPPersistenceAdapter(Protocol):
 
         Args:
             transactions: the numbers of those that are looked at; None: of all.
-            served: the agents that this process executes for.
             now_ms: the time at which their lifetimes begin.
             next_attempt_at_ms: when those to other ledgers are sent a second time.
             limit: the most requests.

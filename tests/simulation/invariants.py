@@ -30,7 +30,7 @@ from attrs import define, field
 
 from foundation_rt.agents.ledger.administration import Changed, Verdict
 from foundation_rt.agents.ledger.agent_limits import NO_LIMITS, AgentLimits
-from foundation_rt.agents.ledger.effects import Operation
+from foundation_rt.agents.ledger.effects import Operation, Persist
 from foundation_rt.agents.ledger.operations import NodeSettings
 from foundation_rt.agents.ledger.rules import conflict_error, response_payload
 from foundation_rt.agents.ledger.schedules import Advance, EnteredRuns
@@ -145,10 +145,13 @@ class Witness:
         """Return whether a message became a tombstone in the ledger of its source."""
         return (link, incarnation, seq) in self._void
 
-    def asked(self, settings: NodeSettings, off_ms: int, operation: Operation) -> None:
+    def asked(self, settings: NodeSettings, off_ms: int, persist: Persist) -> None:
         """Check that a process whose clock is far off claims and purges nothing (AACP-94)."""
         most_ms = settings.max_clock_off_ms
-        barred = operation in (Operation.CLAIM, Operation.PURGE)
+        operation = persist.operation
+        barred = operation in (Operation.CLAIM, Operation.PURGE) or (
+            operation is Operation.APPEND and persist.arguments[2].wanted
+        )
         if barred and most_ms is not None and abs(off_ms) > most_ms:
             raise Violation("clock", f"{settings.owner}: {operation} though {off_ms} ms off")
 
@@ -184,6 +187,12 @@ class Witness:
                 same = appended.existing.digest == outgoing.digest
                 if same is not (appended.verdict is EntryVerdict.DUPLICATE):
                     raise Violation("identity", f"{outgoing.key} is a {appended.verdict}")
+        made = [each.claim for each in results if each.claim is not None]
+        if made:
+            _, now_ms, claiming = arguments
+            made.sort(key=lambda claim: -claim.priority)
+            asked = (claiming.wanted, claiming.owner, now_ms, claiming.lease_until_ms, ())
+            self.claimed(disk, asked, Claimed(made))
 
     def entered_runs(
         self, disk: Disk, arguments: tuple[Any, ...], results: list[EnteredRuns]

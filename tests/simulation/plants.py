@@ -368,6 +368,16 @@ def lapsed_claims_left_to_their_owner(patch: Patch) -> None:
     patch.setattr(memory, "give_back_lapsed", lambda *arguments: [])
 
 
+def entered_request_passed_over(patch: Patch) -> None:
+    """Claim what is behind a request that an APPEND without an answer may have claimed."""
+    patch.setattr(Claims, "doubt_entered", lambda self, persist: self._entering.clear())
+
+
+def entered_request_never_given_back(patch: Patch) -> None:
+    """Keep the claims that an APPEND without an answer has made."""
+    patch.setattr(Claims, "_give_back_unknown", lambda self, *found: None)
+
+
 # -- of sick processes, and of an operator ------------------------------------------------------
 
 

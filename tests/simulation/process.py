@@ -321,7 +321,7 @@ class Process:
 
     def _persist(self, persist: Persist) -> None:
         simulator = self.simulator
-        simulator.witness.asked(self.node.settings, self.node.time.off_ms, persist.operation)
+        simulator.witness.asked(self.node.settings, self.node.time.off_ms, persist)
         fault = simulator.dice.on_operation(persist.operation)
         simulator.after(simulator.latency(), self._on_disk, (self.life, persist, fault))
 

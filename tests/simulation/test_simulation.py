@@ -59,6 +59,8 @@ FOUND_BY_SIMULATION = (
     plants.doubt_not_followed_up,
     plants.retried_request_overtaken,
     plants.claims_cross_releases,
+    plants.entered_request_passed_over,
+    plants.entered_request_never_given_back,
 )
 FOUND_IN_POSTGRES = {
     plants.late_release_taken_for_a_failure: "stall",  # its failure is a TimeoutError

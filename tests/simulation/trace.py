@@ -83,7 +83,8 @@ def _record(record: RequestRecord) -> str:
 
 
 def _appended(appended: Appended) -> str:
-    return f"{appended.verdict.value} #{appended.seq}"
+    claimed = "" if appended.claim is None else f" claimed as {appended.claim.epoch}"
+    return f"{appended.verdict.value} #{appended.seq}{claimed}"
 
 
 def _received(received: Received) -> str:

@@ -45,10 +45,9 @@ class AwakeAgents(Shown):
         """Return whether an agent is registered here."""
         return agent_id in self._registered
 
-    @property
-    def registered(self) -> frozenset[str]:
-        """The agents that are registered here."""
-        return frozenset(self._registered)
+    def is_awake(self, agent_id: str) -> bool:
+        """Return whether the next CLAIM looks into the queue of an agent."""
+        return agent_id in self._awake
 
     def wake(self, agent_id: str) -> None:
         """Look into a queue soon, if its agent is registered here."""

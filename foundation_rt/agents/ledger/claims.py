@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, define, field
@@ -29,13 +29,18 @@ from .operations import Operations
 from .retransmitter import Retransmitter
 from .types import (
     LOCKED,
+    NO_CLAIMING,
+    Appended,
     Claim,
     ClaimCompletion,
     Claimed,
+    Claiming,
     Completed,
     Locked,
+    OutgoingMessage,
     Queued,
     Release,
+    RequestRecord,
     RequestState,
 )
 
@@ -82,6 +87,12 @@ class Claims:
     _undeclared: dict[str, AgentLimits] = field(factory=dict, init=False)
     # Held claims that were executed and whose outcome is being recorded.
     _ended: set[str] = field(factory=set, init=False)
+    # Agents for which the APPEND under way claims what it enters (AACP-193). Nothing else is
+    # claimed for them, also after it has failed: until the next one tells what it has entered.
+    _entering: set[str] = field(factory=set, init=False)
+    _in_doubt: dict[str, str] = field(factory=dict, init=False)
+    # Agents for which the last CLAIM was asked.
+    _asked: Collection[str] = field(default=(), init=False)
     # Agents whose claims were given back during a CLAIM: it may bring what is behind those.
     _overtaken: set[str] = field(factory=set, init=False)
     _lost_claims: int = field(default=0, init=False)
@@ -154,6 +165,7 @@ class Claims:
             None if error is None else dumps(error.to_wire()),
             *self.exchange.plan_reply(now_ms),
             in_transaction,
+            claim.on_entry,
         )
 
     def give_back(
@@ -183,7 +195,78 @@ class Claims:
         self._overtaken.clear()
         self.awake.wake_some(persist.arguments[0])
 
+    def doubt_entered(self, persist: Persist) -> None:
+        """Claim nothing behind what an APPEND that failed may have claimed (AACP-193)."""
+        messages, _, claiming = persist.arguments
+        for message in messages:
+            if message.local and message.target_agent_id in claiming.wanted:
+                self._in_doubt[message.key] = message.target_agent_id
+        self._entering = set(self._in_doubt.values())
+
     # -- operations and their results ---------------------------------------------------------
+
+    def claiming(self, messages: Sequence[OutgoingMessage], now_ms: int) -> Claiming:
+        """Return what is claimed with messages that are entered (AACP-193)."""
+        if not self.is_claiming:
+            return NO_CLAIMING
+        wanted: dict[str, int] = {}
+        holds = []
+        for agent_id in dict.fromkeys(each.target_agent_id for each in messages if each.local):
+            quota = self._agents.get(agent_id)
+            if quota is not None and quota.held:
+                holds.append(agent_id)
+            elif quota is not None and self._has_nothing(agent_id):
+                wanted[agent_id] = quota.capacity
+        self._entering |= wanted.keys()
+        return Claiming(wanted, self._owner, now_ms + self.operations.settings.lease_ms, holds)
+
+    def _has_nothing(self, agent_id: str) -> bool:
+        """Return whether nothing is known to wait for an agent, or to be claimed for it."""
+        is_asked = self.operations.is_busy(Operation.CLAIM) and agent_id in self._asked
+        return not (
+            is_asked
+            or self.awake.is_awake(agent_id)
+            or self._releasing[agent_id]
+            or agent_id in self._entering
+            or agent_id in self._undeclared
+        )
+
+    def entered(self, persist: Persist, results: Sequence[Appended | Locked], now_ms: int) -> None:
+        """Have executed what was claimed on entry; give back what a lost APPEND has claimed."""
+        messages, _, claiming = persist.arguments
+        was_entering, claims = self._entering, []
+        for message, answer in zip(messages, results, strict=True):
+            if answer is LOCKED:
+                continue
+            if answer.claim is not None:
+                answer.claim.on_entry = True
+                claims.append(answer.claim)
+            if self._in_doubt.pop(message.key, None) is not None:
+                self._give_back_unknown(message.key, answer.existing)
+        self._entering = set(self._in_doubt.values())
+        claims.sort(key=lambda claim: -claim.priority)
+        self._take(claims, claiming.lease_until_ms <= now_ms, (), now_ms)
+        if was_entering:
+            self.operations.want(Operation.CLAIM)  # for those that have become awake meanwhile
+
+    def _give_back_unknown(self, request_id: str, record: RequestRecord | None) -> None:
+        """Give back a claim of this node that no answer has told of, and that is not begun."""
+        if (
+            record is not None
+            and record.request_id == request_id
+            and record.state is RequestState.CLAIMED
+            and record.epoch == 1
+            and (record.owner or "").partition("+")[0] == self.operations.settings.owner
+            and request_id not in self.held
+        ):
+            self._releasing[record.target_agent_id] += 1
+            release = Release(request_id, record.epoch, 0)
+            self.operations.add(Operation.RELEASE, (release, record.target_agent_id))
+
+    @property
+    def _owner(self) -> str:
+        owner = self.operations.settings.owner
+        return f"{owner}+{self._lost_claims}" if self._lost_claims else owner
 
     def claim_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
         """Return what may be claimed for each agent whose queue may have something."""
@@ -193,16 +276,14 @@ class Claims:
         for agent_id in self.awake.now_awake(now_ms):
             quota = self._agents[agent_id]
             has_room = quota.held < quota.capacity and agent_id not in self._undeclared
-            if has_room and not self._releasing[agent_id]:
+            if has_room and not self._releasing[agent_id] and agent_id not in self._entering:
                 wanted[agent_id] = quota.capacity - quota.held
         self.awake.put_to_sleep(wanted, now_ms)
         if not wanted:
             return None
+        self._asked = wanted
         idle = {agent_id for agent_id in wanted if not self._agents[agent_id].held}
-        owner = self.operations.settings.owner
-        if self._lost_claims:
-            owner = f"{owner}+{self._lost_claims}"
-        return (wanted, owner, now_ms, now_ms + self.operations.settings.lease_ms, idle)
+        return (wanted, self._owner, now_ms, now_ms + self.operations.settings.lease_ms, idle)
 
     def limit_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
         """Return the limits of agents that were registered, of each the latest."""
@@ -252,24 +333,9 @@ class Claims:
 
     def claimed(self, persist: Persist, claimed: Claimed, now_ms: int) -> None:
         """Have the new claims executed."""
-        settings = self.operations.settings
         overtaken, self._overtaken = self._overtaken, set()
         # After a stop of this process others may have them by now: they are given back unexecuted.
-        lapsed = persist.arguments[3] <= now_ms
-        # What is held and was claimed again was lost unnoticed. Another may have executed what is
-        # before it since, so an execution that was begun before that does not count (AACP-04).
-        for claim in claimed.claims:
-            if claim.request_id in self.held:
-                self._lose(self.held[claim.request_id], now_ms)
-        for claim in claimed.claims:
-            if lapsed or not self._may_execute(claim, overtaken):
-                self._release(claim, None)
-            else:
-                self.held[claim.request_id] = claim
-                self._agents[claim.target_agent_id].held += 1
-                self._begin(claim, now_ms)
-        if claimed.claims:
-            self.operations.arm(Operation.RENEW, now_ms + settings.lease_ms // 3)
+        self._take(claimed.claims, persist.arguments[3] <= now_ms, overtaken, now_ms)
         wanted: dict[str, int] = persist.arguments[0]
         counts = Counter(claim.target_agent_id for claim in claimed.claims)
         for agent_id, count in counts.items():
@@ -311,7 +377,9 @@ class Claims:
             if completed.response is not None:
                 responses.append(self.exchange.first_attempt(completed.response))
                 self.operations.arm(Operation.TAKE_DUE, completion.reply_next_attempt_at_ms)
-            self.awake.wake(claim.target_agent_id)  # there is capacity again
+            if completed.waits:
+                self.awake.wake(claim.target_agent_id)
+            self.operations.want(Operation.CLAIM)  # there is capacity again, if it is awake
         self.operations.put_first(Operation.COMPLETE, first)
         self.operations.send(responses)
 
@@ -342,7 +410,26 @@ class Claims:
 
     # -- parts of that ------------------------------------------------------------------------
 
-    def _may_execute(self, claim: Claim, overtaken: set[str]) -> bool:
+    def _take(
+        self, claims: Sequence[Claim], lapsed: bool, overtaken: Collection[str], now_ms: int
+    ) -> None:
+        """Have claims executed, in this order; give back those that may not be."""
+        # What is held and was claimed again was lost unnoticed. Another may have executed what is
+        # before it since, so an execution that was begun before that does not count (AACP-04).
+        for claim in claims:
+            if claim.request_id in self.held:
+                self._lose(self.held[claim.request_id], now_ms)
+        for claim in claims:
+            if lapsed or not self._may_execute(claim, overtaken):
+                self._release(claim, None)
+            else:
+                self.held[claim.request_id] = claim
+                self._agents[claim.target_agent_id].held += 1
+                self._begin(claim, now_ms)
+        if claims:
+            self.operations.arm(Operation.RENEW, now_ms + self.operations.settings.lease_ms // 3)
+
+    def _may_execute(self, claim: Claim, overtaken: Collection[str]) -> bool:
         """Return whether its agent is still here, and nothing before it was given back."""
         return claim.target_agent_id in self._agents and claim.target_agent_id not in overtaken
 

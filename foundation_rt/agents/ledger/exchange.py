@@ -101,7 +101,7 @@ class Exchange:
 
     # -- operations and their results ---------------------------------------------------------
 
-    def append_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
+    def append_arguments(self, batch: list[Any]) -> list[OutgoingMessage]:
         """Return the messages to enter: whole batches, of which the last may exceed the limit."""
         outgoing: list[OutgoingMessage] = []
         for place, (messages, _) in enumerate(batch):
@@ -109,7 +109,7 @@ class Exchange:
                 del batch[place:]
                 break
             outgoing += messages
-        return (outgoing, now_ms)
+        return outgoing
 
     def receive_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
         """Return the envelopes to enter."""
@@ -163,7 +163,8 @@ class Exchange:
         if message.local:
             if appended.delayed_until_ms is not None:
                 self.operations.arm(Operation.QUEUE_DELAYED, appended.delayed_until_ms)
-            self.awake.wake(message.target_agent_id)
+            if appended.claim is None:
+                self.awake.wake(message.target_agent_id)
             # What has expired makes way for the others of its queue at once (AACP-98).
             self.operations.arm(Operation.PURGE, message.expires_at_ms)
         else:

@@ -31,7 +31,15 @@ from .outcomes import Outcomes
 from .retransmitter import Retransmitter
 from .schedule_keeper import ScheduleKeeper
 from .submission_taker import SubmissionTaker
-from .types import Claim, Envelope, LedgerNews, MessageRecord, OutgoingMessage
+from .types import (
+    Appended,
+    Claim,
+    Envelope,
+    LedgerNews,
+    Locked,
+    MessageRecord,
+    OutgoingMessage,
+)
 
 if TYPE_CHECKING:
     from ..messages import OutcomeWrite
@@ -86,7 +94,7 @@ class Node:
         self.schedules = schedules = ScheduleKeeper(operations, exchange, time)
         self.submissions = submissions = SubmissionTaker(operations, exchange, awake)
         self._arguments = {
-            Operation.APPEND: exchange.append_arguments,
+            Operation.APPEND: self._append_arguments,
             Operation.RECEIVE: exchange.receive_arguments,
             Operation.QUEUE_DELAYED: claims.queue_delayed_arguments,
             Operation.LIMIT_AGENTS: claims.limit_arguments,
@@ -105,7 +113,7 @@ class Node:
             Operation.TAKE_SUBMISSIONS: submissions.arguments,
         }
         self._continuations = {
-            Operation.APPEND: exchange.appended,
+            Operation.APPEND: self._appended,
             Operation.RECEIVE: exchange.received,
             Operation.QUEUE_DELAYED: claims.queued_delayed,
             Operation.LIMIT_AGENTS: claims.limited,
@@ -265,6 +273,16 @@ class Node:
         """Return whether no operation of the ledger is under way or waits to be."""
         return self.operations.is_quiet
 
+    def _append_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
+        messages = self.exchange.append_arguments(batch)
+        return (messages, now_ms, self.claims.claiming(messages, now_ms))
+
+    def _appended(
+        self, persist: Persist, results: Sequence[Appended | Locked], now_ms: int
+    ) -> None:
+        self.exchange.appended(persist, results, now_ms)
+        self.claims.entered(persist, results, now_ms)
+
     def _purge_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
         return (now_ms,) if self.time.is_right else None
 
@@ -305,6 +323,8 @@ class Node:
         operation = persist.operation
         if operation is Operation.RECEIVE:
             self.operations.effects += [ResolveWaiter(waiter, error) for _, waiter in persist.batch]
+        elif operation is Operation.APPEND:
+            self.claims.doubt_entered(persist)
         elif operation is Operation.CLAIM:
             self.claims.forget_failed_claim(persist)
         elif operation is Operation.TAKE_SUBMISSIONS:

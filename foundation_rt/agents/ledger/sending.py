@@ -279,7 +279,6 @@ class Sender:
             begin_of(options, now_ms) + ttl_ms,
             local,
             0 if local else now_ms + node.sending.backoff_delay_ms(1),
-            registered and node.claims.is_claiming,
             options,
         )
 

@@ -58,7 +58,7 @@ class SubmissionTaker:
         if is_whole:
             self._poll_at_ms = now_ms + _POLL_MS
         next_attempt_at_ms = self.exchange.plan_reply(now_ms)[1]
-        return (named, self.awake.registered, now_ms, next_attempt_at_ms, settings.max_batch)
+        return (named, now_ms, next_attempt_at_ms, settings.max_batch)
 
     def taken(self, persist: Persist, taken: TakenSubmissions, now_ms: int) -> None:
         """Have what was taken over executed, or sent."""

@@ -49,15 +49,12 @@ class SubmittedRequest(Shown):
             self.source_agent_id, self.target_agent_id, MessageType.REQUEST, self.payload
         )
 
-    def outgoing(
-        self, now_ms: int, next_attempt_at_ms: int, served: Collection[str]
-    ) -> OutgoingMessage:
+    def outgoing(self, now_ms: int, next_attempt_at_ms: int) -> OutgoingMessage:
         """Return the message to enter.
 
         Args:
             now_ms: the time at which it is taken over.
             next_attempt_at_ms: when it is sent a second time, if another ledger executes it.
-            served: the agents that the process executes for.
         """
         options = None if self.options is None else RequestOptions.from_json(self.options)
         return OutgoingMessage(
@@ -72,7 +69,6 @@ class SubmittedRequest(Shown):
             begin_of(options, now_ms) + self.ttl_ms,
             self.local,
             0 if self.local else next_attempt_at_ms,
-            self.target_agent_id in served,
             options,
         )
 

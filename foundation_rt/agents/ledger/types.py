@@ -17,7 +17,7 @@ The state of a record never goes back, unless an operator requeues it (spec/aacp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -281,7 +281,6 @@ class OutgoingMessage(Shown):
         request_id: None for an EVENT without one.
         local: the target's queue is in this ledger; otherwise the message goes over a transport.
         next_attempt_at_ms: when it is sent again unless it is acknowledged before.
-        served: this process executes for the target, so that others need not be told.
         options: when and how it is executed, if its sender said so.
         batch: names the messages that are entered together or not at all (AACP-169): they have one
             target and distinct ids, and follow each other; "" for a message by itself.
@@ -298,7 +297,6 @@ class OutgoingMessage(Shown):
     expires_at_ms: int
     local: bool
     next_attempt_at_ms: int
-    served: bool = False
     options: RequestOptions | None = None
     batch: str = ""
 
@@ -306,6 +304,26 @@ class OutgoingMessage(Shown):
     def key(self) -> str:
         """The id under which the ledger keeps it."""
         return self.request_id or self.message_id
+
+
+@frozen
+class Claiming:
+    """The claims that a process makes with the messages that it enters (AACP-193).
+
+    Attributes:
+        wanted: the most that are claimed for each agent, by its id.
+        owner: of the claims.
+        lease_until_ms: the end of the leases.
+        holds: the agents of which it holds claims, so that others need not be told (AACP-97).
+    """
+
+    wanted: Mapping[str, int] = field(factory=dict)
+    owner: str = ""
+    lease_until_ms: int = 0
+    holds: Collection[str] = ()
+
+
+NO_CLAIMING = Claiming()
 
 
 @frozen
@@ -348,6 +366,7 @@ class Claim(_Value):
         executions: the number of its executions, as far as is known, with this one.
         priority, retry: as in `RequestRecord`.
         workers: how many requests its agent executes at a time (AACP-190).
+        on_entry: it was made in the transaction that entered the request (AACP-193).
     """
 
     request_id: str
@@ -363,6 +382,7 @@ class Claim(_Value):
     priority: int = 0
     retry: bytes | None = None
     workers: int = 1
+    on_entry: bool = False
 
     @property
     def identity_fields(self) -> dict[str, Any]:
@@ -386,6 +406,7 @@ class ClaimCompletion(Shown):
             outcome, and only if the outcome is taken. When it raises, its writes are undone and
             the outcome is not taken (AACP-05). The store may call it again after undoing its
             writes. Stores without such a connection raise `UsageError`.
+        on_entry: as in `Claim`.
     """
 
     request_id: str
@@ -396,6 +417,7 @@ class ClaimCompletion(Shown):
     reply_id: str
     reply_next_attempt_at_ms: int
     in_transaction: OutcomeWrite | None = None
+    on_entry: bool = False
 
 
 @define(eq=False, repr=False)
@@ -449,6 +471,7 @@ class Appended(_Value):
             ledger. Where a batch is refused, the first one that another message has the id of.
         message: the message to send now, if any.
         delayed_until_ms: when the first request that has become DELAYED by it is due.
+        claim: the claim of the request, if it was made with it (AACP-193).
     """
 
     verdict: EntryVerdict
@@ -456,6 +479,7 @@ class Appended(_Value):
     existing: RequestRecord | None = None
     message: MessageRecord | None = None
     delayed_until_ms: int | None = None
+    claim: Claim | None = None
 
 
 @define(eq=False, repr=False)
@@ -538,11 +562,13 @@ class Completed(_Value):
         record: as it is now; None when the outcome was refused because the claim was lost.
         response: the message to send now, if any.
         failure: the exception of `ClaimCompletion.in_transaction`; the claim is still held.
+        waits: something may wait in the queue of its agent, of which nobody else tells.
     """
 
     record: RequestRecord | None
     response: MessageRecord | None
     failure: Exception | None = None
+    waits: bool = True
 
 
 @define(eq=False, repr=False)

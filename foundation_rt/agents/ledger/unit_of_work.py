@@ -12,7 +12,7 @@ the rows that a store has to write. The stores differ only in the origin of the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from .administration import Changed, Verdict, judge_cancelling, judge_requeueing
 from .copies import copy_of_request
 from .request_options import NO_OPTIONS, RequestOptions
 from .rules import (
+    claim_from,
     conflict_error,
     is_repeated,
     judge,
@@ -45,6 +46,8 @@ from .types import (
     TERMINAL,
     Appended,
     ClaimCompletion,
+    Claimed,
+    Claiming,
     Completed,
     EntryVerdict,
     Envelope,
@@ -98,6 +101,7 @@ class UnitOfWork(Shown):
         moved: agents in whose queues positions were given out.
         delayed_until_ms: when the first of the requests is due that the last message that was
             made here, or the last batch that came in, has made DELAYED.
+        free: agents whose queues were empty, and that have no limits.
     """
 
     incarnation: int
@@ -115,6 +119,7 @@ class UnitOfWork(Shown):
     touched: set[Link] = field(factory=set, init=False)
     moved: set[str] = field(factory=set, init=False)
     delayed_until_ms: int | None = field(default=None, init=False)
+    free: Collection[str] = field(default=(), init=False)
 
     # -- messages that are made here ----------------------------------------------------------
 
@@ -140,6 +145,50 @@ class UnitOfWork(Shown):
         if self.usage is not None and new and not self.usage.has_room_for_messages(new):
             return Appended(EntryVerdict.FULL, 0)
         return None
+
+    def claim_added(
+        self,
+        messages: Iterable[OutgoingMessage],
+        appended: Iterable[Appended],
+        claiming: Claiming,
+        now_ms: int,
+    ) -> list[list[RequestRecord]]:
+        """Claim what was entered for agents that are free; return the records of each (AACP-193).
+
+        Args:
+            messages: those that were entered.
+            appended: what came of it; it gets the claims.
+            claiming: what is claimed.
+            now_ms: the time.
+        """
+        taken = []
+        made = {
+            message.key: answer
+            for message, answer in zip(messages, appended, strict=True)
+            if answer.verdict is EntryVerdict.NEW
+        }
+        released = {record.target_agent_id for record in self.entered.values()}
+        for agent_id in self.free:
+            if agent_id in released:
+                continue
+            queue = [
+                record
+                for record in self.added.values()
+                if record.target_agent_id == agent_id and record.state is RequestState.RECEIVED
+            ]
+            queue.sort(key=lambda record: (-record.priority, record.position))
+            claimed = Claimed([])
+            most, owner, until_ms = (
+                claiming.wanted[agent_id],
+                claiming.owner,
+                claiming.lease_until_ms,
+            )
+            taken.append(
+                claim_from(queue, most, owner, now_ms, until_ms, True, claimed, lambda _: None)
+            )
+            for claim in claimed.claims:
+                made[claim.request_id].claim = claim
+        return taken
 
     def append(self, outgoing: OutgoingMessage) -> Appended:
         """Enter a message that is made here."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from uuid import uuid4
 
@@ -45,12 +45,15 @@ from ..ledger.schedules import (
     replaced,
 )
 from ..ledger.types import (
+    NO_CLAIMING,
     VOID_PAYLOAD,
     Appended,
     ClaimCompletion,
     Claimed,
+    Claiming,
     Completed,
     Due,
+    EntryVerdict,
     Hastened,
     IncomingEnvelope,
     LedgerNews,
@@ -306,9 +309,34 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
 
     # -- messages and requests ----------------------------------------------------------------
 
-    async def append(self, messages: Sequence[OutgoingMessage], now_ms: int) -> list[Appended]:
+    async def append(
+        self,
+        messages: Sequence[OutgoingMessage],
+        now_ms: int,
+        claiming: Claiming = NO_CLAIMING,
+    ) -> list[Appended]:
         """See `AACPPersistenceAdapter`."""
-        return self.ledger.append_all(messages)
+        appended = self.ledger.append_all(messages)
+        new = {
+            message.key: answer
+            for message, answer in zip(messages, appended, strict=True)
+            if answer.verdict is EntryVerdict.NEW
+        }
+        free = {
+            agent_id: most
+            for agent_id, most in claiming.wanted.items()
+            if agent_id not in self.ledger.limited
+            and all(record.request_id in new for record in self._queue(agent_id))
+        }
+        until_ms = claiming.lease_until_ms
+        for claim in (await self.claim(free, claiming.owner, now_ms, until_ms, free)).claims:
+            new[claim.request_id].claim = claim
+        return appended
+
+    def _queue(self, agent_id: str) -> Iterator[RequestRecord]:
+        """Return the queue of an agent, without its order of priorities."""
+        levels = self.ledger.waiting.get(agent_id, {})
+        return chain.from_iterable(level.values() for level in levels.values())
 
     async def receive(
         self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int
@@ -431,7 +459,12 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
         self, completions: Sequence[ClaimCompletion], now_ms: int
     ) -> list[Completed]:
         """See `AACPPersistenceAdapter`."""
-        return [self.ledger.complete(completion, now_ms) for completion in completions]
+        completed = [self.ledger.complete(completion, now_ms) for completion in completions]
+        for each in completed:
+            if each.record is not None:
+                queue = self._queue(each.record.target_agent_id)
+                each.waits = any(record.state is RequestState.RECEIVED for record in queue)
+        return completed
 
     async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> list[bool]:
         """See `AACPPersistenceAdapter`."""

@@ -30,7 +30,6 @@ class WithoutSubmissions:
     async def take_submissions(
         self,
         transactions: Collection[int] | None,
-        served: Collection[str],
         now_ms: int,
         next_attempt_at_ms: int,
         limit: int,

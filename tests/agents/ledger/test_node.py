@@ -544,6 +544,112 @@ def test_stopped_node_claims_nothing_and_gives_back() -> None:
 # -- what another process keeps locked ------------------------------------------------------------
 
 
+@pytest.mark.rule("AACP-193", "AACP-195")
+def test_request_to_an_agent_without_others_takes_two_operations() -> None:
+    bench = Bench(shared=True)
+    bench.add_busy_agent("b")
+    bench.perform()
+    bench.calls.clear()
+    for name in ("r1", "r2"):
+        bench.node.send([outgoing(name)], name, bench.now)
+        bench.perform()
+        [claim] = bench.claims()
+        bench.finish(claim)
+        bench.perform()
+    assert bench.calls == [Operation.APPEND, Operation.COMPLETE] * 2
+
+
+@pytest.mark.rule("AACP-193", "AACP-195")
+def test_what_others_enter_meanwhile_is_claimed_with_the_outcome() -> None:
+    bench = Bench()
+    bench.add_busy_agent("b")
+    bench.perform()
+    bench.node.send([outgoing("r1")], 1, bench.now)
+    bench.perform()
+    other = Bench(bench.store)
+    other.node.send([outgoing("r2")], 2, bench.now)
+    other.perform()
+    [claim] = bench.claims()
+    bench.finish(claim)
+    bench.perform()
+    assert [each.request_id for each in bench.claims()] == ["r2"]
+
+
+@pytest.mark.rule("AACP-193")
+def test_nothing_else_is_claimed_for_an_agent_while_a_message_is_entered() -> None:
+    bench = Bench()
+    bench.add_busy_agent("b")
+    bench.perform()
+    bench.node.send([outgoing("r1")], 1, bench.now)
+    append = bench.waiting(Operation.APPEND)
+    assert append.arguments[2].wanted == {"b": 100}
+    answer = bench.answer(append)
+    other = Bench(bench.store)
+    other.node.send([outgoing("r2")], 2, bench.now)
+    other.perform()
+    bench.node.look_around(None, bench.now)
+    bench.perform()
+    assert bench.claims() == []
+    bench.node.persisted(append, answer, bench.now)
+    bench.perform()
+    assert [each.request_id for each in bench.claims()] == ["r1", "r2"]
+
+
+@pytest.mark.rule("AACP-193")
+def test_message_is_not_claimed_for_an_agent_that_may_have_others() -> None:
+    bench, claims = executing(1)
+    bench.node.send([outgoing("held")], 2, bench.now)
+    append = bench.waiting(Operation.APPEND)
+    assert (append.arguments[2].wanted, append.arguments[2].holds) == ({}, ["b"])
+    bench.node.persisted(append, bench.answer(append), bench.now)
+    bench.node.give_back(claims[0], bench.now)
+    bench.waiting(Operation.RELEASE)
+    for name in ("released", "asked"):
+        bench.node.send([outgoing(name)], name, bench.now)
+        append = bench.waiting(Operation.APPEND)
+        assert append.arguments[2].wanted == {}
+        bench.node.persisted(append, bench.answer(append), bench.now)
+
+
+@pytest.mark.rule("AACP-194")
+@pytest.mark.parametrize("happened", [False, True])
+def test_claim_of_a_lost_entry_is_given_back_and_nothing_is_claimed_before(
+    happened: bool,
+) -> None:
+    bench = Bench()
+    bench.add_busy_agent("b")
+    bench.perform()
+    bench.node.send([outgoing("r1")], 1, bench.now)
+    append = bench.waiting(Operation.APPEND)
+    if happened:
+        bench.answer(append)
+    bench.fail(append)
+    other = Bench(bench.store)
+    other.node.send([outgoing("r2")], 2, bench.now)
+    other.perform()
+    bench.node.look_around(None, bench.now)
+    bench.perform()
+    assert bench.claims() == []
+    bench.pass_time(500)
+    expected = [("r1", 2), ("r2", 1)] if happened else [("r2", 1), ("r1", 1)]
+    assert [(each.request_id, each.epoch) for each in bench.claims()] == expected
+    assert bench.node.is_quiet
+
+
+@pytest.mark.rule("AACP-164", "AACP-193")
+def test_claim_of_an_entry_that_is_learned_of_late_is_given_back() -> None:
+    bench = Bench()
+    bench.add_busy_agent("b")
+    bench.perform()
+    bench.node.send([outgoing("r1")], 1, bench.now)
+    append = bench.waiting(Operation.APPEND)
+    answer = bench.answer(append)
+    bench.now += bench.node.settings.lease_ms
+    bench.node.persisted(append, answer, bench.now)
+    bench.perform()
+    assert [(each.request_id, each.epoch) for each in bench.claims()] == [("r1", 2)]
+
+
 class LockedStore(InMemoryAACPPersistenceAdapter):
     """Answers for some agents and requests as if another process kept their rows locked."""
 
@@ -551,11 +657,10 @@ class LockedStore(InMemoryAACPPersistenceAdapter):
         super().__init__(incarnation=INCARNATION)
         self.locked: set[str] = set()
 
-    async def append(self, messages: Any, now_ms: int) -> Any:
-        return [
-            LOCKED if each.target_agent_id in self.locked else self.ledger.append(each)
-            for each in messages
-        ]
+    async def append(self, messages: Any, now_ms: int, *claiming: Any) -> Any:
+        free = [each for each in messages if each.target_agent_id not in self.locked]
+        entered = iter(await super().append(free, now_ms, *claiming))
+        return [LOCKED if each not in free else next(entered) for each in messages]
 
     async def receive(self, arrivals: Any, now_ms: int, ttl_ms: int) -> Any:
         locked = [each for each in arrivals if each.envelope.target_agent_id in self.locked]

@@ -33,6 +33,7 @@ from foundation_rt.agents.ledger.request_options import ExecutionRetries, Reques
 from foundation_rt.agents.ledger.types import (
     Claim,
     Claimed,
+    Claiming,
     Completed,
     IncomingEnvelope,
     MessageRecord,
@@ -142,7 +143,10 @@ class BesideMemory(RuleBasedStateMachine):
         messages = [self.draw_outgoing(data) for _ in range(data.draw(st.integers(1, 4)))]
         self.messages += messages
         now = self.now
-        self.ask(lambda store: store.append(messages, now))
+        wanted = data.draw(st.dictionaries(st.sampled_from(LOCAL), st.integers(1, 3)))
+        claiming = Claiming(wanted, "one", now + LEASE)
+        appended = self.ask(lambda store: store.append(messages, now, claiming))
+        self.claims += [each.claim for each in appended if each.claim is not None]
 
     def draw_outgoing(self, data: st.DataObject) -> OutgoingMessage:
         if self.messages and data.draw(st.integers(0, 5)) == 0:

@@ -54,6 +54,7 @@ from foundation_rt.agents.ledger.types import (
     Claim,
     ClaimCompletion,
     Claimed,
+    Claiming,
     Completed,
     Due,
     EntryVerdict,
@@ -267,6 +268,14 @@ class Ledger:
 
     def append(self, *messages: OutgoingMessage, now: int = NOW) -> list[Appended]:
         return self.run(self.adapter.append(messages, now))
+
+    def append_claiming(
+        self, *messages: OutgoingMessage, owner: str = "me", now: int = NOW, **wanted: int
+    ) -> list[Claim | None]:
+        """Enter messages and claim for these agents; return the claims."""
+        claiming = Claiming(wanted, owner, now + LEASE)
+        appended = self.run(self.adapter.append(messages, now, claiming))
+        return [each.claim for each in appended]
 
     def receive(self, *arrivals: IncomingEnvelope, now: int = NOW) -> Received:
         return self.run(self.adapter.receive(arrivals, now, TTL))
@@ -1054,6 +1063,69 @@ class StoreContract:
             NOW + LEASE,
         )
 
+    @pytest.mark.rule("AACP-193")
+    def test_what_is_entered_in_an_empty_queue_is_claimed_with_it(self, ledger: Ledger) -> None:
+        urgent = RequestOptions(priority=1)
+        batch = [outgoing("r1"), outgoing("c1", target="c"), outgoing("u", options=urgent)]
+        claims = ledger.append_claiming(*batch, outgoing("r2"), outgoing("r1"), b=2)
+        assert [each and (each.request_id, each.epoch, each.executions) for each in claims] == [
+            ("r1", 1, 1),
+            None,
+            ("u", 1, 1),
+            None,
+            None,
+        ]
+        assert [ledger.request(each).executions for each in ("u", "r1", "r2")] == [1, 0, 0]
+        record = ledger.request("r1")
+        owned = (record.state, record.owner, record.lease_until_ms)
+        assert owned == (RequestState.CLAIMED, "me", NOW + LEASE)
+        assert ledger.claim(owner="other").claims == []
+        [done, _] = ledger.complete(completion(("u", 1)), completion(("r1", 1)))
+        assert done.record is not None
+        assert done.record.state is RequestState.COMPLETED
+        assert ledger.claim_ids(owner="other") == ["r2"]
+
+    @pytest.mark.rule("AACP-193")
+    def test_nothing_is_claimed_behind_what_is_in_the_queue(self, ledger: Ledger) -> None:
+        ledger.append(outgoing("r1"), outgoing("d1", target="d"))
+        ledger.claim("d", owner="other")
+        ledger.limit(e=AgentLimits(2))
+        delayed = RequestOptions(not_before_ms=NOW + 5)
+        again = [
+            outgoing("r1"),
+            outgoing("r2"),
+            outgoing("d2", target="d"),
+            outgoing("e1", target="e"),
+        ]
+        again += [
+            outgoing("f1", target="f", options=delayed),
+            outgoing("g1", target="g", local=False),
+        ]
+        assert ledger.append_claiming(*again, b=9, d=9, e=9, f=9, g=9) == [None] * 6
+        assert ledger.claim_ids() == ["r1", "r2"]
+        ledger.complete(completion(("r1", 1)), completion(("r2", 1)))
+        [claim] = ledger.append_claiming(outgoing("r3"), b=1)
+        assert claim is not None
+        assert claim.request_id == "r3"
+
+    @pytest.mark.rule("AACP-193")
+    def test_nothing_is_claimed_with_what_it_releases(self, ledger: Ledger) -> None:
+        ledger.receive(incoming(2, "held", source="a"))
+        assert ledger.append_claiming(outgoing("r1"), b=9) == [None]
+        assert ledger.claim_ids() == ["held", "r1"]
+
+    @pytest.mark.rule("AACP-193", "AACP-194")
+    def test_repeated_entry_shows_the_claim_that_was_made(self, ledger: Ledger) -> None:
+        ledger.append_claiming(outgoing("r1"), b=1)
+        claiming = Claiming({"b": 1}, "me", NOW + LEASE)
+        [again] = ledger.run(ledger.adapter.append([outgoing("r1")], NOW, claiming))
+        assert again.claim is None
+        assert again.existing is not None
+        assert (again.existing.owner, again.existing.epoch) == ("me", 1)
+        ledger.release(Release("r1", 1, 0))
+        [claim] = ledger.claim(owner="other", idle=["b"]).claims
+        assert (claim.request_id, claim.epoch, claim.executions) == ("r1", 2, 1)
+
     @pytest.mark.rule("AACP-22")
     def test_claims_are_limited_for_each_agent(self, ledger: Ledger) -> None:
         ledger.append(
@@ -1417,7 +1489,7 @@ class StoreContract:
         ended = completion(ledger.claim().claims[0])
         [done] = ledger.complete(ended, now=NOW + 4)
         again = ledger.complete(ended, ended, now=NOW + 9)
-        assert again == [Completed(done.record, None)] * 2
+        assert again == [Completed(done.record, None, waits=False)] * 2
         assert ledger.request("r1") == done.record
         assert ledger.last_seq("b", "far") == 1
         assert len(ledger.messages(Outcome.UNKNOWN)) == 1

@@ -95,10 +95,9 @@ class _AcknowledgesOverGaps(InMemoryAACPPersistenceAdapter):
 
 
 class _EntersTwice(InMemoryAACPPersistenceAdapter):
-    async def append(self, messages: Any, now_ms: int) -> Any:
-        return await super().append(
-            [evolve(each, message_id=uuid_of(f"{id(each)}")) for each in messages], now_ms
-        )
+    async def append(self, messages: Any, now_ms: int, *claiming: Any) -> Any:
+        renamed = [evolve(each, message_id=uuid_of(f"{id(each)}")) for each in messages]
+        return await super().append(renamed, now_ms, *claiming)
 
 
 class _ForgetsOnReopen(InMemoryAACPPersistenceAdapter):
@@ -164,7 +163,7 @@ def test_comparison_finds_an_outcome_that_is_taken_late(
         def place() -> Iterator[MakeAdapter]:
             yield kind
 
-    request = (1, "b", b"1", 1000, 0, 1, "a", False, MessageType.REQUEST, "r0")
+    request = (1, "b", b"1", 1000, 0, 1, "a", False, MessageType.REQUEST, "r0", {})
     machine = Machine()
     try:
         machine.begin()

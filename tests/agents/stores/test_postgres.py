@@ -16,7 +16,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.pq import ExecStatus
@@ -24,6 +23,8 @@ from psycopg.pq import ExecStatus
 from foundation_rt.agents.ledger.types import (
     LOCKED,
     Appended,
+    Claim,
+    Claiming,
     Completed,
     EntryVerdict,
     LedgerNews,
@@ -794,7 +795,7 @@ async def test_processes_tell_each_other_whose_queue_and_which_request_has_chang
         one.on_change(calls)
         await calls.until(1)  # it listens
         await one.append([outgoing("own")], NOW)
-        await two.append([evolve(outgoing("served"), served=True)], NOW)
+        await two.append([outgoing("more")], NOW, Claiming(holds=["b"]))
         await two.append([outgoing("r2"), outgoing("r3", target="c")], NOW)
         [claim] = (await one.claim({"b": 1}, "me", NOW, NOW + LEASE)).claims
         await two.complete([completion(claim)], NOW)
@@ -802,6 +803,27 @@ async def test_processes_tell_each_other_whose_queue_and_which_request_has_chang
         await calls.until(4)
         told = [None, LedgerNews(["b", "c"], []), LedgerNews([], [claim.request_id]), None]
         assert calls.news == told
+
+
+@pytest.mark.rule("AACP-04", "AACP-193")
+async def test_of_processes_that_enter_at_once_the_first_in_the_queue_claims(place: Place) -> None:
+    async with place.open() as one, place.open() as two:
+        for agent in [f"agent {n}" for n in range(20)]:
+
+            async def enter(
+                ledger: PostgresAACPPersistenceAdapter, owner: str, agent: str = agent
+            ) -> Claim | None:
+                claiming = Claiming({agent: 1}, owner, NOW + LEASE)
+                request = outgoing(f"{agent} of {owner}", source=owner, target=agent)
+                [appended] = await ledger.append([request], NOW, claiming)
+                assert appended is not LOCKED
+                return appended.claim
+
+            made = await asyncio.gather(enter(one, "one"), enter(two, "two"))
+            [claim] = [each for each in made if each is not None]
+            await one.release([Release(claim.request_id, claim.epoch, 0)])
+            first, _ = (await one.claim({agent: 2}, "third", NOW, NOW + LEASE)).claims
+            assert first.request_id == claim.request_id
 
 
 @pytest.mark.rule("AACP-97")

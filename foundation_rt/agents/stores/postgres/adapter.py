@@ -34,9 +34,11 @@ from ...ledger.schedules import Advance, DueSchedules, EnteredRuns, Schedule, Sc
 from ...ledger.submissions import SubmittedRequest, TakenSubmissions
 from ...ledger.types import (
     LOCKED,
+    NO_CLAIMING,
     Appended,
     ClaimCompletion,
     Claimed,
+    Claiming,
     Completed,
     Due,
     Hastened,
@@ -129,6 +131,8 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
     _floors: WeakKeyDictionary[Connection, QueueFloors] = field(
         factory=WeakKeyDictionary, init=False
     )
+    # Agents that have had limits: others do not tell when there is something to claim again.
+    _limited: set[str] = field(factory=set, init=False)
     # How often in a row a claim found that another process was claiming.
     _busy: int = field(default=0, init=False)
     # By the clock of the loop: when transactions of stopped processes may be ended again.
@@ -282,33 +286,51 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
     # -- messages and requests ----------------------------------------------------------------
 
     async def append(
-        self, messages: Sequence[OutgoingMessage], now_ms: int
+        self,
+        messages: Sequence[OutgoingMessage],
+        now_ms: int,
+        claiming: Claiming = NO_CLAIMING,
     ) -> list[Appended | Locked]:
         """See `AACPPersistenceAdapter`."""
-        return await self._enter(
-            "append", messages, lambda message: message.target_agent_id, self._append
-        )
+
+        async def work(messages: Sequence[OutgoingMessage], lock_ms: int | None) -> list[Appended]:
+            return await self._append(messages, now_ms, claiming, lock_ms)
+
+        return await self._enter("append", messages, lambda each: each.target_agent_id, work)
 
     async def _append(
-        self, messages: Sequence[OutgoingMessage], lock_ms: int | None
+        self,
+        messages: Sequence[OutgoingMessage],
+        now_ms: int,
+        claiming: Claiming,
+        lock_ms: int | None,
     ) -> list[Appended]:
+        targets = {each.target_agent_id for each in messages if each.local}
+
         async def work(transaction: Transaction) -> list[Appended]:
+            known = self._floors.setdefault(transaction.connection, QueueFloors())
+            wanted = sorted(targets & claiming.wanted.keys())
             unit = await load(
                 transaction,
                 self.incarnation,
                 links=[(each.source_agent_id, each.target_agent_id) for each in messages],
-                agents=[each.target_agent_id for each in messages if each.local],
+                agents=targets,
                 request_ids=[each.key for each in messages],
                 message_ids=[
                     each.message_id
                     for each in messages
                     if each.request_id is None or not each.local
                 ],
+                free=statements.free(wanted, known.of(wanted)) if wanted else None,
             )
+            for agent_id in unit.free:
+                known.see_empty(agent_id, unit.queues[agent_id])
             await load_held(transaction, unit, unit.releases_here(messages))
             appended = unit.append_all(messages)
-            queues = {each.target_agent_id for each in messages if each.local and not each.served}
-            await flush(transaction, unit, self._tell(LedgerNews(sorted(queues))))
+            taken = unit.claim_added(messages, appended, claiming, now_ms)
+            claimed = {record.target_agent_id for each in taken for record in each}
+            told = sorted(targets - claimed - set(claiming.holds))
+            await flush(transaction, unit, self._tell(LedgerNews(told)))
             return appended
 
         return await self._try(work, lock_ms)
@@ -401,6 +423,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
                 for agent_id, *columns in mailboxes
                 if columns[:2] != [1, 0]
             }
+            self._limited |= limited.keys()
             admitted: dict[str, Admitted] = {}
             time_ms = now_ms
             if limited:
@@ -542,7 +565,11 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
             await load_response_links(transaction, unit)
             for place, completion, record in taken:
                 completed[place] = unit.answer(record, completion, now_ms)
-            finished = [completion.request_id for _, completion, _ in taken]
+            for each in completed:
+                if each is not LOCKED and each.record is not None:
+                    each.waits = each.record.target_agent_id in self._limited
+            # The caller of what was claimed on entry is here.
+            finished = [each.request_id for _, each, _ in taken if not each.on_entry]
             await flush(transaction, unit, self._tell(LedgerNews((), finished)))
             return completed
 
@@ -757,7 +784,6 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
     async def take_submissions(
         self,
         transactions: Collection[int] | None,
-        served: Collection[str],
         now_ms: int,
         next_attempt_at_ms: int,
         limit: int,
@@ -774,7 +800,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
                     transaction,
                     self.incarnation,
                     batch,
-                    lambda each: each.outgoing(now_ms, next_attempt_at_ms, served),
+                    lambda each: each.outgoing(now_ms, next_attempt_at_ms),
                     self._tell,
                 ),
                 lock_ms,

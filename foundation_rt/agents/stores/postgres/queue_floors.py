@@ -70,6 +70,13 @@ class QueueFloors(Shown):
             queue.floors[priority] = max(floor, queue.floors[priority])
             queue.read_at = queue.seen
 
+    def see_empty(self, agent_id: str, last_position: int) -> None:
+        """Note that a queue that is locked is empty up to the last position given out in it."""
+        self.see(agent_id, 0, last_position)
+        queue = self._queues[agent_id]
+        queue.floors = [last_position + 1 for _ in queue.floors]
+        queue.read_at = queue.seen
+
     def see(self, agent_id: str, priority: int, position: int) -> None:
         """Note a request of a queue, which was read after what `learn` was given."""
         if len(self._queues) >= _MAX_QUEUES and agent_id not in self._queues:

@@ -109,7 +109,7 @@ async def enter_runs(
     ]
     if taken:
         await transaction.ask(*map(_advanced, taken.values()))
-    queues = {each.target_agent_id for each in messages if each.local and not each.served}
+    queues = {each.target_agent_id for each in messages if each.local}
     await flush(transaction, unit, tell(LedgerNews(sorted(queues))))
     return entered
 

@@ -158,17 +158,18 @@ WHERE held AND seq <= up_to ORDER BY target_agent_id, position, request_id FOR U
 _ADD_REQUESTS = """
 INSERT INTO {schema}.request (
     request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
-    created_at_ms, expires_at_ms, by_message, position, not_before_ms, priority, retry, held,
-    queued, delayed
+    created_at_ms, expires_at_ms, by_message, position, not_before_ms, priority, retry, epoch,
+    executions, owner, lease_until_ms, held, queued, delayed
 )
-SELECT n.*, n.state = 'HELD', n.state = 'RECEIVED', n.state = 'DELAYED'
+SELECT n.*, n.state = 'HELD', n.state IN ('RECEIVED', 'CLAIMED'), n.state = 'DELAYED'
 FROM unnest(
     %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[],
     %b::text[], %b::bigint[], %b::bigint[], %b::boolean[], %b::bigint[], %b::bigint[],
-    %b::bigint[], %b::bytea[]
+    %b::bigint[], %b::bytea[], %b::bigint[], %b::bigint[], %b::text[], %b::bigint[]
 ) AS n (
     request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
-    created_at_ms, expires_at_ms, by_message, position, not_before_ms, priority, retry
+    created_at_ms, expires_at_ms, by_message, position, not_before_ms, priority, retry, epoch,
+    executions, owner, lease_until_ms
 )
 ORDER BY request_id
 """
@@ -235,7 +236,7 @@ def lock_held(links: Mapping[Link, int]) -> Query:
 
 
 def add_requests(records: Sequence[RequestRecord]) -> Query:
-    """Enter requests that are not claimed; fail if one is there."""
+    """Enter requests that have no outcome; fail if one is there."""
     return _ADD_REQUESTS, [
         texts([each.request_id for each in records]),
         texts([each.message_type for each in records]),
@@ -252,6 +253,10 @@ def add_requests(records: Sequence[RequestRecord]) -> Query:
         numbers([each.not_before_ms for each in records]),
         numbers([each.priority for each in records]),
         blobs([each.retry for each in records]),
+        numbers([each.epoch for each in records]),
+        numbers([each.executions for each in records]),
+        texts([each.owner for each in records]),
+        numbers([each.lease_until_ms for each in records]),
     ]
 
 
@@ -350,6 +355,14 @@ WHERE (
     FROM {_first(_HEAD, 1)} ORDER BY {_ORDER} LIMIT 1
 )
 ORDER BY agent_id FOR UPDATE OF m SKIP LOCKED
+"""
+# Agents that have no limits, and nothing in their queues, whether it may be claimed or not.
+_FREE = f"""
+SELECT agent_id FROM {{schema}}.mailbox
+JOIN unnest(%(agents)b::text[], %(floors)b::text[]) AS a (agent_id, floors) USING (agent_id)
+WHERE workers = 1 AND starts = 0 AND NOT EXISTS (
+    SELECT FROM {_first("request_id", 1, counts="true")}
+)
 """
 # For `LimitedAgent.admit`, without payloads.
 _LIMITED_HEADS = f"""
@@ -518,6 +531,11 @@ def lock_mailboxes(
 ) -> Query:
     """Lock agents, so that only this transaction claims for them; one row for each."""
     return _LOCK_MAILBOXES, _queues(agents, floors, owner, now_ms)
+
+
+def free(agents: Sequence[str], floors: Sequence[Floors]) -> Query:
+    """Read the agents that have no limits and nothing in their queues, which are locked."""
+    return _FREE, _queues(agents, floors, "", 0)
 
 
 def heads(wanted: Mapping[str, int], floors: Sequence[Floors], owner: str, now_ms: int) -> Query:

@@ -200,7 +200,7 @@ async def take_over(
     }
     if taken:
         await transaction.ask((_FORGET, _keys(taken)))
-    queues = {each.target_agent_id for each in messages if each.local and not each.served}
+    queues = {each.target_agent_id for each in messages if each.local}
     await flush(transaction, unit, tell(LedgerNews(sorted(queues))))
     return [entered.get(each.number) for each in seen]
 

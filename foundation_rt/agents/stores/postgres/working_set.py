@@ -27,10 +27,12 @@ async def load(
     request_ids: Sequence[str] = (),
     message_ids: Sequence[str] = (),
     sent: Sequence[str] = (),
+    free: Query | None = None,
 ) -> UnitOfWork:
     """Lock links and queues, which are made if they are missing, and read requests and messages.
 
     The requests in `sent` may get their outcomes from other ledgers; they are locked as well.
+    `free` reads agents once their queues are locked, so that nothing is entered there any more.
     """
     names, targets = set(links), set(agents)
     # A statement costs about 0.1 ms, whether it finds something or not.
@@ -40,9 +42,12 @@ async def load(
         statements.lock_sent(sent) if sent else None,
         statements.requests(request_ids) if request_ids else None,
         statements.messages(message_ids) if message_ids else None,
+        free,
     ]
     rows = iter(await transaction.ask(*(query for query in queries if query)))
-    linked, queues, settling, known, sent_before = (next(rows) if each else [] for each in queries)
+    linked, queues, settling, known, sent_before, empty = (
+        next(rows) if each else [] for each in queries
+    )
     if len(linked) < len(names) or len(queues) < len(targets):
         # In a transaction of their own: made in this one, they would be locked out of order.
         await transaction.rollback()
@@ -50,13 +55,15 @@ async def load(
         raise Raced
     requests = map(records.request_of, [*settling, *known])
     messages = map(records.message_of, sent_before)
-    return UnitOfWork(
+    unit = UnitOfWork(
         incarnation,
         links=dict(map(statements.link_of, linked)),
         queues=dict(queues),
         requests={record.request_id: record for record in requests},
         messages={message.message_id: message for message in messages},
     )
+    unit.free = [agent_id for (agent_id,) in empty]
+    return unit
 
 
 async def load_held(transaction: Transaction, unit: UnitOfWork, links: Mapping[Link, int]) -> None:

@@ -13,12 +13,7 @@ from attrs import define, field
 from ....base.database.errors import DatabaseError
 from ....base.database.sqlite import SqliteDatabase
 from ....base.shown import Shown
-from ...ledger.types import (
-    Appended,
-    Claimed,
-    LedgerNews,
-    OutgoingMessage,
-)
+from ...ledger.types import Claimed, LedgerNews
 from ...persistence import LeaseRenewer, StoreError
 from ..derived_operations import DerivedOperations
 from ..without_submissions import WithoutSubmissions
@@ -190,10 +185,6 @@ class SqliteAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Shown)
 
     # -- operations ---------------------------------------------------------------------------
 
-    async def append(self, messages: Sequence[OutgoingMessage], now_ms: int) -> list[Appended]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._perform(messaging.append, messages, self.incarnation)
-
     async def claim(
         self,
         wanted: Mapping[str, int],
@@ -207,6 +198,7 @@ class SqliteAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Shown)
             claiming.claim, wanted, owner, now_ms, lease_until_ms, idle, clocks=self._clocks
         )
 
+    append = _entering(messaging.append)
     receive = _entering(messaging.receive)
     limit_agents = _changing(claiming.limit_agents)
     queue_delayed = _entering(claiming.queue_delayed)

@@ -69,7 +69,7 @@ def claim(
                 claimed.again_at_ms[agent_id] = admitted.again_at_ms
             if admitted.requests is not None:
                 for record in admitted.requests:
-                    _write_claims(connection, [record], owner, lease_until_ms, begins=True)
+                    write_claims(connection, [record], owner, lease_until_ms, begins=True)
                     claimed.claims.append(limited.claim(record, owner, lease_until_ms))
                 _note_starts(connection, agent_id, limited, admitted.most, time_ms)
                 continue
@@ -106,13 +106,24 @@ def claim(
         )
         rows.close()
         if taken:
-            _write_claims(connection, taken, owner, lease_until_ms, begins=begins)
+            write_claims(connection, taken, owner, lease_until_ms, begins=begins)
             if limited is not None:
                 _note_starts(connection, agent_id, limited, len(taken), time_ms)
     return claimed
 
 
-def _write_claims(
+def free_agents(connection: sqlite3.Connection, agents: Collection[str]) -> list[str]:
+    """Return the agents whose queues are empty, and that have no limits."""
+    limited = _limited_agents(connection) if agents else {}
+    queued = f"SELECT 1 FROM requests WHERE {IS_QUEUED} AND target_agent_id = ? LIMIT 1"
+    return [
+        agent_id
+        for agent_id in agents
+        if agent_id not in limited and connection.execute(queued, (agent_id,)).fetchone() is None
+    ]
+
+
+def write_claims(
     connection: sqlite3.Connection,
     taken: Sequence[RequestRecord],
     owner: str,
@@ -120,6 +131,9 @@ def _write_claims(
     *,
     begins: bool,
 ) -> None:
+    """Write claims of one agent; `begins`: the execution of the first one does."""
+    if not taken:
+        return
     connection.execute(
         "UPDATE requests SET state = 'CLAIMED', epoch = epoch + 1, owner = ?,"
         " executions = executions + (request_id IS ?),"
@@ -259,7 +273,21 @@ def complete(
     unit.links.update(read_links(connection, links))
     completed = [unit.complete(completion, now_ms) for completion in completions]
     flush(connection, unit)
+    agents = {each.record.target_agent_id for each in completed if each.record is not None}
+    waiting = {agent_id for agent_id in agents if _waits(connection, agent_id)}
+    for each in completed:
+        each.waits = each.record is None or each.record.target_agent_id in waiting
     return completed
+
+
+def _waits(connection: sqlite3.Connection, agent_id: str) -> bool:
+    """Return whether a request may be claimed in the queue of an agent."""
+    row = connection.execute(
+        f"SELECT 1 FROM requests WHERE {IS_QUEUED} AND target_agent_id = ?"
+        " AND state = 'RECEIVED' LIMIT 1",
+        (agent_id,),
+    ).fetchone()
+    return row is not None
 
 
 def renew(

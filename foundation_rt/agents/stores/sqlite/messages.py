@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 
 from ...ledger.rules import retry
 from ...ledger.types import (
+    NO_CLAIMING,
     VOID_PAYLOAD,
     Appended,
+    Claiming,
     Due,
     Hastened,
     IncomingEnvelope,
@@ -22,12 +24,17 @@ from ...ledger.types import (
 from ...ledger.unit_of_work import UnitOfWork
 from ...persistence import RetryDecision
 from .. import records
+from .claims import free_agents, write_claims
 from .rows import IS_OUTBOUND, LOW_WATERMARK, MESSAGE, ids_of, read_link
 from .working_set import flush, load, load_held
 
 
 def append(
-    connection: sqlite3.Connection, messages: Sequence[OutgoingMessage], incarnation: int
+    connection: sqlite3.Connection,
+    incarnation: int,
+    messages: Sequence[OutgoingMessage],
+    now_ms: int,
+    claiming: Claiming = NO_CLAIMING,
 ) -> list[Appended]:
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
     unit = load(
@@ -42,8 +49,11 @@ def append(
         ],
     )
     load_held(connection, unit, unit.releases_here(messages))
+    unit.free = free_agents(connection, claiming.wanted)
     appended = unit.append_all(messages)
     flush(connection, unit)
+    for taken in unit.claim_added(messages, appended, claiming, now_ms):
+        write_claims(connection, taken, claiming.owner, claiming.lease_until_ms, begins=True)
     return appended
 
 

@@ -74,7 +74,7 @@ def enter_runs(
             continue
         _write(connection, moved)
         messages = [message for _, message in advance.runs]
-        entered.append(append(connection, messages, incarnation) if messages else [])
+        entered.append(append(connection, incarnation, messages, now_ms) if messages else [])
     return entered
 
 
