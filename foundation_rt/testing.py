@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
@@ -176,12 +175,7 @@ class TestClient:
         lowered = {name.lower(): value for name, value in headers.items()}
         return RequestHeaders({name: lowered[name] for name in lowered if name in allowed})
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -11,7 +11,6 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Any, TypeVar
 
 from attrs import define, field
@@ -67,12 +66,11 @@ from .session.pending_requests import NotificationReceived
 from .session.session import ClientSession
 from .session.session_link import SessionLink, TransportFactory
 from .session.subscriptions import ClientSubscriptions, Subscription
-from .tools.encoding import encode_arguments
 from .tools.input_rounds import InputRounds
 from .tools.paging import list_all, missing_arguments, usable
 from .tools.server_tools import ServerTools
 from .tools.tool_cache import ToolCache
-from .tools.tool_call import RawRequest, ToolCall, encode_meta, read_entry
+from .tools.tool_call import RawRequest, ToolCall, encode_arguments, encode_meta, read_entry
 
 Result = TypeVar("Result")
 
@@ -143,12 +141,7 @@ class Client:
     async def __aenter__(self) -> Client:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
     async def initialize(self, *, timeout: float | None = None) -> ServerDescription:

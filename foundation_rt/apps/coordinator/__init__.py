@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from .requests import ToolExecutionOptions as ToolExecutionOptions
     from .requests import failure_of as failure_of
     from .server_connections import ServerConnections as ServerConnections
+    from .server_group import ServerStatus as ServerStatus
     from .server_state import ServerState as ServerState
-    from .server_status import ServerStatus as ServerStatus
     from .servers import ServerPlan as ServerPlan
     from .servers import plans_of as plans_of
     from .servers import plans_of_file as plans_of_file

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from attrs import define
@@ -36,9 +35,8 @@ from .requests import (
     priority_of,
 )
 from .server_connections import ServerConnections, key_of_call
-from .server_group import ServerGroup
+from .server_group import ServerGroup, ServerStatus
 from .server_state import ServerState
-from .server_status import ServerStatus
 from .servers import PlanSource, plans_of, plans_of_file
 from .supervisor import ServerSupervisor
 
@@ -150,12 +148,7 @@ class Coordinator:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
     def start(self) -> None:

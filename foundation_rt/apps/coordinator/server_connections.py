@@ -33,7 +33,7 @@ from .supervisor import ServerSupervisor
 if TYPE_CHECKING:
     from ...base.mcp_json import ServerSettings
     from ...client import Client, ServerRequestHandlers, Subscription
-    from .connection_handlers import ConnectionHandlers
+    from .connection_pool import ConnectionHandlers
 
 _EARLY_SECONDS = 1.0
 """The longest wait for what a server asks right after the handshake."""

@@ -37,8 +37,7 @@ from ...protocol.methods import (
     facts,
 )
 from .call_slots import CallSlots, StartTurns
-from .connection_handlers import ConnectionHandlers
-from .connection_pool import MAX_CONNECTIONS, ConnectionKey, ConnectionPool
+from .connection_pool import MAX_CONNECTIONS, ConnectionHandlers, ConnectionKey, ConnectionPool
 from .errors import first_line
 from .guidance import PROMPT, fallback_guidance, guidance_text
 from .options import Admission

@@ -28,9 +28,10 @@ from .orchestrator import (
     OrchestratorSettings,
     TurnMetrics,
 )
-from .sessions.opening import open_store
+from .sessions.memory import MemoryChatStore
 from .sessions.sessions import ChatSessions
 from .sessions.settings import SessionSettings
+from .sessions.store import ChatStore
 from .settings import DEFAULT_PORT, MEMORY, SECTION, HostSettings
 from .web.application import ChatApplication
 from .web.status import HostStatus
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from ...base.config.sections import Settings
     from ..coordinator import Coordinator
     from .llm.service import LLMService
-    from .sessions.store import ChatStore
+
 
 log = logging.getLogger("foundation_rt.host")
 
@@ -292,4 +293,36 @@ def orchestrator_settings(settings: HostSettings) -> OrchestratorSettings:
             max_token_count=settings.max_token_count,
             summarization_threshold=settings.summarization_threshold or None,
         ),
+    )
+
+
+_SQLITE = "sqlite:"
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+def open_store(dsn: str, settings: SessionSettings | None = None) -> ChatStore:
+    """Return the store of a setting; `ChatSessions.start` opens it.
+
+    Args:
+        dsn: `memory`, `sqlite:FILE` or `postgresql://user:password@host:port/database`.
+        settings: of sessions.
+
+    Raises:
+        UsageError: it is none of these; the message says what to write, and no password.
+        MissingExtraError: PostgreSQL needs the extra `postgres`.
+    """
+    settings = settings or SessionSettings()
+    if dsn == "memory":
+        return MemoryChatStore(settings)
+    if dsn.startswith(_SQLITE) and len(dsn) > len(_SQLITE):
+        from .sessions.sqlite import SqliteChatStore
+
+        return SqliteChatStore(dsn.removeprefix(_SQLITE), settings)
+    if dsn.startswith(_POSTGRES):
+        from .sessions.postgres import PostgresChatStore
+
+        return PostgresChatStore(dsn, settings)
+    raise UsageError(
+        "the store of chats cannot be read: write memory, sqlite:FILE or"
+        " postgresql://user:password@host:port/database"
     )

@@ -13,9 +13,9 @@ from ...base.config.sections import POSTGRES_SCHEMES
 from ...base.database.errors import DatabaseError
 from ...errors import UsageError
 from ...server import Server
+from .changes import register_resources
 from .observation import Observation
 from .prompts import register_prompts
-from .resources import register_resources
 from .services import Services
 from .settings import DEFAULT_DATABASE, SECTION, TaskServerSettings
 from .tools import register_tools

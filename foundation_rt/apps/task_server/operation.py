@@ -20,9 +20,8 @@ from ...base.database.errors import DatabaseError
 from ...errors import ToolError, UsageError
 from .app import check_tables, make_store, open_store
 from .changes import JobWaiters
-from .database_errors import quota_message
 from .jobs import NewJob
-from .services import LOCAL
+from .services import LOCAL, quota_message
 from .settings import TaskServerSettings
 from .store import QueueFullError, QuotaExceededError
 from .transfer import PART_SIZE, ByteStream, TaskWriter, format_of, part_key, read_all, read_parts

@@ -1,4 +1,7 @@
-"""The parts that the tools, resources and prompts of one task server share."""
+"""The parts that the tools, resources and prompts of one task server share.
+
+Errors of the database reach clients as errors of tools: never SQL, never an address.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ...base.database.errors import DatabaseError
-from .database_errors import to_tool_error
+from ...base.database.errors import (
+    CommitUnknownError,
+    DatabaseError,
+    DatabaseFullError,
+    DatabaseReadOnlyError,
+    DatabaseUnavailableError,
+)
+from ...errors import ErrorCode, ToolError
 
 if TYPE_CHECKING:
     from ...features.context import ToolContext
@@ -16,8 +25,9 @@ if TYPE_CHECKING:
     from .changes import JobLogs, JobWaiters
     from .observation import Observation
     from .settings import TaskServerSettings
-    from .store import TaskServerStore
+    from .store import QuotaExceededError, TaskServerStore
     from .worker import JobWorkers
+
 
 LOCAL = "local"
 """The principal where nobody logs in."""
@@ -69,3 +79,73 @@ class Services:
 def principal_of(context: ToolContext) -> str:
     """Return the name of the caller; `LOCAL` where nobody logs in."""
     return LOCAL if context.principal is None else context.principal.subject
+
+
+RETRY_AFTER_MS = 2_000
+"""The time after which a caller should try again, refused for the load or for the database."""
+
+
+def to_tool_error(error: DatabaseError) -> ToolError:
+    """Return the tool error for an error of the database (TASKS-14)."""
+    for cls, (code, reason, message) in _ERRORS.items():
+        if isinstance(error, cls):
+            details: dict[str, object] = {"reason": reason}
+            if code is ErrorCode.RESOURCE_EXHAUSTED:
+                details["retryAfterMs"] = RETRY_AFTER_MS
+            return ToolError(code, message, details)
+    raise AssertionError(error)
+
+
+def quota_exceeded(error: QuotaExceededError) -> ToolError:
+    """Return the tool error for a principal that would store too much (TASKS-98)."""
+    return ToolError(
+        ErrorCode.RESOURCE_EXHAUSTED,
+        f"{quota_message(error)} Nothing has changed.",
+        {
+            "reason": "quota_exceeded",
+            "limit": error.limit,
+            "stored": error.stored,
+            "requested": error.added,
+            "most": error.most,
+        },
+    )
+
+
+def quota_message(error: QuotaExceededError) -> str:
+    """Return what is too much, and what to do about it."""
+    unit = "tasks" if error.limit == "tasks" else "bytes of tasks"
+    return (
+        f"{error.stored} of at most {error.most} {unit} of this key are stored, and this needs"
+        f" {error.added} more: delete tasks with mcp-tasks-delete, or have the operator raise"
+        f" task_server.max_{error.limit}_per_key."
+    )
+
+
+_ERRORS: dict[type[DatabaseError], tuple[ErrorCode, str, str]] = {
+    DatabaseUnavailableError: (
+        ErrorCode.RESOURCE_EXHAUSTED,
+        "database_unavailable",
+        "The database cannot be reached now. Nothing has changed. Please retry later.",
+    ),
+    DatabaseFullError: (
+        ErrorCode.RESOURCE_EXHAUSTED,
+        "disk_full",
+        "The disk of the database is full. Nothing has changed. An operator has to make room.",
+    ),
+    DatabaseReadOnlyError: (
+        ErrorCode.INTERNAL,
+        "database_read_only",
+        "The database cannot be written to. Nothing has changed. An operator has to change that.",
+    ),
+    CommitUnknownError: (
+        ErrorCode.INTERNAL,
+        "outcome_unknown",
+        "The connection to the database was lost while it committed: the change has happened or"
+        " not. Tasks: repeat the call with the same requestKey. Otherwise: read the tasks first.",
+    ),
+    DatabaseError: (
+        ErrorCode.INTERNAL,
+        "database_error",
+        "The database refused the operation. Nothing has changed. The server's log has the cause.",
+    ),
+}

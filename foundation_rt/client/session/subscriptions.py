@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import count
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
@@ -94,12 +93,7 @@ class Subscription:
             raise self._error
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         self.close()
 
     def __aiter__(self) -> Subscription:

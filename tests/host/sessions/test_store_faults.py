@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from foundation_rt.apps.host.app import open_store
 from foundation_rt.apps.host.chat import ChatMessage, Role
 from foundation_rt.apps.host.sessions.errors import StoreUnavailableError
 from foundation_rt.apps.host.sessions.memory import MemoryChatStore
-from foundation_rt.apps.host.sessions.opening import open_store
 from foundation_rt.apps.host.sessions.postgres import PostgresChatStore
 from foundation_rt.apps.host.sessions.settings import SessionSettings
 from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from foundation_rt.apps.host.sessions.opening import open_store
+from foundation_rt.apps.host.app import open_store
 from foundation_rt.apps.host.sessions.session import ChatSession
 from foundation_rt.apps.host.sessions.sessions import ChatSessions
 from foundation_rt.apps.host.sessions.settings import SessionSettings

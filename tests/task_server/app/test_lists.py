@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from foundation_rt import ToolError
-from foundation_rt.apps.task_server.cursors import CursorError, decode_cursor, encode_cursor
 from foundation_rt.apps.task_server.queries import EXACT_TOTAL, TaskFilter, TaskPage
+from foundation_rt.apps.task_server.tools.lists import CursorError, decode_cursor, encode_cursor
 from foundation_rt.testing import TestClient
 from tests.task_server.app.servers import TASK, memory_server, stored
 from tests.task_server.memory_store import MemoryStore

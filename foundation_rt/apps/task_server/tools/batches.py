@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ....errors import ErrorCode, ToolError
-from ..database_errors import RETRY_AFTER_MS, quota_exceeded
-from ..services import principal_of
+from ..services import RETRY_AFTER_MS, principal_of, quota_exceeded
 from ..validation import (
     MAX_REQUEST_KEY,
     WITHOUT_NUL,

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....errors import ErrorCode, ToolError
-from ..database_errors import quota_exceeded
-from ..services import principal_of
+from ..services import principal_of, quota_exceeded
 from ..validation import (
     MAX_PROJECT,
     MAX_WORKER,
