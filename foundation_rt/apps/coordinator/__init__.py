@@ -50,7 +50,7 @@ _HOMES = {
     "RetryOptions": "requests",
     "ServerConnections": "server_connections",
     "ServerState": "server_state",
-    "ServerStatus": "server_status",
+    "ServerStatus": "server_group",
     "ToolCallFailure": "requests",
     "ToolCallRequest": "requests",
     "ToolCallResponse": "requests",
