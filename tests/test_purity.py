@@ -138,6 +138,7 @@ OF_FEATURES = (
     "rate_limit",
     "ratelimit",
     "administrative",
+    "argument_scopes",
     "polic",
 )
 """The words of features that no identifier in the kernel has, nor its modules."""

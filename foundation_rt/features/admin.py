@@ -10,7 +10,7 @@ registry checks the definition, logs the change and notifies the clients, as for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..agents.local import AgentCoordinator
     from ..base.config.settings import ServerConfig
     from ..kernel.execution_limits import ResourceManager
-    from ..kernel.registry.tools import ArgumentScopes, Handler, ToolRegistry
+    from ..kernel.registry.tools import Handler, ToolPart, ToolRegistry
     from .context import ToolContext
 
 CANONICAL_SCHEMAS: dict[str, Mapping[str, Any]] = {
@@ -88,12 +88,12 @@ class AdminTools:
     Args:
         registry: of the server.
         handlers: the handler of each type of `CANONICAL_SCHEMAS`, and where it runs.
-        argument_scopes: see `RegisteredTool`; for the types whose calls may need scopes.
+        parts: what features keep for tools of a type.
     """
 
     registry: ToolRegistry
     handlers: Mapping[str, tuple[Handler, ExecutionMode]]
-    argument_scopes: Mapping[str, ArgumentScopes]
+    parts: Mapping[str, Sequence[ToolPart]]
 
     def register_tool(self, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
         """Add a tool of a predefined type (ADMIN-04 to ADMIN-07).
@@ -116,7 +116,7 @@ class AdminTools:
                 is_dynamic=True,
                 execution=execution,
                 tool_type=tool_type,
-                argument_scopes=self.argument_scopes.get(tool_type),
+                parts=self.parts.get(tool_type, ()),
             )
         except RegistrationError as error:
             raise self._describe_refusal(name, error) from error
@@ -177,7 +177,7 @@ def add_admin_tools(
             "health": (lambda *_: health_report(config, resources), ExecutionMode.INLINE),
             "agentProxy": (_agent_proxy(agents), ExecutionMode.ASYNC),
         },
-        {"agentProxy": scopes_of_agent(agents, "targetAgentId")},
+        {"agentProxy": [scopes_of_agent(agents, "targetAgentId")]},
     )
     for definition, handler in (
         (REGISTER_TOOL, tools.register_tool),

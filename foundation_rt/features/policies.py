@@ -6,8 +6,12 @@ stand after it in `builtin` its end.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+from attrs import frozen
+
+from ..base.shown import Shown
 from ..errors import ErrorCode, ToolError
 from ..kernel.call_lifecycle import no_such_tool
 from ..kernel.feature import Feature
@@ -16,6 +20,7 @@ from ..kernel.registry.tools import ToolPart
 if TYPE_CHECKING:
     from ..base.config.settings import AdminPolicy
     from ..kernel.invocation import Invocation
+    from ..kernel.registry.tools import RegisteredTool
 
 _ADMIN_REFUSALS = {
     "deny_all": "Admin operations are disabled",
@@ -33,6 +38,24 @@ class Administrative(ToolPart):
 
 
 ADMINISTRATIVE = Administrative()
+
+
+@frozen(eq=False, repr=False)
+class ArgumentScopes(ToolPart, Shown):
+    """Calls of a tool need scopes that follow from their arguments (AUTH-27).
+
+    Attributes:
+        of: returns these scopes, given arguments that are not validated yet; must not raise.
+    """
+
+    of: Callable[[dict[str, Any]], frozenset[str]]
+    restricts = True
+
+
+def scopes_for(tool: RegisteredTool, arguments: dict[str, Any]) -> frozenset[str]:
+    """Return the scopes that a call with these arguments needs (AUTH-13, AUTH-27)."""
+    found: ArgumentScopes | None = tool.parts.get(ArgumentScopes)
+    return tool.scopes if found is None else tool.scopes | found.of(arguments)
 
 
 class Policies(Feature):
@@ -73,7 +96,7 @@ def _require_scopes(call: Invocation) -> None:
     """Refuse a call whose principal, if there is one, lacks scopes (AUTH-13, AUTH-27)."""
     if call.principal is None:
         return
-    scopes = call.tool.scopes_for(call.arguments)
+    scopes = scopes_for(call.tool, call.arguments)
     if call.principal.lacks(scopes):
         details = {"reason": "insufficient_scope", "scopes": sorted(scopes)}
         raise ToolError(ErrorCode.UNAUTHORIZED, "The client lacks scopes of this call.", details)

@@ -15,6 +15,7 @@ from attrs import define, field
 
 from ..errors import JsonRpcErrorCode
 from ..features.batches import requests_of
+from ..features.policies import scopes_for
 from ..kernel.methods.scopes import scopes_of
 from ..protocol.jsonrpc import (
     ABSENT,
@@ -268,7 +269,7 @@ class Endpoint:
         tool = self._find_tool(message, principal)
         if tool is not None:
             arguments = message.params.get("arguments")
-            return tool.scopes_for(arguments if type(arguments) is dict else {})
+            return scopes_for(tool, arguments if type(arguments) is dict else {})
         features = self.runtime.dispatcher.features
         if features is None or message.method == TOOLS_CALL or not facts(message.method).is_call:
             return frozenset()

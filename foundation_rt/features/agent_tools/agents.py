@@ -19,6 +19,7 @@ from ...errors import ErrorCode, ToolError
 from ...kernel.registry.tool_definition import ToolDefinition
 from ...kernel.results import too_large
 from ...protocol.plain_values import write_json
+from ..policies import ArgumentScopes
 from ..signatures.type_schema import any_value
 from .requests import REQUEST, STATUS, request_handler, status_handler
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ...agents.local import AgentCoordinator
     from ...base.config.settings import ToolsSection
     from ...base.logs.redaction import Redactor
-    from ...kernel.registry.tools import ArgumentScopes, Handler, ToolRegistry
+    from ...kernel.registry.tools import Handler, ToolRegistry
     from ..context import ToolContext
 
 _T = TypeVar("_T")
@@ -83,25 +84,25 @@ def register_agent_tools(
         coordinator: that of the server.
         limits: returns the `tools` section of the configuration, which is known when tools run.
     """
-    target = scopes_of_agent(lambda: coordinator, "targetAgentId")
-    shown = scopes_of_agent(lambda: coordinator, "agentId")
-    tools: tuple[tuple[ToolDefinition, Handler, ArgumentScopes | None], ...] = (
+    target = [scopes_of_agent(lambda: coordinator, "targetAgentId")]
+    shown = [scopes_of_agent(lambda: coordinator, "agentId")]
+    tools: tuple[tuple[ToolDefinition, Handler, list[ArgumentScopes]], ...] = (
         (SEND_MESSAGE, send_message_handler(coordinator), target),
-        (LIST, list_handler(coordinator, limits), None),
+        (LIST, list_handler(coordinator, limits), []),
         (GET_STATE, get_state_handler(coordinator, limits), shown),
     )
     if isinstance(coordinator, AgentCoordinatorV2):
         tools += (
             (REQUEST, request_handler(coordinator, limits), target),
-            (STATUS, status_handler(coordinator), None),
+            (STATUS, status_handler(coordinator), []),
         )
-    for definition, handler, scopes in tools:
+    for definition, handler, parts in tools:
         if registry.find(definition.name) is None:
-            registry.register(definition, handler, argument_scopes=scopes)
+            registry.register(definition, handler, parts=parts)
 
 
 def scopes_of_agent(agents: Callable[[], AgentCoordinator | None], argument: str) -> ArgumentScopes:
-    """Return a function that returns the scopes of the agent that a call names (AUTH-27).
+    """Return the scopes of the agent that a call names (AUTH-27).
 
     Args:
         agents: returns the coordinator, if there is one yet.
@@ -114,7 +115,7 @@ def scopes_of_agent(agents: Callable[[], AgentCoordinator | None], argument: str
             return frozenset()
         return coordinator.agent_scopes(agent_id)
 
-    return scopes
+    return ArgumentScopes(scopes)
 
 
 def send_message_handler(coordinator: AgentCoordinator) -> Handler:

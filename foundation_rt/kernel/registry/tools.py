@@ -50,8 +50,6 @@ Handler = Callable[[dict[str, Any], Any], Any]
 _NONE: Final = frozenset[str]()
 _NO_PARTS: Final[Mapping[type, Any]] = MappingProxyType({})
 
-ArgumentScopes = Callable[[dict[str, Any]], frozenset[str]]
-
 MAX_TIMEOUT_MS: Final = 2**31 - 1
 """Longest deadline, in ms: the most that `tools.default_timeout_ms` and every timer take."""
 
@@ -98,8 +96,6 @@ class RegisteredTool(Shown):
         reserved: it runs in a slot kept for it, so that it answers under overload (RES-09).
         scopes: the scopes that the principal of a call needs, all of them.
         parts: what features keep for it, by the class of that.
-        argument_scopes: returns the scopes that a call needs besides `scopes`, given its arguments,
-            which are not validated yet; must not raise (AUTH-27).
         tags: by which it can be switched off and on.
         visible: returns whether a principal sees it (VIS-02); None: all do.
         is_typed: it was derived from a function; so a `str` that it returns is text, and content
@@ -121,7 +117,6 @@ class RegisteredTool(Shown):
     reserved: bool
     scopes: frozenset[str] = frozenset()
     parts: Mapping[type[ToolPart], Any] = _NO_PARTS
-    argument_scopes: ArgumentScopes | None = None
     tags: frozenset[str] = _NONE
     visible: Predicate | None = None
     is_typed: bool = False
@@ -130,9 +125,8 @@ class RegisteredTool(Shown):
 
     def __attrs_post_init__(self) -> None:
         has_part = any(part.restricts for part in self.parts.values())
-        needs_scopes = self.scopes or self.argument_scopes is not None
         is_hidden = self.visible is not None
-        self.is_restricted = bool(needs_scopes or has_part or is_hidden)
+        self.is_restricted = bool(self.scopes or has_part or is_hidden)
         schema = self.definition.output_schema
         if schema is not None and schema.get("type") != "object":
             from .wrapped_outputs import is_wrapped
@@ -143,12 +137,6 @@ class RegisteredTool(Shown):
     def names(self) -> tuple[str, str]:
         """Its names, for the code of the server and for clients."""
         return self.registered_name, self.definition.name
-
-    def scopes_for(self, arguments: dict[str, Any]) -> frozenset[str]:
-        """Return the scopes that a call with these arguments needs (AUTH-13, AUTH-27)."""
-        if self.argument_scopes is None:
-            return self.scopes
-        return self.scopes | self.argument_scopes(arguments)
 
     def wire(self, revision: Revision) -> dict[str, Any]:
         """Return the tool as `tools/list` shows it."""
@@ -188,7 +176,6 @@ class ToolRegistry:
         reserved: bool = False,
         scopes: Iterable[str] = (),
         parts: Iterable[ToolPart] = (),
-        argument_scopes: ArgumentScopes | None = None,
         tags: Iterable[str] = (),
         visible: Predicate | Iterable[str] | None = None,
         is_typed: bool = False,
@@ -206,7 +193,6 @@ class ToolRegistry:
             reserved: see `RegisteredTool`.
             scopes: the scopes that the principal of a call needs, all of them.
             parts: what features keep for it.
-            argument_scopes: see `RegisteredTool`.
             tags: by which the tool can be switched off and on.
             visible: the principals that see it: a predicate, or the scopes that they have.
             is_typed: see `RegisteredTool`.
@@ -246,7 +232,6 @@ class ToolRegistry:
             reserved,
             granted,
             {type(part): part for part in parts},
-            argument_scopes,
             tags,
             visible,
             is_typed,
