@@ -497,3 +497,9 @@ def test_guide_logs_a_program_in() -> None:
         search = run({}, "async def search(url, query")["search"]
         found = asyncio.run(search(world.url, "x", login=log_in))
     assert found == "done"
+
+
+async def test_guide_asks_for_the_token_of_the_provider() -> None:
+    served = run({}, block("ctx.provider_token()"))["server"]
+    async with TestClient(served) as client:
+        assert await client.call("upstream") == "log in again"

@@ -165,7 +165,10 @@ def serve_over_http(
     place = worker_place()
     if place is not None and place.slot > 0:
         greet = None  # one worker speaks for all
-    if place is not None and server.load_config().security.state_key is None:
+    config = server.load_config()
+    # A key of this start alone would end all logins with it (AUTHZ-04).
+    needs_own = config.authorization.url is not None
+    if place is not None and config.security.state_key is None and not needs_own:
         server.override("security", state_key=place.key)
     if descriptors is None:
         return serve(server.runtime, place=place, on_serving=greet)

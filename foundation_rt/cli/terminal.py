@@ -206,7 +206,7 @@ def greet_over_stdio(server: Server, arguments: Sequence[str]) -> None:
         rows.append(("try it", " ".join(words)))
         rows.append(("see it all", f"foundation-rt inspect {target}"))
     http = server.runtime.config
-    is_closed = http.http.api_keys or http.oauth.issuer is not None or http.http.no_auth
+    is_closed = http.http.api_keys or http.has_issuer() or http.http.no_auth
     words = [*arguments, "--http", "8000", *(() if is_closed else ("--no-auth",))]
     rows.append(("over HTTP", " ".join(map(quote, ["foundation-rt", *words]))))
     rows.append(("end it", "Ctrl-D"))

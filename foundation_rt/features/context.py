@@ -78,6 +78,25 @@ class ToolContext(HandlerContext[State]):
 
         return await read_own_resource(*self._own_call(), uri, self)
 
+    async def provider_token(self) -> str | None:
+        """Return the caller's token of the identity provider, refreshed if it ends within 60 s.
+
+        With `authorization.keep_provider_tokens`, for calls over HTTP (AUTHZ-34). It is the
+        person's own: it goes to the provider, and to nobody else.
+
+        Returns:
+            None if there is none, or not any more; then the person has to log in again.
+
+        Raises:
+            UsageError: the context was made without a call.
+        """
+        from .provider_tokens import ProviderTokens
+
+        call, connection = self._own_call()
+        if call.principal is None:
+            return None
+        return await connection.engine.part(ProviderTokens).find(call.principal)
+
     # -- requests to the client ----------------------------------------------------------------
 
     @overload

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
@@ -21,6 +21,7 @@ from ..errors import JsonRpcErrorCode, UsageError, describe_exception
 from ..features.subscriptions.subscribing import publisher_of
 from ..features.tasks.feature import Tasks
 from ..kernel.engine.shutdown import FINAL_FLUSH_SECONDS, POLL_SECONDS
+from ..kernel.feature import lazy
 from ..protocol.jsonrpc import encode
 from ..protocol.plain_values import write_json
 from .asgi import (
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from ..kernel.runtime import HttpPage, Runtime
     from .asgi import App, Receive, Scope, Send
     from .auth.authentication import Authenticator
+    from .auth.oauth import ResourceServer
     from .cluster.worker_group import WorkerGroup
     from .cluster.worker_metrics import WorkerMetrics
     from .event_store import EventStore
@@ -76,6 +78,35 @@ _AUDITED = {
 """The audit events of refusals, by HTTP status (OPS-12)."""
 
 _FAILED = HttpRefusal(500, "Internal error", JsonRpcErrorCode.INTERNAL_ERROR, "internal_error")
+
+
+class LoginService(Protocol):
+    """The logins of people to this server, at paths that need no token (AUTHZ-01).
+
+    Attributes:
+        paths: the paths that it answers at.
+        resource_server: verifies its tokens.
+    """
+
+    paths: frozenset[str]
+    resource_server: ResourceServer
+
+    async def start(self, is_one_of_several: bool) -> None:
+        """Begin to serve, on this event loop."""
+
+    async def close(self) -> None:
+        """End what `start` has begun."""
+
+    async def serve(
+        self, scope: Scope, receive: Receive, send: Send, path: str, head: RequestHead
+    ) -> HttpRefusal | None:
+        """Answer a request at one of the paths, or return why it is refused."""
+
+
+_make_login_service: Callable[[Runtime, str], LoginService] = lazy(
+    f"{__package__}.authorization.server", "AuthorizationServer"
+)
+"""It stands on the client's HTTP, so it is known by name alone."""
 
 
 @define(eq=False, repr=False)
@@ -125,6 +156,7 @@ class HttpApplication:
     _header_selection: HeaderSelection = field(init=False)
     _app: App = field(init=False)
     _mounted: MountedService | None = field(default=None, init=False)
+    _login: LoginService | None = field(default=None, init=False)
     _paths: dict[str, Callable[[_Service, HttpRequest], Awaitable[HttpRefusal | None]]] = field(
         init=False
     )
@@ -137,11 +169,15 @@ class HttpApplication:
 
     def __attrs_post_init__(self) -> None:
         config = self.runtime.config
-        self._host_check = make_host_check(config.http)
+        self._host_check = make_host_check(config.http, config.authorization.url)
         mounted = self.runtime.http_app
         token = None if mounted is None else mounted.page_token
+        own_tokens = None
+        if config.authorization.url is not None:
+            self._login = _make_login_service(self.runtime, self.path)
+            own_tokens = self._login.resource_server
         self._authenticator = make_authenticator(
-            config, self.runtime.clock, self.runtime.logger, token
+            config, self.runtime.clock, self.runtime.logger, token, own_tokens
         )
         if mounted is not None:
             from .mounted_app import MountedService
@@ -159,7 +195,7 @@ class HttpApplication:
         if self.runtime.metrics is not None:
             self._paths[METRICS_PATH] = partial(self._send_metrics, self.runtime.metrics)
         for path, page in self.runtime.http_pages.items():
-            if path in self._paths or path in (HEALTH_PATH, READY_PATH):
+            if path in self._paths or self._is_open(path):
                 raise UsageError(f"http_get: {path} is a path of the runtime: choose another")
             self._paths[path] = partial(_send_page, page)
         oauth = self._authenticator.oauth
@@ -229,6 +265,8 @@ class HttpApplication:
             await self.runtime.stop_agents()
             await self.runtime.stop_lifespan(max(0.0, until - time.monotonic()))
             await self.runtime.close_features()
+            if self._login is not None:
+                await self._login.close()
             await service.endpoint.events.close()
             if self.group is not None:
                 publisher_of(self.runtime.engine).relay = None
@@ -277,6 +315,8 @@ class HttpApplication:
                 from .cluster.worker_metrics import WorkerMetrics
 
                 self._worker_metrics = WorkerMetrics(runtime.metrics, self.group, self.group.folder)
+        if self._login is not None:
+            await self._login.start(self.group is not None)
         service = _Service(asyncio.get_running_loop())
         scheduler = runtime.use_loop(service.loop, service)
         quota, gives_way = session_quota(runtime.config), runtime.config.has_shares()
@@ -348,7 +388,7 @@ class HttpApplication:
         serve = self._paths.get(path)
         if serve is None:
             if self._mounted is None or self._is_open(path):
-                return await self._respond_without_auth(scope, send, path, mount)
+                return await self._respond_without_auth(scope, receive, send, path, mount)
             return await self._respond_by_app(self._mounted, scope, receive, send, path, mount)
         head = self._checked_head(scope)
         if isinstance(head, HttpRefusal):
@@ -429,12 +469,21 @@ class HttpApplication:
 
     def _is_open(self, path: str) -> bool:
         """Return whether the runtime answers at a path without asking who it is."""
-        return path in (HEALTH_PATH, READY_PATH) or path in self._metadata_paths
+        if path in (HEALTH_PATH, READY_PATH) or path in self._metadata_paths:
+            return True
+        return self._login is not None and path in self._login.paths
 
     async def _respond_without_auth(
-        self, scope: Scope, send: Send, path: str, mount: str
+        self, scope: Scope, receive: Receive, send: Send, path: str, mount: str
     ) -> HttpRefusal | None:
         """Answer at the paths that hold no secret and are open to everyone."""
+        if self._login is not None and path in self._login.paths:
+            head = self._checked_head(scope)
+            if isinstance(head, HttpRefusal):
+                return head
+            if self._service is None or self._service.loop is not asyncio.get_running_loop():
+                await self._start_here()
+            return await self._login.serve(scope, receive, send, path, head)
         if path in (HEALTH_PATH, READY_PATH):
             await self._send_health(send, path)
         elif path in self._metadata_paths:

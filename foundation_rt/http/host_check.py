@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from attrs import define, field
 
@@ -110,10 +111,16 @@ class HostCheck:
         return self._is_loopback and _without_port(name) in LOOPBACK_NAMES
 
 
-def make_host_check(config: HttpSection) -> HostCheck:
-    """Return the check that `config` describes."""
+def make_host_check(config: HttpSection, public_url: str | None = None) -> HostCheck:
+    """Return the check that `config` describes.
+
+    Args:
+        config: the section `http`.
+        public_url: where the server is reached, too; None if nothing says so.
+    """
     origins = (*config.allowed_origins, *config.cors_origins)
-    return HostCheck(config.host.lower(), _lowered(config.allowed_hosts), _lowered(origins))
+    hosts = (*config.allowed_hosts, *(() if public_url is None else (urlsplit(public_url).netloc,)))
+    return HostCheck(config.host.lower(), _lowered(hosts), _lowered(origins))
 
 
 def is_loopback(host: str) -> bool:

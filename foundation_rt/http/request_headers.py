@@ -70,6 +70,6 @@ def _own_credentials(config: ServerConfig) -> set[str]:
     own = {_SESSION}  # with `http.no_auth`, all that it takes to act in the session
     if config.http.api_keys:
         own |= {"authorization", "x-api-key"}
-    if config.oauth.issuer is not None:
+    if config.has_issuer():
         own.add("authorization")
     return own

@@ -13,7 +13,7 @@ GUIDES = {
     "Start": ("tutorial", "dev", "servers", "deadlines", "testing", "errors", "configuration"),
     "Use": ("clients", "logins", "command-line", "openapi", "agents", "database", "embedding"),
     "Applications": ("task-server", "gateway", "host"),
-    "Run": ("deployment", "security", "operations"),
+    "Run": ("deployment", "authorization", "security", "operations"),
     "Move": ("from-fastmcp", "from-the-official-sdk"),
     "More": (
         *("figures/peers", "../rough-edges", "../threat-model", "glossary", "development"),

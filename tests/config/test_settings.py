@@ -16,6 +16,7 @@ from foundation_rt.base.config.settings import (
     AdminPolicy,
     AgentsSection,
     AuditSection,
+    AuthorizationSection,
     HttpSection,
     LoggingSection,
     OauthSection,
@@ -54,6 +55,7 @@ SECTIONS = (
     AacpSection,
     HttpSection,
     OauthSection,
+    AuthorizationSection,
     RateLimitSection,
     AuditSection,
     TelemetrySection,
@@ -109,6 +111,20 @@ EXAMPLES = {
     ),
     config.CLIENT_ID: ([None, "Iv1.0f", "https://a.b/c"], ["", "a\n", "ä", "x" * 2049]),
     config.CLIENT_SECRET: ([None, "a b:%", "s" * 2048], ["", "a\n", "ä", "x" * 2049]),
+    config.PROVIDER: ([None, "github", "oauth"], ["", "gitlab", "GitHub", "oidc\n"]),
+    config.TENANT: (
+        [None, "0f0f0f0f-0f0f-0f0f-0f0f-0f0f0f0f0f0f"],
+        ["", "common", "example.com", "0f0f0f0f-0f0f-0f0f-0f0f-0f0f0f0f0f0", "g" * 36],
+    ),
+    config.PARAMETER: (["prompt=consent", "a=", "x.y=a b"], ["", "a", "=b", "a b=c", "a=\n"]),
+    config.ALLOWED: (
+        ["*", "sub:1", "org:acme", "ann@x.org", "@x.org"],
+        ["", "ann", "@", "ann@", "a@b@c", "sub:", "org:a b", "**", "ann@x.org\n"],
+    ),
+    config.REDIRECT_URI: (
+        ["loopback", "https://a.b/back?c=d"],
+        ["", "http://a.b/back", "https://a.b/#c", "https://*", "loopback "],
+    ),
     config.SCOPE: (["mcp", "tools:call", "https://a.b/c"], ["", "a b", 'a"b', "a\\b", "a\n", "ä"]),
     config.HEADER_NAME: (["X-Tenant", "a", "x" * 64], ["", "a b", "a:", "a\n", "ä", "x" * 65]),
     config.TOOL_LIMIT: (

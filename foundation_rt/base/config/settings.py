@@ -23,6 +23,7 @@ from attrs import astuple, field, fields, frozen
 from ...version import __version__
 from .types import (
     ADDRESS_RANGE,
+    ALLOWED,
     API_KEY,
     CLIENT_ID,
     CLIENT_SECRET,
@@ -33,10 +34,14 @@ from .types import (
     ISSUER_URL,
     KEY_NAME,
     ORIGIN,
+    PARAMETER,
     POSTGRES_SCHEMES,
+    PROVIDER,
+    REDIRECT_URI,
     RESOURCE_URL,
     SCOPE,
     STATE_KEY,
+    TENANT,
     TOOL_LIMIT,
     WORKER_ADDRESS,
     Choice,
@@ -477,6 +482,55 @@ class OauthSection(Settings):
 
 
 @frozen(eq=False, repr=False)
+class AuthorizationSection(Settings):
+    """The server as an authorization server, before an identity provider."""
+
+    url: str | None = setting(
+        None, ISSUER_URL, "Public URL below which the server is reached; the issuer of its tokens."
+    )
+    provider: str | None = setting(
+        None, PROVIDER, "Where people log in: `github`, `google`, `entra`, `oidc` or `oauth`."
+    )
+    provider_url: str | None = setting(
+        None, ISSUER_URL, "The issuer, for `oidc` and `oauth`; of an own GitHub, its address."
+    )
+    tenant: str | None = setting(None, TENANT, "The directory (tenant id), for `entra`.")
+    provider_scopes: tuple[str, ...] = setting(
+        (), ListOf(SCOPE), "Scopes asked of the provider, instead of those that a login needs."
+    )
+    provider_parameters: tuple[str, ...] = setting(
+        (), ListOf(PARAMETER), "Further parameters of the provider's page, each `NAME=VALUE`."
+    )
+    client_id: str | None = setting(None, CLIENT_ID, "This server as a client of the provider.")
+    client_secret: str | None = setting(None, CLIENT_SECRET, "Secret of that client.")
+    client_key_file: str | None = setting(
+        None, FILE_PATH, "File of its private key (PEM), instead of a secret."
+    )
+    allow: tuple[str, ...] = setting(
+        (),
+        ListOf(ALLOWED),
+        "Who may use the server: `sub:ID`, verified emails, `@DOMAIN`, `org:NAME`, `*`.",
+    )
+    redirect_uris: tuple[str, ...] = setting(
+        ("loopback",), ListOf(REDIRECT_URI), "Where clients may be: `loopback`, or URLs."
+    )
+    store: str = setting(
+        "memory",
+        StoreUrl(("memory",), ("sqlite", *REDIS_SCHEMES)),
+        "Where logins are kept: `memory`, `sqlite:PATH` or `redis://...`.",
+    )
+    access_ttl_ms: int = milliseconds(900_000, "How long an access token lasts.", minimum=60_000)
+    refresh_ttl_ms: int = setting(
+        2_592_000_000,
+        Integer(60_000, 31_536_000_000, "milliseconds"),
+        "How long a login lasts that no client uses.",
+    )
+    keep_provider_tokens: bool = flag(
+        False, "Keep the provider's tokens for `await ctx.provider_token()`."
+    )
+
+
+@frozen(eq=False, repr=False)
 class RateLimitSection(Settings):
     """Limits of the calls of a client in a window of time."""
 
@@ -555,6 +609,7 @@ class ServerConfig(Settings):
     tasks: TasksSection = group(TasksSection())
     http: HttpSection = group(HttpSection())
     oauth: OauthSection = group(OauthSection())
+    authorization: AuthorizationSection = group(AuthorizationSection())
     rate_limit: RateLimitSection = group(RateLimitSection())
     audit: AuditSection = group(AuditSection())
     telemetry: TelemetrySection = group(TelemetrySection())
@@ -593,9 +648,13 @@ class ServerConfig(Settings):
         needs |= {"metrics": self.telemetry.metrics, "otel": self.telemetry.tracing}
         return tuple(extra for extra, is_needed in needs.items() if is_needed)
 
+    def has_issuer(self) -> bool:
+        """Return whether tokens are accepted: of an issuer, or of this server itself."""
+        return self.oauth.issuer is not None or self.authorization.url is not None
+
     def has_shares(self) -> bool:
         """Return whether several principals can connect: two API keys, or an issuer (RES-12)."""
-        return len(self.http.api_keys) > 1 or self.oauth.issuer is not None
+        return len(self.http.api_keys) > 1 or self.has_issuer()
 
     def share_of(self, limit: int, identity: str | None) -> int:
         """Return how much of `limit` one principal may use: a share of it, or all (RES-12).

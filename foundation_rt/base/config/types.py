@@ -256,6 +256,19 @@ CLIENT_ID = Pattern("[ -~]{1,2048}", "1 to 2048 characters of ASCII", optional=T
 CLIENT_SECRET = Pattern(
     "[ -~]{1,2048}", "1 to 2048 characters of ASCII", optional=True, is_secret=True
 )
+PROVIDERS = ("github", "google", "entra", "oidc", "oauth")
+PROVIDER = Pattern("|".join(PROVIDERS), f"one of {', '.join(PROVIDERS)}", optional=True)
+TENANT = Pattern(
+    "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "the id of a directory", optional=True
+)
+PARAMETER = Pattern("[A-Za-z0-9._~-]{1,64}=[ -~]{0,512}", "NAME=VALUE")
+ALLOWED = Pattern(
+    r"\*|(sub|org):[!-~]{1,256}|[!-?A-~]{0,64}@[A-Za-z0-9.-]{1,253}",
+    "sub:ID, an email address, @DOMAIN, org:NAME or *",
+)
+REDIRECT_URI = Pattern(
+    f"loopback|https://{_HOST}{_REST_OF_URL}", "loopback, or an https:// URL without #"
+)
 STATE_KEY = Pattern(
     "([0-9A-Fa-f]{2}){32,64}", "32 to 64 bytes in hexadecimal", optional=True, is_secret=True
 )

@@ -7,7 +7,9 @@ own. A failure of the connection is a `ConnectionLostError`, which says nothing 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
@@ -20,6 +22,7 @@ from ...version import __version__
 from ..errors import ConnectionLostError
 from ..transports.http1 import OutgoingRequest
 from ..transports.http_connections import connection_maker, core_url
+from ..transports.http_network import Network
 from ..transports.http_wire import CONNECT_TIMEOUT, HttpResponse, read_body
 from .urls import host_of
 
@@ -29,6 +32,7 @@ METADATA_TIMEOUT: Final = 10.0
 TOKEN_TIMEOUT: Final = 30.0
 """Seconds for a token, a registration, and whatever else a server has to store."""
 
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 MAX_METADATA_BYTES: Final = 64 * 1024
 MAX_ANSWER_BYTES: Final = 256 * 1024
 
@@ -76,11 +80,24 @@ class Exchanges(Protocol):
 
 @define(eq=False)
 class AuthExchanges:
-    """`Exchanges` over HTTP."""
+    """`Exchanges` over HTTP.
 
-    async def get(self, url: str) -> AuthResponse:
-        """See `Exchanges`."""
-        return await _within(METADATA_TIMEOUT, url, "GET", b"", {}, MAX_METADATA_BYTES)
+    Args:
+        metadata_timeout: seconds for a document.
+        token_timeout: seconds for any other answer.
+        max_answer_bytes: the most bytes of one.
+        network: makes the connections; None: through the environment's proxy, if any.
+    """
+
+    metadata_timeout: float = METADATA_TIMEOUT
+    token_timeout: float = TOKEN_TIMEOUT
+    max_answer_bytes: int = MAX_ANSWER_BYTES
+    network: Network | None = None
+
+    async def get(self, url: str, headers: Mapping[str, str] = NO_HEADERS) -> AuthResponse:
+        """See `Exchanges`; `headers` go with the request."""
+        async with self._within(self.metadata_timeout, url):
+            return await self._exchange(url, "GET", b"", headers, MAX_METADATA_BYTES)
 
     async def post(
         self, url: str, body: Mapping[str, str] | bytes, headers: Mapping[str, str]
@@ -89,54 +106,54 @@ class AuthExchanges:
         kind = "application/json" if isinstance(body, bytes) else _FORM
         sent = body if isinstance(body, bytes) else urlencode(body).encode("ascii")
         named = {"content-type": kind, **headers}
-        return await _within(TOKEN_TIMEOUT, url, "POST", sent, named, MAX_ANSWER_BYTES)
+        async with self._within(self.token_timeout, url):
+            return await self._exchange(url, "POST", sent, named, self.max_answer_bytes)
+
+    @asynccontextmanager
+    async def _within(self, seconds: float, url: str) -> AsyncIterator[None]:
+        """Bound the time of the block, and raise `ConnectionLostError` for failures of HTTP."""
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+            return
+        except (TimeoutError, httpcore2.TimeoutException):
+            what = f"{host_of(url)} did not answer within {seconds:g} s"
+        except (
+            *(httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError),
+            *(httpx2.InvalidURL, UnicodeError),  # a host that cannot be one
+        ):
+            what = f"there is no connection to {host_of(url)}"
+        raise ConnectionLostError(what, may_have_run=False) from None
+
+    async def _exchange(
+        self, url: str, method: str, body: bytes, headers: Mapping[str, str], most: int
+    ) -> AuthResponse:
+        parsed = httpx2.URL(url)
+        named = {
+            "user-agent": f"foundation-rt/{__version__}",
+            "accept": "application/json",
+            "accept-encoding": "identity",
+            **headers,
+        }
+        raw = [(name.encode("ascii"), value.encode("ascii")) for name, value in named.items()]
+        raw.insert(0, (b"host", parsed.netloc))
+        if method == "POST":
+            raw.append((b"content-length", b"%d" % len(body)))
+        connection = connection_maker(url, CONNECT_TIMEOUT, self.network)()
+        try:
+            request = OutgoingRequest(method, core_url(parsed), raw, body)
+            response = HttpResponse.of(await connection.send(request))
+            try:
+                document = None if response.is_packed else await read_body(response, most)
+            finally:
+                await response.aclose()
+        finally:
+            await connection.aclose()
+        parsed_body = _parsed(document) if isinstance(document, bytes) else None
+        return AuthResponse(response.status_code, response.headers, parsed_body)
 
 
 _FORM = "application/x-www-form-urlencoded"
-
-
-async def _within(
-    seconds: float, url: str, method: str, body: bytes, headers: Mapping[str, str], most: int
-) -> AuthResponse:
-    try:
-        async with asyncio.timeout(seconds):
-            return await _exchange(url, method, body, headers, most)
-    except (TimeoutError, httpcore2.TimeoutException):
-        what = f"{host_of(url)} did not answer within {seconds:g} s"
-    except (
-        *(httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError),
-        *(httpx2.InvalidURL, UnicodeError),  # a host that cannot be one
-    ):
-        what = f"there is no connection to {host_of(url)}"
-    raise ConnectionLostError(what, may_have_run=False) from None
-
-
-async def _exchange(
-    url: str, method: str, body: bytes, headers: Mapping[str, str], most: int
-) -> AuthResponse:
-    parsed = httpx2.URL(url)
-    named = {
-        "user-agent": f"foundation-rt/{__version__}",
-        "accept": "application/json",
-        "accept-encoding": "identity",
-        **headers,
-    }
-    raw = [(name.encode("ascii"), value.encode("ascii")) for name, value in named.items()]
-    raw.insert(0, (b"host", parsed.netloc))
-    if method == "POST":
-        raw.append((b"content-length", b"%d" % len(body)))
-    connection = connection_maker(url, CONNECT_TIMEOUT)()
-    try:
-        request = OutgoingRequest(method, core_url(parsed), raw, body)
-        response = HttpResponse.of(await connection.send(request))
-        try:
-            document = None if response.is_packed else await read_body(response, most)
-        finally:
-            await response.aclose()
-    finally:
-        await connection.aclose()
-    parsed_body = _parsed(document) if isinstance(document, bytes) else None
-    return AuthResponse(response.status_code, response.headers, parsed_body)
 
 
 def _parsed(body: bytes) -> Any:

@@ -93,18 +93,21 @@ class ProxiedConnection:
         await self.pool.aclose()
 
 
-def connection_maker(url: str, connect_timeout: float) -> Callable[[], HttpConnection]:
+def connection_maker(
+    url: str, connect_timeout: float, network: Network | None = None
+) -> Callable[[], HttpConnection]:
     """Return a function that makes connections to the server at `url`.
 
     Args:
         url: of the server.
         connect_timeout: seconds to connect, and again for the handshake of TLS.
+        network: makes them, to the server itself; None: through the environment's proxy, if any.
 
     Raises:
         ConnectionLostError: the environment's proxy or certificates cannot be used.
     """
     parts = split_url(url)
-    proxy = _proxy(parts.scheme, parts.hostname or "")
+    proxy = _proxy(parts.scheme, parts.hostname or "") if network is None else None
     # Reading the certificates of all authorities takes 20 ms. Without any nothing is trusted, and
     # without TLS nothing has to be.
     needs_tls = parts.scheme == "https" or proxy is not None
@@ -115,7 +118,8 @@ def connection_maker(url: str, connect_timeout: float) -> Callable[[], HttpConne
         if proxy is None:
             context.set_alpn_protocols(["http/1.1"])
             options = _socket_options()
-            return partial(DirectConnection, Network(), context, options, connect_timeout)
+            direct = network or Network()
+            return partial(DirectConnection, direct, context, options, connect_timeout)
         make = partial(_through, proxy, context, connect_timeout)
         make()
     except (RuntimeError, OSError, ValueError, httpx2.InvalidURL) as error:

@@ -228,7 +228,7 @@ async def _connect(host: str, port: int, local_address: str | None) -> NetworkSt
         )
         return stream
 
-    addresses = await _addresses(host, port)
+    addresses = await addresses_of(host, port)
     if len(addresses) == 1:
         return await to(addresses[0])
     attempts: list[asyncio.Task[NetworkStream]] = []
@@ -252,7 +252,7 @@ async def _connect(host: str, port: int, local_address: str | None) -> NetworkSt
     return winner
 
 
-async def _addresses(host: str, port: int) -> list[str]:
+async def addresses_of(host: str, port: int) -> list[str]:
     """Return the addresses of a host, each once; an address stays as it is."""
     try:
         return [str(ip_address(host))]

@@ -142,7 +142,11 @@ class Authenticator:
 
 
 def make_authenticator(
-    config: ServerConfig, clock: Clock, logger: StructuredLogger, page_token: str | None = None
+    config: ServerConfig,
+    clock: Clock,
+    logger: StructuredLogger,
+    page_token: str | None = None,
+    own_tokens: ResourceServer | None = None,
 ) -> Authenticator:
     """Return the authenticator that `config` describes (AUTH-01).
 
@@ -151,29 +155,33 @@ def make_authenticator(
         clock: for tokens.
         logger: gets a WARN if everybody is let in.
         page_token: of the application's page; it is one more key.
+        own_tokens: verifies the tokens of this server, if it is an authorization server.
 
     Raises:
         UsageError: authentication is neither configured nor turned off, or both.
     """
-    http, issuer = config.http, config.oauth.issuer
+    http, has_issuer = config.http, config.has_issuer()
     if http.no_auth:
-        if http.api_keys or issuer is not None:
+        if http.api_keys or has_issuer:
             raise UsageError(
                 "http.no_auth (--no-auth) would let everybody in, but there are keys or an issuer: "
-                "take away http.no_auth, or http.api_keys and oauth.issuer"
+                "take away http.no_auth, or http.api_keys, oauth.issuer and authorization.url"
             )
         logger.warn("HTTP without authentication: every client that reaches the server may use it")
         return Authenticator(None, None)
-    if not http.api_keys and issuer is None and page_token is None:
+    if not http.api_keys and not has_issuer and page_token is None:
         raise UsageError(
             "HTTP needs a key that clients have to send: set http.api_keys (for instance "
-            "FOUNDATION_RT_HTTP__API_KEYS=$(openssl rand -hex 32)) or oauth.issuer; or say that "
-            "everybody may use the server, with --no-auth or http.no_auth = true"
+            "FOUNDATION_RT_HTTP__API_KEYS=$(openssl rand -hex 32)), oauth.issuer, or the section "
+            "authorization; or say that everybody may use the server, with --no-auth or"
+            " http.no_auth = true"
         )
     page = () if page_token is None else (f"{PAGE_NAME}:{page_token}",)
     entries = (*http.api_keys, *page)
     keys = read_api_keys(entries) if entries else None
-    if issuer is None and config.oauth.audience is None:
+    if own_tokens is not None:
+        return Authenticator(keys, own_tokens)
+    if config.oauth.issuer is None and config.oauth.audience is None:
         return Authenticator(keys, None)
     from .oauth import make_resource_server
 

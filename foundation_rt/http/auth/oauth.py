@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import ceil, inf
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
 import orjson
@@ -26,7 +26,7 @@ from ...protocol.principal import Principal, TokenClaims
 from ..asgi import HttpRefusal
 from .authentication import KEY_SUBJECT
 from .introspection import Introspection, IntrospectionUnavailable
-from .jwks import KeySource, KeysUnavailable
+from .jwks import KeySource, KeysUnavailable, VerificationKey
 
 MAX_TOKEN_LENGTH = 16 * 1024
 
@@ -41,6 +41,13 @@ _TYPES = ("jwt", "at+jwt", "application/at+jwt")  # RFC 9068, section 4, and the
 
 class TokenRefused(Exception):
     """The token is not accepted; the message says why, without repeating any of it."""
+
+
+class KeyFinder(Protocol):
+    """The keys of an issuer, as `KeySource` has them."""
+
+    async def find(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
+        """See `KeySource`."""
 
 
 @define(eq=False, repr=False)
@@ -58,7 +65,7 @@ class ResourceServer:
     """
 
     _settings: OauthSection
-    _keys: KeySource
+    _keys: KeyFinder
     _clock: Clock
     _introspection: Introspection | None = None
     _issuer: str = field(init=False)
@@ -83,6 +90,11 @@ class ResourceServer:
             raise UsageError("oauth.algorithms is empty: no token could be accepted")
         self._issuer = self._settings.issuer
         self._audience = self._settings.audience.rstrip("/")
+
+    @property
+    def resource(self) -> str:
+        """Return the URL of this server, as tokens name it."""
+        return self._audience
 
     @property
     def metadata_paths(self) -> tuple[str, ...]:
@@ -131,28 +143,7 @@ class ResourceServer:
             raise TokenRefused("the token is too long")
         if self._introspection is not None:
             return await self._introspect(self._introspection, token)
-        try:
-            signed = jws.extract_compact(token.encode())
-        except (JoseError, ValueError, RecursionError):
-            raise TokenRefused("the token is no signed JWT") from None
-        header = signed.headers()
-        algorithm, key_id = header.get("alg"), header.get("kid")
-        if algorithm not in self._settings.algorithms:
-            raise TokenRefused("the token is signed with an algorithm that is not accepted")
-        if "crit" in header or str(header.get("typ", "jwt")).lower() not in _TYPES:
-            raise TokenRefused("the token is no access token")
-        if key_id is not None and type(key_id) is not str:
-            raise TokenRefused("the token names no key")
-        key = await self._keys.find(key_id, algorithm)
-        if key is None:
-            raise TokenRefused("the token is signed with a key that its issuer does not have")
-        try:
-            is_genuine = jws.validate_compact(signed, key, [algorithm])
-        except (JoseError, ValueError):
-            is_genuine = False
-        if not is_genuine:
-            raise TokenRefused("the signature of the token is wrong")
-        payload = signed.payload or b""
+        payload = await verified_payload(token, self._keys, self._settings.algorithms)
         return self._judge(_claims(payload), payload)
 
     async def _introspect(self, introspection: Introspection, token: str) -> Principal:
@@ -226,6 +217,42 @@ class ResourceServer:
         if now < begins - LEEWAY_SECONDS:
             raise TokenRefused("the token is not valid yet")
         return _principal(claims, payload)
+
+
+async def verified_payload(token: str, keys: KeyFinder, algorithms: Iterable[str]) -> bytes:
+    """Return the claims of a JWT whose signature is right, as JSON (AUTH-07).
+
+    Args:
+        token: of at most `MAX_TOKEN_LENGTH` characters.
+        keys: those of its issuer.
+        algorithms: those that it may be signed with.
+
+    Raises:
+        TokenRefused: it is none, or its signature is not right.
+        KeysUnavailable: there are no keys to verify it with at the moment.
+    """
+    try:
+        signed = jws.extract_compact(token.encode())
+    except (JoseError, ValueError, RecursionError):
+        raise TokenRefused("the token is no signed JWT") from None
+    header = signed.headers()
+    algorithm, key_id = str(header.get("alg")), header.get("kid")
+    if algorithm not in algorithms:
+        raise TokenRefused("the token is signed with an algorithm that is not accepted")
+    if "crit" in header or str(header.get("typ", "jwt")).lower() not in _TYPES:
+        raise TokenRefused("the token is no access token")
+    if key_id is not None and type(key_id) is not str:
+        raise TokenRefused("the token names no key")
+    key = await keys.find(key_id, algorithm)
+    if key is None:
+        raise TokenRefused("the token is signed with a key that its issuer does not have")
+    try:
+        is_genuine = jws.validate_compact(signed, key, [algorithm])
+    except (JoseError, ValueError):
+        is_genuine = False
+    if not is_genuine:
+        raise TokenRefused("the signature of the token is wrong")
+    return signed.payload or b""
 
 
 def make_resource_server(

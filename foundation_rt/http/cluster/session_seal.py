@@ -12,21 +12,17 @@ Pure functions over a key and its random nonces; imported only where there are s
 from __future__ import annotations
 
 import hmac
-import os
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ...base.exact_json import dumps, loads
 from ...base.shown import Shown
 from ...protocol.peer import describe_peer
 from ...protocol.principal import identity_of
 from ...protocol.revisions import HANDSHAKE_REVISIONS, REVISIONS
+from ..seal import Seal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +38,6 @@ _SESSION = b"session\n"
 _TASK = b"task\n"
 _EVENTS = b"events\n"
 _CHANNEL_PURPOSE = b"foundation-rt channel of workers 1\n"
-_NONCE_BYTES = 12
 
 
 @frozen
@@ -88,11 +83,10 @@ class IdSeal:
     """
 
     _state_key: str
-    _cipher: AESGCM = field(init=False)
+    _sealing: Seal = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        key = hmac.digest(bytes.fromhex(self._state_key), _KEY_PURPOSE, "sha256")
-        self._cipher = AESGCM(key)
+        self._sealing = Seal(self._state_key, _KEY_PURPOSE)
 
     def session_id(
         self, owner: WorkerName, principal: Principal | None, peer: Peer | None = None
@@ -141,17 +135,11 @@ class IdSeal:
         return hmac.digest(bytes.fromhex(self._state_key), _CHANNEL_PURPOSE, "sha256").hex()
 
     def _seal(self, content: bytes, bound: bytes) -> str:
-        nonce = os.urandom(_NONCE_BYTES)
-        sealed = nonce + self._cipher.encrypt(nonce, content, bound)
-        return urlsafe_b64encode(sealed).decode().rstrip("=")
+        return self._sealing.seal(content, bound)
 
     def _open(self, text: str, bound: bytes) -> list[Any] | None:
-        if not text.isascii():
-            return None
-        try:
-            sealed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-            content = self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound)
-        except (Error, ValueError, InvalidTag):
+        content = self._sealing.open(text, bound)
+        if content is None:
             return None
         found: list[Any] = loads(content)
         return found

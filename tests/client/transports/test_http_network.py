@@ -150,7 +150,7 @@ def test_of_several_addresses_the_first_that_answers_counts(
     async def looked_up(host: str, port: int) -> list[str]:
         return [*addresses]
 
-    monkeypatch.setattr(http_network, "_addresses", looked_up)
+    monkeypatch.setattr(http_network, "addresses_of", looked_up)
 
     async def main() -> None:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

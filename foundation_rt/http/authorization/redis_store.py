@@ -1,0 +1,89 @@
+"""Logins in Redis, for the workers of all hosts (extra `redis`).
+
+PREFIX{key}    string: a login, sealed; gone when its time is over
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from ...errors import MissingExtraError
+from .store import StoreUnavailable
+
+try:
+    from redis.asyncio import Redis
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+    from redis.exceptions import RedisError
+except ImportError:
+    raise MissingExtraError("authorization.store in Redis", "redis") from None
+
+if TYPE_CHECKING:
+    from redis.commands.core import AsyncScript
+
+_TIMEOUT_SECONDS = 2.0
+
+_SWAP = """
+if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return 1
+"""
+
+
+@define(eq=False, repr=False)
+class RedisStore:
+    """A `LoginStore` in Redis.
+
+    Args:
+        url: of the server; may hold a password, and is never shown.
+        prefix: of all keys.
+    """
+
+    _url: str
+    _prefix: str = "foundation-rt:login:"
+    _redis: Redis = field(init=False)
+    _swap: AsyncScript = field(init=False)
+
+    async def start(self) -> None:
+        """See `LoginStore`; the first command opens the connection."""
+        self._redis = Redis.from_url(
+            self._url,
+            decode_responses=True,
+            socket_timeout=_TIMEOUT_SECONDS,
+            socket_connect_timeout=_TIMEOUT_SECONDS,
+            retry=Retry(NoBackoff(), 1),  # a stale connection is replaced
+        )
+        self._swap = self._redis.register_script(_SWAP)
+
+    async def close(self) -> None:
+        """See `LoginStore`."""
+        with _failing():
+            await self._redis.aclose()
+
+    async def get(self, key: str) -> str | None:
+        """See `LoginStore`."""
+        with _failing():
+            found = await self._redis.get(self._prefix + key)
+            return None if found is None else str(found)
+
+    async def swap(self, key: str, old: str | None, new: str, ttl_ms: int) -> bool:
+        """See `LoginStore`."""
+        with _failing():
+            return bool(await self._swap(keys=[self._prefix + key], args=[old or "", new, ttl_ms]))
+
+    async def delete(self, key: str) -> None:
+        """See `LoginStore`."""
+        with _failing():
+            await self._redis.delete(self._prefix + key)
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        raise StoreUnavailable(type(error).__name__) from None
