@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .base.lazy_names import lazy_names
+from .base.lazy_names import homes_of, lazy_names
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -95,90 +95,50 @@ if TYPE_CHECKING:
     from .server import create_server as create_server
     from .server import start_server as start_server
 
-_HOMES = {
-    "Principal": "protocol.principal",
-    "Peer": "protocol.peer",
-    "JsonRpcErrorCode": "errors",
-    "AbortError": "errors",
-    "AbortSignal": "base.abort",
-    "AgentContext": "agents.messages",
-    "AgentCoordinator": "agents.local",
-    "AgentCoordinatorV2": "agents.ledger.coordinator",
-    "AgentCycleError": "agents.errors",
-    "AgentMessage": "agents.messages",
-    "AgentNotFoundError": "agents.errors",
-    "AgentQueueFullError": "agents.errors",
-    "AgentStateTooLargeError": "agents.errors",
-    "AgentUnregisteredError": "agents.errors",
-    "Annotations": "protocol.content",
-    "AnswerTimeoutError": "features.server_requests.errors",
-    "ServerRequestError": "features.server_requests.errors",
-    "Audio": "protocol.content",
-    "BlobContents": "protocol.content",
-    "ByName": "features.signatures.constraints",
-    "ClientCapabilityError": "features.server_requests.errors",
-    "ClientGoneError": "features.server_requests.errors",
-    "ClientErrorResponse": "features.server_requests.errors",
-    "CompletedCall": "features.observers",
-    "Completion": "kernel.registry.completions",
-    "CompletionRequest": "kernel.registry.completions",
-    "ConfigError": "errors",
-    "Connection": "kernel.engine.connection",
-    "Constraints": "features.signatures.constraints",
-    "Counter": "features.instruments",
-    "Depends": "features.signatures.parameters",
-    "Dispatcher": "kernel.dispatcher",
-    "Elicit": "features.server_requests.elicitation",
-    "ElicitResult": "features.server_requests.elicitation",
-    "ElicitUrl": "features.server_requests.elicitation",
-    "EmbeddedResource": "protocol.content",
-    "ErrorCode": "errors",
-    "ForwardTarget": "features.proxy.forwarder",
-    "ForwardedError": "features.proxy.forwarder",
-    "ForwardedRequest": "features.proxy.forwarder",
-    "Gauge": "features.instruments",
-    "Header": "features.signatures.constraints",
-    "Histogram": "features.instruments",
-    "Icon": "protocol.content",
-    "Image": "protocol.content",
-    "Invocation": "kernel.invocation",
-    "InvalidClientResult": "features.server_requests.errors",
-    "ModelPreferences": "features.server_requests.sampling",
-    "PageAccess": "http.page_access",
-    "OutcomeUnknownError": "agents.ledger.errors",
-    "PromptArgument": "kernel.registry.prompts",
-    "PromptDefinition": "kernel.registry.prompts",
-    "PromptMessage": "kernel.registry.prompt_results",
-    "PromptResult": "kernel.registry.prompt_results",
-    "RegistrationError": "errors",
-    "RequestConflictError": "agents.ledger.errors",
-    "RequestForwarder": "features.proxy.forwarder",
-    "RequestFailedError": "agents.ledger.errors",
-    "ResourceDefinition": "kernel.registry.resources",
-    "ResourceLink": "protocol.content",
-    "ResourceTemplateDefinition": "kernel.registry.resources",
-    "Root": "features.server_requests.roots",
-    "Roots": "features.server_requests.roots",
-    "Sample": "features.server_requests.sampling",
-    "SampleResult": "features.server_requests.sampling",
-    "SamplingMessage": "features.server_requests.sampling",
-    "Server": "server",
-    "ServerOptions": "kernel.runtime",
-    "SessionLog": "kernel.context",
-    "Text": "protocol.content",
-    "TextContents": "protocol.content",
-    "ToolAnnotations": "protocol.tool_annotations",
-    "ToolContext": "features.context",
-    "ToolDefinition": "kernel.registry.tool_definition",
-    "ToolError": "errors",
-    "ToolResult": "protocol.content",
-    "ToolUse": "features.server_requests.sampling",
-    "ToolUseResult": "features.server_requests.sampling",
-    "UrlElicitationRequired": "features.server_requests.errors",
-    "UsageError": "errors",
-    "create_server": "server",
-    "start_server": "server",
-}
+_HOMES = homes_of(
+    {
+        "agents.errors": "AgentCycleError AgentNotFoundError AgentQueueFullError "
+        "AgentStateTooLargeError AgentUnregisteredError",
+        "agents.ledger.coordinator": "AgentCoordinatorV2",
+        "agents.ledger.errors": "OutcomeUnknownError RequestConflictError RequestFailedError",
+        "agents.local": "AgentCoordinator",
+        "agents.messages": "AgentContext AgentMessage",
+        "base.abort": "AbortSignal",
+        "errors": "AbortError ConfigError ErrorCode JsonRpcErrorCode RegistrationError ToolError "
+        "UsageError",
+        "features.context": "ToolContext",
+        "features.instruments": "Counter Gauge Histogram",
+        "features.observers": "CompletedCall",
+        "features.proxy.forwarder": "ForwardTarget ForwardedError ForwardedRequest "
+        "RequestForwarder",
+        "features.server_requests.elicitation": "Elicit ElicitResult ElicitUrl",
+        "features.server_requests.errors": "AnswerTimeoutError ClientCapabilityError "
+        "ClientErrorResponse ClientGoneError InvalidClientResult ServerRequestError "
+        "UrlElicitationRequired",
+        "features.server_requests.roots": "Root Roots",
+        "features.server_requests.sampling": "ModelPreferences Sample SampleResult "
+        "SamplingMessage ToolUse ToolUseResult",
+        "features.signatures.constraints": "ByName Constraints Header",
+        "features.signatures.parameters": "Depends",
+        "http.page_access": "PageAccess",
+        "kernel.context": "SessionLog",
+        "kernel.dispatcher": "Dispatcher",
+        "kernel.engine.connection": "Connection",
+        "kernel.invocation": "Invocation",
+        "kernel.registry.completions": "Completion CompletionRequest",
+        "kernel.registry.prompt_results": "PromptMessage PromptResult",
+        "kernel.registry.prompts": "PromptArgument PromptDefinition",
+        "kernel.registry.resources": "ResourceDefinition ResourceTemplateDefinition",
+        "kernel.registry.tool_definition": "ToolDefinition",
+        "kernel.runtime": "ServerOptions",
+        "protocol.content": "Annotations Audio BlobContents EmbeddedResource Icon Image "
+        "ResourceLink Text TextContents ToolResult",
+        "protocol.peer": "Peer",
+        "protocol.principal": "Principal",
+        "protocol.tool_annotations": "ToolAnnotations",
+        "server": "Server create_server start_server",
+    }
+)
 
 __all__ = ["__version__", *_HOMES]
 

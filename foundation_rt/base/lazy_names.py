@@ -7,6 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
+def homes_of(names: Mapping[str, str]) -> dict[str, str]:
+    """Return the module of each name, from the names of each module in one text."""
+    return {name: home for home, text in names.items() for name in text.split()}
+
+
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base.lazy_names import lazy_names
+from ..base.lazy_names import homes_of, lazy_names
 
 if TYPE_CHECKING:
     from ..base.jsonschema.issues import ValidationIssue as ValidationIssue
@@ -74,71 +74,40 @@ if TYPE_CHECKING:
     from .tools.routing import SizeTimeout as SizeTimeout
     from .tools.routing import UrlRoute as UrlRoute
 
-_HOMES = {
-    "AuthorizationError": "errors",
-    "ClientCredentials": "auth.descriptions",
-    "EnterpriseManaged": "auth.descriptions",
-    "FileTokenStore": "auth.stores",
-    "LoginRequest": "auth.descriptions",
-    "MemoryTokenStore": "auth.stores",
-    "OAuth": "auth.descriptions",
-    "StoreKey": "auth.descriptions",
-    "TokenStore": "auth.descriptions",
-    "WorkloadIdentity": "auth.descriptions",
-    "browser_login": "auth.logins",
-    "device_login": "auth.logins",
-    "paste_login": "auth.logins",
-    "BreakerSettings": "resilience.circuit_breaker",
-    "CATALOGUE": "errors",
-    "CallResult": "results.results",
-    "CallTimeoutError": "errors",
-    "CircuitBreaker": "resilience.circuit_breaker",
-    "CircuitOpenError": "errors",
-    "CircuitState": "resilience.circuit_breaker",
-    "Client": "client",
-    "ClientHandlers": "handlers.client_handlers",
-    "ClientOptions": "options",
-    "CompletionResult": "results.results",
-    "ConnectOptions": "options",
-    "ConnectionLostError": "errors",
-    "DOCUMENT_ROUTES": "tools.routing",
-    "ElicitResult": ".features.server_requests.elicitation",
-    "ElicitationRequest": "handlers.elicitation",
-    "ElicitationUrlRequest": "handlers.elicitation",
-    "ExportRoute": "tools.routing",
-    "FileRoute": "tools.routing",
-    "HttpServer": "targets",
-    "InvalidResponseError": "errors",
-    "InvalidArgumentsError": "errors",
-    "MCPError": "errors",
-    "NotOfferedError": "errors",
-    "Prompt": "results.results",
-    "ListedPromptArgument": "results.results",
-    "GetPromptResult": "results.results",
-    "ServerRequestRefused": "handlers.params",
-    "ReadResult": "results.results",
-    "Resource": "results.results",
-    "ResourceTemplate": "results.results",
-    "RetryPolicy": "resilience.retries",
-    "Root": ".features.server_requests.roots",
-    "Router": "tools.routing",
-    "SampleResult": ".features.server_requests.sampling",
-    "SamplingRequest": "handlers.sampling",
-    "Revision": ".protocol.revisions",
-    "ServerDescription": "session.handshake",
-    "ServerRequestHandlers": "handlers.server_requests",
-    "SessionExpiredError": "errors",
-    "SizeTimeout": "tools.routing",
-    "StdioServer": "targets",
-    "Subscription": "session.subscriptions",
-    "ToolCallError": "errors",
-    "ToolSchema": "results.tool_schemas",
-    "UrlRoute": "tools.routing",
-    "ValidationIssue": ".base.jsonschema.issues",
-    "connect": "connecting",
-    "is_failure": "resilience.retries",
-    "map_mcp_error": "resilience.error_mapping",
-}
+_HOMES = homes_of(
+    {
+        ".base.jsonschema.issues": "ValidationIssue",
+        ".features.server_requests.elicitation": "ElicitResult",
+        ".features.server_requests.roots": "Root",
+        ".features.server_requests.sampling": "SampleResult",
+        ".protocol.revisions": "Revision",
+        "auth.descriptions": "ClientCredentials EnterpriseManaged LoginRequest OAuth StoreKey "
+        "TokenStore WorkloadIdentity",
+        "auth.logins": "browser_login device_login paste_login",
+        "auth.stores": "FileTokenStore MemoryTokenStore",
+        "client": "Client",
+        "connecting": "connect",
+        "errors": "AuthorizationError CATALOGUE CallTimeoutError CircuitOpenError "
+        "ConnectionLostError InvalidArgumentsError InvalidResponseError MCPError NotOfferedError "
+        "SessionExpiredError ToolCallError",
+        "handlers.client_handlers": "ClientHandlers",
+        "handlers.elicitation": "ElicitationRequest ElicitationUrlRequest",
+        "handlers.params": "ServerRequestRefused",
+        "handlers.sampling": "SamplingRequest",
+        "handlers.server_requests": "ServerRequestHandlers",
+        "options": "ClientOptions ConnectOptions",
+        "resilience.circuit_breaker": "BreakerSettings CircuitBreaker CircuitState",
+        "resilience.error_mapping": "map_mcp_error",
+        "resilience.retries": "RetryPolicy is_failure",
+        "results.results": "CallResult CompletionResult GetPromptResult ListedPromptArgument "
+        "Prompt ReadResult Resource ResourceTemplate",
+        "results.tool_schemas": "ToolSchema",
+        "session.handshake": "ServerDescription",
+        "session.subscriptions": "Subscription",
+        "targets": "HttpServer StdioServer",
+        "tools.routing": "DOCUMENT_ROUTES ExportRoute FileRoute Router SizeTimeout UrlRoute",
+    }
+)
 
 __all__ = [*_HOMES]
 

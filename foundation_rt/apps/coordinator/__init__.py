@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...base.lazy_names import lazy_names
+from ...base.lazy_names import homes_of, lazy_names
 
 if TYPE_CHECKING:
     from .coordinator import Coordinator as Coordinator
@@ -40,37 +40,23 @@ if TYPE_CHECKING:
     from .start_chain import is_own_child as is_own_child
     from .start_chain import mark_children as mark_children
 
-_HOMES = {
-    "Coordinator": "coordinator",
-    "CoordinatorError": "errors",
-    "CircuitOptions": "options",
-    "CoordinatorOptions": "options",
-    "ExecutionContext": "errors",
-    "Priority": "requests",
-    "RetryOptions": "requests",
-    "ServerConnections": "server_connections",
-    "ServerState": "server_state",
-    "ServerStatus": "server_group",
-    "ToolCallFailure": "requests",
-    "ToolCallRequest": "requests",
-    "ToolCallResponse": "requests",
-    "ToolCircuitOpenError": "errors",
-    "ToolExecutionError": "errors",
-    "ToolExecutionOptions": "requests",
-    "ToolNotFoundError": "errors",
-    "ToolRegistryEntry": "registry",
-    "ToolValidationError": "errors",
-    "ServerPlan": "servers",
-    "chain_mark": "start_chain",
-    "close_names": "names",
-    "file_identity": "start_chain",
-    "is_own_child": "start_chain",
-    "mark_children": "start_chain",
-    "failure_of": "requests",
-    "outside_name": "names",
-    "plans_of": "servers",
-    "plans_of_file": "servers",
-}
+_HOMES = homes_of(
+    {
+        "coordinator": "Coordinator",
+        "errors": "CoordinatorError ExecutionContext ToolCircuitOpenError ToolExecutionError "
+        "ToolNotFoundError ToolValidationError",
+        "names": "close_names outside_name",
+        "options": "CircuitOptions CoordinatorOptions",
+        "registry": "ToolRegistryEntry",
+        "requests": "Priority RetryOptions ToolCallFailure ToolCallRequest ToolCallResponse "
+        "ToolExecutionOptions failure_of",
+        "server_connections": "ServerConnections",
+        "server_group": "ServerStatus",
+        "server_state": "ServerState",
+        "servers": "ServerPlan plans_of plans_of_file",
+        "start_chain": "chain_mark file_identity is_own_child mark_children",
+    }
+)
 
 __all__ = [*_HOMES]
 

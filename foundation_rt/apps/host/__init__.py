@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...base.lazy_names import lazy_names
+from ...base.lazy_names import homes_of, lazy_names
 
 if TYPE_CHECKING:
     from .app import Host as Host
@@ -31,28 +31,18 @@ if TYPE_CHECKING:
     from .orchestrator import connection_options as connection_options
     from .settings import HostSettings as HostSettings
 
-_HOMES = {
-    "CallPiece": "llm.provider",
-    "ChatMessage": "chat",
-    "ConversationOrchestrator": "orchestrator",
-    "EndPiece": "llm.provider",
-    "Host": "app",
-    "HostSettings": "settings",
-    "LLMConfig": "llm.service",
-    "LLMService": "llm.service",
-    "LLMServiceError": "llm.service",
-    "ModelRequest": "llm.provider",
-    "Provider": "llm.provider",
-    "Role": "chat",
-    "TextPiece": "llm.provider",
-    "ThoughtPiece": "llm.provider",
-    "TokenUsage": "chat",
-    "ToolPhase": "chat",
-    "UsagePiece": "llm.provider",
-    "connection_options": "orchestrator",
-    "make_server": "app",
-    "make_service": "llm.providers",
-}
+_HOMES = homes_of(
+    {
+        "app": "Host make_server",
+        "chat": "ChatMessage Role TokenUsage ToolPhase",
+        "llm.provider": "CallPiece EndPiece ModelRequest Provider TextPiece ThoughtPiece "
+        "UsagePiece",
+        "llm.providers": "make_service",
+        "llm.service": "LLMConfig LLMService LLMServiceError",
+        "orchestrator": "ConversationOrchestrator connection_options",
+        "settings": "HostSettings",
+    }
+)
 
 __all__ = [*_HOMES]
 

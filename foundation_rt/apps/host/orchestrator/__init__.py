@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....base.lazy_names import lazy_names
+from ....base.lazy_names import homes_of, lazy_names
 
 if TYPE_CHECKING:
     from .histories import ConversationHistories as ConversationHistories
@@ -18,15 +18,14 @@ if TYPE_CHECKING:
     from .settings import OrchestratorSettings as OrchestratorSettings
     from .settings import connection_options as connection_options
 
-_HOMES = {
-    "ConversationHistories": "histories",
-    "ConversationOrchestrator": "orchestrator",
-    "HistoryManagementOptions": "settings",
-    "MemoryHistories": "histories",
-    "OrchestratorSettings": "settings",
-    "TurnMetrics": "observation",
-    "connection_options": "settings",
-}
+_HOMES = homes_of(
+    {
+        "histories": "ConversationHistories MemoryHistories",
+        "observation": "TurnMetrics",
+        "orchestrator": "ConversationOrchestrator",
+        "settings": "HistoryManagementOptions OrchestratorSettings connection_options",
+    }
+)
 
 __all__ = [*_HOMES]
 
