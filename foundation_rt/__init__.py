@@ -32,15 +32,26 @@ if TYPE_CHECKING:
     from .errors import RegistrationError as RegistrationError
     from .errors import ToolError as ToolError
     from .errors import UsageError as UsageError
+    from .features.completions.registry import Completion as Completion
+    from .features.completions.registry import CompletionRequest as CompletionRequest
+    from .features.composition import ServerOptions as ServerOptions
     from .features.context import ToolContext as ToolContext
     from .features.instruments import Counter as Counter
     from .features.instruments import Gauge as Gauge
     from .features.instruments import Histogram as Histogram
     from .features.observers import CompletedCall as CompletedCall
+    from .features.prompts.registry import PromptArgument as PromptArgument
+    from .features.prompts.registry import PromptDefinition as PromptDefinition
+    from .features.prompts.results import PromptMessage as PromptMessage
+    from .features.prompts.results import PromptResult as PromptResult
     from .features.proxy.forwarder import ForwardedError as ForwardedError
     from .features.proxy.forwarder import ForwardedRequest as ForwardedRequest
     from .features.proxy.forwarder import ForwardTarget as ForwardTarget
     from .features.proxy.forwarder import RequestForwarder as RequestForwarder
+    from .features.resources.registry import ResourceDefinition as ResourceDefinition
+    from .features.resources.registry import (
+        ResourceTemplateDefinition as ResourceTemplateDefinition,
+    )
     from .features.server_requests.elicitation import Elicit as Elicit
     from .features.server_requests.elicitation import ElicitResult as ElicitResult
     from .features.server_requests.elicitation import ElicitUrl as ElicitUrl
@@ -68,16 +79,7 @@ if TYPE_CHECKING:
     from .kernel.dispatcher import Dispatcher as Dispatcher
     from .kernel.engine.connection import Connection as Connection
     from .kernel.invocation import Invocation as Invocation
-    from .kernel.registry.completions import Completion as Completion
-    from .kernel.registry.completions import CompletionRequest as CompletionRequest
-    from .kernel.registry.prompt_results import PromptMessage as PromptMessage
-    from .kernel.registry.prompt_results import PromptResult as PromptResult
-    from .kernel.registry.prompts import PromptArgument as PromptArgument
-    from .kernel.registry.prompts import PromptDefinition as PromptDefinition
-    from .kernel.registry.resources import ResourceDefinition as ResourceDefinition
-    from .kernel.registry.resources import ResourceTemplateDefinition as ResourceTemplateDefinition
     from .kernel.registry.tool_definition import ToolDefinition as ToolDefinition
-    from .kernel.runtime import ServerOptions as ServerOptions
     from .protocol.content import Annotations as Annotations
     from .protocol.content import Audio as Audio
     from .protocol.content import BlobContents as BlobContents
@@ -125,12 +127,12 @@ _HOMES = homes_of(
         "kernel.dispatcher": "Dispatcher",
         "kernel.engine.connection": "Connection",
         "kernel.invocation": "Invocation",
-        "kernel.registry.completions": "Completion CompletionRequest",
-        "kernel.registry.prompt_results": "PromptMessage PromptResult",
-        "kernel.registry.prompts": "PromptArgument PromptDefinition",
-        "kernel.registry.resources": "ResourceDefinition ResourceTemplateDefinition",
+        "features.completions.registry": "Completion CompletionRequest",
+        "features.prompts.results": "PromptMessage PromptResult",
+        "features.prompts.registry": "PromptArgument PromptDefinition",
+        "features.resources.registry": "ResourceDefinition ResourceTemplateDefinition",
         "kernel.registry.tool_definition": "ToolDefinition",
-        "kernel.runtime": "ServerOptions",
+        "features.composition": "ServerOptions",
         "protocol.content": "Annotations Audio BlobContents EmbeddedResource Icon Image "
         "ResourceLink Text TextContents ToolResult",
         "protocol.peer": "Peer",

@@ -18,9 +18,10 @@ from attrs import evolve
 from .base.config.settings import AuditCategory
 from .base.config.sources import ConfigSources
 from .errors import RegistrationError, UsageError
-from .features.builtin import built_in
+from .features.composition import MountedApp, ServerOptions, ServerRuntime, compose
 from .features.context import ToolContext
 from .features.health import HEALTH, checked_report, health_report
+from .features.registries import Features
 from .features.subscriptions.subscribing import publisher_of
 from .features.tasks.support import tool_settings
 from .kernel.engine.connection import Connection, Send
@@ -31,7 +32,6 @@ from .kernel.registry.tools import (
     ToolRegistry,
     is_async_callable,
 )
-from .kernel.runtime import MountedApp, Runtime, ServerOptions, compose
 from .kernel.session import TransportType
 from .protocol.principal import identity_of
 from .protocol.revisions import REVISIONS
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .agents.local import AgentCoordinator
     from .base.config.settings import ServerConfig, Settings
     from .base.jsonschema.compilation import ValidationResult
+    from .features.composition import HttpMiddleware, HttpPage
     from .features.instruments import Instruments
     from .features.lifespan import Lifetime
     from .features.middleware import Middleware
@@ -50,26 +51,24 @@ if TYPE_CHECKING:
     from .features.observers import CallObserver
     from .features.openapi.api import Api, OpenApiOptions
     from .features.openapi.documents import Document
-    from .features.proxy.forwarder import ForwardedRequest, RequestForwarder
-    from .features.readiness import ReadinessChecks
-    from .features.session_callbacks import SessionCallback
-    from .features.tool_options import ToolHandlerOptions, ToolOptions
-    from .http.app import HttpApplication
-    from .http.asgi import App
-    from .http.page_access import PageAccess
-    from .kernel.invocation import Invocation
-    from .kernel.registry.features import Features
-    from .kernel.registry.options import (
+    from .features.options import (
         CompletionOptions,
         HandlerOptions,
         PromptOptions,
         ResourceHandlerOptions,
         ResourceOptions,
     )
-    from .kernel.registry.prompts import PromptDefinition
-    from .kernel.registry.resources import ResourceDefinition, ResourceTemplateDefinition
+    from .features.prompts.registry import PromptDefinition
+    from .features.proxy.forwarder import ForwardedRequest, RequestForwarder
+    from .features.readiness import ReadinessChecks
+    from .features.resources.registry import ResourceDefinition, ResourceTemplateDefinition
+    from .features.session_callbacks import SessionCallback
+    from .features.tool_options import ToolHandlerOptions, ToolOptions
+    from .http.app import HttpApplication
+    from .http.asgi import App
+    from .http.page_access import PageAccess
+    from .kernel.invocation import Invocation
     from .kernel.registry.tools import Handler
-    from .kernel.runtime import HttpMiddleware, HttpPage
     from .protocol.content import Icon
     from .protocol.principal import Principal
 
@@ -105,7 +104,7 @@ class Server:
     """A set of tools and other features, and ways to serve them.
 
     Every decorator has a method beside it that takes a definition and a handler. The options of
-    both are described in `kernel.registry.options` and `features.tool_options`; a name that is not
+    both are described in `features.options` and `features.tool_options`; a name that is not
     among them is a `TypeError`.
 
     Args:
@@ -166,13 +165,15 @@ class Server:
         }
         given = {name: value for name, value in given.items() if value is not None}
         self._options = options or ServerOptions()
+        if self._options.features is None:
+            given["features"] = Features()
         if given:
             self._options = evolve(self._options, **given)
         _check_presentation(self._options)
         if self._options.experimental is not None:
             experimental = _copy_of_experimental(self._options.experimental)
             self._options = evolve(self._options, experimental=experimental)
-        self._runtime: Runtime | None = None
+        self._runtime: ServerRuntime | None = None
         self._mounted_in: tuple[Server, Mount] | None = None
         self._registry = self._options.tool_registry or ToolRegistry()
         self._add_health()
@@ -457,8 +458,7 @@ class Server:
         for option, what in _OF_A_WHOLE_SERVER.items():
             if getattr(self._options, option):
                 raise UsageError(f"a mounted server has no {what} of its own: use the outer one's")
-        features = self._options.features
-        if features is not None and features.completions.general is not None:
+        if self.features.completions.general is not None:
             raise UsageError("a mounted server has no completion of all arguments: name each")
 
     @property
@@ -470,15 +470,9 @@ class Server:
 
     @property
     def features(self) -> Features:
-        """The resources, prompts and completions of this server; made when first used."""
+        """The resources, prompts and completions of this server; each made when first used."""
         features = self._options.features
-        if features is None:
-            from .kernel.registry.features import Features
-
-            features = Features()
-            self._options = evolve(self._options, features=features)
-            if self._runtime is not None:
-                self._runtime.attach_features(features)
+        assert features is not None  # made with the server
         return features
 
     def resource(self, uri: str, /, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
@@ -1171,7 +1165,7 @@ class Server:
         return self._options
 
     @property
-    def runtime(self) -> Runtime:
+    def runtime(self) -> ServerRuntime:
         """The wired components; made, and the configuration loaded, when first used.
 
         A mounted server has those of the outer one.
@@ -1185,12 +1179,7 @@ class Server:
             config = self.load_config()
             if config.aacp.is_ledger_named():
                 _ = self.agents  # an operator may want a ledger where the author has no agents
-            runtime = compose(self._registry, self._options, config, ToolContext)
-            options, clock, logger = self._options, runtime.clock, runtime.logger
-            given = options.session_end_callbacks, options.roots_callbacks, options.forwarder
-            features = built_in(config, clock, logger, runtime.directory, *given, options.publisher)
-            runtime.use(features)
-            self._runtime = runtime
+            self._runtime = compose(self._registry, self._options, config)
         return self._runtime
 
     def configure(self, file: str | os.PathLike[str]) -> None:

@@ -57,8 +57,8 @@ from .protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, VERSION_KE
 
 if TYPE_CHECKING:
     from .features.audit import AuditLog
+    from .features.composition import ServerRuntime
     from .kernel.engine.connection import Connection
-    from .kernel.runtime import Runtime
     from .protocol.framing import LineTooLong
     from .protocol.jsonrpc import Request
     from .server import Server
@@ -387,15 +387,13 @@ class TestClient:
 
 def _composed(
     server: Server, sink: MemorySink, clock: Clock | None, ids: IdGenerator | None
-) -> Runtime:
+) -> ServerRuntime:
     """Return a runtime of `server` with another log, clock and ids.
 
     It shares the slots, since the tool `health` reports them, and all that is registered.
     """
-    from .features.builtin import built_in
-    from .features.context import ToolContext
+    from .features.composition import compose
     from .features.subscriptions.subscribing import publisher_of
-    from .kernel.runtime import compose
 
     runtime = server.runtime
     clock, logging = clock or runtime.clock, runtime.config.logging
@@ -408,15 +406,4 @@ def _composed(
         features=server.features,
         publisher=publisher_of(runtime.engine),
     )
-    composed = compose(runtime.registry, options, runtime.config, ToolContext)
-    given = options.session_end_callbacks, options.roots_callbacks, options.forwarder
-    features = built_in(
-        composed.config,
-        composed.clock,
-        composed.logger,
-        composed.directory,
-        *given,
-        options.publisher,
-    )
-    composed.use(features)
-    return composed
+    return compose(runtime.registry, options, runtime.config)

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import os
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..kernel.feature import Feature, lazy
 from ..protocol.jsonrpc import Batch
 from .policies import Policies
+from .registries import Features
 from .server_requests.client_input import ClientInput
 from .session_callbacks import RootsChanges, SessionEnds
 from .subscriptions.subscribing import Subscribing
 from .tasks.feature import Tasks
 
 if TYPE_CHECKING:
-    from ..base.clock import Clock
-    from ..base.config.settings import ServerConfig
-    from ..base.logs.logger import StructuredLogger
-    from ..kernel.engine.directory import SessionDirectory
-    from .proxy.forwarder import RequestForwarder
-    from .session_callbacks import SessionCallback
-    from .subscriptions.publisher import Publisher
+    from collections.abc import Mapping
+
+    from ..kernel.runtime import Runtime
+    from .composition import ServerOptions
 
 
 class Batches(Feature):
@@ -33,52 +31,47 @@ class Batches(Feature):
     messages = MappingProxyType({Batch: lazy(f"{__package__}.batches", "answer_batch")})
 
 
-def built_in(
-    config: ServerConfig,
-    clock: Clock,
-    logger: StructuredLogger,
-    directory: SessionDirectory,
-    session_ended: tuple[SessionCallback, ...] = (),
-    roots_changed: tuple[SessionCallback, ...] = (),
-    forwarder: RequestForwarder | None = None,
-    publisher: Publisher | None = None,
-) -> list[Feature]:
-    """Return the features of a server with this configuration.
+class Experimental(Feature):
+    """Capabilities that no revision defines (REV-13)."""
 
-    Args:
-        config: the configuration.
-        clock: the clock of the server.
-        logger: the logger of the server.
-        directory: the sessions of the server.
-        session_ended: called with the key of a session that has ended.
-        roots_changed: called with the key of a session whose client has changed its roots.
-        forwarder: answers what the server itself does not have (FWD-01).
-        publisher: that of another server, to share its subscriptions.
+    def __init__(self, capabilities: Mapping[str, Mapping[str, Any]]) -> None:
+        self._capabilities = capabilities
+
+    def advertise(self, capabilities: dict[str, Any]) -> None:
+        """Add them to the capabilities of the server."""
+        capabilities["experimental"] = self._capabilities
+
+
+def built_in(runtime: Runtime, options: ServerOptions) -> list[Feature]:
+    """Return the features of a server.
 
     Raises:
         MissingExtraError: the extra of a feature is not installed.
     """
+    config, clock, logger = runtime.config, runtime.clock, runtime.logger
+    features: list[Feature] = [*(options.features or Features()).joining]
+    if options.experimental:
+        features.append(Experimental(options.experimental))
     key = config.security.state_key
     asking = ClientInput(
         os.urandom(32) if key is None else bytes.fromhex(key),
         config,
         lambda: int(clock.now().timestamp() * 1000),
     )
-    tasks = Tasks(config, clock, asking)
-    features: list[Feature] = [
+    features += [
         Batches(),
-        Subscribing(config, directory, publisher),
+        Subscribing(config, runtime.directory, options.publisher),
         asking,
-        RootsChanges(roots_changed, logger),
+        RootsChanges(options.roots_callbacks, logger),
         Policies(config.tools.admin_policy),
-        tasks,
+        Tasks(config, clock, asking),
     ]
-    if session_ended:
-        features.append(SessionEnds(session_ended, logger))
-    if forwarder is not None:
+    if options.session_end_callbacks:
+        features.append(SessionEnds(options.session_end_callbacks, logger))
+    if options.forwarder is not None:
         from .proxy.forwarding import Forwarding
 
-        features.append(Forwarding(forwarder, logger))
+        features.append(Forwarding(options.forwarder, logger))
     if config.server.session_state_store != "memory":
         from .state.stored_states import StoredStates
 

@@ -74,7 +74,7 @@ class ToolContext(HandlerContext[State]):
                 UNAUTHORIZED; it lacks a scope. Or the handler's own.
             UsageError: the context was made without a call.
         """
-        from .own_resources import read_own_resource
+        from .resources.own import read_own_resource
 
         return await read_own_resource(*self._own_call(), uri, self)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from ..base.logs.logger import StructuredLogger
+    from ..kernel.engine.executor import HoldsState
 
     LifespanHook = (
         Callable[[Any], AbstractAsyncContextManager[Any]]
@@ -216,7 +217,7 @@ class LifespanHolder(Protocol):
     """Holds a lifespan while it serves: a runtime."""
 
     @property
-    def lifespan(self) -> Lifespan[Any] | None:
+    def lifespan(self) -> HoldsState | None:
         """The hooks; None if there are none."""
 
     @property

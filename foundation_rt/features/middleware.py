@@ -23,6 +23,7 @@ from ..errors import RegistrationError
 from ..kernel.registry.tools import is_async_callable
 from ..protocol.methods import TOOLS_CALL
 from .policies import Administrative
+from .prompts.feature import Prompts
 
 if TYPE_CHECKING:
     from ..base.clock import Clock
@@ -175,11 +176,10 @@ def _audit_file(config: ServerConfig, logger: StructuredLogger) -> AuditFile | N
 
 def _is_registered(registry: ToolRegistry, dispatcher: Dispatcher, method: str, name: str) -> bool:
     """Return whether there is such a tool or prompt, here or behind the forwarder (FWD-11)."""
-    features = dispatcher.features
     if method == TOOLS_CALL:
         found = registry.get(name) is not None
     else:
-        found = features is not None and features.prompts.prompts.get(name) is not None
+        found = dispatcher.parts[Prompts].has(name)
     return found or any(knows(method, name) for knows in dispatcher.knows)
 
 

@@ -18,19 +18,19 @@ from attrs import define, evolve, field
 
 from ..base.shown import Shown
 from ..errors import RegistrationError
-from ..kernel.registry.completions import Completer
-from ..kernel.registry.definitions import HandlerSpec
-from ..kernel.registry.resources import RegisteredResource, RegisteredTemplate
+from ..kernel.handler_calls import HandlerSpec
 from ..protocol.uri_template import parse_template
+from .completions.registry import Completer
 from .context import ToolContext
+from .resources.registry import RegisteredResource, RegisteredTemplate
 
 if TYPE_CHECKING:
     from ..kernel.registry.catalog import Predicate
-    from ..kernel.registry.features import Features
-    from ..kernel.registry.prompts import RegisteredPrompt
     from ..kernel.registry.tools import Handler, RegisteredTool, ToolRegistry
     from ..protocol.content import ResourceContents
     from .lifespan import Lifespan
+    from .prompts.registry import RegisteredPrompt
+    from .registries import Features
 
 _Overrides = Mapping[Callable[..., Any], Callable[..., Any]]
 

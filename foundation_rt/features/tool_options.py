@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..kernel.registry.options import HandlerOptions, Presentation
+from .options import HandlerOptions, Presentation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

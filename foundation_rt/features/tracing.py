@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..errors import ErrorCode, MissingExtraError, ToolError
-from ..kernel.feature_calls import json_rpc_code
+from ..kernel.handler_calls import json_rpc_code
 from ..kernel.invocation import Phase
 from ..protocol.content import ToolResult
 from ..protocol.methods import TOOLS_CALL, facts

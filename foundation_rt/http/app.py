@@ -47,9 +47,9 @@ from .session_table import SessionTable, session_quota
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from ..features.composition import HttpPage, ServerRuntime
     from ..features.metrics import Metrics
     from ..features.readiness import ReadinessChecks
-    from ..kernel.runtime import HttpPage, Runtime
     from .asgi import App, Receive, Scope, Send
     from .auth.authentication import Authenticator
     from .auth.oauth import ResourceServer
@@ -103,7 +103,7 @@ class LoginService(Protocol):
         """Answer a request at one of the paths, or return why it is refused."""
 
 
-_make_login_service: Callable[[Runtime, str], LoginService] = lazy(
+_make_login_service: Callable[[ServerRuntime, str], LoginService] = lazy(
     f"{__package__}.authorization.server", "AuthorizationServer"
 )
 """It stands on the client's HTTP, so it is known by name alone."""
@@ -148,7 +148,7 @@ class HttpApplication:
             get is the server's own, or a page of the application has a path of the runtime.
     """
 
-    runtime: Runtime
+    runtime: ServerRuntime
     path: str
     group: WorkerGroup | None = field(default=None, init=False)
     _host_check: HostCheck = field(init=False)
@@ -262,7 +262,7 @@ class HttpApplication:
                 await asyncio.sleep(POLL_SECONDS)
             if self._worker_metrics is not None:
                 await self._worker_metrics.save()
-            await self.runtime.stop_agents()
+            await self.runtime.stop_background()
             await self.runtime.stop_lifespan(max(0.0, until - time.monotonic()))
             await self.runtime.close_features()
             if self._login is not None:
@@ -326,7 +326,7 @@ class HttpApplication:
         )
         service.legacy = LegacyEndpoint(service.endpoint, table())
         service.sweep()
-        runtime.start_agents(scheduler)
+        runtime.start_background(scheduler)
         return service
 
     async def _send_metrics(
@@ -567,7 +567,7 @@ async def _send_page(page: HttpPage, service: _Service, request: HttpRequest) ->
     return None
 
 
-def _make_event_store(runtime: Runtime) -> EventStore:
+def _make_event_store(runtime: ServerRuntime) -> EventStore:
     config = runtime.config.http
     if config.event_store == "memory":
         return MemoryEventStore(runtime.clock, config.max_events, config.event_ttl_ms)

@@ -16,7 +16,7 @@ from attrs import define, field
 from ..errors import JsonRpcErrorCode
 from ..features.batches import requests_of
 from ..features.policies import scopes_for
-from ..kernel.methods.scopes import scopes_of
+from ..features.scopes import scopes_of
 from ..protocol.jsonrpc import (
     ABSENT,
     Batch,
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
     from ..base.config.settings import HttpSection
     from ..base.jsonschema.header_params import HeaderParameter
+    from ..features.composition import ServerRuntime
     from ..kernel.effects import Reply
     from ..kernel.engine.connection import Connection
     from ..kernel.engine.scheduling import HostLoop
     from ..kernel.registry.tools import RegisteredTool
-    from ..kernel.runtime import Runtime
     from ..protocol.jsonrpc import Message
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal
@@ -111,7 +111,7 @@ class Endpoint:
         router: routes requests to those workers.
     """
 
-    runtime: Runtime
+    runtime: ServerRuntime
     settings: HttpSection
     scheduler: HostLoop
     authenticator: Authenticator
@@ -270,10 +270,9 @@ class Endpoint:
         if tool is not None:
             arguments = message.params.get("arguments")
             return scopes_for(tool, arguments if type(arguments) is dict else {})
-        features = self.runtime.dispatcher.features
-        if features is None or message.method == TOOLS_CALL or not facts(message.method).is_call:
+        if message.method == TOOLS_CALL or not facts(message.method).is_call:
             return frozenset()
-        return scopes_of(features, message, principal)
+        return scopes_of(self.runtime.dispatcher, message, principal)
 
     async def check_rate(self, request: HttpRequest) -> HttpRefusal | None:
         """Count a new session; return a refusal if the rate limit is reached (RATE-07)."""

@@ -18,7 +18,7 @@ from attrs import define, evolve, field
 from .asgi import CLOSE, SECURED, SECURITY_HEADERS, HttpRefusal, security_headers
 
 if TYPE_CHECKING:
-    from ..kernel.runtime import MountedApp
+    from ..features.composition import MountedApp
     from ..protocol.principal import Principal
     from .asgi import Event, Receive, Scope, Send
     from .auth.authentication import Authenticator

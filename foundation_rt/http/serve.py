@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from ..base.config.settings import HttpSection
-    from ..kernel.runtime import Runtime
+    from ..features.composition import ServerRuntime
     from .cluster.worker_group import WorkerGroup
     from .cluster.worker_processes import WorkerPlace
 
@@ -106,7 +106,7 @@ class HttpServing:
     """
 
     application: HttpApplication
-    runtime: Runtime
+    runtime: ServerRuntime
     _socket: socket.socket
     _budget: float
     _is_worker: bool = False
@@ -242,7 +242,7 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def _uvicorn_logs(runtime: Runtime) -> Iterator[None]:
+def _uvicorn_logs(runtime: ServerRuntime) -> Iterator[None]:
     """Redirect uvicorn's log to the server's log within the block."""
     logger, handler = logging.getLogger("uvicorn.error"), UvicornLogHandler(runtime.logger)
     previous = logger.propagate, logger.level
@@ -273,7 +273,7 @@ def collecting_rarely() -> Iterator[None]:
 
 
 def serve(
-    runtime: Runtime,
+    runtime: ServerRuntime,
     *,
     process_goes_on: bool = False,
     place: WorkerPlace | None = None,
@@ -301,7 +301,7 @@ def serve(
     return HttpProcess(runtime, serving, process_goes_on, place is not None).run()
 
 
-def make_serving(runtime: Runtime, place: WorkerPlace | None = None) -> HttpServing:
+def make_serving(runtime: ServerRuntime, place: WorkerPlace | None = None) -> HttpServing:
     """Return the serving of a runtime as its configuration describes it, already listening.
 
     Args:
@@ -334,7 +334,7 @@ class HttpProcess:
             that holds its other end has gone.
     """
 
-    runtime: Runtime
+    runtime: ServerRuntime
     _serving: HttpServing
     _process_goes_on: bool
     _ends_with_input: bool = False

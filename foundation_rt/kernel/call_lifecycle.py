@@ -4,7 +4,7 @@
 runs the handler, which is step 8. `CallLifecycle.conclude` is steps 9 and 10. The functions for the
 time in between (deadline, cancellation, disconnection) stand in the middle.
 
-Resources, prompts and completions take the same steps (`feature_calls`). What differs is a
+Resources, prompts and completions take the same steps (`handler_calls`). What differs is a
 `CallKind`, and that their methods have done steps 1, 2, 5 and 7.
 
 Nothing here performs I/O or reads a clock. A step refuses by raising `JsonRpcError` or `ToolError`:

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from .effects import Effect
     from .invocation import CallOutcome, Invocation, Step
     from .methods import Method
-    from .registry.features import Features
 
 Decide = Callable[[], "list[Effect]"]
 """Decides about one request."""
@@ -75,7 +74,6 @@ class Dispatcher:
         page_size: entries in one page of a list.
 
     Attributes:
-        features: the resources, prompts and completions of the server; None while it has none.
         methods: answers requests, by method.
         messages: decides about messages that are neither requests nor notifications, by class.
         notifications: decides about notifications, by method.
@@ -87,7 +85,6 @@ class Dispatcher:
     results: ResultWriter
     calls: CallLifecycle
     page_size: int
-    features: Features | None = field(default=None, init=False)
     methods: dict[str, Method] = field(init=False)
     messages: dict[type, Decision] = field(init=False)
     notifications: dict[str, Decision] = field(init=False)

@@ -6,7 +6,7 @@ connection's (RPC-09).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -107,7 +107,6 @@ class ServerInfo(Shown):
         title: a name for people; left out when None.
         website_url: where people read about the server; left out when None.
         icons: shown to people.
-        experimental: capabilities that no revision defines; left out when None.
     """
 
     name: str
@@ -116,7 +115,6 @@ class ServerInfo(Shown):
     title: str | None = None
     website_url: str | None = None
     icons: Sequence[Icon] = ()
-    experimental: Mapping[str, Mapping[str, Any]] | None = None
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return the `Implementation` object of `revision`."""

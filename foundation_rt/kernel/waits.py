@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol.methods import TOOLS_CALL
-from .feature_calls import FEATURE
+from .handler_calls import FEATURE
 from .invocation import Phase, Returned, Stopped
 from .records import late_record
 from .registry.tools import ExecutionMode

@@ -17,7 +17,7 @@ from attrs import frozen
 PACKAGE = "foundation_rt"
 
 GROUPS = {
-    "Servers": ("server", "kernel.runtime", "http", "protocol.principal", "protocol.peer"),
+    "Servers": ("server", "features.composition", "http", "protocol.principal", "protocol.peer"),
     "Handlers": ("features.context", "kernel.context", "base.abort", "features.signatures"),
     "Definitions and results": ("kernel.registry", "protocol"),
     "Asking the client": ("features.server_requests",),

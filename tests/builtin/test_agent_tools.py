@@ -452,7 +452,7 @@ async def test_the_keys_that_an_operator_named_are_redacted_as_well(clock: Manua
     rig.server = Server(options=options)
     answer = await shown(rig, {"iban": "NO93", "name": "x"})
     assert answer["state"] == {"iban": "[REDACTED]", "name": "x"}
-    await rig.server.runtime.stop_agents()
+    await rig.server.runtime.stop_background()
 
 
 @pytest.mark.rule("AGENT-05", "AGENT-18")

@@ -10,9 +10,9 @@ import pytest
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.health import health_report
 from foundation_rt.kernel.execution_limits import ResourceManager
-from foundation_rt.kernel.runtime import ServerOptions
 from foundation_rt.server import Server
 from tests.support.core import make_config
 

@@ -18,7 +18,7 @@ from foundation_rt.base.config.settings import (
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.cli.check import check
 from foundation_rt.cli.render import render
-from foundation_rt.kernel.runtime import ServerOptions
+from foundation_rt.features.composition import ServerOptions
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ import pytest
 
 from foundation_rt.errors import JsonRpcError, ToolError
 from foundation_rt.kernel.effects import Abort, CallCompleted, Log
-from foundation_rt.kernel.feature_calls import begin_feature_call
+from foundation_rt.kernel.handler_calls import HandlerSpec, begin_handler_call
 from foundation_rt.kernel.invocation import CallOutcome, Invocation, Raised, Returned, Stopped
-from foundation_rt.kernel.registry.definitions import HandlerSpec
 from foundation_rt.kernel.registry.tools import ExecutionMode
 from foundation_rt.protocol.jsonrpc import Request
 from foundation_rt.protocol.peer import CAPABILITIES_KEY, Peer
@@ -41,7 +40,7 @@ def begin(
     timeout_ms: int | None = None,
 ) -> list[Any]:
     request = Request(request_id, method, {"name": "n", "_meta": {"correlationId": "mine"}})
-    return begin_feature_call(
+    return begin_handler_call(
         core.dispatcher.calls,
         core.session,
         peer,
@@ -181,7 +180,7 @@ def test_meta_that_is_not_an_object_is_refused(meta: Any) -> None:
     core = make_core().handshake()
     request = Request(7, "prompts/get", {"name": "n", "_meta": meta})
     with pytest.raises(JsonRpcError) as refused:
-        begin_feature_call(
+        begin_handler_call(
             core.dispatcher.calls,
             core.session,
             OLD,
@@ -274,7 +273,7 @@ def test_feature_call_with_bug_ends_once(waited_for: bool) -> None:
 def test_correlation_id_defaults_to_that_of_connection() -> None:
     core = make_core().handshake()
     request = Request(7, "prompts/get", {"_meta": {VERSION_KEY: "x", CAPABILITIES_KEY: {}}})
-    [call] = begin_feature_call(
+    [call] = begin_handler_call(
         core.dispatcher.calls,
         core.session,
         OLD,

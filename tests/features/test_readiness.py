@@ -13,8 +13,8 @@ from foundation_rt import RegistrationError, Server, UsageError
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import HttpSection, ServerConfig
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.typed.tool_signature import add_tool
-from foundation_rt.kernel.runtime import ServerOptions
 from foundation_rt.testing import TestClient
 from tests.support.asgi import visit
 

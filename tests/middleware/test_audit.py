@@ -14,7 +14,7 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import AuditSection, RateLimitSection, ServerConfig
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.audit import AuditLog, _show
-from foundation_rt.kernel.runtime import ServerOptions
+from foundation_rt.features.composition import ServerOptions
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.testing import ProtocolError, TestClient
 from tests.support.observed import call_everything, converse, make_server, refused

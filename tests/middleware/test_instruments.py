@@ -19,8 +19,8 @@ from foundation_rt import RegistrationError, Server, UsageError
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import HttpSection, ServerConfig, TelemetrySection
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.instruments import MAX_SERIES, OTHER
-from foundation_rt.kernel.runtime import ServerOptions
 from tests.support.asgi import visit
 from tests.support.process import environment
 

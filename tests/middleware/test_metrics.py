@@ -19,10 +19,10 @@ from foundation_rt.base.config.settings import (
     ServerConfig,
     TelemetrySection,
 )
+from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.metrics import Metrics
 from foundation_rt.kernel.effects import CallCompleted, ClientConnected, ClientDisconnected, Log
 from foundation_rt.kernel.execution_limits import ResourceManager
-from foundation_rt.kernel.runtime import ServerOptions
 from foundation_rt.testing import TestClient
 from foundation_rt.version import __version__
 from tests.support.core import make_core

@@ -17,7 +17,7 @@ from foundation_rt.base.config.settings import (
     TelemetrySection,
 )
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.kernel.runtime import ServerOptions
+from foundation_rt.features.composition import ServerOptions
 from tests.support.asgi import JSON_HEADERS, META, REVISION, request, visit
 
 KEY = "0123456789abcdef-key"

@@ -19,11 +19,11 @@ from foundation_rt.base.config.settings import (
     ServerConfig,
     TasksSection,
 )
+from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.server_requests.client_input import ClientInput
 from foundation_rt.features.subscriptions.methods import subscriptions_of
 from foundation_rt.features.tasks.feature import Tasks
 from foundation_rt.http.app import HttpApplication
-from foundation_rt.kernel.runtime import ServerOptions
 from tests.support.asgi import META, REVISION, Visit, post, request, visit
 from tests.support.sizes import examples
 

@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
-from foundation_rt.kernel.registry.completions import (
+from foundation_rt.features.completions.registry import (
     MAX_VALUES,
     Choices,
     Completion,
     CompletionRegistry,
     shape_completion,
 )
-from foundation_rt.kernel.registry.definitions import HandlerSpec
-from foundation_rt.kernel.registry.prompts import PromptArgument, PromptDefinition, PromptRegistry
-from foundation_rt.kernel.registry.resources import (
+from foundation_rt.features.prompts.registry import PromptArgument, PromptDefinition, PromptRegistry
+from foundation_rt.features.resources.registry import (
     ResourceDefinition,
     ResourceRegistry,
     ResourceTemplateDefinition,
 )
+from foundation_rt.kernel.handler_calls import HandlerSpec
 
 
 def handler(arguments: dict[str, Any], context: Any) -> list[str]:

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.features.tasks.support import tool_settings
-from foundation_rt.features.tool_options import ToolHandlerOptions, ToolOptions
-from foundation_rt.features.typed.feature_signatures import add_prompt, add_resource
-from foundation_rt.features.typed.tool_signature import add_tool
-from foundation_rt.kernel.registry.completions import CompletionRegistry
-from foundation_rt.kernel.registry.definitions import DefinitionChecks
-from foundation_rt.kernel.registry.options import (
+from foundation_rt.features.completions.registry import CompletionRegistry
+from foundation_rt.features.definitions import DefinitionChecks
+from foundation_rt.features.options import (
     CompletionOptions,
     HandlerOptions,
     PromptOptions,
     ResourceHandlerOptions,
     ResourceOptions,
 )
-from foundation_rt.kernel.registry.resources import ResourceRegistry
+from foundation_rt.features.resources.registry import ResourceRegistry
+from foundation_rt.features.tasks.support import tool_settings
+from foundation_rt.features.tool_options import ToolHandlerOptions, ToolOptions
+from foundation_rt.features.typed.feature_signatures import add_prompt, add_resource
+from foundation_rt.features.typed.tool_signature import add_tool
 from foundation_rt.kernel.registry.tools import handler_settings
 
 

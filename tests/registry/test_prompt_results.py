@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.errors import ErrorCode, ToolError
-from foundation_rt.kernel.registry.prompt_results import PromptMessage, PromptResult, shape_prompt
+from foundation_rt.features.prompts.results import PromptMessage, PromptResult, shape_prompt
 from foundation_rt.protocol.content import (
     Audio,
     EmbeddedResource,

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from foundation_rt.errors import RegistrationError
-from foundation_rt.kernel.registry.prompts import PromptArgument, PromptDefinition, PromptRegistry
+from foundation_rt.features.prompts.registry import PromptArgument, PromptDefinition, PromptRegistry
 from foundation_rt.protocol.content import Icon
 from foundation_rt.protocol.revisions import REVISIONS
 from tests.support.list_observer import ListObserver

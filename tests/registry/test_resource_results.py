@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.errors import ErrorCode, ToolError
-from foundation_rt.kernel.registry.resource_results import shape_contents
+from foundation_rt.features.resources.results import shape_contents
 from foundation_rt.protocol.content import BlobContents, Text, TextContents, ToolResult
 from foundation_rt.protocol.revisions import REVISIONS
 

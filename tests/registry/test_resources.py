@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from foundation_rt.errors import RegistrationError
-from foundation_rt.kernel.registry.resources import (
+from foundation_rt.features.resources.registry import (
     RegisteredTemplate,
     ResourceDefinition,
     ResourceRegistry,

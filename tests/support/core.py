@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 from attrs import define, field
@@ -21,6 +22,8 @@ from foundation_rt.base.config.settings import (
 from foundation_rt.base.ids import SequentialIds
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.builtin import built_in
+from foundation_rt.features.composition import ServerOptions
+from foundation_rt.features.registries import Features
 from foundation_rt.kernel.call_lifecycle import CallLifecycle
 from foundation_rt.kernel.dispatcher import Dispatcher
 from foundation_rt.kernel.effects import Log, Notify, Reply
@@ -38,6 +41,7 @@ from foundation_rt.protocol.jsonrpc import parse
 if TYPE_CHECKING:
     from foundation_rt.kernel.effects import Effect
     from foundation_rt.kernel.registry.tools import Handler
+    from foundation_rt.kernel.runtime import Runtime
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 
@@ -105,6 +109,7 @@ class Core:
     ids: SequentialIds
     clock: ManualClock
     logger: StructuredLogger
+    features: Features
     session: Session = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -178,8 +183,12 @@ def make_core(
     results = ResultWriter(ServerInfo(whole.server.name, whole.server.version, instructions))
     calls = CallLifecycle(resources, whole.tools, registry, ids, results)
     dispatcher = Dispatcher(results, calls, whole.server.page_size)
-    use(dispatcher, built_in(whole, clock, logger, SessionDirectory(clock)))
-    return Core(whole, registry, resources, dispatcher, sink, ids, clock, logger)
+    directory = SessionDirectory(clock)
+    parts = SimpleNamespace(config=whole, clock=clock, logger=logger, directory=directory)
+    features = Features()
+    joining = built_in(cast("Runtime", parts), ServerOptions(features=features))
+    use(dispatcher, joining)
+    return Core(whole, registry, resources, dispatcher, sink, ids, clock, logger, features)
 
 
 def replies(effects: list[Effect]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from foundation_rt.base.clock import Clock, ManualClock
 from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.ids import SequentialIds
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.kernel.runtime import ServerOptions
+from foundation_rt.features.composition import ServerOptions
 from foundation_rt.server import Server
 from tests.support.process import decode_text
 
@@ -89,7 +89,7 @@ class ServerFixture:
     async def stop(self) -> None:
         """Stop the agents, whose task begins in the turn after the first connection."""
         await asyncio.sleep(0)
-        await self.server.runtime.stop_agents()
+        await self.server.runtime.stop_background()
         self.assert_all_ended()
 
     def assert_all_ended(self) -> None:

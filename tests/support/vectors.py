@@ -21,13 +21,13 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.ids import SequentialIds
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.batches import requests_of
+from foundation_rt.features.composition import ServerOptions, ServerRuntime
 from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.effects import Abort, Log, Notify, Reply
 from foundation_rt.kernel.execution_limits import ResourceManager
 from foundation_rt.kernel.invocation import CallOutcome, Invocation, Raised, Returned, Stopped
 from foundation_rt.kernel.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
 from foundation_rt.kernel.registry.tools import ExecutionMode
-from foundation_rt.kernel.runtime import Runtime, ServerOptions
 from foundation_rt.kernel.session import Session, State
 from foundation_rt.protocol.framing import LineReader, LineTooLong
 from foundation_rt.protocol.jsonrpc import Request, RequestId, parse
@@ -157,7 +157,7 @@ class Performer:
         sink: every record it logged.
     """
 
-    runtime: Runtime
+    runtime: ServerRuntime
     clock: ManualClock
     sink: MemorySink
     session: Session

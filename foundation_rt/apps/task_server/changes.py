@@ -15,8 +15,8 @@ from attrs import define, field
 
 from ...base.database.errors import DatabaseError
 from ...errors import ErrorCode, ToolError
-from ...kernel.registry.completions import Completion
-from ...kernel.registry.resources import ResourceDefinition, ResourceTemplateDefinition
+from ...features.completions.registry import Completion
+from ...features.resources.registry import ResourceDefinition, ResourceTemplateDefinition
 from .store import Change
 from .tools.lists import summary_to_wire
 from .tools.task_tool import MAX_ID, READ_SCOPE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ErrorCode, ToolError
-from ...kernel.registry.prompts import PromptArgument, PromptDefinition
+from ...features.prompts.registry import PromptArgument, PromptDefinition
 from .tasks import PRIORITIES, STATUSES
 from .tools.task_tool import READ_SCOPE
 

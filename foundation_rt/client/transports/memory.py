@@ -16,8 +16,8 @@ from ...errors import UsageError
 from .transport import not_opened
 
 if TYPE_CHECKING:
+    from ...features.composition import ServerRuntime
     from ...kernel.engine.connection import Connection
-    from ...kernel.runtime import Runtime
     from ...protocol.revisions import Revision
     from ...server import Server
     from .transport import ClientMessage, LineReceiver
@@ -34,7 +34,7 @@ class MemoryTransport:
     """
 
     server: Server
-    runtime: Runtime | None = None
+    runtime: ServerRuntime | None = None
     description: str = field(default="a server in this process", init=False)
     has_exchanges: bool = field(default=False, init=False)
     is_congested: bool = field(default=False, init=False)
@@ -116,7 +116,7 @@ class MemoryTransport:
     async def _leave(self) -> None:
         runtime = self.runtime or self.server.runtime
         if not runtime.is_serving:
-            await runtime.stop_agents()
+            await runtime.stop_background()
         await runtime.stop_lifespan()
         if not runtime.is_serving:
             await runtime.close_features()

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 from attrs import define, field, frozen
 
 from ...errors import RegistrationError
-from ...kernel.registry.resources import ResourceDefinition, ResourceTemplateDefinition
 from ...kernel.registry.tool_definition import ToolDefinition
 from ...kernel.registry.tools import ExecutionMode
 from ...protocol.content import ResourceContents, ToolResult
 from ...protocol.tool_annotations import ToolAnnotations
+from ..resources.registry import ResourceDefinition, ResourceTemplateDefinition
 from .arguments import ArgumentPlan, plan_arguments
 from .documents import Document, OpenApiError, References, read_document
 from .naming import shortened, tool_names
@@ -38,9 +38,9 @@ from .security import Credentials, CredentialSource, read_schemes
 from .upstream import Upstream, is_same_origin, origin_of
 
 if TYPE_CHECKING:
-    from ...kernel.registry.resources import ResourceRegistry
     from ...kernel.registry.tools import ToolRegistry
     from ..context import ToolContext
+    from ..resources.registry import ResourceRegistry
 
 
 MAX_DESCRIPTION: Final = 1_500

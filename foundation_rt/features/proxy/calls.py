@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from ...base.exact_json import dumps
 from ...errors import ErrorCode, ToolCompletionOutcome, ToolError, has_type
 from ...kernel.effects import Reply
-from ...kernel.feature_calls import FEATURE
+from ...kernel.handler_calls import FEATURE
 from ...kernel.invocation import CallKind
 from ...kernel.records import completion_record
 from ...kernel.results import TOOL

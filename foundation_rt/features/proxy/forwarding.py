@@ -16,7 +16,7 @@ from attrs import define, field
 
 from ...errors import ErrorCode, JsonRpcError, RegistrationError, ToolError, describe_exception
 from ...kernel.feature import Feature
-from ...kernel.feature_calls import admit, assign_feature_ids
+from ...kernel.handler_calls import admit, assign_handler_ids
 from ...kernel.registry.catalog import InvalidCursor, read_cursor
 from ...kernel.registry.tool_definition import ToolDefinition
 from ...kernel.registry.tools import ExecutionMode, RegisteredTool, is_async_callable
@@ -29,6 +29,8 @@ from ...protocol.methods import (
     TASKS_GET,
     TOOLS_CALL,
 )
+from ..prompts.feature import Prompts
+from ..resources.feature import Resources
 from ..subscriptions.methods import subscriptions_of
 from ..tasks.support import EXTENSION, require_extension
 from . import subscriptions
@@ -87,7 +89,10 @@ class Forwarding(Feature):
         is_async = is_async_callable(self.forwarder.list_entries)
         self._list_execution = ExecutionMode.ASYNC if is_async else ExecutionMode.INLINE
 
-    needs_event_loop = True
+    @property
+    def needs_event_loop(self) -> bool:
+        """Return True: its handlers are tasks."""
+        return True
 
     def decide(self, dispatcher: Dispatcher) -> None:
         """Take part in the decisions of a server."""
@@ -217,7 +222,7 @@ class Forwarding(Feature):
         """Return a call of the forwarder with its ids; raise `JsonRpcError` if it is malformed."""
         params = {} if request.params is ABSENT else request.params
         arguments = params.get("arguments")
-        call = assign_feature_ids(
+        call = assign_handler_ids(
             self.dispatcher.calls,
             kind,
             session,
@@ -283,12 +288,11 @@ class Forwarding(Feature):
         """Return the entries of the server itself."""
         if kind == "tools":
             return self.dispatcher.calls.registry
-        features = self.dispatcher.features
-        if features is None:
-            return None
         if kind == "prompts":
-            return features.prompts.prompts
-        resources = features.resources
+            prompts: Prompts = self.dispatcher.parts[Prompts]
+            return prompts.registry.prompts
+        offered: Resources = self.dispatcher.parts[Resources]
+        resources = offered.registry
         return resources.resources if kind == "resources" else resources.templates
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from attrs import define
 
 from ...base.shown import Shown
-from ...kernel.methods.resources import read_uri
 from ...kernel.replies import invalid_params
 from ...protocol.jsonrpc import ABSENT
 from ...protocol.methods import (
@@ -26,6 +25,9 @@ from ...protocol.methods import (
     TASKS_UPDATE,
     TOOLS_LIST,
 )
+from ..prompts.feature import Prompts
+from ..resources.feature import Resources
+from ..resources.methods import read_uri
 from ..tasks.feature import Tasks
 from ..tasks.support import EXTENSION
 
@@ -108,10 +110,8 @@ def _nothing(dispatcher: Dispatcher, session: Session, request: Request) -> bool
 
 def has_resource(dispatcher: Dispatcher, session: Session, uri: str) -> bool:
     """Return whether the server itself has a resource of this URI that the client sees."""
-    if dispatcher.features is None:
-        return False
     try:
-        dispatcher.features.resources.find(uri, session.principal)
+        dispatcher.parts[Resources].look_up(uri, session.principal)
     except LookupError:
         return False
     return True
@@ -123,10 +123,8 @@ def _has_resource(dispatcher: Dispatcher, session: Session, request: Request) ->
 
 def has_prompt(dispatcher: Dispatcher, session: Session, name: str) -> bool:
     """Return whether the server itself has a prompt of this name that the client sees."""
-    features = dispatcher.features
-    if features is None:
-        return False
-    return features.prompts.prompts.seen(name, session.principal) is not None
+    prompts: Prompts = dispatcher.parts[Prompts]
+    return prompts.look_up(name, session.principal) is not None
 
 
 def _has_prompt(dispatcher: Dispatcher, session: Session, request: Request) -> bool:
@@ -137,8 +135,7 @@ def _has_reference(dispatcher: Dispatcher, session: Session, request: Request) -
     name = _reference(request)
     if "name" in _params(request)["ref"]:
         return has_prompt(dispatcher, session, name)
-    features = dispatcher.features
-    if features is not None and features.resources.templates.seen(name, session.principal):
+    if dispatcher.parts[Resources].template(name, session.principal) is not None:
         return True
     return has_resource(dispatcher, session, name)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ErrorCode, ToolError
 from ...kernel.effects import Attach
-from ...kernel.feature_calls import FEATURE, admit
+from ...kernel.handler_calls import FEATURE, admit
 from ...kernel.invocation import CallKind
 from ...kernel.replies import result_reply
 from ...protocol.jsonrpc import ABSENT

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import JsonRpcError
 from ...kernel.effects import Attach, Notify
-from ...kernel.methods.resources import read_uri, require_resources, resource_not_found
 from ...kernel.replies import invalid_params, result_reply
 from ...protocol.jsonrpc import ABSENT, encode
 from ...protocol.methods import NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
 from ...protocol.peer import SUBSCRIPTION_ID_KEY
+from ..resources.feature import Resources
+from ..resources.methods import read_uri, require_resources, resource_not_found
 from .subscribers import (
     MAX_LISTENING,
     MAX_SUBSCRIPTION_ID_LENGTH,
@@ -166,15 +167,13 @@ def resource_topic(dispatcher: Dispatcher, session: Session, uri: str) -> Topic 
 
     It has the URI of the list, whichever equivalent one the client has sent (MRES-26).
     """
-    if dispatcher.features is None:
-        return None
-    from ...kernel.registry.resources import RegisteredResource
     from ...protocol.uri_template import MAX_URI_LENGTH
+    from ..resources.registry import RegisteredResource
 
     if len(uri) > MAX_URI_LENGTH:
         return None
     try:
-        found, _ = dispatcher.features.resources.find(uri, session.principal)
+        found, _ = dispatcher.parts[Resources].look_up(uri, session.principal)
     except LookupError:
         return None
     if session.principal is not None and session.principal.lacks(found.scopes):

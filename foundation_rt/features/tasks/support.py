@@ -13,8 +13,8 @@ from ...kernel.registry.tools import ToolPart, check_ms, handler_settings
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ...kernel.registry.options import HandlerOptions
     from ...protocol.peer import Peer
+    from ..options import HandlerOptions
     from ..tool_options import TaskUse
 
 EXTENSION = "io.modelcontextprotocol/tasks"

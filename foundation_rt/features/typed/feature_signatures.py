@@ -20,11 +20,11 @@ from ...base.exact_json import dumps, loads
 from ...base.jsonschema.compilation import Validator, compile_schema
 from ...base.jsonschema.issues import refusal
 from ...errors import RegistrationError
-from ...kernel.registry.completions import Choices, CompletionRequest
-from ...kernel.registry.prompts import PromptArgument, PromptDefinition
-from ...kernel.registry.resources import URI, ResourceDefinition, ResourceTemplateDefinition
 from ...kernel.registry.tools import ExecutionMode
 from ...protocol.uri_template import InvalidUri, UriTemplate, parse_template
+from ..completions.registry import Choices, CompletionRequest
+from ..prompts.registry import PromptArgument, PromptDefinition
+from ..resources.registry import URI, ResourceDefinition, ResourceTemplateDefinition
 from ..signatures.binding import NO_DEFAULT
 from ..signatures.docstrings import parse_docstring
 from ..signatures.function_signature import FunctionSignature
@@ -34,16 +34,16 @@ from ..signatures.type_schema import NoneType, Schema, TypeSchema, UnsupportedTy
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ...kernel.registry.completions import CompletionRegistry
-    from ...kernel.registry.options import (
+    from ...kernel.registry.tools import Handler
+    from ...protocol.content import Annotations, Icon
+    from ..completions.registry import CompletionRegistry
+    from ..options import (
         CompletionOptions,
         HandlerOptions,
         ResourceHandlerOptions,
     )
-    from ...kernel.registry.prompts import PromptRegistry, RegisteredPrompt
-    from ...kernel.registry.resources import ResourceRegistry
-    from ...kernel.registry.tools import Handler
-    from ...protocol.content import Annotations, Icon
+    from ..prompts.registry import PromptRegistry, RegisteredPrompt
+    from ..resources.registry import ResourceRegistry
 
 _NOTES = ("description", "default")
 

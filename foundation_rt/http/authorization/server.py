@@ -35,7 +35,7 @@ from .providers import check_allowed
 from .store import LoginStore, StoreUnavailable, make_store
 
 if TYPE_CHECKING:
-    from ...kernel.runtime import Runtime
+    from ...features.composition import ServerRuntime
     from ..headers import RequestHead
 
 AUTHORIZE = "/oauth/authorize"
@@ -129,7 +129,7 @@ class AuthorizationServer:
         UsageError: a setting is missing, or does not go with another one.
     """
 
-    _runtime: Runtime
+    _runtime: ServerRuntime
     _path: str
     _settings: AuthorizationSection = field(init=False)
     _url: str = field(init=False)
@@ -626,7 +626,7 @@ def _of_browser(purpose: bytes, browser: str) -> bytes:
     return purpose + b"\n" + browser.encode()
 
 
-def check_settings(runtime: Runtime) -> str:
+def check_settings(runtime: ServerRuntime) -> str:
     """Return `security.state_key`, once the settings go together.
 
     Raises:

@@ -44,8 +44,8 @@ from .worker_events import WorkerEvents
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...features.composition import ServerRuntime
     from ...features.subscriptions.publisher import Publisher
-    from ...kernel.runtime import Runtime
     from ...protocol.peer import Peer
     from ...protocol.principal import Principal
     from ..asgi import HttpRefusal, Scope
@@ -251,7 +251,7 @@ def _path_of(folder: Path | None, slot: int) -> str:
     return f"{folder}/{slot}.sock"  # not joined as paths: it is done for each request
 
 
-def make_group(runtime: Runtime, place: WorkerPlace | None) -> WorkerGroup | None:
+def make_group(runtime: ServerRuntime, place: WorkerPlace | None) -> WorkerGroup | None:
     """Return the group of this process; None if no other worker could have a session.
 
     Args:
@@ -286,7 +286,7 @@ def make_group(runtime: Runtime, place: WorkerPlace | None) -> WorkerGroup | Non
 
 
 def _make_registry(
-    runtime: Runtime, seal: IdSeal, name: WorkerName, address: str, port: int
+    runtime: ServerRuntime, seal: IdSeal, name: WorkerName, address: str, port: int
 ) -> WorkerRegistry:
     from .worker_registry_redis import WorkerRegistry
 

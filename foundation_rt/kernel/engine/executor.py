@@ -67,11 +67,29 @@ LARGE_REPLY_BYTES = 1024 * 1024
 
 
 class HoldsState(Protocol):
-    """Holds the state that handlers get."""
+    """Holds the state that handlers get, from `start` to `stop`."""
 
     @property
     def state(self) -> Any:
-        """The state of the application, as its lifespan has made it."""
+        """Return the state of the application, as its lifespan has made it."""
+
+    @property
+    def after_initialize(self) -> bool:
+        """Return whether `initialize` may be answered before the start."""
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it has been started and not been stopped."""
+
+    @property
+    def holders(self) -> int:
+        """Return how many have started it and not stopped it."""
+
+    async def start(self) -> None:
+        """Start, or wait until another holder has done so."""
+
+    async def stop(self, timeout: float) -> None:
+        """Stop, if this is the last holder, in `timeout` seconds at most."""
 
 
 @define(eq=False, repr=False)

@@ -16,14 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ...protocol.methods import (
-    COMPLETION_COMPLETE,
     LOGGING_SET_LEVEL,
     PING,
-    PROMPTS_GET,
-    PROMPTS_LIST,
-    RESOURCES_LIST,
-    RESOURCES_READ,
-    RESOURCES_TEMPLATES_LIST,
     SERVER_DISCOVER,
     TOOLS_LIST,
 )
@@ -53,14 +47,8 @@ def _lazy(module: str, name: str) -> Method:
 
 
 METHODS: dict[str, Method] = {
-    COMPLETION_COMPLETE: _lazy("completion", "complete"),
     LOGGING_SET_LEVEL: _lazy("logging", "set_level"),
     PING: _lazy("lifecycle", "ping"),
-    PROMPTS_GET: _lazy("prompts", "get_prompt"),
-    PROMPTS_LIST: _lazy("prompts", "list_prompts"),
-    RESOURCES_LIST: _lazy("resources", "list_resources"),
-    RESOURCES_READ: _lazy("resources", "read_resource"),
-    RESOURCES_TEMPLATES_LIST: _lazy("resources", "list_templates"),
     SERVER_DISCOVER: _lazy("lifecycle", "discover"),
     TOOLS_LIST: _lazy("lists", "list_tools"),
 }

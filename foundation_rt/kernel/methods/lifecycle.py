@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ...protocol.revisions import Revision
     from ..dispatcher import Dispatcher
     from ..effects import Effect
-    from ..registry.features import Features
     from ..session import Session
 
 
@@ -112,25 +111,9 @@ def instructions_of(dispatcher: Dispatcher) -> str | None:
 def capabilities_of(dispatcher: Dispatcher, revision: Revision) -> dict[str, Any]:
     """Return the `ServerCapabilities` for a peer that speaks `revision`."""
     capabilities: dict[str, Any] = {"logging": {}, "tools": {"listChanged": True}}
-    features = dispatcher.features
-    if features is not None:
-        capabilities.update(_of_features(features))
-    if dispatcher.results.info.experimental:
-        capabilities["experimental"] = dispatcher.results.info.experimental
     for advertise in dispatcher.advertise:
         advertise(capabilities)
     return revision.keep("capabilities", capabilities)
-
-
-def _of_features(features: Features) -> dict[str, Any]:
-    capabilities: dict[str, Any] = {}
-    if features.resources.is_offered:
-        capabilities["resources"] = {"subscribe": True, "listChanged": True}
-    if features.prompts.is_offered:
-        capabilities["prompts"] = {"listChanged": True}
-    if features.completions.is_offered:
-        capabilities["completions"] = {}
-    return capabilities
 
 
 def _already_initialized() -> JsonRpcError:

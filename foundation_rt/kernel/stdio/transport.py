@@ -225,7 +225,7 @@ class StdioTransport:
             self.reactor.prepare_loop()
             # Importing asyncio does not count as the delay of an event.
             self.reactor.monitor.begin_turn(time.monotonic())
-        self.runtime.start_agents(self.reactor)
+        self.runtime.start_background(self.reactor)
 
     # -- leaving ---------------------------------------------------------------------------------
 
@@ -306,10 +306,10 @@ class StdioTransport:
         self.runtime.close_logs(max(0.1, min(1.0, self._remaining())))
 
     async def _wind_up(self) -> None:
-        """End the background tasks: first the agents, then the lifespan that they may use."""
+        """End the background tasks, and then the lifespan that they may use."""
         import asyncio
 
-        for task in (self._opening, self._companion_task, self.runtime.agents_task):
+        for task in (self._opening, self._companion_task, self.runtime.background_task):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task], timeout=min(LOOP_GRACE_SECONDS, self._remaining()))

@@ -253,7 +253,7 @@ async def test_unreachable_ledger_costs_record_and_no_memory(
         peer.start("work")
     await asyncio.sleep(1.5)
     begin = rig.clock.monotonic()
-    await rig.server.runtime.stop_agents()
+    await rig.server.runtime.stop_background()
     assert rig.clock.monotonic() - begin < 5
     [lost] = rig.logged("late tool calls not recorded")
     assert lost["n"] == 10
@@ -274,7 +274,7 @@ async def test_calls_that_end_with_the_server_are_written_before_the_ledger_is_c
     store.gates["mark_completed"] = asyncio.Event()
     second = await run_id_of(peer, peer.start("work"))
     await asyncio.sleep(0.2)
-    stopping = asyncio.ensure_future(rig.server.runtime.stop_agents())
+    stopping = asyncio.ensure_future(rig.server.runtime.stop_background())
     await asyncio.sleep(0.1)
     store.gates.pop("mark_completed").set()
     await stopping

@@ -17,8 +17,8 @@ from foundation_rt.agents.ledger.counts import MAX_AGENTS, OTHER_AGENTS, AgentCo
 from foundation_rt.agents.ledger.types import RequestState
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import ServerConfig, TelemetrySection
+from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.metrics import Metrics
-from foundation_rt.kernel.runtime import ServerOptions
 from tests.support.faulty_store import FaultyStore
 
 PATIENCE = 60.0

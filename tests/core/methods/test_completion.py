@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
+from foundation_rt.features.completions.registry import Choices, Completion
+from foundation_rt.features.prompts.registry import PromptArgument, PromptDefinition
+from foundation_rt.features.resources.registry import ResourceDefinition, ResourceTemplateDefinition
 from foundation_rt.kernel.invocation import Invocation, Returned
-from foundation_rt.kernel.registry.completions import Choices, Completion
-from foundation_rt.kernel.registry.features import Features
-from foundation_rt.kernel.registry.prompts import PromptArgument, PromptDefinition
-from foundation_rt.kernel.registry.resources import ResourceDefinition, ResourceTemplateDefinition
 from foundation_rt.protocol.peer import CAPABILITIES_KEY
 from foundation_rt.protocol.revisions import VERSION_KEY
 from tests.support.core import Core, make_core, replies, request
@@ -26,7 +25,7 @@ def never(arguments: dict[str, Any], context: Any) -> None:
 
 def featured(*, completing: bool = True) -> Core:
     core = make_core().handshake()
-    features = core.dispatcher.features = Features()
+    features = core.features
     arguments = [PromptArgument(name) for name in ("code", "language", "color")]
     choices = {"color": Choices(("red", "green"))} if completing else {}
     definition = PromptDefinition("review", arguments=arguments)

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from foundation_rt.features.prompts.registry import PromptArgument, PromptDefinition
 from foundation_rt.kernel.invocation import Invocation
-from foundation_rt.kernel.registry.features import Features
-from foundation_rt.kernel.registry.prompts import PromptArgument, PromptDefinition
 from foundation_rt.protocol.peer import CAPABILITIES_KEY
 from foundation_rt.protocol.revisions import VERSION_KEY
 from tests.support.core import Core, make_core, request
@@ -22,7 +21,7 @@ def never(arguments: dict[str, Any], context: Any) -> None:
 
 def featured(config: dict[str, dict[str, Any]] | None = None) -> Core:
     core = make_core(config)
-    features = core.dispatcher.features = Features()
+    features = core.features
     arguments = [PromptArgument("code", required=True), PromptArgument("language")]
     definition = PromptDefinition("review", "Reads code.", arguments)
     features.prompts.register(definition, never, timeout_ms=50)
@@ -39,10 +38,10 @@ def begun(core: Core, params: Any) -> Invocation:
 @pytest.mark.rule("PROMPT-07")
 def test_first_prompt_adds_capability_and_methods() -> None:
     core = make_core().handshake()
-    for features in (None, Features()):
-        core.dispatcher.features = features
+    for _ in range(2):
         for method in ("prompts/list", "prompts/get"):
             assert core.answer(request(method, {"name": "review"}))["error"]["code"] == -32601
+        assert core.features.prompts.prompts.entries() == ()  # the registry is made, and empty
     core = featured()
     core.session = core.open_session()
     answer = core.answer(request("initialize", {"protocolVersion": "2025-11-25"}))

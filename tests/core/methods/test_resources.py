@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.errors import ToolError
+from foundation_rt.features.resources.registry import ResourceDefinition, ResourceTemplateDefinition
 from foundation_rt.kernel.effects import CallCompleted
 from foundation_rt.kernel.invocation import Invocation, Raised, Returned
-from foundation_rt.kernel.registry.features import Features
-from foundation_rt.kernel.registry.resources import ResourceDefinition, ResourceTemplateDefinition
 from foundation_rt.protocol.peer import CAPABILITIES_KEY
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS, VERSION_KEY
 from tests.support.core import Core, connection_id, make_core, notification, replies, request
@@ -27,7 +26,7 @@ def never(arguments: dict[str, Any], context: Any) -> None:
 
 def featured(config: dict[str, dict[str, Any]] | None = None, revision: str = "2025-11-25") -> Core:
     core = make_core(config)
-    features = core.dispatcher.features = Features()
+    features = core.features
     for uri in ("task://all", "file:///a", "file:///b"):
         features.resources.register(ResourceDefinition(uri=uri, name="n"), never, cache_ttl_ms=5)
     definition = ResourceTemplateDefinition(uri_template="task://{id}", name="one")
@@ -46,14 +45,14 @@ def begun(core: Core, params: Any) -> Invocation:
 @pytest.mark.rule("MRES-13")
 def test_server_without_resources_has_no_capability_and_methods() -> None:
     core = make_core()
-    for features in (None, Features()):
-        core.dispatcher.features = features
+    for _ in range(2):
         core.session = core.open_session()
         answer = core.answer(request("initialize", {"protocolVersion": "2025-11-25"}))
         assert not {"resources", "prompts", "completions"} & answer["result"]["capabilities"].keys()
         core.dispatch(notification("notifications/initialized"))
         for method in (*LISTS, "resources/read"):
             assert core.answer(request(method, {"uri": "a:b"}))["error"]["code"] == -32601
+        assert core.features.resources.resources.entries() == ()  # the registry is made, and empty
 
 
 @pytest.mark.rule("PAGE-03")

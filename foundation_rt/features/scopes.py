@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import ErrorCode, ToolError
-from ...protocol.methods import COMPLETION_COMPLETE, PROMPTS_GET, RESOURCES_READ
+from ..errors import ErrorCode, ToolError
+from ..protocol.methods import COMPLETION_COMPLETE, PROMPTS_GET, RESOURCES_READ
+from .prompts.feature import Prompts
+from .resources.feature import Resources
 
 if TYPE_CHECKING:
-    from ...protocol.jsonrpc import Request
-    from ...protocol.principal import Principal
-    from ..invocation import Invocation
-    from ..registry.features import Features
-    from ..session import Session
+    from ..kernel.dispatcher import Dispatcher
+    from ..kernel.invocation import Invocation
+    from ..kernel.session import Session
+    from ..protocol.jsonrpc import Request
+    from ..protocol.principal import Principal
 
 _NONE: frozenset[str] = frozenset()
 
@@ -27,7 +29,9 @@ def require_scopes(of: Session | Invocation, scopes: frozenset[str]) -> None:
         )
 
 
-def scopes_of(features: Features, request: Request, principal: Principal | None) -> frozenset[str]:
+def scopes_of(
+    dispatcher: Dispatcher, request: Request, principal: Principal | None
+) -> frozenset[str]:
     """Return the scopes of the prompt, resource or template that `request` names, if seen."""
     params = request.params
     if type(params) is not dict:
@@ -37,14 +41,16 @@ def scopes_of(features: Features, request: Request, principal: Principal | None)
         params = ref if type(ref) is dict else {}
     name, uri = params.get("name"), params.get("uri")
     if request.method != RESOURCES_READ and type(name) is str:
-        prompt = features.prompts.prompts.seen(name, principal)
+        prompts: Prompts = dispatcher.parts[Prompts]
+        prompt = prompts.look_up(name, principal)
         return _NONE if prompt is None else prompt.scopes
     if request.method != PROMPTS_GET and type(uri) is str:
-        template = features.resources.templates.seen(uri, principal)
+        resources: Resources = dispatcher.parts[Resources]
+        template = resources.template(uri, principal)
         if template is not None and request.method == COMPLETION_COMPLETE:
             return template.scopes
         try:
-            return features.resources.find(uri, principal)[0].scopes
+            return resources.look_up(uri, principal)[0].scopes
         except LookupError:
             return _NONE
     return _NONE

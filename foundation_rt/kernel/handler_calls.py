@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attrs import define
+
+from ..base.shown import Shown
 from ..errors import ErrorCode, JsonRpcErrorCode, StructuredError, ToolError
 from ..protocol.jsonrpc import ABSENT
 from ..protocol.methods import RESOURCES_READ
@@ -20,11 +23,33 @@ if TYPE_CHECKING:
     from .call_lifecycle import CallLifecycle
     from .effects import Effect, Reply
     from .invocation import Invocation, ToResult
-    from .registry.definitions import HandlerSpec
+    from .registry.catalog import Predicate
+    from .registry.tools import ExecutionMode, Handler
     from .session import Session
 
 
-def begin_feature_call(
+@define(eq=False, repr=False)
+class HandlerSpec(Shown):
+    """A handler, and how it runs.
+
+    Args:
+        handler: called with a dict of arguments and a `ToolContext`.
+        execution: where it runs.
+        timeout_ms: deadline in ms; None means `tools.default_timeout_ms`.
+        scopes: the scopes that the principal of a call needs, all of them.
+        tags: of the entry, by which it can be switched off and on.
+        visible: returns whether a principal sees the entry (VIS-02); None: all do.
+    """
+
+    handler: Handler
+    execution: ExecutionMode
+    timeout_ms: int | None
+    scopes: frozenset[str]
+    tags: frozenset[str] = frozenset()
+    visible: Predicate | None = None
+
+
+def begin_handler_call(
     calls: CallLifecycle,
     session: Session,
     peer: Peer,
@@ -40,7 +65,7 @@ def begin_feature_call(
     Raises:
         JsonRpcError: `_meta`, or an answer of the client to an earlier round, is not valid.
     """
-    call = assign_feature_ids(calls, FEATURE, session, peer, request, name, arguments)
+    call = assign_handler_ids(calls, FEATURE, session, peer, request, name, arguments)
     call.handler = handler.handler
     call.execution = handler.execution
     call.to_result = to_result
@@ -51,7 +76,7 @@ def begin_feature_call(
     return admit(calls, call)
 
 
-def assign_feature_ids(
+def assign_handler_ids(
     calls: CallLifecycle,
     kind: CallKind,
     session: Session,

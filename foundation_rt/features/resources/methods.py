@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import JsonRpcError, JsonRpcErrorCode
+from ...kernel.handler_calls import begin_handler_call
+from ...kernel.methods.lists import answer_list
+from ...kernel.replies import invalid_params, method_not_found
 from ...protocol.jsonrpc import ABSENT
-from ..feature_calls import begin_feature_call
-from ..replies import invalid_params, method_not_found
-from .lists import answer_list
-from .scopes import require_scopes
+from ..scopes import require_scopes
+from .feature import Resources
 
 if TYPE_CHECKING:
+    from ...kernel.dispatcher import Dispatcher
+    from ...kernel.effects import Effect
+    from ...kernel.invocation import Invocation, ToResult
+    from ...kernel.session import Session
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
-    from ..invocation import Invocation, ToResult
-    from ..registry.resources import RegisteredResource, RegisteredTemplate, ResourceRegistry
-    from ..session import Session
+    from .registry import RegisteredResource, RegisteredTemplate, ResourceRegistry
 
 
 def list_resources(
@@ -48,7 +49,7 @@ def read_resource(
     except LookupError:
         raise resource_not_found(peer, uri) from None
     require_scopes(session, found.scopes)
-    return begin_feature_call(
+    return begin_handler_call(
         dispatcher.calls,
         session,
         peer,
@@ -62,10 +63,10 @@ def read_resource(
 
 def require_resources(dispatcher: Dispatcher, request: Request) -> ResourceRegistry:
     """Return the resources; raise `JsonRpcError` where the server never had any."""
-    features = dispatcher.features
-    if features is None or not features.resources.is_offered:
+    resources: Resources = dispatcher.parts[Resources]
+    if not resources.is_offered:
         raise method_not_found(request)
-    return features.resources
+    return resources.registry
 
 
 def read_uri(request: Request) -> str:
@@ -89,7 +90,7 @@ def _make_to_result(
     dispatcher: Dispatcher, found: RegisteredResource | RegisteredTemplate
 ) -> ToResult:
     """Return a function that makes a result, which says how long it may be reused (MRES-14)."""
-    from ..registry.resource_results import shape_contents
+    from .results import shape_contents
 
     def to_result(value: Any, call: Invocation) -> dict[str, Any]:
         mime_type = found.definition.mime_type

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
-from .catalog import Catalog, ChangeNotifier
-from .definitions import DefinitionChecks, FeatureEntry, HandlerSpec
+from ...kernel.handler_calls import HandlerSpec
+from ...kernel.registry.catalog import Catalog, ChangeNotifier
+from ..definitions import DefinitionChecks, FeatureEntry
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from ...kernel.registry.catalog import Observer
+    from ...kernel.registry.tools import ExecutionMode, Handler
+    from ...kernel.registry.visibility import Switch
     from ...protocol.content import Icon
     from ...protocol.revisions import Revision
-    from .catalog import Observer
-    from .completions import Completer
-    from .options import HandlerOptions
-    from .tools import ExecutionMode, Handler
-    from .visibility import Switch
+    from ..completions.registry import Completer
+    from ..options import HandlerOptions
 
 
 @frozen
@@ -104,7 +105,7 @@ class RegisteredPrompt(FeatureEntry):
 class PromptRegistry:
     """The prompts of a server, by name."""
 
-    _notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("prompts"), init=False)
+    _notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("prompts"))
     prompts: Catalog[RegisteredPrompt] = field(init=False)
 
     def __attrs_post_init__(self) -> None:

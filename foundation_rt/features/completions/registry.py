@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from ...errors import ErrorCode, RegistrationError, ToolError
-from .definitions import DefinitionChecks, HandlerSpec
-from .resources import RegisteredTemplate
+from ...kernel.handler_calls import HandlerSpec
+from ..definitions import DefinitionChecks
+from ..resources.registry import RegisteredTemplate
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from ...kernel.registry.tools import ExecutionMode, Handler
     from ...protocol.principal import Principal
-    from .options import CompletionOptions
-    from .prompts import PromptRegistry, RegisteredPrompt
-    from .resources import ResourceRegistry
-    from .tools import ExecutionMode, Handler
+    from ..options import CompletionOptions
+    from ..prompts.registry import PromptRegistry, RegisteredPrompt
+    from ..resources.registry import ResourceRegistry
 
 MAX_VALUES = 100
 """The most values of one result (COMP-03)."""

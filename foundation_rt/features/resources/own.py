@@ -5,19 +5,20 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ErrorCode, ToolError
-from ..kernel.methods.scopes import require_scopes
-from ..kernel.registry.resource_results import all_contents
-from ..kernel.registry.tools import ExecutionMode
-from ..protocol.plain_values import settled
+from ...errors import ErrorCode, ToolError
+from ...kernel.registry.tools import ExecutionMode
+from ...protocol.plain_values import settled
+from ..scopes import require_scopes
+from .feature import Resources
+from .results import all_contents
 
 if TYPE_CHECKING:
-    from ..kernel.context import HandlerContext
-    from ..kernel.engine.connection import Connection
-    from ..kernel.invocation import Invocation
-    from ..kernel.registry.features import Features
-    from ..kernel.registry.resources import RegisteredResource, RegisteredTemplate
-    from ..protocol.content import ResourceContents
+    from ...kernel.context import HandlerContext
+    from ...kernel.dispatcher import Dispatcher
+    from ...kernel.engine.connection import Connection
+    from ...kernel.invocation import Invocation
+    from ...protocol.content import ResourceContents
+    from .registry import RegisteredResource, RegisteredTemplate
 
 
 async def read_own_resource(
@@ -28,7 +29,7 @@ async def read_own_resource(
     Raises:
         ToolError: there is no such resource for the client, or its handler failed.
     """
-    found, arguments = find_resource(connection.dispatcher.features, call, uri)
+    found, arguments = find_resource(connection.dispatcher, call, uri)
     spec = found.handler_spec
     handler = partial(spec.handler, arguments, context)
     is_blocking = spec.execution is ExecutionMode.THREAD
@@ -37,7 +38,7 @@ async def read_own_resource(
 
 
 def find_resource(
-    features: Features | None, call: Invocation, uri: str
+    dispatcher: Dispatcher, call: Invocation, uri: str
 ) -> tuple[RegisteredResource | RegisteredTemplate, dict[str, Any]]:
     """Return the resource of `uri`, and the arguments of its handler.
 
@@ -46,9 +47,7 @@ def find_resource(
     """
     uri = str(uri)  # others have classes for URIs
     try:
-        if features is None:
-            raise LookupError(uri)
-        found, values = features.resources.find(uri, call.principal)
+        found, values = dispatcher.parts[Resources].look_up(uri, call.principal)
     except LookupError:
         details = {"reason": "resource_not_found", "uri": uri}
         raise ToolError(ErrorCode.NOT_FOUND, "Resource not found", details) from None

@@ -5,35 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...kernel.handler_calls import begin_handler_call
+from ...kernel.replies import MAX_ECHOED_NAME, invalid_params, method_not_found
 from ...protocol.jsonrpc import ABSENT
-from ..feature_calls import begin_feature_call
-from ..replies import MAX_ECHOED_NAME, invalid_params, method_not_found
-from .scopes import require_scopes
+from ..scopes import require_scopes
+from .feature import Completions
 
 if TYPE_CHECKING:
+    from ...kernel.dispatcher import Dispatcher
+    from ...kernel.effects import Effect
+    from ...kernel.invocation import Invocation
+    from ...kernel.session import Session
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
     from ...protocol.principal import Principal
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
-    from ..invocation import Invocation
-    from ..registry.completions import CompletionRegistry
-    from ..registry.prompts import RegisteredPrompt
-    from ..registry.resources import RegisteredTemplate
-    from ..session import Session
+    from ..prompts.registry import RegisteredPrompt
+    from ..resources.registry import RegisteredTemplate
+    from .registry import CompletionRegistry
 
 
 def complete(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """Complete an argument of a prompt, or a variable of a template (COMP-02)."""
-    features = dispatcher.features
-    if features is None or not features.completions.is_offered:
+    offered: Completions = dispatcher.parts[Completions]
+    if not offered.is_offered:
         raise method_not_found(request)
-    from ..registry.completions import Choices, shape_completion
+    completions = offered.registry
+    from .registry import Choices, shape_completion
 
     params = {} if request.params is ABSENT else request.params
-    name, found = _find_reference(features.completions, params.get("ref"), session.principal)
+    name, found = _find_reference(completions, params.get("ref"), session.principal)
     require_scopes(session, found.scopes)
     argument, typed = _read_argument(found, params.get("argument"))
     has_context = peer.revision.has("completion", "context")
@@ -41,17 +43,17 @@ def complete(
     completer = found.completers.get(argument)
     arguments: dict[str, Any] = {"value": typed, "arguments": known}
     if completer is None:
-        completer = features.completions.general or Choices(())
+        completer = completions.general or Choices(())
         arguments |= {"argument": argument, **_subject(found)}
     if isinstance(completer, Choices):
         result = completer.complete(typed).to_wire()
         return [dispatcher.results.reply(peer, request, result)]
 
     def to_result(value: Any, call: Invocation) -> dict[str, Any]:
-        is_unknown = value is None and completer is features.completions.general
+        is_unknown = value is None and completer is completions.general
         return shape_completion([] if is_unknown else value)
 
-    return begin_feature_call(
+    return begin_handler_call(
         dispatcher.calls,
         session,
         peer,
@@ -65,7 +67,7 @@ def complete(
 
 def _subject(found: RegisteredPrompt | RegisteredTemplate) -> dict[str, str | None]:
     """Return the prompt or the template of a `CompletionRequest`, as it was registered."""
-    from ..registry.resources import RegisteredTemplate
+    from ..resources.registry import RegisteredTemplate
 
     if isinstance(found, RegisteredTemplate):
         return {"prompt": None, "template": found.definition.uri_template}

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
+from ...kernel.handler_calls import HandlerSpec
+from ...kernel.registry.catalog import Catalog, ChangeNotifier
 from ...protocol.uri_template import (
     InvalidUri,
     UriTemplate,
@@ -18,20 +20,19 @@ from ...protocol.uri_template import (
     normalize_uri,
     parse_template,
 )
-from .catalog import Catalog, ChangeNotifier
-from .definitions import DefinitionChecks, FeatureEntry, HandlerSpec
+from ..definitions import DefinitionChecks, FeatureEntry
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from ...kernel.registry.catalog import Listed, Observer
+    from ...kernel.registry.tools import ExecutionMode, Handler
+    from ...kernel.registry.visibility import Switch
     from ...protocol.content import Annotations, Icon
     from ...protocol.principal import Principal
     from ...protocol.revisions import Revision
-    from .catalog import Listed, Observer
-    from .completions import Completer
-    from .options import HandlerOptions, ResourceHandlerOptions
-    from .tools import ExecutionMode, Handler
-    from .visibility import Switch
+    from ..completions.registry import Completer
+    from ..options import HandlerOptions, ResourceHandlerOptions
 
 MAX_SIZE = 2**53 - 1
 """Most bytes of a resource: some clients read a larger number with an error."""
@@ -166,7 +167,7 @@ class RegisteredTemplate(FeatureEntry):
 class ResourceRegistry:
     """The resources of a server, by URI, and its templates."""
 
-    _notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("resources"), init=False)
+    _notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("resources"))
     resources: Catalog[RegisteredResource] = field(init=False)
     templates: Catalog[RegisteredTemplate] = field(init=False)
     _by_shape: dict[tuple[object, ...], str] = field(factory=dict, init=False)

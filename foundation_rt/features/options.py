@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ...protocol.content import Annotations, Icon
-    from .catalog import Predicate
+    from ..kernel.registry.catalog import Predicate
+    from ..protocol.content import Annotations, Icon
 
 
 class HandlerOptions(TypedDict, total=False):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import define
-
-from ...base.exact_json import dumps, loads
-from ...base.shown import Shown
-from ...errors import RegistrationError
-from .tools import (
+from ..base.exact_json import dumps, loads
+from ..base.shown import Shown
+from ..errors import RegistrationError
+from ..kernel.handler_calls import HandlerSpec
+from ..kernel.registry.tools import (
     MAX_TIMEOUT_MS,
     ExecutionMode,
     check_scopes,
@@ -19,31 +18,10 @@ from .tools import (
 )
 
 if TYPE_CHECKING:
-    from .catalog import Predicate
-    from .tools import Handler
+    from ..kernel.registry.catalog import Predicate
+    from ..kernel.registry.tools import Handler
 
 MAX_NAME_LENGTH = 256
-
-
-@define(eq=False, repr=False)
-class HandlerSpec(Shown):
-    """A handler, and how it runs.
-
-    Args:
-        handler: called with a dict of arguments and a `ToolContext`.
-        execution: where it runs.
-        timeout_ms: deadline in ms; None means `tools.default_timeout_ms`.
-        scopes: the scopes that the principal of a call needs, all of them.
-        tags: of the entry, by which it can be switched off and on.
-        visible: returns whether a principal sees the entry (VIS-02); None: all do.
-    """
-
-    handler: Handler
-    execution: ExecutionMode
-    timeout_ms: int | None
-    scopes: frozenset[str]
-    tags: frozenset[str] = frozenset()
-    visible: Predicate | None = None
 
 
 class FeatureEntry(Shown):
@@ -117,7 +95,7 @@ class DefinitionChecks:
         """Refuse all but a sequence of icons."""
         if value == ():
             return
-        from ...protocol.content import Icon  # few definitions have icons
+        from ..protocol.content import Icon  # few definitions have icons
 
         if not isinstance(value, Sequence) or not all(isinstance(each, Icon) for each in value):
             raise self.refusal("icons must be a sequence of Icon")

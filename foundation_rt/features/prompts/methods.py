@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...kernel.handler_calls import begin_handler_call
+from ...kernel.methods.lists import answer_list
+from ...kernel.replies import MAX_ECHOED_NAME, invalid_params, method_not_found
 from ...protocol.jsonrpc import ABSENT
-from ..feature_calls import begin_feature_call
-from ..replies import MAX_ECHOED_NAME, invalid_params, method_not_found
-from .lists import answer_list
-from .scopes import require_scopes
+from ..scopes import require_scopes
+from .feature import Prompts
 
 if TYPE_CHECKING:
+    from ...kernel.dispatcher import Dispatcher
+    from ...kernel.effects import Effect
+    from ...kernel.invocation import Invocation
+    from ...kernel.session import Session
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
-    from ..invocation import Invocation
-    from ..registry.prompts import PromptRegistry, RegisteredPrompt
-    from ..session import Session
+    from .registry import PromptRegistry, RegisteredPrompt
 
 
 def list_prompts(
@@ -32,7 +33,7 @@ def get_prompt(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """Begin the call that makes the messages of a prompt (PROMPT-05)."""
-    from ..registry.prompt_results import shape_prompt
+    from .results import shape_prompt
 
     prompts = _require_prompts(dispatcher, request)
     params = {} if request.params is ABSENT else request.params
@@ -49,7 +50,7 @@ def get_prompt(
     def to_result(value: Any, call: Invocation) -> dict[str, Any]:
         return shape_prompt(value, description, call.peer.revision)
 
-    return begin_feature_call(
+    return begin_handler_call(
         dispatcher.calls,
         session,
         peer,
@@ -63,10 +64,10 @@ def get_prompt(
 
 def _require_prompts(dispatcher: Dispatcher, request: Request) -> PromptRegistry:
     """Return the prompts; raise `JsonRpcError` where the server never had any."""
-    features = dispatcher.features
-    if features is None or not features.prompts.is_offered:
+    prompts: Prompts = dispatcher.parts[Prompts]
+    if not prompts.is_offered:
         raise method_not_found(request)
-    return features.prompts
+    return prompts.registry
 
 
 def _check_arguments(prompt: RegisteredPrompt, arguments: Any) -> None:
