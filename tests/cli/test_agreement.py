@@ -17,6 +17,7 @@ import pytest
 from foundation_rt.client import Client, connect
 from tests.gateway.test_faults import APP, entry, names_of, write
 from tests.gateway.test_through import OLD, status_of
+from tests.support import fork_server
 from tests.support.host_process import host_process
 from tests.support.http_server import free_port
 from tests.support.process import PATIENCE, ServerProcess, command, environment
@@ -45,7 +46,7 @@ def variables(folder: Path) -> dict[str, str]:
 
 
 def run_in(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return fork_server.run(
         command(*words),
         cwd=folder,
         env={**environment(), **variables(folder)},

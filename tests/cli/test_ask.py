@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.apps.host import texts
+from tests.support import fork_server
 from tests.support.dialects import DIALECTS
 from tests.support.failing_vendor import FAILURES, KEY, failing_vendor, here
 from tests.support.fake_models import FakeModels
@@ -212,7 +213,7 @@ class Terminal:
     def __init__(self, folder: Path, *words: str, before: Sequence[str] = ()) -> None:
         self.master, slave = pty.openpty()
         command = [*before, sys.executable, "-m", "foundation_rt", "ask", *words]
-        self.process = subprocess.Popen(
+        self.process = fork_server.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=environment()
         )
         os.close(slave)

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.support import fork_server
 from tests.support.oauth_world import World, running_world, where_it_leads
 from tests.support.process import PATIENCE, command, environment
 
@@ -32,7 +33,7 @@ class Person:
         self.environment = {**environment(), **named, "SECRET_OF_ME": "the-secret-of-me"}
 
     def runs(self, *words: str, input: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return fork_server.run(
             command(*words),
             env=self.environment,
             cwd=self.folder,
@@ -155,7 +156,7 @@ def test_login_goes_with_a_url(person: Person) -> None:
 def test_answer_is_pasted_without_a_browser(person: Person) -> None:
     words = command("login", person.world.url, "--no-browser")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, env=person.environment, text=True, **pipes) as ran:
+    with fork_server.Popen(words, env=person.environment, text=True, **pipes) as ran:
         assert ran.stderr is not None
         assert ran.stdin is not None
         page = next(line for line in ran.stderr if "http" in line).strip()

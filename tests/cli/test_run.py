@@ -17,6 +17,7 @@ import pytest
 
 from foundation_rt.cli.main import main
 from foundation_rt.cli.table import MODULES, load
+from tests.support import fork_server
 from tests.support.http_server import serve_http
 from tests.support.process import PATIENCE, command, environment, run
 
@@ -522,7 +523,7 @@ def test_a_signal_ends_the_server_first(folder: Path, number: signal.Signals, co
     alive = os.open("alive", os.O_RDONLY | os.O_NONBLOCK)
     runs = select.poll()
     runs.register(alive, select.POLLIN)
-    with subprocess.Popen(
+    with fork_server.Popen(
         command("tools", target), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert runs.poll(PATIENCE * 1000)
@@ -539,7 +540,7 @@ def test_closed_reader_of_stdout_ends_the_command_quietly(folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "wb") as stdout:
-        done = subprocess.run(
+        done = fork_server.run(
             command("inspect", "app.py"),
             env=environment(),
             stdout=stdout,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from foundation_rt.cli.main import main
+from tests.support import fork_server
 from tests.support.pages import README
 from tests.support.process import PATIENCE, environment
 from tests.trace import ROOT
@@ -18,7 +19,7 @@ from tests.trace import ROOT
 
 @pytest.mark.rule("CLI-01", "LIFE-02", "CALL-05", "CALL-08", "TIME-02", "PROC-04")
 def test_tour_shows_every_part_and_what_to_try_next() -> None:
-    done = subprocess.run(
+    done = fork_server.run(
         [sys.executable, "-m", "foundation_rt.cli.tour"],
         env=environment(),
         capture_output=True,
@@ -57,7 +58,7 @@ def test_tour_shows_every_part_and_what_to_try_next() -> None:
 
 @pytest.mark.rule("CONF-04")
 def test_tour_fails_if_the_server_does_not_start() -> None:
-    done = subprocess.run(
+    done = fork_server.run(
         [sys.executable, "-m", "foundation_rt.cli.tour"],
         env=environment({"logging.level": "loud"}),
         capture_output=True,

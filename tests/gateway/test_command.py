@@ -16,6 +16,7 @@ from foundation_rt.client import connect
 from tests.gateway.test_faults import APP, entry, names_of, write
 from tests.gateway.test_through import APP as APP_COMMAND
 from tests.gateway.test_through import OLD, Answers, status_of
+from tests.support import fork_server
 from tests.support.gateway import serve_gateway
 from tests.support.http_server import serve_http
 from tests.support.process import PATIENCE, command, environment
@@ -30,7 +31,7 @@ def file(tmp_path: Path) -> Path:
 
 def run_in(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end in a folder that is the home as well."""
-    return subprocess.run(
+    return fork_server.run(
         command(*words),
         cwd=folder,
         env={**environment(), "HOME": str(folder), **env},

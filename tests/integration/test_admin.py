@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from tests.support.process import ServerProcess, serve
@@ -70,7 +72,7 @@ def told(server: ServerProcess) -> int:
 
 @pytest.mark.rule("LIFE-10", "PROC-08")
 def test_tools_that_come_from_any_thread_are_told_without_asyncio() -> None:
-    with serve(APP) as server:
+    with serve(APP, start=subprocess.Popen) as server:
         assert server.call("add_in_worker", name="a") is None
         assert server.call("add_in_place", name="b") is None
         server.wait_until(lambda: told(server) == 2, "word of two tools")

@@ -6,6 +6,8 @@ replayed through a process.
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from tests.support.process import serve
@@ -66,7 +68,7 @@ def test_an_id_and_a_slot_can_be_taken() -> None:
 
 @pytest.mark.rule("FRAME-04", "FRAME-01")
 def test_a_line_without_an_end_is_discarded_as_it_comes() -> None:
-    with serve(APP, {"transport.max_line_bytes": 65_536}) as server:
+    with serve(APP, {"transport.max_line_bytes": 65_536}, start=subprocess.Popen) as server:
         server.write(b"z" * 20_000_000 + b"\n")
         assert server.call("add", first=1) == 1
         [refused, _] = server.messages[1:]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import orjson
 import pytest
+
+from tests.support import fork_server
 
 _OPENING = [
     {
@@ -31,7 +32,7 @@ def test_calls_that_arrive_together_are_answered_in_their_order(size: int) -> No
         }
         for number in range(1, 200)
     ]
-    done = subprocess.run(
+    done = fork_server.run(
         [sys.executable, "-m", "foundation_rt", "serve"],
         input=b"".join(orjson.dumps(each) + b"\n" for each in [*_OPENING, *calls]),
         capture_output=True,

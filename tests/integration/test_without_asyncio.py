@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 
 import pytest
 
@@ -62,7 +63,7 @@ atexit.register(lambda: print("asyncio" in sys.modules, file=sys.stderr))
 @pytest.mark.rule("PROC-08")
 @pytest.mark.parametrize("end", ["end of file", "signal"])
 def test_without_a_coroutine_asyncio_is_never_imported(end: str) -> None:
-    with serve(APP, {"server.eof_grace_ms": 20}) as server:
+    with serve(APP, {"server.eof_grace_ms": 20}, start=subprocess.Popen) as server:
         server.request("tools/list")
         assert server.call("modules") == server.call("modules_inline") == []
         assert server.call("times_out")["code"] == "TIMEOUT"

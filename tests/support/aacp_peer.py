@@ -28,6 +28,8 @@ from typing import Any
 import orjson
 from attrs import asdict, define, field
 
+from tests.support import fork_server
+
 PATIENCE = 120.0
 
 
@@ -79,7 +81,7 @@ class Peers:
         environment = {
             key: value for key, value in os.environ.items() if not key.startswith("COVERAGE_")
         }
-        self._process = subprocess.Popen(
+        self._process = fork_server.Popen(
             [sys.executable, "-m", "tests.support.aacp_peer"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -20,6 +20,8 @@ from typing import Any, TypeAlias
 import orjson
 from attrs import define, field
 
+from tests.support import fork_server
+
 from .process import PATIENCE, Hanging, command, environment
 
 Event: TypeAlias = "tuple[str, dict[str, Any]]"
@@ -231,7 +233,7 @@ def dev_front(
     log = folder / "front.log"
     port = () if "--port" in words else ("--port", "0")
     with log.open("w") as stderr:
-        process = subprocess.Popen(
+        process = fork_server.Popen(
             command("dev", *port, *words),
             cwd=folder,
             env={

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from attrs import define, field
 
+from tests.support import fork_server
+
 from .process import PATIENCE, command, environment
 
 _OTHERS = ("GEMINI_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "LLM_", "MCP_JSON_PATH", "PORT")
@@ -59,7 +61,7 @@ def host_process(
     port = () if "--port" in words else ("--port", "0")
     log = folder / "host.log"
     with open(log, "a") as stderr:
-        process = subprocess.Popen(
+        process = fork_server.Popen(
             command("host", *port, *words),
             cwd=folder,
             env=env,

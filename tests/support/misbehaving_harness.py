@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.support import fork_server
 from tests.support.misbehaving_script import Act
 
 ROOT = Path(__file__).parents[2]
@@ -162,7 +163,7 @@ class MisbehavingHttpHarness(MisbehavingHarness):
     def start(self) -> None:
         """Start the server, on the same port each time."""
         command = [sys.executable, "-m", "tests.support.misbehaving_http", *self.arguments]
-        self._process = subprocess.Popen(
+        self._process = fork_server.Popen(
             [*command, str(self._port)], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None

@@ -29,6 +29,8 @@ from typing import Any
 
 import orjson
 
+from tests.support import fork_server
+
 PATIENCE = 60.0
 """Seconds after which something that should have happened counts as hanging."""
 
@@ -62,7 +64,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run `foundation-rt` with these arguments to its end; input is empty unless given."""
     options.setdefault("input", "")
-    return subprocess.run(
+    return fork_server.run(
         command(*words),
         env=environment(settings),
         capture_output=True,
@@ -80,6 +82,7 @@ class ServerProcess:
         env: its environment.
         stdin, stdout, stderr: the server's end and ours; ours is None where the test has no use
             for it. By default a pipe. Ours belong to this object, the server's are closed here.
+        start: what makes the process; `subprocess.Popen` for one that imports the runtime itself.
 
     Attributes:
         messages: what the server has sent so far, decoded, in order.
@@ -95,6 +98,7 @@ class ServerProcess:
         stdin: tuple[int, int | None] | None = None,
         stdout: tuple[int, int | None] | None = None,
         stderr: tuple[int, int | None] | None = None,
+        start: type[subprocess.Popen[Any]] = fork_server.Popen,
     ) -> None:
         theirs_in, self.input = stdin or os.pipe()
         ours_out = stdout or os.pipe()[::-1]
@@ -102,7 +106,7 @@ class ServerProcess:
         self.output, self.log = ours_out[1], ours_log[1]
         theirs = (theirs_in, ours_out[0], ours_log[0])
         try:
-            self.process = subprocess.Popen(
+            self.process = start(
                 command, stdin=theirs[0], stdout=theirs[1], stderr=theirs[2], env=env
             )
         finally:
@@ -438,6 +442,7 @@ def serve(
     *,
     handshake: bool = True,
     wrapper: Sequence[str] = (),
+    start: type[subprocess.Popen[Any]] = fork_server.Popen,
     **ends: tuple[int, int | None],
 ) -> Iterator[ServerProcess]:
     """Serve an application, given as source text, in a process of its own.
@@ -447,6 +452,7 @@ def serve(
         settings: configuration, as in `{"server.eof_grace_ms": 50}`.
         handshake: False leaves `initialize` to the test.
         wrapper: a command that runs its arguments.
+        start: that of `ServerProcess`.
         ends: `stdin`, `stdout` and `stderr` of `ServerProcess`.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -455,7 +461,7 @@ def serve(
             file = Path(folder, "app.py")
             file.write_text(app)
             words.append(str(file))
-        with ServerProcess(words, environment(settings), **ends) as server:
+        with ServerProcess(words, environment(settings), start=start, **ends) as server:
             if handshake:
                 server.handshake()
             yield server

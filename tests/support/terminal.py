@@ -7,7 +7,6 @@ import pty
 import re
 import select
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support import fork_server
 from tests.support.process import PATIENCE, environment
 
 _STYLE = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07)")
@@ -41,7 +41,7 @@ class Terminal:
     ) -> None:
         self._ours, theirs = pty.openpty()
         self._text = ""
-        self.process = subprocess.Popen(
+        self.process = fork_server.Popen(
             [*program, *words],
             stdin=theirs,
             stdout=theirs if stdout is None else stdout,

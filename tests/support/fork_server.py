@@ -1,0 +1,252 @@
+"""Processes of `python -m MODULE`, forked from one that has imported the runtime already.
+
+A command of `foundation-rt` uses 0.1 to 0.6 s of CPU before it does anything, nearly all of it for
+imports, and the tests start some two thousand. Forked, they are what they would be otherwise:
+processes of their own, children of the test, with its pipes, environment, folder and signals.
+
+A test of the start, the end, the modules or the command line of a process uses `subprocess`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import runpy
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from typing import Any
+
+_PARAMETERS = tuple(inspect.signature(subprocess.Popen._execute_child).parameters)[2:]  # type: ignore[attr-defined]
+_ENDS = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+_NOT_TAKEN = ("executable", "preexec_fn", "pass_fds", "shell", "gid", "gids", "uid")
+_READ_AT_THE_START = ("PYTHON", "LANG", "LC_", "COVERAGE", "LD_", "MALLOC_")
+"""How the variables begin that Python and its C library read when they start."""
+
+_LEFT_OUT = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONPATH")
+
+_BESIDE = ("examples", "migration", "pytest_plugin", "tour", "__main__")
+"""Modules of the runtime that no command needs, or that are programs."""
+
+_LARGEST_REQUEST = 1 << 20
+_SET_CHILD_SUBREAPER = 36
+
+
+class Popen(subprocess.Popen[Any]):
+    """A `subprocess.Popen` that is forked where it runs a module with this Python as it is."""
+
+    def _execute_child(self, args: Any, *options: Any) -> None:
+        given = dict(zip(_PARAMETERS, options, strict=True))
+        words = [] if isinstance(args, str | bytes) else [os.fspath(word) for word in args]
+        env = dict(os.environ if given["env"] is None else given["env"])
+        if (
+            words[:2] != [sys.executable, "-m"]
+            or any(given[name] for name in _NOT_TAKEN)
+            or (given["umask"], given["process_group"]) != (-1, -1)
+            or _read_at_the_start(env) != _read_at_the_start(os.environ)
+        ):
+            super()._execute_child(args, *options)  # type: ignore[misc]
+            return
+        theirs = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        self.pid = _fork_server().fork(
+            words[2:],
+            env,
+            os.path.abspath(os.fspath(given["cwd"] or ".")),
+            given["start_new_session"],
+            [own if end == -1 else end for own, end in enumerate(theirs)],
+        )
+        self._child_created = True
+        self._close_pipe_fds(*(given[name] for name in _ENDS))  # type: ignore[attr-defined]
+
+
+def run(command: Sequence[Any], *, check: bool = False, **options: Any) -> Any:
+    """Run a command as `subprocess.run` does, with the `Popen` of this module."""
+    given, timeout = options.pop("input", None), options.pop("timeout", None)
+    if options.pop("capture_output", False):
+        options.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if given is not None:
+        options["stdin"] = subprocess.PIPE
+    with Popen(command, **options) as process:
+        try:
+            output, log = process.communicate(given, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    done = subprocess.CompletedProcess(process.args, process.returncode, output, log)
+    if check:
+        done.check_returncode()
+    return done
+
+
+def _read_at_the_start(variables: Mapping[str, str]) -> dict[str, str]:
+    return {
+        key: value
+        for key, value in variables.items()
+        if key.startswith(_READ_AT_THE_START) and key not in _LEFT_OUT
+    }
+
+
+class _ForkServer:
+    """The process that forks, and this end of the socket that it listens to."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._lock = threading.Lock()
+        env = {key: value for key, value in os.environ.items() if key not in _LEFT_OUT}
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", __file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env=env,
+            )
+        atexit.register(self._close)
+
+    def _close(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+    def fork(
+        self,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        session: bool,
+        ends: Sequence[int],
+    ) -> int:
+        """Return the id of a new child of this process that runs a module.
+
+        Args:
+            words: the module, and its arguments.
+            env: its environment.
+            cwd: its folder.
+            session: whether it leads a session of its own.
+            ends: its standard input, output and error.
+        """
+        request = json.dumps([words, env, cwd, session]).encode()
+        with self._lock:
+            # Between two forks orphans go where they always do: tests look for them there.
+            _adopt_orphans(True)
+            try:
+                socket.send_fds(self._socket, [request], ends)
+                answer = self._socket.recv(64)
+            finally:
+                _adopt_orphans(False)
+        if not answer:
+            raise RuntimeError("the fork server has ended; its error is above")
+        return int(answer)
+
+
+@cache
+def _fork_server() -> _ForkServer:
+    return _ForkServer()
+
+
+def _adopt_orphans(adopts: bool) -> None:
+    """Make this process the parent of descendants whose parent ends, or no longer."""
+    ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
+
+
+# -- in the process that forks -------------------------------------------------------------------
+
+
+def _import_the_runtime() -> None:
+    import foundation_rt
+
+    for module in pkgutil.walk_packages(foundation_rt.__path__, "foundation_rt."):
+        if not any(each in module.name for each in _BESIDE):
+            with suppress(ImportError):
+                importlib.import_module(module.name)
+
+
+def _serve(requests: socket.socket) -> list[str]:
+    """Fork at each request; return in each child, with the module and its arguments."""
+    while True:
+        request, ends, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST, 3)
+        if not request:
+            os._exit(0)
+        told, tells = os.pipe()
+        waits, ends_wait = os.pipe()
+        between = os.fork()
+        if not between:
+            child = os.fork()
+            if child:
+                os.write(tells, str(child).encode())
+                os._exit(0)  # the child goes to the test
+            requests.close()
+            os.close(ends_wait)
+            os.read(waits, 1)
+            for descriptor in (told, tells, waits):
+                os.close(descriptor)
+            return _become(*json.loads(request), ends)
+        os.waitpid(between, 0)
+        requests.send(os.read(told, 64))
+        for descriptor in (told, tells, waits, ends_wait, *ends):
+            os.close(descriptor)
+
+
+def _become(
+    words: list[str], env: dict[str, str], cwd: str, session: bool, ends: list[int]
+) -> list[str]:
+    """Make of this process what a new one would be; return the module and its arguments."""
+    for own, end in enumerate(ends):
+        os.dup2(end, own)
+    for end in ends:
+        os.close(end)
+    if session:
+        os.setsid()
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    standard = partial(open, closefd=False)
+    sys.stdin = sys.__stdin__ = standard(0)
+    sys.stdout = sys.__stdout__ = standard(1, "w", buffering=1 if os.isatty(1) else -1)
+    sys.stderr = sys.__stderr__ = standard(2, "w", buffering=1, errors="backslashreplace")
+    path = env.get("PYTHONPATH", "")
+    sys.path[:0] = [cwd, *filter(None, path.split(os.pathsep))]
+    return words
+
+
+def _main(descriptor: int) -> None:
+    with socket.socket(fileno=descriptor) as requests:
+        _import_the_runtime()
+        if len(os.listdir("/proc/self/task")) > 1:
+            raise RuntimeError("a module has started a thread: it cannot be forked")
+        gc.collect()
+        gc.freeze()
+        sys.argv = _serve(requests)
+    code: Any = None
+    try:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code
+    _end(code)
+
+
+def _end(code: Any) -> None:
+    """End as Python does, but destroy nothing: that takes longer than most of what was done."""
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # a handler may have closed it
+            stream.flush()
+    os._exit((code or 0) & 0xFF)
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]))
