@@ -36,11 +36,10 @@ from .asgi import (
 from .auth.authentication import make_authenticator
 from .endpoint import STOPPING, Endpoint
 from .event_store import MemoryEventStore
-from .headers import method_not_allowed, read_head
+from .headers import make_header_selection, method_not_allowed, read_head
 from .host_check import make_host_check
 from .legacy import MESSAGES_PATH, STREAM_PATH, LegacyEndpoint
 from .request import ClientGone, HttpRequest
-from .request_headers import make_header_selection
 from .session import SERVER_STOPS
 from .session_table import SessionTable, session_quota
 
@@ -56,10 +55,9 @@ if TYPE_CHECKING:
     from .cluster.worker_group import WorkerGroup
     from .cluster.worker_metrics import WorkerMetrics
     from .event_store import EventStore
-    from .headers import RequestHead
+    from .headers import HeaderSelection, RequestHead
     from .host_check import HostCheck
     from .mounted_app import MountedService
-    from .request_headers import HeaderSelection
 
 HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"

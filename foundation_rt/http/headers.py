@@ -4,24 +4,31 @@ Pure decisions over the raw headers of ASGI (spec/http-headers.md). A header tha
 may occur only once: of two, a proxy may have used the other one. From revision 2026-07-28 on a
 request repeats values of its body in headers, for intermediaries to route by (SEP-2243); a request
 whose headers and body differ is refused.
+
+Handlers get those headers that the operator allows (HEAD-16).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ..errors import JsonRpcErrorCode
-from ..protocol.http_headers import decode_header_value
+from ..errors import JsonRpcErrorCode, UsageError
+from ..kernel.session import NO_HEADERS
+from ..protocol.http_headers import RequestHeaders, decode_header_value
 from ..protocol.jsonrpc import Request
 from ..protocol.methods import facts
 from ..protocol.peer import brings_peer, unsupported_data
 from ..protocol.revisions import HANDSHAKE_REVISIONS, REVISIONS, STATELESS_REVISIONS, VERSION_KEY
 from .asgi import CLOSE, HttpRefusal
+
+if TYPE_CHECKING:
+    from ..base.config.settings import ServerConfig
+
 
 HeaderParameter = tuple[str, tuple[str, ...], str]
 """A parameter that a header repeats: name of the header, path of property keys, type."""
@@ -353,3 +360,62 @@ def _mismatch(problem: str) -> HttpRefusal:
     return HttpRefusal(
         400, f"Header mismatch: {problem}", JsonRpcErrorCode.HEADER_MISMATCH, "header_mismatch"
     )
+
+
+_SESSION = "mcp-session-id"
+
+
+@define(eq=False, repr=False)
+class HeaderSelection:
+    """Reads the allowed headers of every request.
+
+    Args:
+        names: the allowed ones, in lower case.
+    """
+
+    _names: frozenset[bytes]
+
+    def read(self, raw: Iterable[tuple[bytes, bytes]]) -> Mapping[str, str] | HttpRefusal:
+        """Return the allowed headers of a request, or why it is refused (HEAD-16, HEAD-17).
+
+        Args:
+            raw: the headers of the ASGI scope, with names in lower case.
+        """
+        if not self._names:
+            return NO_HEADERS
+        found: dict[str, str] = {}
+        for name, value in raw:
+            if name not in self._names:
+                continue
+            text, key = value.decode("latin-1").strip(" \t"), name.decode()
+            if key in found:
+                return malformed(name, "stands in the request more than once")
+            if UNSAFE.search(text) is not None:
+                return malformed(name, "holds a character that no header may hold")
+            found[key] = text
+        return RequestHeaders(found) if found else NO_HEADERS
+
+
+def make_header_selection(config: ServerConfig) -> HeaderSelection:
+    """Return the selection that `http.request_headers` asks for.
+
+    Raises:
+        UsageError: a header among them carries the server's own credentials (HEAD-18).
+    """
+    names = {name.lower() for name in config.http.request_headers}
+    for name in sorted(names & _own_credentials(config)):
+        raise UsageError(
+            f"http.request_headers: {name} carries credentials for this server, which no handler"
+            " gets: let clients send what the handlers need in a header of its own"
+        )
+    return HeaderSelection(frozenset(name.encode() for name in names))
+
+
+def _own_credentials(config: ServerConfig) -> set[str]:
+    """Return the headers that the server itself takes credentials from."""
+    own = {_SESSION}  # with `http.no_auth`, all that it takes to act in the session
+    if config.http.api_keys:
+        own |= {"authorization", "x-api-key"}
+    if config.has_issuer():
+        own.add("authorization")
+    return own

@@ -3,7 +3,7 @@
 A request (`elicitation`, `sampling`, `roots`) is a value; `requests` has what all of them share.
 `requester` sends those of one call, by the strategy of the client's revision:
 
-* `session_requests`: a request of the server's, answered by a response (handshake mode);
+* `open_requests`: a request of the server's, answered by a response (handshake mode);
 * `round_trips`: the call ends with the requests that have no answer yet. The client calls again
   with the answers, and the handler runs again (stateless mode). What was answered before is
   kept in a state that the client carries, and that `request_state` protects against tampering.

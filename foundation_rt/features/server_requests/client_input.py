@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from ...kernel.replies import ResultWriter
     from .errors import UrlElicitationRequired
     from .forms import Forms
+    from .open_requests import RequestSender
     from .request_state import StateScope
     from .requester import RequestStrategy, ServerRequester
     from .requests import PreparedRequest
     from .round_trips import MultiRoundTrip
-    from .session_requests import RequestSender
 
     Strategy = Callable[[Invocation, MultiRoundTrip, AbortSignal], RequestStrategy | None]
 
@@ -153,7 +153,7 @@ class ClientInput(Feature):
     ) -> RequestStrategy:
         """Return the way in which requests reach the client of `call`, and answers come back."""
         if not call.peer.revision.is_stateless:
-            from .session_requests import SessionRequests
+            from .open_requests import SessionRequests
 
             ttl_ms = self.config.server.input_ttl_ms
             identity = identity_of(call.principal)

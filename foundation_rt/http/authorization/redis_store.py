@@ -11,18 +11,11 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ...errors import MissingExtraError
+from ...base.redis_link import FAILURES, connect
 from .store import StoreUnavailable
 
-try:
-    from redis.asyncio import Redis
-    from redis.asyncio.retry import Retry
-    from redis.backoff import NoBackoff
-    from redis.exceptions import RedisError
-except ImportError:
-    raise MissingExtraError("authorization.store in Redis", "redis") from None
-
 if TYPE_CHECKING:
+    from redis.asyncio import Redis
     from redis.commands.core import AsyncScript
 
 _TIMEOUT_SECONDS = 2.0
@@ -50,13 +43,7 @@ class RedisStore:
 
     async def start(self) -> None:
         """See `LoginStore`; the first command opens the connection."""
-        self._redis = Redis.from_url(
-            self._url,
-            decode_responses=True,
-            socket_timeout=_TIMEOUT_SECONDS,
-            socket_connect_timeout=_TIMEOUT_SECONDS,
-            retry=Retry(NoBackoff(), 1),  # a stale connection is replaced
-        )
+        self._redis = connect(self._url, _TIMEOUT_SECONDS, decode_responses=True)
         self._swap = self._redis.register_script(_SWAP)
 
     async def close(self) -> None:
@@ -85,5 +72,5 @@ class RedisStore:
 def _failing() -> Iterator[None]:
     try:
         yield
-    except (RedisError, OSError) as error:
+    except FAILURES as error:
         raise StoreUnavailable(type(error).__name__) from None

@@ -16,7 +16,7 @@ from foundation_rt import ConfigError, Server, ToolContext, ToolError, UsageErro
 from foundation_rt.base.config.settings import HttpSection, OauthSection, ServerConfig
 from foundation_rt.features.tracing import Tracing
 from foundation_rt.http.asgi import HttpRefusal
-from foundation_rt.http.request_headers import make_header_selection
+from foundation_rt.http.headers import make_header_selection
 from foundation_rt.kernel.session import NO_HEADERS
 from foundation_rt.protocol.http_headers import RequestHeaders
 from foundation_rt.testing import TestClient
