@@ -34,6 +34,8 @@ PURE = (
     "features.server_requests.request_state",
     "http.headers",
     "http.asgi",
+    "http.authorization.pages",
+    "http.authorization.providers",
     "agents.ledger.types",
     "agents.ledger.encoder",
     "agents.ledger.session_manager",

@@ -2,7 +2,8 @@
 
 Every scenario of both current revisions runs against the server in `server.py` and against the
 client in `client.py`, over HTTP; and against the server through a gateway, which reaches it over
-HTTP or as a child, in either mode of the protocol. What failed or warned is printed, and the score
+HTTP or as a child, in either mode of the protocol. The scenarios for authorization servers run
+against a server before an identity provider. What failed or warned is printed, and the score
 of each revision; the exit code is 1 if there is a complaint, or a check is missing.
 """
 
@@ -11,10 +12,13 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import tempfile
 from pathlib import Path
 
 from tests.support.gateway import serve_gateway
-from tests.support.http_server import serve_http
+from tests.support.http_server import free_port, serve_http
+from tests.support.identity_provider import running_provider
+from tests.support.login_server import serving
 from tests.support.process import command
 
 from . import suite
@@ -26,7 +30,9 @@ def main() -> int:
     """Run what was asked for; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     parser.add_argument("revision", nargs="*", help="these only, as in 2025-11-25")
-    parser.add_argument("--side", choices=("server", "client", "gateway"), help="this one only")
+    parser.add_argument(
+        "--side", choices=("server", "client", "gateway", "authorization"), help="this one only"
+    )
     parser.add_argument("--url", help="of a running server, instead of ours")
     options = parser.parse_args()
     revisions = options.revision or suite.REVISIONS
@@ -37,6 +43,8 @@ def main() -> int:
         scores += check_gateway(revisions)
     if options.side in (None, "client"):
         scores += [show(suite.run_client(revision)) for revision in revisions]
+    if options.side in (None, "authorization"):
+        scores.append(check_authorization())
     return int(not all(score.is_good for score in scores))
 
 
@@ -65,6 +73,16 @@ def check_gateway(revisions: list[str]) -> list[suite.Score]:
                         print(f"through a gateway that speaks {upstream} over {way}:")
                         scores.append(show(suite.run_server(gateway.url, revision, "gateway")))
     return scores
+
+
+def check_authorization() -> suite.Score:
+    """Run the scenarios for authorization servers against a server before an identity provider."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_provider() as provider,
+        serving(Path(folder), provider) as (client, _),
+    ):
+        return show(suite.run_authorization(client, free_port()))
 
 
 def show(score: suite.Score) -> suite.Score:

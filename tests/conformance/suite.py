@@ -22,6 +22,7 @@ import orjson
 from attrs import frozen
 
 from tests.support import node
+from tests.support.login_client import LoginClient
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
@@ -45,6 +46,7 @@ CHECKS = {
     ("gateway", "2026-07-28"): 196,
     ("client", "2025-11-25"): 451,
     ("client", "2026-07-28"): 476,
+    ("authorization", "every revision"): 3,
 }
 """How many checks there are: a scenario that did not run is no success."""
 
@@ -69,7 +71,7 @@ class Score:
     """What the suite said of one revision.
 
     Attributes:
-        side: "server", "gateway" or "client".
+        side: "server", "gateway", "client" or "authorization".
         scenarios: (passed, failed) checks by scenario.
         complaints: the checks that failed or warned.
     """
@@ -128,6 +130,41 @@ def run_server(url: str, revision: str, side: str = "server") -> Score:
     return Score(side, revision, scenarios, tuple(complaints))
 
 
+def run_authorization(client: LoginClient, port: int) -> Score:
+    """Run everything the suite has for authorization servers; a person agrees to all of it.
+
+    Args:
+        client: a client of the authorization server, with the browser of the person.
+        port: where the suite waits for the browser.
+
+    Raises:
+        RuntimeError: the suite itself failed; with what it wrote.
+    """
+    client.register(f"http://127.0.0.1:{port}/callback")
+    page = f"{client.url}/oauth/authorize?"
+    asked = ["--url", client.url, "--client-id", client.client_id, "--port", str(port)]
+    asked += ["--resource", f"{client.url}/mcp"]
+    with tempfile.TemporaryDirectory() as results:
+        words = _words("authorization", *asked, "-o", results)
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=_environment()) as it:
+            assert it.stdout is not None
+            told = []
+            for line in it.stdout:
+                told.append(line)
+                if line.startswith(page):
+                    shown = client.browser.get(line.strip())
+                    back = client.come_back(client.answer(shown))
+                    client.browser.get(back.headers["location"])
+        checks = list(_checks(Path(results)))
+    if not checks:
+        raise RuntimeError(f"the conformance suite failed:\n{''.join(told)}")
+    statuses = [check["status"] for _, check in checks]
+    counts = (statuses.count("SUCCESS"), statuses.count("FAILURE"))
+    bad = (check for _, check in checks if check["status"] != "SUCCESS")
+    complaints = tuple(_complaint("authorization", check) for check in bad)
+    return Score("authorization", "every revision", {"authorization": counts}, complaints)
+
+
 def run_client(revision: str, client: Path = HERE / "client.py") -> Score:
     """Run everything the suite has for a revision's clients, two scenarios at a time.
 
@@ -182,14 +219,18 @@ def _run_scenario(
 
 
 def _run(*words: str) -> subprocess.CompletedProcess[str]:
-    suite = node.install(HERE) / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     return subprocess.run(
-        [node.NODE, suite, *words],
-        env={**node.environment(), "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
+        _words(*words), env=_environment(), capture_output=True, text=True, timeout=PATIENCE
     )
+
+
+def _words(*words: str) -> list[str]:
+    suite = node.install(HERE) / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    return [str(node.NODE), str(suite), *words]
+
+
+def _environment() -> dict[str, str]:
+    return {**node.environment(), "PYTHONPATH": str(REPOSITORY)}
 
 
 def _checks(results: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -7,6 +7,7 @@ could flood, and none to lose (AUTHZ-10 to AUTHZ-15).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
@@ -35,6 +36,8 @@ _TRANSLATED = ip_network("64:ff9b::/96")  # IPv4 behind a gateway (RFC 6052)
 _REGISTERED = b"client"
 _MAX_KEPT = 100
 _MAX_AGE = 300.0  # s
+_MAX_FETCHES = 8
+_PATIENCE = 10.0  # s; for a description, the wait for others included
 
 
 class ClientError(Exception):
@@ -125,6 +128,7 @@ class Clients:
     _exchanges: AuthExchanges
     _now: Callable[[], float]
     _kept: dict[str, tuple[float, LoginClient]] = field(factory=dict, init=False)
+    _fetches: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(_MAX_FETCHES), init=False)
 
     def register(self, document: Any) -> LoginClient:
         """Return a new client; nothing is kept of it.
@@ -171,8 +175,9 @@ class Clients:
         if client is not None and self._now() - age < _MAX_AGE:
             return client
         try:
-            answer = await self._exchanges.get(url)
-        except MCPError:
+            async with asyncio.timeout(_PATIENCE), self._fetches:
+                answer = await self._exchanges.get(url)
+        except (MCPError, TimeoutError):
             raise ClientError("the program's description cannot be fetched") from None
         found = answer.document if isinstance(answer.document, Mapping) else {}
         if answer.status != 200 or found.get("client_id") != url:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -13,68 +12,17 @@ import httpx2
 import pytest
 
 from tests.integration.test_http_auth import call, text_of
-from tests.support.http_server import free_port
 from tests.support.identity_provider import (
     CLIENT_ID,
     CLIENT_SECRET,
     IdentityProviderFake,
     running_provider,
 )
+from tests.support.issuer import EC
 from tests.support.login_client import CALLBACK, VERIFIER, LoginClient, said, transaction_of
-from tests.support.process import ServerProcess, command, environment
+from tests.support.login_server import STATE_KEY, serving
+from tests.support.process import ServerProcess
 from tests.support.services import need_redis
-
-STATE_KEY = "5e" * 32
-APP = """
-from foundation_rt import Server, ToolContext
-
-server = Server("guarded")
-
-
-@server.tool
-def who(ctx: ToolContext) -> dict:
-    return {"subject": ctx.principal.subject, **ctx.principal.claims}
-
-
-@server.tool
-async def upstream(ctx: ToolContext) -> str:
-    return str(await ctx.provider_token())
-
-
-@server.tool(scopes=("write",))
-def change() -> str:
-    return "changed"
-"""
-
-
-def settings(at: IdentityProviderFake, port: int, /, **changes: Any) -> dict[str, Any]:
-    found = {
-        "authorization.url": f"http://127.0.0.1:{port}",
-        "authorization.provider": "oidc",
-        "authorization.provider_url": at.url,
-        "authorization.client_id": CLIENT_ID,
-        "authorization.client_secret": CLIENT_SECRET,
-        "authorization.allow": "@x.org",
-        "security.state_key": STATE_KEY,
-        "audit.enabled": "true",
-        "logging.level": "debug",
-        **{f"authorization.{name}": value for name, value in changes.items()},
-    }
-    return {name: value for name, value in found.items() if value is not None}
-
-
-@contextmanager
-def serving(
-    folder: Path, at: IdentityProviderFake, /, *words: str, **changes: Any
-) -> Iterator[tuple[LoginClient, ServerProcess]]:
-    """Serve, and yield a client."""
-    app, port = folder / "app.py", free_port()
-    app.write_text(APP)
-    given = settings(at, port, **changes)
-    line = command("serve", str(app), "--http", f"127.0.0.1:{port}", *words)
-    with ServerProcess(line, environment(given)) as process:
-        process.record(message="serving over HTTP")
-        yield LoginClient(f"http://127.0.0.1:{port}"), process
 
 
 @pytest.fixture(scope="module")
@@ -625,11 +573,8 @@ def test_workers_share_codes_tokens_and_those_of_the_provider(
 ) -> None:
     store = f"sqlite:{tmp_path / 'logins.db'}" if kind == "sqlite" else need_redis()
     provider.lifetime = 30
-    words = ("--workers", "2")
-    with serving(tmp_path, provider, *words, store=store, keep_provider_tokens="true") as (
-        client,
-        process,
-    ):
+    given = {"keep_provider_tokens": "true", "access_ttl_ms": "60000", "refresh_ttl_ms": "60000"}
+    with serving(tmp_path, provider, "--workers", "2", store=store, **given) as (client, process):
         process.wait_until(
             lambda: len(process.records_with(message="serving over HTTP")) == 2, "all serve"
         )
@@ -668,3 +613,21 @@ def test_person_logs_in_with_github(tmp_path: Path, provider: IdentityProviderFa
         answer = call(f"{client.url}/mcp", "upstream", authorization=bearer(tokens))
         assert text_of(answer) in provider.valid
         assert client.refresh(tokens).status_code == 200
+
+
+@pytest.mark.rule("AUTHZ-05", "AUTHZ-03")
+def test_person_logs_in_with_oauth_alone_and_the_server_signs(
+    tmp_path: Path, provider: IdentityProviderFake
+) -> None:
+    key = tmp_path / "key.pem"
+    key.write_bytes(EC.as_pem(private=True))
+    given = {"provider": "oauth", "client_secret": None, "client_key_file": str(key)}
+    with serving(tmp_path, provider, **given) as (client, _):
+        client.register()
+        tokens = client.redeem(client.log_in()).json()
+        assert status_of(client, tokens) == 200
+        [asked] = provider.paths("/token")
+        assert "nonce" not in provider.paths("/authorize")[0].form
+        assert asked.form["client_assertion"].count(".") == 2
+        assert "client_secret" not in asked.form
+        assert "authorization" not in asked.headers
