@@ -575,7 +575,7 @@ class Server:
 
     def list_prompts(self) -> tuple[PromptDefinition, ...]:
         """Return the definitions of all prompts that are switched on, sorted by name."""
-        return tuple(each.definition for each in self.features.prompts.prompts.entries())
+        return tuple(each.definition for each in self.features.prompts.entries())
 
     def unregister_prompt(self, name: str) -> bool:
         """Remove a prompt; return whether there was one."""

@@ -23,7 +23,7 @@ from foundation_rt.features.tasks.manager import TaskManager
 from foundation_rt.features.tasks.store import MemoryTaskStore
 from foundation_rt.kernel.effects import Reply
 from foundation_rt.kernel.principal_shares import Limit, Quota
-from foundation_rt.kernel.registry.catalog import Catalog, ChangeNotifier
+from foundation_rt.kernel.registry.catalog import ChangeNotifier, Registry
 from foundation_rt.protocol.jsonrpc import encode
 from foundation_rt.protocol.revisions import REVISIONS
 from tests.support.pipes import fill, pipe
@@ -117,16 +117,16 @@ def test_events_that_wait_for_redis_take_what_they_are_counted_for() -> None:
 @pytest.mark.rule("RES-19")
 def test_entries_of_a_list_are_kept_in_their_own_size() -> None:
     thing: Any = SimpleNamespace(scopes=frozenset(), visible=None, wire=lambda revision: MESSAGE)
-    table: Catalog[Any] = Catalog(ChangeNotifier("things"))
+    table: Registry[Any] = Registry(ChangeNotifier("things"))
     revision = REVISIONS["2025-11-25"]
 
     def add_and_show(number: int) -> None:
-        table.add(f"{number:04}", thing)
+        table.put(f"{number:04}", thing)
         table.page(None, 10_000, revision)
 
     add_and_show(0)
     for number in range(1, N + 2):
-        table.add(f"{number:04}", thing)
+        table.put(f"{number:04}", thing)
     taken = taken_by(lambda number: table.page(None, number + 1, revision))
     assert taken < LENGTH + BESIDE
 

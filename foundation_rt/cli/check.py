@@ -58,7 +58,7 @@ def check(server: Server, *, whole: bool = False) -> tuple[dict[str, Any], Page]
 
 def _other_features(server: Server, revision: Revision) -> dict[str, Any]:
     """Return the lists besides that of tools, without empty ones."""
-    resources, prompts = server.features.resources, server.features.prompts.prompts
+    resources, prompts = server.features.resources, server.features.prompts
     lists = {
         "resources": [each.wire(revision) for each in resources.resources.entries()],
         "resourceTemplates": [each.wire(revision) for each in resources.templates.entries()],

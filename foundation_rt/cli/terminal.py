@@ -254,7 +254,7 @@ def _value_of(schema: Any) -> Any:
 
 
 def _served(server: Server) -> list[tuple[str, str]]:
-    resources, prompts = server.features.resources, server.features.prompts.prompts
+    resources, prompts = server.features.resources, server.features.prompts
     lists = {
         "tools": [each.name for each in server.list()],
         "resources": [each.definition.uri for each in resources.resources.entries()],

@@ -160,7 +160,7 @@ class Mount(Shown):
                     outer.resources.unregister,
                 )
             else:
-                prompts = features.prompts.prompts.entries()
+                prompts = features.prompts.entries()
                 self._mirror(self._prompts, prompts, self._add_prompt, outer.prompts.unregister)
 
     @staticmethod

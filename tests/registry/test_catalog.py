@@ -12,7 +12,7 @@ from attrs import define
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.kernel.registry.catalog import Catalog, ChangeNotifier, InvalidCursor
+from foundation_rt.kernel.registry.catalog import ChangeNotifier, InvalidCursor, Registry
 from foundation_rt.protocol.revisions import REVISIONS, Revision
 from tests.support.list_observer import ListObserver
 
@@ -39,14 +39,14 @@ class Thing:
         return {"name": self.name, "revision": revision.name}
 
 
-def make_table(*names: str) -> Catalog[Thing]:
-    table: Catalog[Thing] = Catalog(ChangeNotifier("things"))
+def make_table(*names: str) -> Registry[Thing]:
+    table: Registry[Thing] = Registry(ChangeNotifier("things"))
     for name in names:
-        assert table.add(name, Thing(name))
+        assert table.put(name, Thing(name))
     return table
 
 
-def whole(table: Catalog[Thing], size: int, revision: Revision = NEWEST) -> list[str]:
+def whole(table: Registry[Thing], size: int, revision: Revision = NEWEST) -> list[str]:
     names, cursor = [], None
     while True:
         fragments, cursor = table.page(cursor, size, revision)
@@ -62,7 +62,7 @@ def test_all_pages_together_are_the_list_in_order(names: set[str], size: int) ->
     assert [thing.name for thing in table.entries()] == sorted(names)
     assert table.was_used == bool(names)
     for name in names:
-        assert table.remove(name)
+        assert table.drop(name)
     assert table.was_used == bool(names)
 
 
@@ -82,14 +82,14 @@ def test_entry_is_encoded_once_for_each_revision() -> None:
 def test_taken_key_is_kept_and_removed_key_is_free() -> None:
     table = make_table("a")
     first = table.get("a")
-    assert not table.add("a", Thing("other"))
+    assert not table.put("a", Thing("other"))
     assert table.get("a") is first
     assert whole(table, 1) == ["a"]
-    assert table.remove("a")
-    assert not table.remove("a")
+    assert table.drop("a")
+    assert not table.drop("a")
     assert table.get("a") is None
     assert table.entries() == ()
-    assert table.add("a", Thing("new"))
+    assert table.put("a", Thing("new"))
     assert whole(table, 1) == ["new"]
 
 
@@ -112,10 +112,10 @@ def test_lists_and_changes_in_many_threads() -> None:
     def change(number: int) -> None:
         for turn in range(50):
             name = f"{number}-{turn}"
-            assert table.add(name, Thing(name))
+            assert table.put(name, Thing(name))
             assert "always" in whole(table, 7)
             assert table.get(name) is not None
-            assert table.remove(name)
+            assert table.drop(name)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(change, range(4)))

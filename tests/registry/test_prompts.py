@@ -43,7 +43,7 @@ def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], prob
     registry.observe(observer)
     with pytest.raises(RegistrationError, match=problem):
         registry.register(PromptDefinition(**{"name": "review", **members}), make)
-    assert not registry.is_offered
+    assert not registry.was_used
     assert observer.notified == []
 
 
@@ -55,11 +55,11 @@ def test_prompts_are_added_and_removed() -> None:
     first = registry.register(PromptDefinition("review"), make)
     with pytest.raises(RegistrationError, match="'review' is refused: the name is taken"):
         registry.register(PromptDefinition("review"), make)
-    assert registry.prompts.get("review") is first
+    assert registry.get("review") is first
     assert registry.unregister("review")
     assert not registry.unregister("review")
     assert observer.notified == ["prompts", "prompts"]
-    assert registry.prompts.entries() == ()
+    assert registry.entries() == ()
 
 
 @pytest.mark.rule("PROMPT-02")
@@ -75,7 +75,7 @@ def test_each_revision_gets_only_its_members(revision: Any) -> None:
         PromptDefinition("review", "Reads code.", arguments, "Review", icons, {"a": 1}), make
     )
     registry.register(PromptDefinition("bare"), make)
-    [bare, full] = orjson.loads(orjson.dumps(registry.prompts.page(None, 5, revision)[0]))
+    [bare, full] = orjson.loads(orjson.dumps(registry.page(None, 5, revision)[0]))
     assert bare == {"name": "bare"}
     code = {"name": "code", "title": "Code", "description": "What to read.", "required": True}
     expected = {

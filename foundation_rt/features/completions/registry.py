@@ -135,7 +135,7 @@ class CompletionRegistry:
         if not self._was_used:
             self._was_used = (
                 self.general is not None
-                or any(prompt.completers for prompt in self._prompts.prompts.all_registered())
+                or any(prompt.completers for prompt in self._prompts.all_registered())
                 or any(
                     template.completers for template in self._resources.templates.all_registered()
                 )
@@ -191,9 +191,7 @@ class CompletionRegistry:
         timeout_ms: int | None = None,
     ) -> None:
         """Let a handler complete an argument, run as `execution` says; see `register`."""
-        entry = self._resources.templates.registered(subject) or self._prompts.prompts.registered(
-            subject
-        )
+        entry = self._resources.templates.registered(subject) or self._prompts.registered(subject)
         if entry is None:
             raise RegistrationError(
                 f"completion of {subject!r}: there is no such prompt or resource template; "
@@ -215,7 +213,7 @@ class CompletionRegistry:
         Raises:
             LookupError: there is none that the principal sees.
         """
-        entry = self._prompts.prompts.seen(name, principal)
+        entry = self._prompts.seen(name, principal)
         if entry is None:
             raise LookupError(name)
         return entry

@@ -46,15 +46,15 @@ class Prompts(Feature):
     @property
     def is_offered(self) -> bool:
         """Return whether the server advertises prompts: it has or has had one (PROMPT-07)."""
-        return self._registry is not None and self._registry.is_offered
+        return self._registry is not None and self._registry.was_used
 
     def look_up(self, name: str, principal: Principal | None) -> RegisteredPrompt | None:
         """Return the prompt of a name; None if there is none that the principal sees (VIS-02)."""
-        return None if self._registry is None else self._registry.prompts.seen(name, principal)
+        return None if self._registry is None else self._registry.seen(name, principal)
 
     def has(self, name: str) -> bool:
         """Return whether there is a prompt of this name, whoever sees it."""
-        return self._registry is not None and self._registry.prompts.get(name) is not None
+        return self._registry is not None and self._registry.get(name) is not None
 
     def decide(self, dispatcher: Dispatcher) -> None:
         """Be found by methods, and by other features."""
@@ -72,5 +72,5 @@ class Prompts(Feature):
     @property
     def needs_event_loop(self) -> bool:
         """Return whether any handler is a coroutine function."""
-        entries = () if self._registry is None else self._registry.prompts.all_registered()
+        entries = () if self._registry is None else self._registry.all_registered()
         return any(each.handler_spec.execution is ExecutionMode.ASYNC for each in entries)

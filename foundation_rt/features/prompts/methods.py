@@ -25,7 +25,7 @@ def list_prompts(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """Return a page of the prompts (PROMPT-02)."""
-    prompts = _require_prompts(dispatcher, request).prompts
+    prompts = _require_prompts(dispatcher, request)
     return answer_list(dispatcher, session, peer, request, "prompts", prompts)
 
 
@@ -40,7 +40,7 @@ def get_prompt(
     name, arguments = params.get("name"), params.get("arguments", {})
     if type(name) is not str:
         raise invalid_params("name must be a string")
-    prompt = prompts.prompts.seen(name, session.principal)
+    prompt = prompts.seen(name, session.principal)
     if prompt is None:
         raise invalid_params(f"there is no prompt {name[:MAX_ECHOED_NAME]!r}")
     require_scopes(session, prompt.scopes)

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve, field, frozen
 
 from ...kernel.handler_calls import HandlerSpec
-from ...kernel.registry.catalog import Catalog, ChangeNotifier
+from ...kernel.registry.catalog import ChangeNotifier, Registry
 from ..definitions import DefinitionChecks, FeatureEntry
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ...kernel.registry.catalog import Observer
     from ...kernel.registry.tools import ExecutionMode, Handler
-    from ...kernel.registry.visibility import Switch
     from ...protocol.content import Icon
     from ...protocol.revisions import Revision
     from ..completions.registry import Completer
@@ -102,23 +100,10 @@ class RegisteredPrompt(FeatureEntry):
 
 
 @define(eq=False, repr=False)
-class PromptRegistry:
+class PromptRegistry(Registry[RegisteredPrompt]):
     """The prompts of a server, by name."""
 
-    _notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("prompts"))
-    prompts: Catalog[RegisteredPrompt] = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.prompts = Catalog(self._notifier)
-
-    @property
-    def is_offered(self) -> bool:
-        """Return whether the server advertises prompts: it has or has had one (PROMPT-07)."""
-        return self.prompts.was_used
-
-    def observe(self, observer: Observer) -> None:
-        """Notify `observer` of every change from now on; the registry does not keep it alive."""
-        self._notifier.observe(observer)
+    notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("prompts"))
 
     def register(
         self,
@@ -170,27 +155,21 @@ class PromptRegistry:
             RegistrationError: the name is taken.
         """
         name = entry.definition.name
-        if not self.prompts.add(name, entry):
+        if not self.put(name, entry):
             checks = DefinitionChecks(f"prompt {name!r}")
             raise checks.refusal("the name is taken: choose another one, or unregister it first")
-        self._notifier.notify(entry)
+        self.notifier.notify(entry)
         return entry
 
     def unregister(self, name: str) -> bool:
         """Remove a prompt; return whether there was one."""
-        with self._notifier.lock:
-            entry = self.prompts.registered(name)
+        with self.notifier.lock:
+            entry = self.registered(name)
             if entry is None:
                 return False
-            self.prompts.remove(name)
-        self._notifier.notify(entry)
+            self.drop(name)
+        self.notifier.notify(entry)
         return True
-
-    def switch(self, switches: Sequence[Switch]) -> None:
-        """Switch prompts off and on, also those that come later (VIS-04)."""
-        changed = self.prompts.switch(switches)
-        if changed:
-            self._notifier.notify(*changed)
 
 
 def _check_arguments(checks: DefinitionChecks, arguments: object) -> tuple[PromptArgument, ...]:

@@ -290,7 +290,7 @@ class Forwarding(Feature):
             return self.dispatcher.calls.registry
         if kind == "prompts":
             prompts: Prompts = self.dispatcher.parts[Prompts]
-            return prompts.registry.prompts
+            return prompts.registry
         offered: Resources = self.dispatcher.parts[Resources]
         resources = offered.registry
         return resources.resources if kind == "resources" else resources.templates

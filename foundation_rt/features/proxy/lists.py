@@ -135,7 +135,7 @@ def merged_page(
         own: the entries of the server; None where it has no such list.
         forwarded: those of the forwarder.
         after: the key after which the page begins; None for the first page.
-        size, revision, principal: as of `Catalog.page`.
+        size, revision, principal: as of `Registry.page`.
     """
     keys, entries = forwarded.following(after, size + 1, revision)
     ours = {} if own is None else own.following(after, size + 1, revision, principal)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve, field, frozen
 
 from ...kernel.handler_calls import HandlerSpec
-from ...kernel.registry.catalog import Catalog, ChangeNotifier
+from ...kernel.registry.catalog import ChangeNotifier, Registry
 from ...protocol.uri_template import (
     InvalidUri,
     UriTemplate,
@@ -168,15 +168,15 @@ class ResourceRegistry:
     """The resources of a server, by URI, and its templates."""
 
     _notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("resources"))
-    resources: Catalog[RegisteredResource] = field(init=False)
-    templates: Catalog[RegisteredTemplate] = field(init=False)
+    resources: Registry[RegisteredResource] = field(init=False)
+    templates: Registry[RegisteredTemplate] = field(init=False)
     _by_shape: dict[tuple[object, ...], str] = field(factory=dict, init=False)
     _ranked: tuple[RegisteredTemplate, ...] | None = field(default=None, init=False)
     _by_normal_uri: dict[str, RegisteredResource] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.resources = Catalog(self._notifier)
-        self.templates = Catalog(self._notifier)
+        self.resources = Registry(self._notifier)
+        self.templates = Registry(self._notifier)
 
     @property
     def is_offered(self) -> bool:
@@ -254,7 +254,7 @@ class ResourceRegistry:
         """
         uri = entry.definition.uri
         with self._notifier.lock:
-            if not self.resources.add(uri, entry):
+            if not self.resources.put(uri, entry):
                 checks = DefinitionChecks(f"resource {uri!r}")
                 raise checks.refusal("the URI is taken: choose another one, or unregister it first")
             self._by_normal_uri = None
@@ -298,7 +298,7 @@ class ResourceRegistry:
         template = entry.template
         with self._notifier.lock:
             same = self._by_shape.setdefault(template.shape, template.text)
-            if not self.templates.add(same, entry):
+            if not self.templates.put(same, entry):
                 raise DefinitionChecks(f"resource template {template.text!r}").refusal(
                     f"{same!r} makes the same URIs: choose another one, or unregister it first"
                 )
@@ -314,10 +314,10 @@ class ResourceRegistry:
             if entry is None:
                 return False
             if template is None:
-                self.resources.remove(uri)
+                self.resources.drop(uri)
                 self._by_normal_uri = None
             else:
-                self.templates.remove(uri)
+                self.templates.drop(uri)
                 del self._by_shape[template.template.shape]
                 self._ranked = None
         self._notifier.notify(entry)
@@ -327,7 +327,7 @@ class ResourceRegistry:
         """Switch resources and templates off and on, also those that come later (VIS-04)."""
         with self._notifier.lock:
             resources, templates = self.resources, self.templates
-            changed: list[Listed] = [*resources.switch(switches), *templates.switch(switches)]
+            changed: list[Listed] = [*resources.apply(switches), *templates.apply(switches)]
             self._ranked = self._by_normal_uri = None
         if changed:
             self._notifier.notify(*changed)

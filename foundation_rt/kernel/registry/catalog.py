@@ -93,7 +93,7 @@ class ChangeNotifier(Shown):
 
 
 class Listed(Protocol):
-    """An entry of a catalog."""
+    """An entry of a registry."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -130,19 +130,19 @@ def _sees(principal: Principal | None, entry: Listed) -> bool:
 
 
 @define(eq=False, repr=False)
-class Catalog(Shown, Generic[Entry]):
+class Registry(Shown, Generic[Entry]):
     """The entries of one list, by the key that the list is sorted by.
 
     Attributes:
         switches: which entries are off; None: none.
         get: returns the entry of a key; None if there is none, or it is switched off.
-        was_used: the catalog has an entry, or has had one.
+        was_used: the registry has an entry, or has had one.
         differs: principals may see different lists: an entry needs scopes or has a predicate, or
             one has had them.
     """
 
     notifier: ChangeNotifier
-    switches: Switches | None = None
+    switches: Switches | None = field(default=None, init=False)
     was_used: bool = field(default=False, init=False)
     differs: bool = field(default=False, init=False)
     get: Callable[[str], Entry | None] = field(init=False)
@@ -155,7 +155,7 @@ class Catalog(Shown, Generic[Entry]):
     def __attrs_post_init__(self) -> None:
         self.get = self._entries.get  # each call of a tool looks one up: one function less
 
-    def add(self, key: str, entry: Entry) -> bool:
+    def put(self, key: str, entry: Entry) -> bool:
         """Add an entry unless the key is taken; return whether it was added."""
         with self.notifier.lock:
             if key in self._entries or key in self._off:
@@ -167,7 +167,7 @@ class Catalog(Shown, Generic[Entry]):
             self.differs |= bool(entry.scopes) or entry.visible is not None
         return True
 
-    def remove(self, key: str) -> bool:
+    def drop(self, key: str) -> bool:
         """Remove an entry; return whether there was one."""
         with self.notifier.lock:
             if self._off.pop(key, None) is not None:
@@ -177,6 +177,13 @@ class Catalog(Shown, Generic[Entry]):
             self._encoded.pop(key, None)
             self._keys = None
         return True
+
+    def take_over(self, other: Registry[Entry]) -> None:
+        """Have the entries of `other` instead of the own ones."""
+        with self.notifier.lock:
+            self._entries, self._off = other._entries, other._off
+            self._encoded, self._keys = {}, None
+            self.get = self._entries.get
 
     def registered(self, key: str) -> Entry | None:
         """Return the entry of a key, switched off or on; None if there is none."""
@@ -189,8 +196,18 @@ class Catalog(Shown, Generic[Entry]):
             return entry
         return None
 
-    def switch(self, switches: Sequence[Switch]) -> list[Entry]:
-        """Switch entries off and on, also those that come later; return those that changed."""
+    def observe(self, observer: Observer) -> None:
+        """Notify `observer` of every change from now on; the registry does not keep it alive."""
+        self.notifier.observe(observer)
+
+    def switch(self, switches: Sequence[Switch]) -> None:
+        """Switch entries off and on, also those that come later (VIS-04)."""
+        changed = self.apply(switches)
+        if changed:
+            self.notifier.notify(*changed)
+
+    def apply(self, switches: Sequence[Switch]) -> list[Entry]:
+        """Switch entries, without notifying anyone; return those that changed."""
         with self.notifier.lock:
             if self.switches is None:
                 from .visibility import Switches

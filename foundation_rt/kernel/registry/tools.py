@@ -13,7 +13,7 @@ observer takes locks of its own.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
@@ -31,18 +31,14 @@ from ...base.jsonschema.compilation import (
 )
 from ...base.shown import Shown
 from ...errors import RegistrationError
-from .catalog import Catalog, ChangeNotifier
+from .catalog import ChangeNotifier, Registry
 from .tool_definition import SEPARATOR, ToolDefinition, advertised_name, name_warning
 
 if TYPE_CHECKING:
-    import orjson
-
     from ...base.jsonschema.header_params import HeaderParameter
     from ...base.logs.logger import StructuredLogger
-    from ...protocol.principal import Principal
     from ...protocol.revisions import Revision
-    from .catalog import Observer, Page, Predicate
-    from .visibility import Switch
+    from .catalog import Predicate
 
 Handler = Callable[[dict[str, Any], Any], Any]
 """Called with the arguments of a call and its `ToolContext`."""
@@ -144,7 +140,7 @@ class RegisteredTool(Shown):
 
 
 @define(eq=False, repr=False)
-class ToolRegistry:
+class ToolRegistry(Registry[RegisteredTool]):
     """The tools of a server, by name.
 
     A client calls a tool by its advertised name; the code of a server uses the name that the tool
@@ -155,14 +151,10 @@ class ToolRegistry:
     """
 
     _logger: StructuredLogger | None = None
-    _notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("tools"), init=False)
-    _tools: Catalog[RegisteredTool] = field(init=False)
+    notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("tools"), init=False)
     _separator: str = field(default=SEPARATOR, init=False)
     _check_formats: bool = field(default=True, init=False)
     _held_warnings: list[tuple[str, dict[str, Any]]] = field(factory=list, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._tools = Catalog(self._notifier)
 
     def register(
         self,
@@ -238,7 +230,7 @@ class ToolRegistry:
         )
         self._add(tool)
         self._log_warnings(tool, warnings)
-        self._notifier.notify(tool)
+        self.notifier.notify(tool)
         return tool
 
     def adopt(self, tool: RegisteredTool) -> RegisteredTool:
@@ -252,7 +244,7 @@ class ToolRegistry:
                 tool.definition, check_formats=False
             )
         self._add(tool)
-        self._notifier.notify(tool)
+        self.notifier.notify(tool)
         return tool
 
     def unregister(self, name: str) -> bool:
@@ -265,83 +257,37 @@ class ToolRegistry:
 
     def remove(self, tool: RegisteredTool) -> bool:
         """Remove this tool, and no other tool of its name; return whether it was still there."""
-        with self._notifier.lock:
+        with self.notifier.lock:
             name = tool.definition.name
-            if self._tools.registered(name) is not tool:
+            if self.registered(name) is not tool:
                 return False
-            self._tools.remove(name)
+            self.drop(name)
         if tool.is_dynamic:
             self._warn(f"Tool unregistered: {name}", _log_fields(tool))
-        self._notifier.notify(tool)
+        self.notifier.notify(tool)
         return True
-
-    def get(self, name: str) -> RegisteredTool | None:
-        """Return the tool that clients call `name`, if there is one."""
-        return self._tools.get(name)
-
-    def seen(self, name: str, principal: Principal | None) -> RegisteredTool | None:
-        """Return the tool that clients call `name`, if the principal sees one (VIS-02)."""
-        return self._tools.seen(name, principal)
 
     def find(self, name: str) -> RegisteredTool | None:
         """Return the tool registered as `name`, if there is one."""
-        tool = self._tools.registered(advertised_name(name, self._separator))
+        tool = self.registered(advertised_name(name, self._separator))
         return tool if tool is not None and tool.registered_name == name else None
 
     def list(self) -> tuple[ToolDefinition, ...]:
         """Return all definitions, in lexicographic order of their names (REG-02)."""
-        return tuple(tool.definition for tool in self._tools.entries())
-
-    def entries(self) -> tuple[RegisteredTool, ...]:
-        """Return all tools that are switched on, in lexicographic order of their names."""
-        return self._tools.entries()
-
-    @property
-    def differs(self) -> bool:
-        """Return whether principals may see different lists; see `Catalog`."""
-        return self._tools.differs
-
-    def switch(self, switches: Sequence[Switch]) -> None:
-        """Switch tools off and on, also those that come later (VIS-04)."""
-        changed = self._tools.switch(switches)
-        if changed:
-            self._notifier.notify(*changed)
-
-    def page(
-        self,
-        cursor: str | None,
-        size: int,
-        revision: Revision,
-        principal: Principal | None = None,
-    ) -> Page:
-        """Return one page of `tools/list` as JSON, and the cursor of the next page (REG-04).
-
-        Args, Raises: as of `Catalog.page`.
-        """
-        return self._tools.page(cursor, size, revision, principal)
-
-    def following(
-        self, after: str | None, count: int, revision: Revision, principal: Principal | None
-    ) -> Mapping[str, orjson.Fragment]:
-        """Return the next entries of `tools/list`; see `Catalog.following`."""
-        return self._tools.following(after, count, revision, principal)
+        return tuple(tool.definition for tool in self.entries())
 
     def has_async_tools(self) -> bool:
         """Return whether any handler needs an event loop."""
-        return any(tool.execution is ExecutionMode.ASYNC for tool in self._tools.all_registered())
+        return any(tool.execution is ExecutionMode.ASYNC for tool in self.all_registered())
 
     def has_part(self, cls: type[ToolPart]) -> bool:
         """Return whether a feature keeps a part of this class for any tool."""
-        return any(cls in tool.parts for tool in self._tools.all_registered())
-
-    def observe(self, observer: Observer) -> None:
-        """Notify `observer` of every change from now on; the registry does not keep it alive."""
-        self._notifier.observe(observer)
+        return any(cls in tool.parts for tool in self.all_registered())
 
     def validate_definition(self, definition: ToolDefinition) -> ValidationResult:
         """Return the problems that `register` would find, without registering the tool."""
         issues = definition.issues()
-        if not issues and self._tools.registered(advertised_name(definition.name, self._separator)):
+        if not issues and self.registered(advertised_name(definition.name, self._separator)):
             issues = (ValidationIssue("/name", "is already registered"),)
         if not issues:
             try:
@@ -363,33 +309,35 @@ class ToolRegistry:
         Raises:
             RegistrationError: two tools would get the same name.
         """
-        with self._notifier.lock:
+        with self.notifier.lock:
             if separator == self._separator:
                 return
-            renamed: Catalog[RegisteredTool] = Catalog(self._notifier, self._tools.switches)
-            tools = self._tools.all_registered()
+            renamed: Registry[RegisteredTool] = Registry(self.notifier)
+            renamed.switches = self.switches
+            tools = self.all_registered()
             for tool in tools:
                 _put(renamed, tool, separator)
             for tool in tools:
                 _rename(tool, separator)
-            self._separator, self._tools = separator, renamed
+            self._separator = separator
+            self.take_over(renamed)
 
     def use_formats(self, check: bool) -> None:
         """Enforce `format` in the schemas of all tools, or take it as an annotation (SCHEMA-25).
 
         Tools that are already registered are compiled again if the setting changes.
         """
-        with self._notifier.lock:
+        with self.notifier.lock:
             if check == self._check_formats:
                 return
             self._check_formats = check
-            for tool in self._tools.all_registered():
+            for tool in self.all_registered():
                 compiled = compile_tool(tool.definition, check_formats=check)
                 tool.validate, tool.validate_output, *_ = compiled
 
     def _add(self, tool: RegisteredTool) -> None:
-        with self._notifier.lock:
-            _put(self._tools, tool, self._separator)
+        with self.notifier.lock:
+            _put(self, tool, self._separator)
             _rename(tool, self._separator)
 
     def _log_warnings(self, tool: RegisteredTool, schema_warnings: tuple[str, ...]) -> None:
@@ -410,10 +358,10 @@ class ToolRegistry:
             self._logger.warn(message, fields)
 
 
-def _put(tools: Catalog[RegisteredTool], tool: RegisteredTool, separator: str) -> None:
+def _put(tools: Registry[RegisteredTool], tool: RegisteredTool, separator: str) -> None:
     name = tool.registered_name
     called = advertised_name(name, separator)
-    if tools.add(called, tool):
+    if tools.put(called, tool):
         return
     present = tools.registered(called)
     if present is None or present.registered_name == name:

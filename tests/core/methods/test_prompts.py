@@ -41,7 +41,7 @@ def test_first_prompt_adds_capability_and_methods() -> None:
     for _ in range(2):
         for method in ("prompts/list", "prompts/get"):
             assert core.answer(request(method, {"name": "review"}))["error"]["code"] == -32601
-        assert core.features.prompts.prompts.entries() == ()  # the registry is made, and empty
+        assert core.features.prompts.entries() == ()  # the registry is made, and empty
     core = featured()
     core.session = core.open_session()
     answer = core.answer(request("initialize", {"protocolVersion": "2025-11-25"}))
