@@ -23,7 +23,7 @@ from .features.context import ToolContext
 from .features.health import HEALTH, checked_report, health_report
 from .features.registries import Features
 from .features.subscriptions.subscribing import publisher_of
-from .features.tasks.support import tool_settings
+from .features.tool_settings import tool_settings
 from .kernel.engine.connection import Connection, Send
 from .kernel.registry.tool_definition import ToolDefinition
 from .kernel.registry.tools import (
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from .features.resources.registry import ResourceDefinition, ResourceTemplateDefinition
     from .features.session_callbacks import SessionCallback
     from .features.tool_options import ToolHandlerOptions, ToolOptions
+    from .features.visibility import Switches
     from .http.app import HttpApplication
     from .http.asgi import App
     from .http.page_access import PageAccess
@@ -175,6 +176,7 @@ class Server:
             self._options = evolve(self._options, experimental=experimental)
         self._runtime: ServerRuntime | None = None
         self._mounted_in: tuple[Server, Mount] | None = None
+        self._switches: Switches | None = None
         self._registry = self._options.tool_registry or ToolRegistry()
         self._add_health()
         if self._options.agent_coordinator is not None:
@@ -397,13 +399,15 @@ class Server:
     def _switch(
         self, on: bool, names: Sequence[str], tags: Iterable[str], *, only: bool = False
     ) -> None:
-        from .kernel.registry.visibility import ALL_OFF, read_switch
+        from .features.visibility import ALL_OFF, Switches, read_switch
 
         switch = read_switch(on, names, tags)
-        switches = (ALL_OFF, switch) if only else (switch,)
+        if self._switches is None:
+            self._switches = Switches()
+        self._switches.add(*((ALL_OFF, switch) if only else (switch,)))
         features = self.features
         for registry in (self._registry, features.resources, features.prompts):
-            registry.switch(switches)
+            registry.switch(self._switches.is_on)
 
     def mount(self, other: Server, prefix: str = "") -> None:
         """Offer what another server has as a part of this one, live (spec/mounting.md).

@@ -150,6 +150,8 @@ OF_FEATURES = (
     "ratelimit",
     "administrative",
     "argument_scopes",
+    "visibility",
+    "audience",
     "polic",
 )
 """The words of features that no identifier in the kernel has, nor its modules."""

@@ -14,8 +14,8 @@ from ..kernel.registry.tools import (
     ExecutionMode,
     check_scopes,
     is_async_callable,
-    read_audience,
 )
+from .tool_settings import read_audience
 
 if TYPE_CHECKING:
     from ..kernel.registry.catalog import Predicate

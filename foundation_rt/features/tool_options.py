@@ -1,6 +1,6 @@
 """The options of tools, for type checkers; never imported at run time.
 
-`tasks.support.tool_settings` has the defaults.
+`tool_settings` has the defaults.
 """
 
 from __future__ import annotations

@@ -18,11 +18,10 @@ from foundation_rt.features.options import (
     ResourceOptions,
 )
 from foundation_rt.features.resources.registry import ResourceRegistry
-from foundation_rt.features.tasks.support import tool_settings
 from foundation_rt.features.tool_options import ToolHandlerOptions, ToolOptions
+from foundation_rt.features.tool_settings import tool_settings
 from foundation_rt.features.typed.feature_signatures import add_prompt, add_resource
 from foundation_rt.features.typed.tool_signature import add_tool
-from foundation_rt.kernel.registry.tools import handler_settings
 
 
 def keywords(*functions: Callable[..., Any]) -> set[str]:
@@ -39,9 +38,8 @@ def keywords(*functions: Callable[..., Any]) -> set[str]:
     ("options", "functions"),
     [
         (HandlerOptions, [DefinitionChecks.handler_spec]),
-        (HandlerOptions, [handler_settings]),
-        (ToolHandlerOptions, [tool_settings, handler_settings]),
-        (ToolOptions, [add_tool, tool_settings, handler_settings]),
+        (ToolHandlerOptions, [tool_settings]),
+        (ToolOptions, [add_tool, tool_settings]),
         (PromptOptions, [add_prompt, DefinitionChecks.handler_spec]),
         (ResourceHandlerOptions, [ResourceRegistry.add, DefinitionChecks.handler_spec]),
         (

@@ -25,9 +25,8 @@ from ..definitions import DefinitionChecks, FeatureEntry
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ...kernel.registry.catalog import Listed, Observer
+    from ...kernel.registry.catalog import IsOn, Listed, Observer
     from ...kernel.registry.tools import ExecutionMode, Handler
-    from ...kernel.registry.visibility import Switch
     from ...protocol.content import Annotations, Icon
     from ...protocol.principal import Principal
     from ...protocol.revisions import Revision
@@ -323,11 +322,11 @@ class ResourceRegistry:
         self._notifier.notify(entry)
         return True
 
-    def switch(self, switches: Sequence[Switch]) -> None:
+    def switch(self, is_on: IsOn) -> None:
         """Switch resources and templates off and on, also those that come later (VIS-04)."""
         with self._notifier.lock:
             resources, templates = self.resources, self.templates
-            changed: list[Listed] = [*resources.apply(switches), *templates.apply(switches)]
+            changed: list[Listed] = [*resources.apply(is_on), *templates.apply(is_on)]
             self._ranked = self._by_normal_uri = None
         if changed:
             self._notifier.notify(*changed)

@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from ...base.shown import Shown
-from ...errors import JsonRpcError, JsonRpcErrorCode, RegistrationError
-from ...kernel.registry.tools import ToolPart, check_ms, handler_settings
+from ...errors import JsonRpcError, JsonRpcErrorCode
+from ...kernel.registry.tools import ToolPart
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from ...protocol.peer import Peer
-    from ..options import HandlerOptions
-    from ..tool_options import TaskUse
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 """The name of the extension, in the capabilities of either side."""
@@ -55,29 +51,3 @@ class TaskSupport(ToolPart, Shown):
     def restricts(self) -> bool:
         """Return whether some clients may not call the tool."""
         return self.required
-
-
-def tool_settings(
-    name: str,
-    is_async: bool,
-    *,
-    task: TaskUse | None = None,
-    task_after_ms: int = 0,
-    **options: Unpack[HandlerOptions],
-) -> dict[str, Any]:
-    """Return the arguments of `ToolRegistry.register` for the `ToolHandlerOptions` of a tool.
-
-    Raises:
-        RegistrationError: names the option and what to change.
-    """
-    settings = handler_settings(name, is_async, **options)
-    if task not in (None, "optional", "required"):
-        raise RegistrationError(f'tool {name!r}: task is "optional" or "required", not {task!r}')
-    check_ms(name, "task_after_ms", task_after_ms, 0)
-    if task is None:
-        if task_after_ms:
-            raise RegistrationError(f"tool {name!r}: task_after_ms needs task as well")
-        return settings
-    if options.get("inline"):
-        raise RegistrationError(f"tool {name!r}: a tool that runs inline cannot be a task")
-    return {**settings, "parts": [TaskSupport(task == "required", task_after_ms)]}

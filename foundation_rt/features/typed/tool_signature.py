@@ -21,7 +21,7 @@ from ..signatures.binding import Handler, make_check
 from ..signatures.function_signature import FunctionSignature
 from ..signatures.parameters import ParameterCollector
 from ..signatures.type_schema import UnsupportedType
-from ..tasks.support import tool_settings
+from ..tool_settings import tool_settings
 
 if TYPE_CHECKING:
     from typing import Unpack

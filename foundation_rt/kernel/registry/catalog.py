@@ -28,10 +28,12 @@ from ...base.shown import Shown
 if TYPE_CHECKING:
     from ...protocol.principal import Principal
     from ...protocol.revisions import Revision
-    from .visibility import Switch, Switches
 
 Predicate = Callable[["Principal | None"], bool]
 """Returns whether a principal sees an entry; called with None where authentication is off."""
+
+IsOn = Callable[["Listed"], bool]
+"""Returns whether an entry is switched on."""
 
 Page = tuple[list[orjson.Fragment], str | None]
 """The entries of one page as JSON, and the cursor of the next one; None after the last page."""
@@ -134,7 +136,7 @@ class Registry(Shown, Generic[Entry]):
     """The entries of one list, by the key that the list is sorted by.
 
     Attributes:
-        switches: which entries are off; None: none.
+        is_on: returns whether an entry is switched on; None: all are.
         get: returns the entry of a key; None if there is none, or it is switched off.
         was_used: the registry has an entry, or has had one.
         differs: principals may see different lists: an entry needs scopes or has a predicate, or
@@ -142,7 +144,7 @@ class Registry(Shown, Generic[Entry]):
     """
 
     notifier: ChangeNotifier
-    switches: Switches | None = field(default=None, init=False)
+    is_on: IsOn | None = field(default=None, init=False)
     was_used: bool = field(default=False, init=False)
     differs: bool = field(default=False, init=False)
     get: Callable[[str], Entry | None] = field(init=False)
@@ -160,7 +162,7 @@ class Registry(Shown, Generic[Entry]):
         with self.notifier.lock:
             if key in self._entries or key in self._off:
                 return False
-            is_on = self.switches is None or self.switches.is_on(entry)
+            is_on = self.is_on is None or self.is_on(entry)
             (self._entries if is_on else self._off)[key] = entry
             self._keys = None
             self.was_used = True
@@ -200,23 +202,18 @@ class Registry(Shown, Generic[Entry]):
         """Notify `observer` of every change from now on; the registry does not keep it alive."""
         self.notifier.observe(observer)
 
-    def switch(self, switches: Sequence[Switch]) -> None:
+    def switch(self, is_on: IsOn) -> None:
         """Switch entries off and on, also those that come later (VIS-04)."""
-        changed = self.apply(switches)
+        changed = self.apply(is_on)
         if changed:
             self.notifier.notify(*changed)
 
-    def apply(self, switches: Sequence[Switch]) -> list[Entry]:
+    def apply(self, is_on: IsOn) -> list[Entry]:
         """Switch entries, without notifying anyone; return those that changed."""
         with self.notifier.lock:
-            if self.switches is None:
-                from .visibility import Switches
-
-                self.switches = Switches()
-            for each in switches:
-                self.switches.add(each)
-            to_off = {k: v for k, v in self._entries.items() if not self.switches.is_on(v)}
-            to_on = {k: v for k, v in self._off.items() if self.switches.is_on(v)}
+            self.is_on = is_on
+            to_off = {k: v for k, v in self._entries.items() if not is_on(v)}
+            to_on = {k: v for k, v in self._off.items() if is_on(v)}
             for key in to_off:
                 del self._entries[key]
             self._off = {k: v for k, v in self._off.items() if k not in to_on} | to_off

@@ -168,8 +168,8 @@ class ToolRegistry(Registry[RegisteredTool]):
         reserved: bool = False,
         scopes: Iterable[str] = (),
         parts: Iterable[ToolPart] = (),
-        tags: Iterable[str] = (),
-        visible: Predicate | Iterable[str] | None = None,
+        tags: frozenset[str] = _NONE,
+        visible: Predicate | None = None,
         is_typed: bool = False,
     ) -> RegisteredTool:
         """Add a tool; a schema that cannot be enforced is refused here (REG-05).
@@ -186,7 +186,7 @@ class ToolRegistry(Registry[RegisteredTool]):
             scopes: the scopes that the principal of a call needs, all of them.
             parts: what features keep for it.
             tags: by which the tool can be switched off and on.
-            visible: the principals that see it: a predicate, or the scopes that they have.
+            visible: returns whether a principal sees it; None: all do.
             is_typed: see `RegisteredTool`.
 
         Raises:
@@ -201,7 +201,6 @@ class ToolRegistry(Registry[RegisteredTool]):
         if not callable(handler):
             raise RegistrationError(f"tool {name!r}: the handler is not callable")
         granted = check_scopes(f"tool {name!r}", scopes)
-        tags, visible = read_audience(f"tool {name!r}", tags, visible)
         definition = definition.private_copy()
         try:
             validate, validate_output, header_parameters, warnings = compile_tool(
@@ -313,7 +312,7 @@ class ToolRegistry(Registry[RegisteredTool]):
             if separator == self._separator:
                 return
             renamed: Registry[RegisteredTool] = Registry(self.notifier)
-            renamed.switches = self.switches
+            renamed.is_on = self.is_on
             tools = self.all_registered()
             for tool in tools:
                 _put(renamed, tool, separator)
@@ -399,21 +398,6 @@ def check_scopes(subject: str, scopes: Iterable[str]) -> frozenset[str]:
     return granted
 
 
-def read_audience(
-    subject: str, tags: Iterable[str], visible: Predicate | Iterable[str] | None
-) -> tuple[frozenset[str], Predicate | None]:
-    """Return the tags of an entry, and the predicate of who sees it (VIS-01).
-
-    Raises:
-        RegistrationError: names `subject` and what to change.
-    """
-    if tags == () and visible is None:
-        return _NONE, None
-    from .visibility import read_tags, read_visible
-
-    return read_tags(subject, tags), None if visible is None else read_visible(subject, visible)
-
-
 def _log_fields(tool: RegisteredTool) -> dict[str, Any]:
     fields = {"toolName": tool.definition.name}
     if tool.tool_type is not None:
@@ -433,33 +417,6 @@ def is_async_callable(handler: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004 -- an instance whose class has async __call__
     )
-
-
-def handler_settings(
-    name: str,
-    is_async: bool,
-    *,
-    inline: bool = False,
-    timeout_ms: int | None = None,
-    scopes: Iterable[str] = (),
-    tags: Iterable[str] = (),
-    visible: Predicate | Iterable[str] | None = None,
-) -> dict[str, Any]:
-    """Return the arguments of `ToolRegistry.register` for the `HandlerOptions` of a tool.
-
-    Raises:
-        RegistrationError: names the option and what to change.
-    """
-    if inline and is_async:
-        raise RegistrationError(f"tool {name!r}: inline=True is for def, not for async def")
-    execution = ExecutionMode.ASYNC if is_async else ExecutionMode.THREAD
-    return {
-        "execution": ExecutionMode.INLINE if inline else execution,
-        "timeout_ms": timeout_ms,
-        "scopes": scopes,
-        "tags": tags,
-        "visible": visible,
-    }
 
 
 def check_ms(name: str, option: str, value: object, least: int) -> None:

@@ -5,18 +5,19 @@ Loaded when a tag, a predicate or a switch is used.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
-from ...base.shown import Shown
-from ...errors import RegistrationError, UsageError
-from .tools import check_scopes
+from ..base.shown import Shown
+from ..errors import RegistrationError, UsageError
+from ..kernel.registry.tools import check_scopes
 
 if TYPE_CHECKING:
-    from ...protocol.principal import Principal
-    from .catalog import Listed, Predicate
+    from ..kernel.registry.catalog import Listed, Predicate
+    from ..protocol.principal import Principal
 
 MAX_TAG_LENGTH = 128
 
@@ -103,18 +104,20 @@ ALL_OFF = Switch(False, None, frozenset())
 
 @define(eq=False, repr=False)
 class Switches(Shown):
-    """The switches of a list: the last one that concerns an entry decides (VIS-04)."""
+    """The switches of a server: the last one that concerns an entry decides (VIS-04)."""
 
     _switches: list[Switch] = field(factory=list, init=False)
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
 
-    def add(self, switch: Switch) -> None:
-        """Add a switch, and drop those that can decide nothing any more."""
-        self._switches = [
-            each
-            for each in self._switches
-            if (each.names, each.tags) != (switch.names, switch.tags)
-        ]
-        self._switches.append(switch)
+    def add(self, *switches: Switch) -> None:
+        """Add switches, and drop those that can decide nothing any more; from any thread."""
+        with self._lock:
+            added = self._switches
+            for switch in switches:
+                concerned = switch.names, switch.tags
+                added = [each for each in added if (each.names, each.tags) != concerned]
+                added.append(switch)
+            self._switches = added
 
     def is_on(self, entry: Listed) -> bool:
         """Return whether `entry` is switched on; without any switch, it is."""
