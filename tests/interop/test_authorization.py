@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from pathlib import Path
+from subprocess import PIPE
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -15,9 +17,12 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
 from foundation_rt.client import LoginRequest, MemoryTokenStore, OAuth, connect
+from tests.support import node
 from tests.support.identity_provider import running_provider
 from tests.support.login_client import CALLBACK, LoginClient
 from tests.support.login_server import serving
+
+HERE = Path(__file__).parent
 
 
 def agree(person: LoginClient, url: str) -> str:
@@ -98,3 +103,16 @@ def test_official_client_logs_in(tmp_path: Path) -> None:
 
         assert "ann@x.org" in asyncio.run(main())
         assert len(ended) == 1
+
+
+@pytest.mark.rule("AUTHZ-02", "AUTHZ-10")
+def test_typescript_client_logs_in(tmp_path: Path) -> None:
+    node.install(HERE)
+    with running_provider() as provider, serving(tmp_path, provider) as (person, _):
+        words = [str(node.NODE), str(HERE / "typescript_login.mjs"), f"{person.url}/mcp", CALLBACK]
+        with subprocess.Popen(words, stdin=PIPE, stdout=PIPE, text=True) as client:
+            assert client.stdin is not None and client.stdout is not None
+            page = client.stdout.readline().strip()
+            client.stdin.write(agree(person, page) + "\n")
+            client.stdin.flush()
+            assert "ann@x.org" in client.stdout.readline()

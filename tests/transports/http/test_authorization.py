@@ -599,6 +599,28 @@ def test_workers_share_codes_tokens_and_those_of_the_provider(
                 assert secret.encode() not in content
 
 
+@pytest.mark.rule("AUTHZ-25", "AUTHZ-28", "AUTHZ-30")
+def test_code_and_tokens_count_at_another_process(
+    tmp_path: Path, provider: IdentityProviderFake
+) -> None:
+    given = {"store": f"sqlite:{tmp_path / 'logins.db'}"}
+    with (
+        serving(tmp_path, provider, **given) as (here, _),
+        serving(tmp_path, provider, url=here.url, **given) as (there, _),
+    ):
+        here.register()
+        there.client_id = here.client_id
+        back = here.log_in()
+        resource = f"{here.url}/mcp"
+        tokens = there.redeem(back, resource=resource).json()
+        assert status_of(here, tokens) == 200
+        renewed = here.refresh(tokens).json()
+        assert there.refresh(tokens).json() == renewed
+        assert here.redeem(back).json()["error"] == "invalid_grant"
+        assert there.refresh(renewed).json()["error"] == "invalid_grant"
+        assert status_of(there, renewed) == 401
+
+
 @pytest.mark.rule("AUTHZ-05", "AUTHZ-06", "AUTHZ-34")
 def test_person_logs_in_with_github(tmp_path: Path, provider: IdentityProviderFake) -> None:
     provider.gives_refresh = False
