@@ -53,7 +53,7 @@ MAX_SCOPES = 50
 _MAX_COOKIE = 3800  # characters; browsers keep 4,096 bytes with name and attributes
 _TRANSACTION_SECONDS = 600
 _EXCHANGE_SECONDS = 5.0
-_CHALLENGE = re.compile("[A-Za-z0-9_-]{43}")
+_RANDOM = re.compile("[A-Za-z0-9_-]{43}")  # 256 bits
 _MAX_VERIFIER = 128
 _READABLE_BY_ALL = ((b"access-control-allow-origin", b"*"),)
 
@@ -330,7 +330,9 @@ class AuthorizationServer:
             await self._send_back(exchange, asked, answer)
             return
         self._audit("AUTHORIZATION_REQUESTED", True, client=client.client_id)
-        browser = exchange.cookies().get(self._cookie) or token_urlsafe(32)
+        browser = exchange.cookies().get(self._cookie, "")
+        if not _RANDOM.fullmatch(browser):
+            browser = token_urlsafe(32)
         sealed = self._transactions.seal(asked.dump(), _of_browser(b"form", browser))
         if len(sealed) > _MAX_COOKIE - 200:
             raise Denied("the request is too long")
@@ -352,7 +354,7 @@ class AuthorizationServer:
         """Return the error of a request whose client may be told, with a text."""
         if said.get("response_type") != "code":
             return "unsupported_response_type", "response_type is code"
-        if said.get("code_challenge_method") != "S256" or not _CHALLENGE.fullmatch(challenge):
+        if said.get("code_challenge_method") != "S256" or not _RANDOM.fullmatch(challenge):
             return "invalid_request", "code_challenge has to be there, of the method S256"
         if not self._is_ours(said.get("resource")):
             return "invalid_target", "resource is another server"

@@ -247,6 +247,15 @@ def test_form_of_another_browser_counts_for_nothing(
 
 
 @pytest.mark.rule("AUTHZ-18")
+@pytest.mark.parametrize("cookie", ["login=chosen", 'login="a; Domain=x"', "login=\u00e4", "login"])
+def test_cookie_that_is_none_of_ours_is_replaced(client: LoginClient, cookie: str) -> None:
+    place = client.authorize().url
+    page = httpx2.get(place, headers={"cookie": cookie.encode()})
+    [given] = page.headers.get_list("set-cookie")
+    assert len(given.partition("=")[2].partition(";")[0]) == 43
+
+
+@pytest.mark.rule("AUTHZ-18")
 def test_form_from_another_site_is_refused(client: LoginClient) -> None:
     page = client.authorize()
     form = {"transaction": transaction_of(page), "answer": "yes"}
